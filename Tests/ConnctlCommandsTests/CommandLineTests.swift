@@ -4,8 +4,8 @@ import Testing
 
 @testable import ConnctlCommands
 
-/// Command lines that nobody would write. (What connctl reads of single arguments is fuzzed too, in Tests/fuzz.)
-@Suite("Absurd command lines")
+/// Improbable command lines. (Tests/fuzz also fuzzes the parsing of single arguments.)
+@Suite("Improbable command lines")
 struct CommandLineTests {
   private static let words = [
     "status", "watch", "path", "explain", "links", "history", "stats", "guard", "is", "wait",
@@ -16,13 +16,14 @@ struct CommandLineTests {
     "fe80::1%eth0", "::", "::ffff:1.2.3.4", "=", "--=", "é", "\u{0}", "\u{1F600}", "a b",
   ]
 
-  @Test("every one is either understood or refused with words", arguments: 0..<4 as Range<UInt64>)
+  @Test(
+    "every one is either accepted or refused with an error text", arguments: 0..<4 as Range<UInt64>)
   func mutations(seed: UInt64) {
     var generator = SeededGenerator(seed: seed)
     for _ in 0..<60 {
       let arguments = (0..<Int.random(in: 0...5, using: &generator)).map { _ in
         var word = Self.words.randomElement(using: &generator) ?? ""
-        // A slip of the keyboard, or of the memory.
+        // A typing error, or a wrong word.
         switch Int.random(in: 0..<6, using: &generator) {
         case 0: word += Self.words.randomElement(using: &generator) ?? ""
         case 1: word = String(word.dropLast())

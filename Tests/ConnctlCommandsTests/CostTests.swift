@@ -6,9 +6,9 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("What links and networks cost")
+@Suite("Override commands")
 struct CostTests {
-  /// What connd is told by a command.
+  /// The request that a command sends.
   private func said(_ arguments: String...) async throws -> Connectivity_V1_SetCostRequest? {
     let connd = StubConnd()
     let status = try await withDirectory { directory in
@@ -21,7 +21,7 @@ struct CostTests {
     return connd.said.withLock { $0.last }
   }
 
-  @Test("a link is marked by its name, a network by its own, on unless something else is said")
+  @Test("a link or a network is named, and the default is on")
   func targets() async throws {
     var wish = Connectivity_V1_SetCostRequest()
     wish.link = "wlan0"
@@ -45,7 +45,7 @@ struct CostTests {
       try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "boot") == wish)
   }
 
-  @Test("where nothing is named, the network that the machine is on is marked, and told")
+  @Test("without a name, the current network is marked, and named in the output")
   func here() async throws {
     var wish = Connectivity_V1_SetCostRequest()
     wish.network = "00000000000000ff"
@@ -60,7 +60,7 @@ struct CostTests {
     #expect(!told.screen.errors.contains("\u{1b}"))
   }
 
-  @Test("who says something that connd cannot keep is told how long it holds")
+  @Test("an override that connd cannot save → a warning that it lasts until connd exits")
   func notKept() async throws {
     let said = try await connctl("constrain", "sealed0")
     #expect(said.status == 0 && said.screen.errors.contains("it holds until connd ends"))
@@ -69,7 +69,7 @@ struct CostTests {
   }
 
   @Test(
-    "what makes no sense is not sent: 64",
+    "an invalid combination is not sent: 64",
     arguments: [
       ["constrain", "off", "wlan0"], ["constrain", "wlan0", "maybe"],
       ["constrain", "wlan0", "on", "off"],
@@ -83,7 +83,7 @@ struct CostTests {
     #expect(await runConnctl(arguments, on: screen.console) == 64, "\(screen.errors)")
   }
 
-  @Test("who may not is told so: 77; an entry of the configuration that holds instead is named")
+  @Test("an unauthorized user: 77; a configuration entry that takes precedence is named")
   func refused() async throws {
     let connd = StubConnd(error: RPCError(code: .permissionDenied, message: "only root may"))
     for arguments in [["constrain", "wlan0"], ["forget", "Home"]] {
@@ -102,7 +102,7 @@ struct CostTests {
     #expect(overruled.screen.errors.contains("the configuration says otherwise of “eth*”"))
   }
 
-  @Test("networks: shapes for programs, and for people nothing that a name can do to a terminal")
+  @Test("networks: JSON for programs, and no control characters in the text")
   func networks() async throws {
     let json = try await connctl("networks", "--json")
     let lines = json.screen.outputLines
@@ -126,7 +126,7 @@ struct CostTests {
     #expect(text.screen.outputLines.first?.hasSuffix("here, constrained") == true)
   }
 
-  @Test("forget: 1 where there is nothing to forget")
+  @Test("forget: 1 if there is no override")
   func forget() async throws {
     #expect(try await connctl("forget", "Home").status == 0)
     let nothing = try await connctl("forget", "Elsewhere")

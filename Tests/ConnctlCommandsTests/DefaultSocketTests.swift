@@ -11,13 +11,13 @@ struct DefaultSocketTests {
       exists: { systemExists && $0 == DefaultSocket.system })
   }
 
-  @Test("CONND_SOCKET beats all else; an empty one is none")
+  @Test("CONND_SOCKET beats everything else; an empty one is ignored")
   func environment() {
     #expect(self.path(["CONND_SOCKET": "/x"], uid: 0, systemExists: true) == "/x")
     #expect(self.path(["CONND_SOCKET": ""], uid: 0) == "/run/connd/connd.sock")
   }
 
-  @Test("root has the system's, and so has everybody where it is there")
+  @Test("root uses the system's socket, and so do other users if it exists")
   func system() {
     #expect(self.path(["XDG_RUNTIME_DIR": "/run/user/0"], uid: 0) == "/run/connd/connd.sock")
     #expect(
@@ -25,7 +25,7 @@ struct DefaultSocketTests {
         == "/run/connd/connd.sock")
   }
 
-  @Test("other users have their own")
+  @Test("other users have their own socket")
   func user() {
     #expect(self.path(["XDG_RUNTIME_DIR": "/run/user/1000"]) == "/run/user/1000/connd.sock")
     #expect(self.path([:]) == "/run/connd/connd.sock")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnctlCommands
 
-/// The manual page and the list of the stable surface name what the code says.
+/// The manual page and the list of the stable interface agree with the code.
 @Suite("Documentation")
 struct DocumentationTests {
   private static let root = #filePath.split(separator: "/").dropLast(3).reduce("") { "\($0)/\($1)" }
@@ -20,7 +20,7 @@ struct DocumentationTests {
     return String(decoding: bytes, as: UTF8.self)
   }
 
-  /// The paths of the files, below the root, that a pattern of glob(7) names.
+  /// The paths of the files below the root that match a pattern of glob(7).
   private static func files(_ pattern: String) -> [String] {
     var found = glob_t()
     defer { globfree(&found) }
@@ -30,9 +30,9 @@ struct DocumentationTests {
     }
   }
 
-  /// The second argument of each `Cause(…)`, and what is put there by a variable of that name.
+  /// The second argument of each `Cause(…)`, including the values of a variable of that name.
   private static func changesInCode() throws -> Set<String> {
-    // Regexes are not Sendable: they are made where they are used.
+    // Regexes are not Sendable, so they are created when used.
     let places = [
       #/\bCause\(\s*[^,:()]+,\s*(?<words>[^,:)]*(?::[^,:)]*)?)[,)]/#,
       #/\bvar change: String \{(?<words>(?s:.*?))\n  \}/#, #/\blet change =(?<words>[^\n]*)/#,
@@ -60,10 +60,10 @@ struct DocumentationTests {
     return Set(list.matches(of: word).map { String($0.1) })
   }
 
-  @Test("T5 every word of a cause's change is documented, and no other")
+  @Test("T5 every value of a cause's change is documented, and no other is")
   func changes() throws {
     let code = try Self.changesInCode()
-    // One for each way in which the code says it.
+    // One for each form in which the code has it.
     #expect(code.isSuperset(of: ["carrierLost", "addressTentative", "routeAdded", "diedBefore"]))
     #expect(code.isSuperset(of: ["graceEnded", "pathChanged", "resynchronised", "holdEnded"]))
 
@@ -77,7 +77,7 @@ struct DocumentationTests {
     #expect(surface == code, "\(surface.symmetricDifference(code))")
   }
 
-  @Test("the version that packages and tags bear is that of the programs")
+  @Test("packages and tags have the programs' version")
   func version() throws {
     #expect(try Self.text("VERSION") == Version.string + "\n")
     #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
@@ -87,7 +87,7 @@ struct DocumentationTests {
 
   private static let limits = "docs/limits.md"
 
-  /// The number that is written in one of several ways.
+  /// A number in one of several notations.
   private static func number(_ text: Substring) -> Int? {
     let digits = text.filter { $0 != "_" }
     if digits.hasSuffix("KiB") { return Int(digits.dropLast(3)).map { $0 << 10 } }
@@ -105,7 +105,7 @@ struct DocumentationTests {
     return Dictionary(found) { first, _ in first }
   }
 
-  @Test("D4 every limit that is configured is in the article and in connd.yaml, with its default")
+  @Test("D4 every configurable limit is in the article and in connd.yaml, with its default")
   func configuredLimits() throws {
     let code = try Self.numbers(
       of: "Sources/ConndServer/Configuration/Limits.swift",
@@ -121,7 +121,7 @@ struct DocumentationTests {
     }
   }
 
-  @Test("D4 every bound that is not configured is in the article as it is in the code")
+  @Test("D4 every fixed bound in the article agrees with the code")
   func otherLimits() throws {
     let rows = try Self.text(Self.limits).matches(of: #/\n\| `(\w+)\.(\w+)` \| ([^|]+) \|/#)
     #expect(rows.count == 20)

@@ -89,7 +89,7 @@ extension PathChange {
 }
 
 extension Style {
-  /// In UTC, so that what is printed is the same everywhere.
+  /// In UTC, so that the output is the same everywhere.
   static func plain(width: Int = 80, color: Bool = false) -> Style {
     Style(width: width, color: color) { timestamp in
       let text = timestamp.description
@@ -98,7 +98,7 @@ extension Style {
   }
 }
 
-/// Keeps what a command prints.
+/// Records the output of a command.
 final class Screen: Sendable {
   private struct State {
     var output = ""
@@ -108,28 +108,28 @@ final class Screen: Sendable {
   private let state = Mutex(State())
   private let lines: Int
 
-  /// - Parameter lines: After so many lines of output the reader goes away, as `head` does.
+  /// - Parameter lines: The number of lines after which the reader closes the pipe, like `head`.
   init(lines: Int = .max) { self.lines = lines }
 
   var output: String { self.state.withLock { $0.output } }
   var errors: String { self.state.withLock { $0.errors } }
   var outputLines: [String] { self.output.split(separator: "\n").map(String.init) }
 
-  /// - Parameter width: As where standard output is a terminal of so many columns; `.max` as where it is none.
+  /// - Parameter width: The columns of standard output; `.max` if it is not a terminal.
   func console(width: Int) -> Console {
     var console = self.console
     console.style.width = width
     return console
   }
 
-  /// - Parameter errorWidth: As where standard error is a terminal of so many columns.
+  /// - Parameter errorWidth: The columns of standard error's terminal.
   func console(errorWidth: Int) -> Console {
     var console = self.console
     console.errorWidth = errorWidth
     return console
   }
 
-  /// As where standard output is a terminal of 80 columns, and standard error none.
+  /// Standard output is a terminal of 80 columns, and standard error is not a terminal.
   var console: Console {
     Console(
       write: { text in
@@ -154,7 +154,7 @@ func expectLines(
   }
 }
 
-/// What connctl dials with, on one thread for all tests.
+/// The dialler of connctl, on one thread for all tests.
 let dialler: ReactorDialler = {
   do {
     let reactor = try Reactor()
@@ -170,7 +170,7 @@ let dialler: ReactorDialler = {
   }
 }()
 
-/// Does what the arguments say, as the program does: on the thread that its connections have, too.
+/// Runs the arguments like the program does, on the thread of its connections.
 func runConnctl(_ arguments: [String], on console: Console) async -> Int32 {
   await withTaskExecutorPreference(dialler.executor) {
     await Program.run(arguments, on: console, through: dialler)

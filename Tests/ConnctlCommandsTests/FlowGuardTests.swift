@@ -5,9 +5,9 @@ import Testing
 
 @testable import ConnectivitySession
 
-@Suite("Many flows in one stream")
+@Suite("Guarding many flows")
 struct FlowGuardTests {
-  @Test("flows come and go while the stream lasts, and all that are left are added again")
+  @Test("flows are added and removed during a stream, and the remaining ones are added to the next")
   func flows() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
@@ -18,7 +18,7 @@ struct FlowGuardTests {
         Issue.record("connd is not there yet")
         return
       }
-      // Answers each request with a path: what was asked for stands in the generation.
+      // Answers each request with a path; the generation tells what was requested.
       let stub = StubConnd(onGuard: { requests, writer in
         for try await request in requests {
           switch request.request {
@@ -26,7 +26,7 @@ struct FlowGuardTests {
             let generation: UInt64 = flow.hasKnownPath ? 200 : 100
             try await writer.write(.flow(flow.id, generation: generation + flow.id, .path(.wlan)))
           case .remove(let flow):
-            // As what was on its way when it was removed.
+            // Like a message that was in transit when the flow was removed.
             try await writer.write(.flow(flow.id, generation: 300, .path(.stack)))
           case nil:
             Issue.record("an empty request")
@@ -56,7 +56,7 @@ struct FlowGuardTests {
     }
   }
 
-  @Test("a stream that connd ends is begun again")
+  @Test("a stream that connd ends is restarted")
   func ended() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
@@ -78,7 +78,7 @@ struct FlowGuardTests {
     }
   }
 
-  @Test("cancelling the task that waits ends the guard")
+  @Test("cancelling the waiting task ends the guard")
   func cancellation() async throws {
     try await withDirectory { directory in
       let flows = FlowGuard(socket: "\(directory)/connd.sock", through: dialler)
@@ -91,7 +91,7 @@ struct FlowGuardTests {
   }
 }
 
-@Suite("What connd is told of flows")
+@Suite("Requests about flows")
 struct GuardedFlowsTests {
   private var flow: FlowGuard.Flow {
     get throws { FlowGuard.Flow(remote: try #require(IPAddress("192.0.2.80"))) }
@@ -105,7 +105,7 @@ struct GuardedFlowsTests {
     }
   }
 
-  @Test("each is told once; one that was removed before it was told, never")
+  @Test("each flow is sent once; one removed before it was sent, never")
   func once() throws {
     var flows = GuardedFlows()
     flows.connecting()
@@ -124,7 +124,7 @@ struct GuardedFlowsTests {
     #expect(self.ids(flows.requests()) == [1])
   }
 
-  @Test("what connd says of a flow that is not there, or that it was not told of, is nothing")
+  @Test("a report about an unknown or unsent flow is ignored")
   func strangers() throws {
     var flows = GuardedFlows()
     flows.connecting()
@@ -140,7 +140,7 @@ struct GuardedFlowsTests {
     #expect(try flows.received(unknown) == nil)
   }
 
-  @Test("C7 that connd is in another network namespace is told once, and it is told nothing more")
+  @Test("C7 connd in another network namespace is reported once, and gets no more requests")
   func elsewhere() throws {
     var flows = GuardedFlows(namespace: 7)
     flows.connecting()
@@ -156,7 +156,7 @@ struct GuardedFlowsTests {
     flows.remove(2)
     flows.add(try self.flow, id: 4)
     #expect(flows.requests() == [])
-    // Another one may be where the flows are.
+    // The next connd may be in the flows' namespace.
     #expect(flows.lost(ConndError.notThere("gone")).0 == nil)
     flows.connecting()
     #expect(flows.accepted() == .resumed)
@@ -168,7 +168,7 @@ struct GuardedFlowsTests {
       try flows.received(answer) == .flow(id: 1, generation: 8, .invalidation(.sample)))
   }
 
-  @Test("C7 where one of the two namespaces is not known, connd is believed")
+  @Test("C7 one of the two namespaces is unknown → connd is trusted")
   func unknownNamespace() throws {
     for (own, connd) in [(nil, 8), (7, 0), (7, 7)] as [(UInt64?, UInt64)] {
       var flows = GuardedFlows(namespace: own)
@@ -181,7 +181,7 @@ struct GuardedFlowsTests {
     }
   }
 
-  @Test("what is destroyed or refused is guarded no longer, and its id is free")
+  @Test("a destroyed or refused flow is no longer guarded, and its id is free")
   func ends() throws {
     for event in [FlowEvent.invalidation(.sample), .refused("no")] {
       var flows = GuardedFlows()
@@ -194,7 +194,7 @@ struct GuardedFlowsTests {
     }
   }
 
-  @Test("I7 after an outage: the flow's address and its last path, the last generation seen")
+  @Test("I7 after an outage, flows are sent with their address, last path and last generation")
   func again() throws {
     var flows = GuardedFlows()
     flows.connecting()
@@ -213,16 +213,16 @@ struct GuardedFlowsTests {
     flows.connecting()
     let again = flows.requests().map(\.add)
     #expect(again.map(\.id) == [1, 2])
-    // The path of the advice is not the flow's: what it was on is compared with.
+    // The advice's path is not the flow's: the flow is compared with its own.
     #expect(again.first?.knownPath == Connectivity_V1_Path(rotated))
     #expect(again.first?.local == "192.0.2.7")
     #expect(again.first?.sinceGeneration == 8)
-    // Of this one connd said nothing yet.
+    // connd has not reported on this one yet.
     #expect(again.last?.hasKnownPath == false)
     #expect(again.last?.hasSinceGeneration == false)
   }
 
-  @Test("an address that is none is an error, not a trap")
+  @Test("an invalid address is an error, not a trap")
   func nonsense() throws {
     var flows = GuardedFlows()
     var message = Connectivity_V1_GuardResponse()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnctlCommands
 
-/// What is written to a terminal that shows something already.
+/// Output to a terminal that already shows something.
 @Suite("Frames")
 struct FrameTests {
   private static let size = Frame.Size(columns: 24, rows: 5)
@@ -13,13 +13,13 @@ struct FrameTests {
     Frame(lines.map { $0.line() }, size: size)
   }
 
-  @Test("a frame that is shown already writes nothing")
+  @Test("an unchanged frame writes nothing")
   func unchanged() {
     let frame = Self.frame("eth0  1.2 kB/s", "wlan0")
     #expect(frame.update(from: frame, color: true) == "")
   }
 
-  @Test("only what differs is written, where it stands")
+  @Test("only differences are written, in place")
   func differences() {
     let old = Self.frame("eth0    1.2 kB/s", "wlan0")
     #expect(
@@ -27,7 +27,7 @@ struct FrameTests {
     #expect(Self.frame("eth0    1.2 kB/s").update(from: old, color: false) == "\u{1B}[2;1H\u{1B}[K")
   }
 
-  @Test("a window of another size is written whole")
+  @Test("a window of another size is written completely")
   func resized() {
     let frame = Self.frame("a")
     let other = Frame.Size(columns: 23, rows: 5)
@@ -36,7 +36,7 @@ struct FrameTests {
         == "\u{1B}[H\u{1B}[2J\u{1B}[1;1Ha")
   }
 
-  @Test("colour changes where it is another, and ends with the update")
+  @Test("escape codes appear only where the colour changes, and the update ends without colour")
   func color() {
     var line = Line(.unicode)
     line.append("up", .good)
@@ -46,13 +46,13 @@ struct FrameTests {
       frame.update(from: nil, color: true)
         == "\u{1B}[H\u{1B}[2J\u{1B}[1;1H\u{1B}[0;32mup\u{1B}[0m 1")
     #expect(frame.update(from: nil, color: false) == "\u{1B}[H\u{1B}[2J\u{1B}[1;1Hup 1")
-    // A colour alone is a difference.
+    // A different colour alone is a difference.
     let plain = Self.frame("up 1")
     #expect(frame.update(from: plain, color: true) == "\u{1B}[1;1H\u{1B}[0;32mup\u{1B}[0m")
   }
 
   @Test(
-    "any frame after any other shows what it would show alone",
+    "any frame after any other shows the same as alone",
     arguments: 1...40 as ClosedRange<UInt64>)
   func anyPair(seed: UInt64) {
     var random = SeededGenerator(seed: seed)
@@ -79,9 +79,9 @@ struct FrameTests {
     }
   }
 
-  // MARK: - How much is written
+  // MARK: - Amount of output
 
-  /// Bytes of an hour in which the rates of all links change with every reading.
+  /// The bytes of an hour in which all links' rates change with every reading.
   private static func hour(_ size: Frame.Size, links: Int) -> Int {
     var random = SeededGenerator(seed: 7)
     var overview = Overview.sample
@@ -118,7 +118,7 @@ struct FrameTests {
   }
 
   @Test(
-    "an hour of a view whose rates all change is less than a megabyte, of the usual size much less",
+    "an hour of changing rates takes less than a megabyte, and much less at the usual size",
     arguments: [(80, 24, 6, 500_000), (132, 50, 40, 1_000_000)])
   func hour(columns: Int, rows: Int, links: Int, most: Int) {
     let bytes = Self.hour(Frame.Size(columns: columns, rows: rows), links: links)
@@ -127,7 +127,7 @@ struct FrameTests {
     #expect(bytes < most)
   }
 
-  @Test("whatever is drawn, an hour of it is a megabyte and one frame at most")
+  @Test("any content takes at most a megabyte and one frame per hour")
   func flood() {
     let start = ContinuousClock.now
     var schedule = ViewSchedule(at: start)
@@ -147,11 +147,11 @@ struct FrameTests {
   }
 }
 
-@Suite("When a view reads and draws")
+@Suite("Schedule of a view")
 struct ViewScheduleTests {
   private let start = ContinuousClock.now
 
-  @Test("it reads every two seconds, and draws when something may have changed")
+  @Test("it reads every two seconds, and draws if something may have changed")
   func period() {
     var schedule = ViewSchedule(at: self.start)
     #expect(schedule.step(at: self.start) == .init(reads: true, draws: true, pause: .seconds(2)))
@@ -162,7 +162,7 @@ struct ViewScheduleTests {
     #expect(schedule.step(at: later) == .init(reads: false, draws: true, pause: .seconds(1)))
   }
 
-  @Test("changes that follow each other closely are one frame")
+  @Test("changes in quick succession are one frame")
   func burst() {
     var schedule = ViewSchedule(at: self.start)
     _ = schedule.step(at: self.start)
@@ -174,7 +174,7 @@ struct ViewScheduleTests {
     #expect(schedule.step(at: then).draws)
   }
 
-  @Test("news have it read soon, but not more often than twice a second")
+  @Test("a report causes an early reading, at most twice a second")
   func news() {
     var schedule = ViewSchedule(at: self.start)
     _ = schedule.step(at: self.start)
@@ -188,7 +188,7 @@ struct ViewScheduleTests {
     #expect(schedule.step(at: later).reads)
   }
 
-  @Test("who changes the window sees it at once, however much was written before")
+  @Test("a resized window is redrawn immediately, however much was written before")
   func restart() {
     var schedule = ViewSchedule(at: self.start)
     _ = schedule.step(at: self.start)

@@ -26,7 +26,7 @@ struct GuardTests {
     }?.description
   }
 
-  @Test("the path first, then what becomes of the flow; destroy ends it with 0")
+  @Test("the path comes first, then invalidations; destroy ends it with 0")
   func destroy() async throws {
     var advice = FlowInvalidation.sample
     advice.severity = .advise
@@ -49,7 +49,7 @@ struct GuardTests {
       try await stub.serving(socket) {
         let screen = Screen()
         #expect(await self.run("--json", at: socket, on: screen) == 0)
-        // The local address is that of the first path, for the user named none.
+        // The local address is that of the first path, because the user gave none.
         #expect(
           screen.outputLines == events.compactMap { self.json($1, $0) })
         #expect(screen.errors == "")
@@ -63,7 +63,7 @@ struct GuardTests {
   }
 
   @Test(
-    "the link of a link-local address is the flow's, unless another one is named",
+    "the link of a link-local address is the flow's, unless another one is given",
     arguments: [
       (["fe80::77%lo"], "lo"), (["[fe80::77%lo]:443"], "lo"),
       (["fe80::77", "--local", "[fe80::1%lo]:40000"], "lo"),
@@ -89,7 +89,7 @@ struct GuardTests {
     }
   }
 
-  @Test("the index of a link that is not there is none of a link")
+  @Test("the index of a missing link is refused")
   func missingLink() async {
     let screen = Screen()
     let status = await runConnctl(
@@ -99,7 +99,7 @@ struct GuardTests {
   }
 
   @Test(
-    "what asks for a path says that it does not ask for the link, and what does",
+    "path and explain ignore a link in the address, say so, and name the command that uses it",
     arguments: ["path", "explain"])
   func unaskedLink(command: String) async throws {
     try await withDirectory { directory in
@@ -122,7 +122,7 @@ struct GuardTests {
     }
   }
 
-  @Test("the arguments are the flow's")
+  @Test("the arguments become the flow's fields")
   func arguments() async throws {
     let stub = StubConnd(onGuard: { requests, writer in
       for try await request in requests {
@@ -149,7 +149,7 @@ struct GuardTests {
   }
 
   @Test(
-    "I0 the ports are the flow's, and the protocol is TCP unless it is said",
+    "I0 the ports are the flow's, and the protocol is TCP by default",
     arguments: [
       (["192.0.2.80:443", "--local", "192.0.2.7:40000"], "192.0.2.7:40000 192.0.2.80:443 6"),
       (["192.0.2.80", "--local", "192.0.2.7:40000"], "192.0.2.7:40000 192.0.2.80:- 6"),
@@ -192,7 +192,7 @@ struct GuardTests {
     }
   }
 
-  @Test("C7 a connd in another network namespace: one line that names both, and 69")
+  @Test("C7 connd in another network namespace: one line that names both, and 69")
   func elsewhere() async throws {
     let own = try #require(NetworkNamespace.own)
     let stub = StubConnd(onGuard: { requests, writer in
@@ -218,7 +218,7 @@ struct GuardTests {
     }
   }
 
-  @Test("a flow that is dead at once says what is in its way; its JSON says what connd says")
+  @Test("a flow that is dead from the start gets the obstacle as text; its JSON has connd's values")
   func obstacle() async throws {
     let dead = FlowInvalidation(
       reason: .sourceAddressLost, severity: .destroy,
@@ -245,7 +245,7 @@ struct GuardTests {
     }
   }
 
-  @Test("of several addresses the first, of the family of the local address")
+  @Test("the first of several addresses is used, in the family of the local address")
   func choice() {
     let addresses = ["2001:db8::80", "192.0.2.80", "192.0.2.81"].compactMap { IPAddress($0) }
     #expect(GuardCommand.choose(addresses, local: nil) == addresses[0])
@@ -253,7 +253,7 @@ struct GuardTests {
     #expect(GuardCommand.choose([addresses[0]], local: IPAddress("192.0.2.7")) == nil)
   }
 
-  @Test("a flow that connd refuses: 64, and its words")
+  @Test("connd refuses the flow: 64, with connd's text")
   func refusal() async throws {
     let stub = StubConnd(onGuard: { requests, writer in
       for try await _ in requests {
@@ -272,7 +272,7 @@ struct GuardTests {
     }
   }
 
-  @Test("I7 a restart of connd: the flow is added again, with the path that it had")
+  @Test("I7 a restart of connd: the flow is added again, with its last path")
   func restart() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"

@@ -29,14 +29,14 @@ struct HistoryTests {
     }
   }
 
-  @Test("two transitions at one time are two changes")
+  @Test("two transitions at the same time are two changes")
   func twins() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     response.transitions = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
     #expect(try HistoryEntry.changes(response).map(\.count) == [1, 1])
   }
 
-  @Test("history stands in the order in which it was published")
+  @Test("history keeps the order of publication")
   func historyOrder() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     response.transitions = ([3, 7] as [UInt64]).map { generation in
@@ -59,7 +59,7 @@ struct HistoryTests {
     #expect(generations == [2, 3, 4, 5, 7, 8])
   }
 
-  @Test("history says who said what of costs, and what that has made of the path")
+  @Test("history shows overrides with their users, and their effect on the path")
   func choices() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     let said: [(UInt64, UInt32, Bool)] = [(1, 1000, true), (2, 1001, false)]

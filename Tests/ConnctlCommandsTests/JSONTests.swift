@@ -9,7 +9,7 @@ import Testing
 @Suite("JSON")
 struct JSONTests {
   @Test(
-    "strings are escaped as RFC 8259 says",
+    "strings are escaped as in RFC 8259",
     arguments: [
       ("", #""""#), ("a\"b\\c", #""a\"b\\c""#), ("\n\r\t", #""\n\r\t""#),
       ("\u{0}\u{1F}\u{1B}", #""\u0000\u001f\u001b""#), ("straße 漢 🛜", #""straße 漢 🛜""#),
@@ -152,13 +152,13 @@ struct JSONShapeTests {
         + #""interface": null, "learntLate": false}}"#)
   }
 
-  @Test("watch: what concerns the connection is no event")
+  @Test("watch: a connection event has no JSON")
   func connection() {
     #expect(JSON.event(.resumed(3)) == nil)
     #expect(JSON.event(.disconnected(.notThere(""))) == nil)
   }
 
-  @Test("history is the transition of watch, and when it was; and its invalidation")
+  @Test("history has the transitions of watch with their times, and their invalidations")
   func history() {
     #expect(
       JSON.history(.invalidation(.sample)) == JSON.event(.change(.invalidation(.sample))))

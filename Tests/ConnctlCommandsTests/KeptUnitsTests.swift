@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("Units that are kept started while conditions hold")
+@Suite("Units started while conditions hold")
 struct KeptUnitsTests {
   private static let start = SuspendingClock.now
   private static let offline = ConnectivityStatus(
@@ -28,7 +28,7 @@ struct KeptUnitsTests {
       ], grace: .seconds(5))
   }
 
-  @Test("the first word starts what is to be, and stops what an earlier run has left")
+  @Test("the first status starts and stops units as needed")
   func first() throws {
     var units = try self.units()
     #expect(units.due == nil)
@@ -42,29 +42,31 @@ struct KeptUnitsTests {
     #expect(units.elapse(at: self.at(60)) == [] && units.due == nil)
   }
 
-  @Test("what ceases to hold stops its unit after the grace, and not when it holds again within it")
+  @Test(
+    "a condition that ends stops its unit after the grace period, unless it holds again in time")
   func grace() throws {
     var units = try self.units()
     _ = units.note(Self.free, at: self.at(0))
     #expect(units.note(Self.offline, at: self.at(10)) == [])
     #expect(units.due == self.at(15))
     #expect(units.elapse(at: self.at(14)) == [])
-    // Back, and paid for: of the two only one holds again, and the other has not held for all that time.
+    // Back, but metered: only one of the two conditions holds again, and the other has not held all
+    // the time.
     #expect(units.note(Self.paid, at: self.at(14)) == [])
     #expect(units.due == self.at(15))
     #expect(units.elapse(at: self.at(15)) == [.stop("free.target")])
     #expect(units.due == nil)
-    // It begins anew with each loss.
+    // The grace period restarts with each loss.
     #expect(units.note(Self.offline, at: self.at(20)) == [] && units.due == self.at(25))
     #expect(units.note(Self.free, at: self.at(24)) == [.start("free.target")] && units.due == nil)
     #expect(units.note(Self.offline, at: self.at(30)) == [] && units.due == self.at(35))
-    // A machine that slept: the first thing that it hears is later than that.
+    // The machine slept: its first event comes after that.
     #expect(
       units.note(Self.offline, at: self.at(90)) == [.stop("on.target"), .stop("free.target")])
   }
 
   @Test(
-    "what failed is tried again at the next word, or after half a minute, and twice as long each time"
+    "a failed action is retried at the next status, or after half a minute, with doubling delays"
   )
   func failures() throws {
     var units = try self.units()
@@ -77,7 +79,7 @@ struct KeptUnitsTests {
     units.note(.start("free.target"), isDone: false, at: self.at(1))
     #expect(units.note(Self.paid, at: self.at(2)) == [.stop("free.target")])
     units.note(.stop("free.target"), isDone: false, at: self.at(2))
-    // A word begins anew.
+    // A status restarts the delays.
     #expect(units.due == self.at(32))
     #expect(units.elapse(at: self.at(31)) == [])
     #expect(units.elapse(at: self.at(32)) == [.stop("free.target")])
@@ -86,7 +88,7 @@ struct KeptUnitsTests {
     #expect(units.elapse(at: self.at(92)) == [.stop("free.target")])
     units.note(.stop("free.target"), isDone: true, at: self.at(92))
     #expect(units.due == nil)
-    // It ends at an hour.
+    // The delays end at an hour.
     _ = units.note(Self.free, at: self.at(200))
     for _ in 0..<20 {
       units.note(.start("free.target"), isDone: false, at: self.at(1000))
@@ -95,7 +97,7 @@ struct KeptUnitsTests {
     }
   }
 
-  @Test("conditions and a unit are read as they are written")
+  @Test("rules of conditions and a unit are parsed")
   func reading() throws {
     let rule = try KeptUnits.Rule(reading: "online,not-expensive=a=b.service")
     #expect(rule.unit == "a=b.service")

@@ -2,11 +2,11 @@ import Testing
 
 @testable import ConnctlCommands
 
-/// What names can do to a line: nothing.
-@Suite("Lines of a picture")
+/// Names must not affect a line.
+@Suite("Picture lines")
 struct LineTests {
   @Test(
-    "a character takes the columns that a terminal gives it",
+    "a character's width is that of a terminal",
     arguments: [
       ("eth0", "eth0", 4), ("日本", "日本", 4), ("e\u{301}x", "e\u{301}x", 2),
       ("한국", "한국", 4), ("ก\u{E34}\u{E48}", "ก\u{E34}\u{E48}", 1), ("😀", "😀", 2), ("─╳", "─╳", 2),
@@ -19,7 +19,7 @@ struct LineTests {
   }
 
   @Test(
-    "what a terminal obeys, or terminals disagree about, is a question mark",
+    "control characters, and those that terminals disagree on, become question marks",
     arguments: [
       ("a\u{1B}[2Jb", "a?[2Jb"), ("\u{9B}2J", "?2J"), ("\u{202E}x", "?x"), ("x\u{200D}y", "x?y"),
       ("a\u{7}\n\r\tb", "a????b"), ("🇩🇪", "??"), ("👍🏽", "👍?"), ("\u{E000}", "?"), ("\u{AD}", "?"),
@@ -33,17 +33,17 @@ struct LineTests {
     #expect(line.width == shown.line().width)
   }
 
-  @Test("in ASCII every other character is a question mark, but an arrow of connctl's own")
+  @Test("in ASCII every other character becomes a question mark, except connctl's own arrow")
   func ascii() {
     #expect("wired → none é日".line(.ascii).text(color: false) == "wired -> none ??")
   }
 
-  @Test("a name that is written from right to left stands where nothing follows it")
+  @Test("a right-to-left name is shown only where no text follows it")
   func rightToLeft() {
     #expect("שלום".line(rightToLeft: true).text(color: false) == "שלום")
   }
 
-  @Test("what is cut says so, and no wide character is cut through")
+  @Test("cut text ends with an ellipsis, and no wide character is split")
   func fit() {
     #expect("interface".line().fitted(6).text(color: false) == "inter…")
     #expect("interface".line(.ascii).fitted(6).text(color: false) == "int...")
@@ -55,7 +55,7 @@ struct LineTests {
   }
 
   @Test(
-    "the locale says whether there is more than ASCII",
+    "the locale decides whether only ASCII is used",
     arguments: [
       ([:], true), (["LANG": "C"], true), (["LANG": "de_DE.UTF-8"], false),
       (["LANG": "C.utf8"], false), (["LANG": "de_DE.UTF-8@euro"], false),
@@ -68,7 +68,7 @@ struct LineTests {
   }
 
   @Test(
-    "pictures change only where a cursor moves",
+    "pictures are live only on a terminal that can move the cursor",
     arguments: [
       (true, "xterm", true), (true, "linux", true), (true, "dumb", false), (true, nil, false),
       (true, "", false), (false, "xterm", false), (true, "emacs", false),

@@ -4,13 +4,13 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("What a command is told of a change")
+@Suite("Environment of a command")
 struct OnTests {
   private func variables(_ event: StatusEvent, _ snapshot: Snapshot?) -> [String] {
     OnCommand.variables(event, snapshot).map { "\($0.name)=\($0.value)" }
   }
 
-  @Test("a transition: from where, to where, by which link")
+  @Test("a transition: its former and new category, and its link")
   func transition() {
     let transition = Transition.sample
     #expect(
@@ -22,7 +22,7 @@ struct OnTests {
       ])
   }
 
-  @Test("an invalidation: its own generation and link, and the category that holds meanwhile")
+  @Test("an invalidation: its own generation and link, and the present category")
   func invalidation() {
     let told = self.variables(.change(.invalidation(.sample)), .sample)
     #expect(
@@ -34,7 +34,7 @@ struct OnTests {
     #expect(told.contains("CONND_INTERFACE=wlan0"))
   }
 
-  @Test("dns: its own generation, and the category that holds meanwhile")
+  @Test("dns: its own generation, and the present category")
   func dns() {
     #expect(
       self.variables(.change(.dns(.sample)), .sample) == [
@@ -44,7 +44,7 @@ struct OnTests {
       ])
   }
 
-  @Test("a gap: what is so now")
+  @Test("a gap: the present state")
   func gap() {
     let told = self.variables(.gap(.sample), .sample)
     #expect(told.first == "CONND_EVENT=gap" && told.contains("CONND_FROM="))

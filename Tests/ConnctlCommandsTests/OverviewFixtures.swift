@@ -34,7 +34,7 @@ extension Connectivity_V1_Client {
 }
 
 extension Overview {
-  /// By Wi-Fi in IPv4, by a stack in IPv6, with a modem beside them.
+  /// IPv4 over Wi-Fi, IPv6 over a stack, and a modem beside them.
   static let sample: Overview = {
     var status = ConnectivityStatus(ipv4: .wlan, ipv6: .stack, preferred: .ipv4)
     status.ipv6.source = IPAddress("2001:db8::7")
@@ -63,7 +63,7 @@ extension Overview {
     return overview
   }()
 
-  /// Without what is at the ends of lines.
+  /// Without trailing blanks.
   func picture(_ columns: Int, _ rows: Int, _ glyphs: Glyphs = .unicode) -> [String] {
     self.frame(
       Frame.Size(columns: columns, rows: rows), glyphs, .plain(width: columns),
@@ -81,7 +81,7 @@ extension String {
   }
 }
 
-/// A terminal that knows what pictures use of ECMA-48, and fails on all else.
+/// A terminal with the ECMA-48 sequences that pictures use; it fails on any other.
 struct FakeTerminal {
   private(set) var rows: [[String]]
   private var (row, column) = (0, 0)
@@ -138,7 +138,7 @@ struct FakeTerminal {
     self.column += columns
   }
 
-  /// As a frame would be shown.
+  /// A terminal that shows a frame.
   static func showing(_ frame: Frame) -> FakeTerminal {
     var terminal = FakeTerminal(frame.size)
     terminal.take(frame.update(from: nil, color: true))
@@ -146,7 +146,7 @@ struct FakeTerminal {
   }
 }
 
-/// Compares with a file of `Tests/pictures`.
+/// Compares with a file in `Tests/pictures`.
 func expectPicture(
   _ lines: [String], _ name: String, sourceLocation: SourceLocation = #_sourceLocation
 ) throws {

@@ -12,7 +12,7 @@ struct OverviewTests {
     try expectPicture(Overview.sample.picture(80, 24), "top-80x24")
   }
 
-  @Test("a screen of 40 by 12, as of a telephone")
+  @Test("a screen of 40 by 12, as on a phone")
   func small() throws {
     try expectPicture(Overview.sample.picture(40, 12), "top-40x12")
   }
@@ -29,7 +29,7 @@ struct OverviewTests {
     #expect(lines.joined().unicodeScalars.allSatisfy { $0.isASCII })
   }
 
-  @Test("no size is too small, and no line is longer than the terminal's")
+  @Test("any size works, and no line is longer than the terminal's")
   func anySize() {
     for columns in [1, 2, 5, 10, 20, 39, 41, 60, 79, 200] {
       for rows in [1, 2, 3, 5, 8, 13, 17, 25, 100] {
@@ -45,7 +45,7 @@ struct OverviewTests {
     }
   }
 
-  @Test("where there is no end to the lines, all stands in the picture once")
+  @Test("without a row limit, the picture has everything once")
   func whole() async throws {
     let shown = try await connctl("top")
     #expect(shown.status == 0)
@@ -54,7 +54,7 @@ struct OverviewTests {
     #expect(!shown.screen.output.contains("\u{1B}"))
   }
 
-  @Test("a connd that does not tell who follows it is shown without")
+  @Test("a connd that does not list its clients is shown without them")
   func old() async throws {
     let shown = try await connctl("top", stub: StubConnd(isOld: true))
     #expect(shown.status == 0)
@@ -62,7 +62,7 @@ struct OverviewTests {
     #expect(!shown.screen.output.contains("CLIENT"))
   }
 
-  @Test("without connd it says so, as every command does")
+  @Test("without connd the error is that of every command")
   func absent() async throws {
     let absent = try await connctl("top", stub: nil)
     #expect(absent.status == 69)
@@ -71,7 +71,7 @@ struct OverviewTests {
     #expect(json.status == 64)
   }
 
-  @Test("hostile names do nothing to the terminal, and move no column", arguments: [80, 132])
+  @Test("hostile names neither affect the terminal nor shift a column", arguments: [80, 132])
   func hostile(columns: Int) {
     let names = [
       "a\u{1B}[2Jb", "\u{1B}]0;owned\u{7}", "\u{202E}evil", "a\u{301}\u{301}\u{301}\u{301}",
@@ -91,7 +91,7 @@ struct OverviewTests {
         now: .sample)
       let terminal = FakeTerminal.showing(frame)
       #expect(terminal.unknown == [], "\(name)")
-      // The rate stands below its title, by the columns of the terminal.
+      // The rate is below its heading, in terminal columns.
       func end(of text: String, in start: String) -> Int? {
         let row = terminal.rows.first { $0.joined().hasPrefix(start) }
         let place = row?.indices.last { row?[$0...].joined().hasPrefix(text) == true }
@@ -99,7 +99,7 @@ struct OverviewTests {
       }
       #expect(end(of: "1.2 MB/s", in: "wlan0") != nil, "\(name)")
       #expect(end(of: "1.2 MB/s", in: "wlan0") == end(of: "IN", in: "LINK"), "\(name)")
-      // Letters that turn a line around have nothing behind them.
+      // No text follows letters that would reverse the line.
       for row in terminal.rows.map({ $0.joined() }) {
         guard let place = row.unicodeScalars.firstIndex(where: \.isRightToLeft) else { continue }
         #expect(
@@ -127,7 +127,7 @@ struct OverviewTests {
     return Chain(path, links: [link]).line(.unicode, width: width, ink: .good).text(color: false)
   }
 
-  @Test("the way of a family is drawn station by station, and where it is interrupted")
+  @Test("a family's path is drawn link by link, with its interruption")
   func chains() {
     #expect(Self.chain(.wlan) == "host ─ wlan0 ─ 192.0.2.1 ─ internet")
     #expect(
@@ -143,7 +143,7 @@ struct OverviewTests {
     #expect(Self.chain(.unknown) == "host ╳ internet")
   }
 
-  @Test("where there is little room the middle of a stack gives way, and the gap stays")
+  @Test("with little room the middle of a stack is left out, and the gap stays")
   func elided() {
     var stack = Path.stack
     stack.gateway = IPAddress("fe80::1")
@@ -156,7 +156,7 @@ struct OverviewTests {
   }
 
   @Test(
-    "a signal has bars, eleven decibels each",
+    "a signal has bars of eleven decibels each",
     arguments: [
       (-30, "▂▄▆█ -30"), (-55, "▂▄▆█ -55"), (-56, "▂▄▆· -56"), (-77, "▂▄·· -77"),
       (-88, "▂··· -88"), (-89, "···· -89"), (.min, "···· -2147483648"),
@@ -166,7 +166,7 @@ struct OverviewTests {
   }
 
   @Test(
-    "a modem's signal has bars, a fifth each",
+    "a modem's signal has bars of a fifth each",
     arguments: [
       (100, "▂▄▆█ 100%"), (80, "▂▄▆█ 80%"), (79, "▂▄▆· 79%"), (20, "▂··· 20%"), (19, "···· 19%"),
       (0, "···· 0%"), (.max, "▂▄▆█ 4294967295%"),
@@ -175,7 +175,7 @@ struct OverviewTests {
     #expect(Signal.quality(percent).words(.unicode) == words)
   }
 
-  @Test("what connd tells moves the picture, and each change is noted once")
+  @Test("connd's events update the picture, and each change is noted once")
   func events() {
     var overview = Overview(.sample)
     overview.take(.change(.transition(.sample)))

@@ -18,7 +18,7 @@ struct ParsingTests {
   }
 
   @Test(
-    "what is no timeout",
+    "a text that is not a timeout is refused",
     arguments: [
       "", "-1", "-5s", "+5s", "s", "ms", ".", "5.", ".5", "1.2.3", "5 s", "5S", "5d", "1e3", "abc",
       "0x10",
@@ -29,7 +29,7 @@ struct ParsingTests {
   }
 
   @Test(
-    "a word that is nearly another",
+    "a misspelt word suggests the nearest one",
     arguments: [
       ("stauts", "status"), ("hist", "history"), ("wtach", "watch"), ("i", "is"), ("link", "links"),
       ("foo", nil), ("", nil), ("zz", nil), ("statusstatus", nil), ("pth", "path"),
@@ -39,7 +39,7 @@ struct ParsingTests {
   }
 
   @Test(
-    "what is more than a host",
+    "a text that is more than a host is refused",
     arguments: [
       "203.0.113.9:443", "[2001:db8::1]", "[2001:db8::1]:443", "10.0.0.0/8", "http://x/",
       "example.com:80", "example.com/",
@@ -50,7 +50,7 @@ struct ParsingTests {
   }
 
   @Test(
-    "an end of a connection is a host, and maybe a port",
+    "an endpoint is a host with an optional port",
     arguments: [
       ("example.com", "example.com", 0), ("example.com:443", "example.com", 443),
       ("192.0.2.1:65535", "192.0.2.1", 65_535), ("2001:db8::1", "2001:db8::1", 0),
@@ -64,7 +64,7 @@ struct ParsingTests {
   }
 
   @Test(
-    "what is no end of a connection",
+    "a text that is not an endpoint is refused",
     arguments: [
       "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "192.0.2.1:+1", "192.0.2.1:-1", "x:https",
       "[::1", "[::1]443", "[::1]:", "[192.0.2.1]:443", "[example.com]:443", "[]:1",
@@ -73,12 +73,12 @@ struct ParsingTests {
     #expect(throws: (any Error).self) { try Endpoint(text) }
   }
 
-  @Test("what is a host", arguments: ["localhost", "example.com", "fe80::1%lo", "a_b", "10.1"])
+  @Test("a host is accepted", arguments: ["localhost", "example.com", "fe80::1%lo", "a_b", "10.1"])
   func host(text: String) {
     #expect(!Resolver.isMoreThanHost(text))
   }
 
-  @Test("every condition is read as it is written")
+  @Test("every condition parses from its description")
   func conditions() {
     #expect(Condition.all.count == 20)
     for condition in Condition.all {
@@ -88,7 +88,7 @@ struct ParsingTests {
   }
 
   @Test(
-    "what is no condition",
+    "a text that is not a condition is refused",
     arguments: ["", "not-", "not-not-wifi", "Online", "unknown", "wifi ", "notwifi"])
   func noCondition(text: String) {
     #expect(Condition(argument: text) == nil)
@@ -119,7 +119,7 @@ struct ConditionTests {
     #expect(holding == expected)
   }
 
-  @Test("a family counts where its path is satisfied", arguments: Path.Status.allCases)
+  @Test("a family's condition holds if its path is satisfied", arguments: Path.Status.allCases)
   func families(pathStatus: Path.Status) {
     var status = ConnectivityStatus.sample
     status.ipv6.status = pathStatus
@@ -143,7 +143,7 @@ struct ConditionTests {
     #expect(Condition(subject: .constrained).holds(for: status))
   }
 
-  @Test("not- is the opposite", arguments: Condition.Subject.allCases)
+  @Test("not- negates", arguments: Condition.Subject.allCases)
   func negation(subject: Condition.Subject) {
     for category in Category.allCases {
       var status = ConnectivityStatus.sample

@@ -37,7 +37,7 @@ struct ProgramTests {
     #expect(json.screen.output == JSONShapeTests.status(17) + "\n")
   }
 
-  @Test("without a command it is the status, and on a terminal what comes next")
+  @Test("without a command it shows the status, and on a terminal a hint for the next step")
   func bare() async throws {
     let bare = try await connctl()
     #expect(bare.status == 0)
@@ -59,7 +59,7 @@ struct ProgramTests {
     #expect(absent.screen.errors.hasPrefix("connctl: connd is not there: there is no "))
   }
 
-  @Test("--json and --socket stand before the command or after it")
+  @Test("--json and --socket may come before or after the command")
   func optionOrder() async throws {
     let json = try await connctl("--json", "status")
     #expect(json.screen.output == JSONShapeTests.status(17) + "\n")
@@ -87,7 +87,7 @@ struct ProgramTests {
 
   @Test("a name that cannot be resolved: 1, and one line")
   func unresolved() async throws {
-    // A label of more than 63 octets needs no name server to be wrong (RFC 1035).
+    // A label of more than 63 octets is invalid without asking a name server (RFC 1035).
     let result = try await connctl("path", String(repeating: "a", count: 64) + ".invalid")
     #expect(result.status == 1)
     #expect(result.screen.errors.hasPrefix("connctl: cannot resolve “aaa"))
@@ -110,7 +110,7 @@ struct ProgramTests {
     #expect(text.screen.outputLines.count == 5)
   }
 
-  @Test("stats: what there is now, and what was counted")
+  @Test("stats: present values, then counters")
   func stats() async throws {
     let stats = try await connctl("stats")
     #expect(stats.status == 0)
@@ -132,7 +132,7 @@ struct ProgramTests {
       ])
   }
 
-  @Test("is: 0 if the condition holds, 1 if not, silent but for --json")
+  @Test("is: 0 if the condition holds, 1 if not, and no output without --json")
   func conditions() async throws {
     let holds = try await connctl("is", "wifi")
     #expect(holds.status == 0)
@@ -145,7 +145,7 @@ struct ProgramTests {
   }
 
   @Test(
-    "without connd: 69, and one line that says what to do",
+    "without connd: 69, and one line with the remedy",
     arguments: [
       ["status"], ["watch"], ["path", "192.0.2.1"], ["explain"], ["links"], ["history"],
       ["stats"], ["guard", "192.0.2.80"], ["is", "online"], ["wait", "online"],
@@ -198,7 +198,7 @@ struct ProgramTests {
     #expect(version.output == "connctl 0.1.0\n")
   }
 
-  @Test("completions know the commands and the conditions", arguments: ["bash", "zsh", "fish"])
+  @Test("completions contain the commands and the conditions", arguments: ["bash", "zsh", "fish"])
   func completions(shell: String) async {
     let screen = Screen()
     #expect(
@@ -219,7 +219,7 @@ struct FollowingTests {
     }
   }
 
-  @Test("watch prints an object a line, and ends quietly when its reader goes")
+  @Test("watch prints one object a line, and exits quietly when its reader closes the pipe")
   func watch() async throws {
     let stub = Self.endless([
       .snapshot(.sample), Connectivity_V1_WatchResponse(.transition(.sample)),
@@ -236,12 +236,13 @@ struct FollowingTests {
         ].compactMap { $0?.description })
   }
 
-  @Test("watch outlives a restart of connd: it reconnects, resumes, and says so on standard error")
+  @Test(
+    "watch survives a restart of connd: it reconnects, resumes, and reports it on standard error")
   func restart() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
       let seen = Gate()
-      // One line before the restart, one after, and one for which there is no reader any more.
+      // One line before the restart, one after, and one that no reader takes.
       let screen = Screen(lines: 2)
       let before = StubConnd { _, writer in
         try await writer.write(.snapshot(.sample))
@@ -292,7 +293,7 @@ struct FollowingTests {
       result.screen.output == #"{"condition": "none", "holds": true, "generation": 18}"# + "\n")
   }
 
-  @Test("wait ends with 1 when the time is over")
+  @Test("wait exits with 1 at the timeout")
   func timeout() async throws {
     let stub = Self.endless([.snapshot(.sample)])
     #expect(try await connctl("wait", "cellular", "--timeout", "300ms", stub: stub).status == 1)
@@ -300,7 +301,7 @@ struct FollowingTests {
     #expect(try await connctl("wait", "wifi", "--timeout", "0", stub: stub).status == 0)
   }
 
-  @Test("wait says what is missing when the time is over, and on a terminal what it waits for")
+  @Test("wait says what is missing at the timeout, and on a terminal what it waits for")
   func timeoutHint() async throws {
     let stub = Self.endless([.snapshot(.sample)])
     let missing = "connctl: “not-wifi” does not hold after 300ms: wifi via wlan0\n"
@@ -320,7 +321,7 @@ struct FollowingTests {
     }
   }
 
-  @Test("wait with a timeout waits for connd too")
+  @Test("wait with a timeout also waits for connd")
   func patience() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"

@@ -2,7 +2,7 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("Bytes a second")
+@Suite("Bytes per second")
 struct RatesTests {
   private let start = ContinuousClock.now
 
@@ -17,7 +17,7 @@ struct RatesTests {
 
     """
 
-  @Test("/proc/net/dev is read by octets, and what makes no sense is left out")
+  @Test("/proc/net/dev is read as octets, and invalid lines are skipped")
   func file() {
     let octets = Rates.Octets.reading(Array(Self.file.utf8))
     #expect(
@@ -42,13 +42,13 @@ struct RatesTests {
       ["eth0": .init(received: 5000, sent: 3), "new": .init(received: 1, sent: 1)],
       at: self.start.advanced(by: .seconds(2)))
     #expect(rates.perSecond == ["eth0": .init(received: 2000, sent: 2)])
-    // A link of that name that counts less is another.
+    // A smaller count is that of another link with the same name.
     rates.take(
       ["eth0": .init(received: 10, sent: 3)], at: self.start.advanced(by: .seconds(4)))
     #expect(rates.perSecond.isEmpty)
   }
 
-  @Test("what was counted while nobody looked is no rate")
+  @Test("bytes counted while the view was not shown are not a rate")
   func forget() {
     var rates = Rates()
     rates.take(["eth0": .init(received: 0, sent: 0)], at: self.start)
@@ -59,7 +59,7 @@ struct RatesTests {
   }
 
   @Test(
-    "a rate takes eight columns at most",
+    "a rate takes at most eight columns",
     arguments: [
       (0, "0 B/s"), (999, "999 B/s"), (1000, "1.0 kB/s"), (1249, "1.2 kB/s"), (9949, "9.9 kB/s"),
       (9950, "10 kB/s"), (999_499, "999 kB/s"), (999_500, "1.0 MB/s"), (125_000_000, "125 MB/s"),

@@ -4,9 +4,9 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("What is asked and waited for")
+@Suite("Conditions with a family and a link")
 struct RequirementTests {
-  /// IPv4 by wlan0, and IPv6 by vlan10 on bond0 on eth0, which costs money.
+  /// IPv4 over wlan0, and IPv6 over vlan10 on bond0 on eth0, which is expensive.
   private static let both = ConnectivityStatus(ipv4: .wlan, ipv6: .stack, preferred: .ipv4)
 
   private static func requirement(_ arguments: String) throws -> Requirement {
@@ -16,7 +16,7 @@ struct RequirementTests {
   }
 
   @Test(
-    "a family and a link narrow it",
+    "--family and --via narrow the condition",
     arguments: [
       ("online", true), ("wired", false), ("expensive", false),
       ("online --family ipv4", true), ("wired --family ipv6", true), ("wifi --family ipv6", false),
@@ -33,7 +33,7 @@ struct RequirementTests {
     #expect(try Self.requirement(arguments).holds(for: Self.both) == holds)
   }
 
-  @Test("a link whose path carries nothing is none that traffic leaves by")
+  @Test("a link without traffic does not satisfy --via")
   func deadLink() throws {
     var path = Path.wlan
     path.status = .unsatisfied
@@ -62,7 +62,7 @@ struct RequirementTests {
   }
 
   @Test(
-    "what is missing is said",
+    "the error says what is missing",
     arguments: [
       ("wired", "wifi via wlan0"), ("online --via eth1", "traffic leaves by wlan0"),
       ("wired --via wlan0", "wifi via wlan0"),
@@ -71,7 +71,7 @@ struct RequirementTests {
     #expect(try Self.requirement(arguments).missing(in: Self.both) == words)
   }
 
-  @Test("the family and the link stand beside the condition")
+  @Test("the description has the family and the link")
   func description() throws {
     let requirement = try Self.requirement("online --via eth0 --family ipv6")
     #expect("\(requirement)" == "online by ipv6 via eth0")

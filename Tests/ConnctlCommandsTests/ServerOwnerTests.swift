@@ -3,10 +3,10 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("Whose connd connctl asks")
+@Suite("Trusted connd")
 struct ServerOwnerTests {
   @Test(
-    "root, the caller and the owner of the socket's directory are believed, other users are not",
+    "a connd of root, the caller or the owner of the socket's directory is trusted, another user's is not",
     arguments: [
       (0, 1000, 1000, true), (1000, 1000, 0, true), (990, 1000, 990, true), (990, 0, 990, true),
       (1001, 1000, 0, false), (1001, 0, 0, false), (1001, 1000, nil, false),

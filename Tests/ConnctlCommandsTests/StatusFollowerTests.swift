@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConnectivitySession
 
-/// The events of a follower, until nobody takes them any more.
+/// The events of a follower, until no task takes them any more.
 private func follow(_ socket: String, kinds: Set<StatusEvent.Kind> = []) -> Handoff<StatusEvent> {
   let events = Handoff<StatusEvent>()
   Task(executorPreference: dialler.executor) {
@@ -20,7 +20,7 @@ private func follow(_ socket: String, kinds: Set<StatusEvent.Kind> = []) -> Hand
 
 @Suite("Following connd")
 struct StatusFollowerTests {
-  @Test("a restart is told, and the stream goes on after the last generation seen")
+  @Test("a restart is reported, and the stream continues after the last generation")
   func resume() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
@@ -70,7 +70,7 @@ struct StatusFollowerTests {
     }
   }
 
-  @Test("how a refusal of the kernel reads")
+  @Test("texts of socket errors")
   func probe() throws {
     #expect(
       throws: ConndError.failed(
@@ -89,9 +89,9 @@ struct StatusFollowerTests {
   }
 }
 
-@Suite("How far a stream has come")
+@Suite("Stream progress")
 struct ProgressTests {
-  @Test("an outage is told once, pauses grow to two seconds, a message makes them short again")
+  @Test("an outage is reported once, pauses grow to two seconds, and a message resets them")
   func pauses() throws {
     var progress = Progress(since: nil)
     let error = ConndError.notThere("gone")
@@ -112,7 +112,7 @@ struct ProgressTests {
     #expect(progress.accepted() == .resumed(17))
   }
 
-  @Test("an event of a newer connd is not told, and not asked for again")
+  @Test("an event of a newer connd is skipped, and not requested again")
   func unknownEvent() throws {
     var progress = Progress(since: 3)
     var message = Connectivity_V1_WatchResponse()
@@ -126,7 +126,7 @@ struct ProgressTests {
 
 @Suite("Handing over")
 struct HandoffTests {
-  @Test("elements arrive in order, each sent when the one before was taken")
+  @Test("elements arrive in order, each sent after the one before was taken")
   func order() async {
     let handoff = Handoff<Int>()
     async let sent: Void = {
@@ -139,7 +139,7 @@ struct HandoffTests {
     #expect(received == Array(0..<100))
   }
 
-  @Test("who sends into what is finished is told")
+  @Test("sending after the end throws")
   func finished() async {
     let handoff = Handoff<Int>()
     handoff.finish()

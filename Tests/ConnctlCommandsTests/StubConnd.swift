@@ -10,7 +10,7 @@ import TestKit
 
 @testable import ConnctlCommands
 
-/// A connd that says what it was told to say.
+/// A scripted connd.
 final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   typealias Watcher = RPCWriter<Connectivity_V1_WatchResponse>
 
@@ -20,9 +20,9 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   private let snapshot: Snapshot
   private let onWatch: @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void
   private let onGuard: @Sendable (FlowRequests, FlowWriter) async throws -> Void
-  /// Thrown by every call.
+  /// The error of every call.
   private let error: RPCError?
-  /// As one that does not know the newest calls.
+  /// Whether it is an older connd without the newest calls.
   private let isOld: Bool
 
   init(
@@ -53,7 +53,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try await self.onWatch(request, response)
   }
 
-  /// 192.0.2.0/24 is by Wi-Fi, all else is not to be reached.
+  /// 192.0.2.0/24 is reachable over Wi-Fi, and nothing else is.
   func getPath(
     request: Connectivity_V1_GetPathRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetPathResponse {
@@ -95,7 +95,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return response
   }
 
-  /// What was said of links and networks.
+  /// The received overrides.
   let said = Mutex<[Connectivity_V1_SetCostRequest]>([])
 
   func setCost(
@@ -170,7 +170,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
 }
 
 extension Connectivity_V1_GuardResponse {
-  /// What connd says of the flow `id`.
+  /// connd's report about the flow `id`.
   static func flow(_ id: UInt64 = 1, generation: UInt64, _ event: FlowEvent) -> Self {
     var response = Self()
     response.id = id
@@ -197,12 +197,12 @@ extension Connectivity_V1_GuardResponse {
 extension StubConnd {
   private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
-  /// Runs `body` while the stub serves at `socket`, and hangs up on everybody then.
+  /// Runs `body` while the stub serves at `socket`, and then disconnects every client.
   func serving<Result: Sendable>(
     _ socket: String, _ body: @Sendable () async throws -> Result
   ) async throws -> Result {
-    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
-    // the listener has ended.
+    // One thread, so that connections are set up in order of arrival: NIO traps if that happens
+    // after the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
       address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
       eventLoopGroup: Self.thread)
@@ -218,12 +218,13 @@ extension StubConnd {
     }
   }
 
-  /// Takes the path away, for who is hung up on comes back at once, and waits until all who came before were let in: NIO
-  /// traps where a server is cancelled that has not yet taken a connection which it accepted.
+  /// Removes the path, because disconnected clients reconnect immediately. Then waits until earlier
+  /// connections are set up: NIO traps if a server is cancelled with an accepted connection that is
+  /// not set up yet.
   private static func letNobodyIn(_ socket: String) async {
     let other = "\(socket).ended"
     guard rename(socket, other) == 0 else { return }
-    // Whatever the answer is, those before were asked in first.
+    // Whatever the answer, earlier connections were set up first.
     _ = try? await dialler.withConnd(at: other) { connd in
       try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt)
     }
@@ -231,7 +232,7 @@ extension StubConnd {
   }
 }
 
-/// Runs `body` with a directory of its own, which is gone afterwards.
+/// Runs `body` with a temporary directory.
 func withDirectory<Result: Sendable>(
   _ body: (_ path: String) async throws -> Result
 ) async throws -> Result {
@@ -240,7 +241,7 @@ func withDirectory<Result: Sendable>(
   return try await body(directory.path)
 }
 
-/// Opens once.
+/// A gate that opens once.
 final class Gate: Sendable {
   private let stream: AsyncStream<Void>
   private let continuation: AsyncStream<Void>.Continuation

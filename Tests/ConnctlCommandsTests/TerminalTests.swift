@@ -4,13 +4,13 @@ import Testing
 
 @testable import ConnctlCommands
 
-/// What a terminal is given, and what one that is none.
+/// Output to a terminal, and to something else.
 @Suite("Terminals")
 struct TerminalTests {
   private let style = Style.plain()
 
   @Test(
-    "lines are as wide as the terminal, at least 40 columns; 80 where it does not say",
+    "lines are as wide as the terminal, at least 40 columns; 80 if the width is unknown",
     arguments: [(100, 100), (20, 40), (0, 80)] as [(UInt16, Int)])
   func terminalWidth(columns: UInt16, expected: Int) throws {
     let terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)
@@ -22,7 +22,7 @@ struct TerminalTests {
     #expect(Console.terminalWidth(terminal) == expected)
   }
 
-  @Test("what is no terminal has no width")
+  @Test("an output that is not a terminal has no width")
   func noTerminal() throws {
     let file = open("/dev/null", O_WRONLY | O_CLOEXEC)
     try #require(file >= 0)
@@ -41,7 +41,7 @@ struct TerminalTests {
     #expect(!scalars.contains { $0.value < 0x20 || (0x7F..<0xA0).contains($0.value) })
   }
 
-  @Test("a link's name turns no text around, and what a server says moves no cursor")
+  @Test("a link's name cannot reverse text, and a server's text cannot move the cursor")
   func deceptiveText() {
     var path = Path.wlan
     path.chain = [PathLink(index: 1, name: "a\u{202E}b\u{2066}")]
@@ -64,7 +64,7 @@ struct TerminalTests {
     #expect(screen.errors == "connctl: it is of “Home?connctl: connd is gone?”\n")
   }
 
-  @Test("colour surrounds words and leaves the columns where they are")
+  @Test("colour does not shift columns")
   func color() {
     let lines = Style.plain(color: true).status(.sample, now: .sample)
     #expect(lines.first == "\u{1B}[32mwifi via wlan0\u{1B}[0m (since 0 s)")

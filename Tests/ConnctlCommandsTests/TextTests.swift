@@ -5,7 +5,7 @@ import Testing
 
 @testable import ConnctlCommands
 
-@Suite("Text for people")
+@Suite("Text output")
 struct TextTests {
   private let style = Style.plain()
 
@@ -20,7 +20,7 @@ struct TextTests {
       """)
   }
 
-  @Test("status without a network says why, also where a link of a path is named")
+  @Test("status without a network gives the reason, even if a path names its link")
   func offline() {
     expectLines(
       self.style.status(.sample(1, .offline), now: .sample),
@@ -53,7 +53,7 @@ struct TextTests {
       """)
   }
 
-  @Test("K8 status where the kernel cannot be asked")
+  @Test("K8 status when the kernel cannot be asked")
   func unknown() {
     let status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
     expectLines(
@@ -102,7 +102,7 @@ struct TextTests {
       """)
   }
 
-  @Test("history says the cause of a change once, and that of an invalidation where it is another")
+  @Test("history shows a change's cause once, and an invalidation's only if it differs")
   func history() {
     expectLines(
       self.style.history([
@@ -142,7 +142,7 @@ struct TextTests {
       """)
   }
 
-  @Test("which channels a scope is about, in words")
+  @Test("the channels of a scope, in words")
   func scopes() {
     let one = IPAddress("192.0.2.7")
     let two = IPAddress("192.0.2.8")
@@ -162,7 +162,7 @@ struct TextTests {
   }
 
   @Test(
-    "links as a tree: what is below stands under what it carries, and no stack is followed for ever"
+    "links form a tree with lower links below their users, and a looped stack ends"
   )
   func tree() {
     func link(_ name: String, master: String? = nil, lower: String? = nil) -> Connectivity_V1_Link {
@@ -239,7 +239,7 @@ struct TextTests {
     #expect(try self.style.explanation(.sample, host: "1.1.1.1").first == "1.1.1.1")
   }
 
-  @Test("T1 that a gain is held back is told by watch")
+  @Test("T1 watch shows that a gain is held back")
   func heldGain() {
     var path = Path.wlan
     (path.status, path.reason) = (.requiresConnection, .flapping)
@@ -252,7 +252,7 @@ struct TextTests {
     #expect(text.contains("link up on wlan0"))
   }
 
-  @Test("nothing is wider than 80 columns, whatever is as long as it can be")
+  @Test("no line is wider than 80 columns, with the longest values")
   func width() throws {
     var path = Path.stack
     path.chain = (0..<4).map { PathLink(index: $0, name: "abcdefghijklmn\($0)") }
@@ -295,7 +295,7 @@ struct TextTests {
     for line in lines { #expect(line.count <= 80, "\(line)") }
   }
 
-  @Test("where standard output is no terminal a change is one line, however long")
+  @Test("if standard output is not a terminal, a change is one line of any length")
   func unbroken() throws {
     let style = Style.plain(width: .max)
     let remote = try #require(IPAddress("192.0.2.80"))
@@ -317,7 +317,7 @@ struct TextTests {
       """)
   }
 
-  @Test("a new flow that cannot be viable is not said to have died before")
+  @Test("a new flow that cannot be viable is not reported as having died before")
   func obstacles() throws {
     let remote = try #require(IPAddress("192.0.2.80"))
     let local = try #require(IPAddress("198.51.100.7"))
@@ -350,7 +350,7 @@ struct TextTests {
     #expect(
       line(.betterPath, off)
         == "better path: 198.51.100.7 is no address of wlan0; now unsatisfied: no route")
-    // One that was told of has lived, and what connd has another cause for has happened.
+    // A flow that was reported before has lived, and another cause is an event that happened.
     let died = "died before on wlan0, learnt late; now unsatisfied: no route"
     #expect(line(.sourceAddressLost, off, isNew: false) == "source address lost: \(died)")
     #expect(line(.interfaceLost, off) == "interface lost: \(died)")

@@ -56,7 +56,7 @@ struct TimelineTests {
     try expectPicture(self.lines(until: 200_000, columns: 60), "history-days")
   }
 
-  @Test("many at once are more than nine")
+  @Test("more than nine events in a column are shown as +")
   func many() {
     let many =
       [Self.transition(.wired, .none, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
@@ -64,7 +64,7 @@ struct TimelineTests {
     #expect(line?.dropFirst(10).prefix(2) == "+·" || line?.contains("+") == true)
   }
 
-  @Test("nothing is drawn of nothing, and one change alone can be drawn, also one of the future")
+  @Test("an empty history draws nothing; a single change can be drawn, even one in the future")
   func edges() {
     #expect(Timeline([], until: .sample) == nil)
     for seconds in [0, 1, -500] as [Int64] {
@@ -81,7 +81,7 @@ struct TimelineTests {
       Timeline(Self.entries, until: late)?.lines(columns: 80, .ascii, .plain()).count ?? 0 > 5)
   }
 
-  @Test("the command draws it in the terminal's width, in 80 columns where there is none")
+  @Test("the graph has the terminal's width, or 80 columns without one")
   func command() async throws {
     let shown = try await connctl("history", "--graph")
     #expect(shown.status == 0)

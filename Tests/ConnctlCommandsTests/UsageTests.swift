@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Errors and help")
 struct UsageTests {
-  @Test("what to do depends on the path: the system's socket, another one, what is no socket")
+  @Test("the advice depends on the path: the system's socket, another socket, or not a socket")
   func advice() {
     let error = ConndError.notThere("there is no x")
     #expect(error.advice(socket: "/run/connd/connd.sock").contains("systemctl start connd.socket"))
@@ -17,7 +17,7 @@ struct UsageTests {
     }
   }
 
-  @Test("at a terminal an error is broken into lines, elsewhere it is one")
+  @Test("on a terminal an error is wrapped, elsewhere it is one line")
   func errorLines() async throws {
     let screen = Screen()
     let status = await runConnctl(
@@ -65,7 +65,7 @@ struct UsageTests {
   }
 
   @Test(
-    "wrong usage says what is wrong, in a line, and how it is right",
+    "wrong usage: one line with the error, and the correct usage",
     arguments: [
       (["stauts"], "There is no command 'stauts'. Did you mean 'status'?"),
       (["foo"], "There is no command 'foo'"),
@@ -94,10 +94,10 @@ struct UsageTests {
     for line in wide.errors.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
   }
 
-  @Test("an address that only the resolver shows to be of another family: the command's usage")
+  @Test("an address that resolves to another family: the command's usage")
   func resolvedFamily() async {
     let screen = Screen()
-    // The C library resolves what it takes for an IPv4 address in short.
+    // The C library also resolves abbreviated IPv4 addresses.
     let status = await runConnctl(
       ["guard", "127.1", "--local", "::1"], on: screen.console)
     #expect(status == 64)

@@ -9,7 +9,7 @@ typealias Words = Google_Protobuf_StringValue
 
 @Suite("Calls without a stub", .timeLimit(.minutes(5)))
 struct AnyServiceClientTests {
-  @Test("C9 one message there and one back, with metadata both ways")
+  @Test("C9 a unary call sends and receives one message, with metadata both ways")
   func unary() async throws {
     try await withEchoClient { client in
       let echo = AnyServiceClient(client)
@@ -25,7 +25,7 @@ struct AnyServiceClientTests {
     }
   }
 
-  @Test("C9 many messages there, one back")
+  @Test("C9 client streaming: many messages out, one back")
   func clientStreaming() async throws {
     try await withEchoClient { client in
       let reply = try await AnyServiceClient(client).clientStreaming(
@@ -37,7 +37,7 @@ struct AnyServiceClientTests {
     }
   }
 
-  @Test("C9 one message there, many back")
+  @Test("C9 server streaming: one message out, many back")
   func serverStreaming() async throws {
     try await withEchoClient { client in
       let words = try await AnyServiceClient(client).serverStreaming(
@@ -49,7 +49,7 @@ struct AnyServiceClientTests {
     }
   }
 
-  @Test("C9 messages go both ways while the call is open")
+  @Test("C9 bidirectional streaming: messages go both ways while the call is open")
   func bidirectionalStreaming() async throws {
     let (answers, answer) = AsyncStream.makeStream(of: String.self)
     try await withEchoClient { client in
@@ -59,7 +59,7 @@ struct AnyServiceClientTests {
           var received = answers.makeAsyncIterator()
           for word in ["a", "b"] {
             try await writer.write(Words(word))
-            // The next is sent only when this one has come back.
+            // The next is sent only after this one has come back.
             #expect(await received.next() == word)
           }
         },
@@ -97,13 +97,13 @@ struct AnyServiceClientTests {
   }
 
   @Test(
-    "C9 a path that is none is refused and named, and nothing is sent",
+    "C9 an invalid path is refused and named, and nothing is sent",
     arguments: [
       "", "/", "echo.Echo/Get", "/echo.Echo", "/echo.Echo/", "//Get", "/echo.Echo/Get/", "/a/b/c",
       "/echo.Echo/Get me", "/echo.Echo/G\u{E9}t", "/echo.Echo/Get\n",
     ])
   func malformed(path: String) async throws {
-    // The client is not running: a call that was let through would wait until its deadline.
+    // The client is not running: a call that passed the check would wait until its deadline.
     let transport = try HTTP2ClientTransport.Posix(
       target: .ipv4(address: "127.0.0.1", port: 9), transportSecurity: .plaintext)
     var options = CallOptions.defaults
@@ -116,7 +116,7 @@ struct AnyServiceClientTests {
     #expect(error?.message.contains("\"\(path)\"") == true)
   }
 
-  @Test("C9 a service needs no package")
+  @Test("C9 a service without a package works")
   func noPackage() async throws {
     try await withEchoClient { client in
       let reply: Words = try await AnyServiceClient(client).unary(
@@ -139,8 +139,9 @@ func expectCode(
 
 // MARK: - The server
 
-/// `/echo.Echo/Get`, `Collect`, `Expand` and `Update`, and `/echo/Get`: strings come back as they were, `missing` as
-/// `NOT_FOUND`. `Hang` does not answer. The names of the metadata that came are told as `seen-keys`.
+/// `/echo.Echo/Get`, `Collect`, `Expand` and `Update`, and `/echo/Get`: strings come back
+/// unchanged, and `missing` as `NOT_FOUND`. `Hang` does not answer. The names of the received
+/// metadata come back as `seen-keys`.
 struct EchoService: RegistrableRPCService {
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     self.add("Get", to: &router) { requests, writer in
@@ -182,7 +183,7 @@ struct EchoService: RegistrableRPCService {
       var metadata = Metadata()
       for (key, _) in request.metadata { metadata.addString(key, forKey: "seen-keys") }
       return StreamingServerResponse(metadata: metadata) { writer in
-        // A call that nobody waits for any more must not hold the server back.
+        // A cancelled call must not hold up the server.
         try await withRPCCancellationRace(context) { try await body(request.messages, writer) }
         return [:]
       }
@@ -213,7 +214,7 @@ func withEchoServer<Result: Sendable>(
     services: [EchoService()])
   return try await withThrowingTaskGroup(of: Void.self) { group in
     group.addTask { try await server.serve() }
-    // In good order: gRPC traps where a stream begins while its server is cancelled.
+    // Graceful, because gRPC traps if a stream begins while its server is cancelled.
     defer { server.beginGracefulShutdown() }
     let port = try #require(try await server.listeningAddress?.ipv4?.port)
     return try await body(port)

@@ -14,7 +14,7 @@ struct BreakerTests {
     return breaker
   }
 
-  @Test("the third refutation running opens it, once")
+  @Test("the third refutation in a row opens it, once")
   func opens() {
     var breaker = Breaker()
     for _ in 0..<2 {
@@ -23,11 +23,11 @@ struct BreakerTests {
     }
     #expect(breaker.refuted(now: self.start) == Breaker.shortestRest)
     #expect(!breaker.allowsGuarding(now: self.start))
-    // One that was registered before.
+    // A connection that was registered before.
     #expect(breaker.refuted(now: self.start) == nil)
   }
 
-  @Test("a connection that is confirmed begins the count anew")
+  @Test("a confirmed connection resets the count")
   func resets() {
     var breaker = Breaker()
     for _ in 0..<5 {
@@ -38,7 +38,7 @@ struct BreakerTests {
     #expect(breaker.allowsGuarding(now: self.start))
   }
 
-  @Test("it stays open for its rest, whatever becomes of connections that were registered before")
+  @Test("it stays open for its rest, whatever happens to connections registered before")
   func rests() {
     var breaker = self.opened()
     breaker.confirmed(now: self.start)
@@ -47,7 +47,7 @@ struct BreakerTests {
     #expect(breaker.allowsGuarding(now: end))
   }
 
-  @Test("one refutation on trial opens it again, for twice as long, and for an hour at most")
+  @Test("one refutation on trial opens it again, for twice as long, and for at most an hour")
   func trials() {
     var breaker = self.opened()
     var (now, rest) = (self.start, Breaker.shortestRest)
@@ -61,7 +61,7 @@ struct BreakerTests {
     #expect(rest == Breaker.longestRest)
   }
 
-  @Test("a trial that is confirmed closes it, and three refutations open it again")
+  @Test("a confirmed trial closes it, and three refutations open it again")
   func closes() {
     var breaker = self.opened()
     let end = self.start + Breaker.shortestRest
@@ -72,9 +72,9 @@ struct BreakerTests {
     #expect(breaker.refuted(now: end) == Breaker.shortestRest)
   }
 
-  // MARK: - What connd says
+  // MARK: - connd's reports
 
-  /// A word of connd's about a connection, and what it is to that connection.
+  /// A report of connd about a connection, and its phase.
   private typealias Word = (event: FlowEvent, novelty: ConnectionGuard.Novelty)
 
   private static func path(_ status: Path.Status) -> FlowEvent {
@@ -90,7 +90,7 @@ struct BreakerTests {
         path: Path(status: .unsatisfied, chain: [])))
   }
 
-  /// Whether connections of which connd says this, each the same, come to be unguarded.
+  /// Whether a series of connections with these reports opens the breaker.
   private func opens(_ words: Word...) throws -> Bool {
     var breaker = Breaker()
     let flow = FlowGuard.Flow(
@@ -101,7 +101,7 @@ struct BreakerTests {
     return !breaker.allowsGuarding(now: self.start)
   }
 
-  @Test("what connd never saw a path for, and destroys, is refuted; a path in between confirms it")
+  @Test("destroyed without ever having a path → a refutation; a path in between → a confirmation")
   func doubts() throws {
     let (advice, end) = (Self.told(.advise), Self.told(.destroy))
     #expect(try self.opens((end, .verdict)))
@@ -111,7 +111,7 @@ struct BreakerTests {
       #expect(try self.opens((advice, .verdict), (Self.told(.destroy, reason), .outcome)))
     }
     #expect(try !self.opens((advice, .verdict)))
-    // That there is a better path than the one that it did not see is no error.
+    // A better path than the one that connd did not see is not an error.
     for reason in [Invalidation.Reason.betterPath, .resumed, .policy, .categoryChanged] {
       #expect(try !self.opens((advice, .verdict), (Self.told(.destroy, reason), .outcome)))
     }
@@ -119,10 +119,10 @@ struct BreakerTests {
       try !self.opens(
         (end, .verdict), (advice, .verdict), (Self.path(.satisfied), .outcome), (end, .change)))
     #expect(try !self.opens((end, .verdict), (Self.path(.satisfied), .verdict)))
-    // That there is no path, or that nothing is known, confirms nothing.
+    // No path, or an unknown one, confirms nothing.
     #expect(try self.opens((end, .verdict), (Self.path(.unsatisfied), .verdict)))
     #expect(try self.opens((end, .verdict), (Self.path(.unknown), .verdict)))
-    // What has happened since is no word about what connd makes of new connections.
+    // A later event says nothing about how connd judges new connections.
     #expect(try !self.opens((Self.path(.satisfied), .verdict), (end, .change)))
     #expect(try !self.opens((Self.told(.destroy, .policy), .verdict)))
   }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("What a call's logger is told")
+@Suite("Call log")
 struct CallLogTests {
   private static let method = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Get")
   private static let start = ContinuousClock.now
@@ -18,12 +18,12 @@ struct CallLogTests {
         method: Self.method, now: Self.start))
   }
 
-  @Test("C9 silent unless a logger is given")
+  @Test("C9 without a logger nothing is logged")
   func silent() {
     #expect(CallLog(CallSettings(), method: Self.method) == nil)
   }
 
-  @Test("C9 the channel's logger is told of calls that have none of their own")
+  @Test("C9 the channel's logger is used for calls without their own")
   func channel() throws {
     let (channel, call) = (LogLines(), LogLines())
     let settings = CallSettings(logger: channel.logger(.trace))
@@ -36,7 +36,7 @@ struct CallLogTests {
   }
 
   @Test(
-    "C9 a call is followed from its start to its end, and its connection is known once it has one")
+    "C9 a call is logged from start to end, with its connection once it has one")
   func steps() throws {
     let lines = LogLines()
     let log = try self.makeLog(lines)
@@ -63,7 +63,7 @@ struct CallLogTests {
     #expect(lines.all.last?.metadata["duration_ms"] == "1234")
   }
 
-  @Test("C9 without an ID the logger keeps the one it has")
+  @Test("C9 without an ID, the logger's own ID stays")
   func ownID() throws {
     let lines = LogLines()
     var logger = lines.logger(.trace)
@@ -79,7 +79,7 @@ struct CallLogTests {
     reason: .interfaceLost, severity: .destroy, cause: Cause(.link, "carrierLost"), path: nil)
 
   @Test(
-    "C9 the end of a call is told with its code, at info where it is the network's doing",
+    "C9 the end of a call is logged with its code, at info level if the network caused it",
     arguments: [
       (RPCError(code: .notFound, message: "none"), .debug, "notFound", [:]),
       (RPCError(code: .unavailable, message: "gone"), .info, "unavailable", [:]),
@@ -108,7 +108,7 @@ struct CallLogTests {
     #expect((line.metadata["invalidation"] != nil) == (more["invalidation"] != nil))
   }
 
-  @Test("C9 a status that says UNAVAILABLE is told at info, with its words")
+  @Test("C9 the status UNAVAILABLE is logged at info level, with its message")
   func unavailable() throws {
     let lines = LogLines()
     try self.makeLog(lines, level: .info).ended(Status(code: .unavailable, message: "closed"))
@@ -116,7 +116,7 @@ struct CallLogTests {
     #expect(lines.all.first?.metadata["grpc_status_message"] == "closed")
   }
 
-  @Test("C9 a header without a logger logs nothing, wherever the call goes")
+  @Test("C9 a header without a logger logs nothing")
   func headerAlone() throws {
     let log = try #require(
       CallLog(CallSettings(requestIDHeader: "x-request-id"), method: Self.method))
@@ -132,7 +132,7 @@ private struct Odd: Error, CustomStringConvertible {
   var description: String { "odd" }
 }
 
-/// What was logged.
+/// The logged lines.
 final class LogLines: Sendable {
   struct Line: Sendable {
     var level: Logger.Level
@@ -144,7 +144,7 @@ final class LogLines: Sendable {
 
   var all: [Line] { self.lines.withLock { $0 } }
 
-  /// A logger that notes what it is told.
+  /// A logger that records its messages.
   func logger(_ level: Logger.Level) -> Logger {
     Logger(label: "test") { _ in Handler(lines: self, logLevel: level) }
   }

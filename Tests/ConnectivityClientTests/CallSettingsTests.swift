@@ -6,9 +6,9 @@ import SwiftProtobuf
 import Synchronization
 import Testing
 
-@Suite("What a call asks for")
+@Suite("Call settings")
 struct CallSettingsTests {
-  @Test("Nothing is set unless somebody sets it")
+  @Test("Nothing is set by default")
   func defaults() {
     let settings = CallSettings.current
     #expect(settings.logger == nil)
@@ -18,7 +18,7 @@ struct CallSettingsTests {
     #expect(settings.timeLimit == nil)
   }
 
-  @Test("Settings hold in the closure, and a closure in it adds to them")
+  @Test("Settings apply within the closure, and a nested closure adds to them")
   func nested() async throws {
     await withCallSettings {
       $0.requestIDHeader = "x-request-id"
@@ -38,7 +38,7 @@ struct CallSettingsTests {
     #expect(CallSettings.current.requestIDHeader == nil)
   }
 
-  @Test("Settings reach the tasks that the closure starts, detached ones excepted")
+  @Test("Settings reach the tasks that the closure starts, except detached ones")
   func tasks() async {
     await withCallSettings {
       $0.requestIDHeader = "x-request-id"
@@ -50,7 +50,7 @@ struct CallSettingsTests {
     }
   }
 
-  @Test("What the closure throws is thrown, and the settings are gone")
+  @Test("The closure's error is rethrown, and the settings are gone")
   func throwing() async {
     await expectCode(.notFound) {
       try await withCallSettings {
@@ -63,7 +63,7 @@ struct CallSettingsTests {
   }
 
   @Test(
-    "C8 settings reach the transport through gRPC, with a deadline as without",
+    "C8 settings reach the transport through gRPC, with and without a deadline",
     arguments: [nil, 60])
   func transport(timeout: Int?) async throws {
     try await withEchoServer { port in
@@ -86,9 +86,9 @@ struct CallSettingsTests {
   }
 }
 
-@Suite("What a service config says of methods")
+@Suite("Service config: methods")
 struct MethodConfigsTests {
-  @Test("the narrowest holds: that of the method, of its service, of all")
+  @Test("the narrowest config applies: the method's, then its service's, then the default")
   func narrowest() {
     func config(_ service: String, _ method: String, seconds: Int) -> MethodConfig {
       MethodConfig(names: [.init(service: service, method: method)], timeout: .seconds(seconds))
@@ -108,7 +108,7 @@ struct MethodConfigsTests {
     #expect(none.retryThrottle == nil)
   }
 
-  @Test("retries are throttled as it says")
+  @Test("the retry throttle is read")
   func throttle() throws {
     let service = ServiceConfig(retryThrottling: try .init(maxTokens: 10, tokenRatio: 0.5))
     #expect(MethodConfigs(service).retryThrottle?.maxTokens == 10)
@@ -118,7 +118,7 @@ struct MethodConfigsTests {
 @Suite("Time limits")
 struct TimeLimitTests {
   @Test(
-    "What remains of a limit, and nothing less than nothing",
+    "The rest of a limit is never negative",
     arguments: [
       (TimeLimit.timeout(.seconds(5)), .seconds(5)), (.timeout(.seconds(-1)), .zero),
       (.unlimited, nil),
@@ -137,7 +137,7 @@ struct TimeLimitTests {
   }
 }
 
-/// Notes the settings that its calls see.
+/// Records the settings that its calls see.
 private final class Recorder: ClientTransport {
   typealias Bytes = HTTP2ClientTransport.Posix.Bytes
 

@@ -5,10 +5,10 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Testing
 
-/// Which networks a channel, or a call, may use.
-@Suite("Channels that may not use every network", .timeLimit(.minutes(5)))
+/// The networks that a channel or a call may use.
+@Suite("Restricted channels", .timeLimit(.minutes(5)))
 struct ChannelAccessTests {
-  @Test("C8 where data is to be saved, one expression makes do with less")
+  @Test("C8 in low-data mode, one expression falls back to a smaller request")
   func constrainedCall() async throws {
     try await playingNetwork { network, client, _, record in
       network.become(.wifi.constrained())
@@ -23,7 +23,7 @@ struct ChannelAccessTests {
   }
 
   @Test(
-    "C8 a channel that may not use the path fails calls at once, with the reason",
+    "C8 a channel that may not use the path fails calls immediately, with the reason",
     arguments: [
       (NetworkAccess(allowsExpensiveAccess: false), .cellular, .expensive),
       (NetworkAccess(prohibitedMedia: [.cellular]), .cellular, .cellular),
@@ -64,7 +64,7 @@ struct ChannelAccessTests {
   }
 
   @Test(
-    "C8 C6 a call that is refused is not repeated, whatever its policy: the fallback need not wait")
+    "C8 C6 a refused call is not retried, whatever its policy, so that the fallback need not wait")
   func refusedOnce() async throws {
     try await playingNetwork { network, client, _, record in
       network.become(.cellular)
@@ -83,7 +83,7 @@ struct ChannelAccessTests {
     }
   }
 
-  /// Runs `body` with a client of a channel to a port, on a network that costs money.
+  /// Runs `body` with a client of a channel to a port, on an expensive network.
   private func onCellular(
     port: Int,
     _ body:
@@ -102,7 +102,7 @@ struct ChannelAccessTests {
   private static let inexpensive = NetworkAccess(allowsExpensiveAccess: false)
 
   @Test(
-    "C8 a call that may not use the path is refused before anything is sent, and makes room for another",
+    "C8 a call that may not use the path is refused before anything is sent, and its place is free for another",
     arguments: [false, true])
   func refusedBefore(waitsForReady: Bool) async throws {
     let listener = try SilentListener()
@@ -121,7 +121,7 @@ struct ChannelAccessTests {
     }
   }
 
-  @Test("C8 nothing is sent on behalf of a call that is over, if it might not use the path")
+  @Test("C8 the call is over → nothing is sent for it if the path might be forbidden")
   func overBefore() async throws {
     let listener = try SilentListener()
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
@@ -148,7 +148,7 @@ struct ChannelAccessTests {
     }
   }
 
-  @Test("C8 of calls that wait together those fail that may not use the path, the others go out")
+  @Test("C8 calls wait together → those that may not use the path fail, the others go out")
   func together() async throws {
     try await EchoServer.serving { port, record in
       for _ in 0..<20 {
@@ -171,9 +171,10 @@ struct ChannelAccessTests {
     }
   }
 
-  @Test("C8 a call that may not use the path hears so, also where others fail on it")
+  @Test(
+    "C8 a call that may not use the path gets that reason, even if the connection fails for others")
   func besideFailure() async throws {
-    // Nobody listens there any more.
+    // The port is closed by now.
     let port = try SilentListener().port
     for _ in 0..<20 {
       try await self.onCellular(port: port) { client, _ in
@@ -189,12 +190,12 @@ struct ChannelAccessTests {
   }
 
   @Test(
-    "C8 a call that may not use every network waits for a connd that is slow to say which it is")
+    "C8 a restricted call waits for a slow connd to name the network")
   func slow() async throws {
     try await playingNetwork { network, client, _, record in
       network.become(.cellular)
       network.delaysFlows = true
-      // Those that may use every network do not wait for long.
+      // Unrestricted calls wait only briefly.
       _ = try await client.echo()
       let call = Task {
         try await failure {
@@ -203,7 +204,8 @@ struct ChannelAccessTests {
           }
         }
       }
-      // Nobody tells that it waits. On a machine under load even a few turns take seconds, and it waits for five.
+      // Nothing reports that it waits. On a machine under load even a few turns take seconds, and
+      // it waits for five.
       for _ in 0..<3 { await Task.yield() }
       network.delaysFlows = false
       let error = try await call.value
@@ -213,7 +215,7 @@ struct ChannelAccessTests {
   }
 
   @Test(
-    "C8 I8 a channel whose path becomes forbidden is invalidated",
+    "C8 I8 a channel's path becomes forbidden → the channel is invalidated",
     arguments: [
       (NetworkAccess(allowsExpensiveAccess: false), .wifi.expensive(), .expensive),
       (NetworkAccess(allowsConstrainedAccess: false), .wifi.constrained(), .constrained),

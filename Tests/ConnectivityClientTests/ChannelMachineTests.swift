@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// A machine whose actions are kept as short words.
+/// A machine whose actions are recorded as short words.
 private struct Story {
   var machine: ChannelMachine
   /// Seconds since the beginning.
@@ -70,10 +70,10 @@ private struct Story {
   }
 }
 
-@Suite("The life of a channel")
+@Suite("Channel state machine")
 struct ChannelMachineTests {
   @Test(
-    "C1 the first call makes the connection, those that come meanwhile wait for it, later ones use it"
+    "C1 the first call starts the connection, calls in between wait for it, later ones use it"
   )
   func first() {
     var story = Story()
@@ -84,13 +84,13 @@ struct ChannelMachineTests {
     #expect(story.call(3) == ["resume [3] on 1"])
   }
 
-  @Test("C4 a call in the backoff waits for the next attempt, and for its outcome")
+  @Test("C4 a call during the backoff waits for the next attempt and its result")
   func backoff() {
     var story = Story()
     _ = story.call(1)
     story.after(0.25)
     #expect(story.failed(1) == ["transientFailure", "fail [1] unavailable"])
-    // From the start of the attempt on.
+    // Counted from the start of the attempt.
     #expect(story.call(2) == ["wake 1.0"])
     #expect(story.call(3) == [])
     story.after(0.75)
@@ -102,7 +102,7 @@ struct ChannelMachineTests {
     #expect(story.connected(3) == ["ready", "resume [4] on 3"])
   }
 
-  @Test("C4 nothing is tried without a call")
+  @Test("C4 without a call nothing is tried")
   func noCalls() {
     var story = Story()
     _ = story.call(1)
@@ -114,7 +114,7 @@ struct ChannelMachineTests {
   }
 
   @Test(
-    "C4 pauses grow by 1.6 up to 120 s, spread by a fifth, and start anew after the server's SETTINGS"
+    "C4 pauses grow by 1.6 up to 120 s with 20 % jitter, and restart after the server's SETTINGS"
   )
   func pauses() throws {
     var story = Story()
@@ -142,7 +142,7 @@ struct ChannelMachineTests {
     #expect(abs(end - story.now - 1) < 0.000_01)
   }
 
-  @Test("C4 an attempt lasts as long as its pause, and no less than 20 s")
+  @Test("C4 an attempt may last as long as its pause, and at least 20 s")
   func attempts() {
     var backoff = ConnectionBackoff(.defaults)
     var longest: [Double] = []
@@ -173,12 +173,12 @@ struct ChannelMachineTests {
     story.after(0.1)
     #expect(story.pathSatisfied() == ["connecting", "connect 2 20.0"])
     #expect(story.pathSatisfied() == [])
-    // The old alarm rings in vain.
+    // The old timer fires without effect.
     story.after(0.9)
     #expect(story.wake() == [])
   }
 
-  @Test("C5 C8 what failed without bothering the network is tried again by the next call")
+  @Test("C5 C8 a failure that used no network → the next call tries again immediately")
   func atOnce() {
     var story = Story()
     _ = story.call(1)
@@ -186,7 +186,7 @@ struct ChannelMachineTests {
     #expect(story.call(2) == ["connecting", "connect 2 20.0"])
   }
 
-  @Test("calls that wait for ready wait through failures, in the backoff's pauses")
+  @Test("calls that wait for ready wait through failures, with the backoff's pauses")
   func waitForReady() {
     var story = Story()
     _ = story.call(1, forReady: true)
@@ -199,7 +199,7 @@ struct ChannelMachineTests {
   }
 
   @Test(
-    "C8 who may use no way waits no longer, and who came too late for one gets another attempt at once"
+    "C8 a call that may use no path stops waiting; one that came too late causes another attempt immediately"
   )
   func refused() {
     var story = Story()
@@ -209,7 +209,7 @@ struct ChannelMachineTests {
       story.failed(1, refused: [1, 2], spared: []) == [
         "transientFailure", "fail [1] permissionDenied", "fail [2] permissionDenied",
       ])
-    // Nobody was bothered: the next may try at once.
+    // No server was contacted, so the next call may try immediately.
     #expect(story.call(3) == ["connecting", "connect 2 20.0"])
     _ = story.call(4)
     #expect(
@@ -227,14 +227,14 @@ struct ChannelMachineTests {
     #expect(story.invalidated(1) == ["transientFailure"])
     #expect(story.machine.ready == nil)
     #expect(story.call(2) == ["connecting", "connect 2 20.0"])
-    // Nor does one in the middle of an attempt: who waits goes on waiting, for the next.
+    // Nor in the middle of an attempt: waiting calls keep waiting, for the next one.
     #expect(story.invalidated(2) == ["transientFailure", "connecting", "connect 3 20.0"])
     #expect(story.connected(2) == [])
     #expect(story.failed(2) == [])
     #expect(story.connected(3) == ["ready", "resume [2] on 3"])
   }
 
-  @Test("what becomes of a connection that is in use no longer changes nothing")
+  @Test("events of a connection that is no longer in use change nothing")
   func former() {
     var story = Story()
     _ = story.call(1)
@@ -248,7 +248,7 @@ struct ChannelMachineTests {
     #expect(story.machine.ready == 2)
   }
 
-  @Test("C4 a connection that breaks is made again by the next call, at most once a second")
+  @Test("C4 a lost connection is made again by the next call, at most once a second")
   func lost() {
     var story = Story()
     _ = story.call(1)
@@ -264,7 +264,8 @@ struct ChannelMachineTests {
     #expect(story.call(3) == ["connecting", "connect 3 20.0"])
   }
 
-  @Test("C4 a server that says farewell right after its welcome is asked again once a second")
+  @Test(
+    "C4 a server that sends GOAWAY right after its SETTINGS is tried again at most once a second")
   func farewell() {
     var story = Story()
     _ = story.call(1)
@@ -278,19 +279,19 @@ struct ChannelMachineTests {
     #expect(story.call(3) == ["connecting", "connect 3 20.0"])
   }
 
-  @Test("C4 what the network does during an attempt counts when the attempt fails")
+  @Test("C4 a path change during an attempt counts when the attempt fails")
   func news() {
     var story = Story()
     _ = story.call(1)
     #expect(story.pathSatisfied() == [])
     #expect(story.failed(1) == ["transientFailure", "fail [1] unavailable"])
     #expect(story.call(2) == ["connecting", "connect 2 20.0"])
-    // Once.
+    // Only once.
     _ = story.failed(2)
     #expect(story.call(3) == ["wake 1.0"])
   }
 
-  @Test("I10 while the connection has no path, calls wait for what becomes of it")
+  @Test("I10 calls wait while the connection has no path")
   func suspended() {
     var story = Story()
     _ = story.call(1)
@@ -301,7 +302,7 @@ struct ChannelMachineTests {
     #expect(story.call(2) == [])
     #expect(story.suspend(1, false) == ["resume [2] on 1"])
     #expect(story.call(3) == ["resume [3] on 1"])
-    // It does not come back: those that wait go out by the next.
+    // The path does not come back: waiting calls use the next connection.
     _ = story.suspend(1, true)
     #expect(story.call(4) == [])
     #expect(story.invalidated(1) == ["transientFailure", "connecting", "connect 2 20.0"])
@@ -317,7 +318,7 @@ struct ChannelMachineTests {
     #expect(story.closed(3) == ["idle", "connecting", "connect 4 20.0"])
   }
 
-  @Test("calls that no longer wait are forgotten")
+  @Test("cancelled calls are forgotten")
   func cancelled() {
     var story = Story()
     _ = story.call(1)
@@ -326,7 +327,7 @@ struct ChannelMachineTests {
     #expect(story.connected(1) == ["ready", "resume [2] on 1"])
   }
 
-  @Test("after the end nothing begins")
+  @Test("nothing begins after the shutdown")
   func shutdown() {
     var story = Story()
     _ = story.call(1)

@@ -4,8 +4,8 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// For how long a call takes at most, waiting included.
-@Suite("Deadlines of calls", .timeLimit(.minutes(5)))
+/// The maximum duration of a call, waiting included.
+@Suite("Call deadlines", .timeLimit(.minutes(5)))
 struct DeadlineTests {
   private static var config: NetworkAwareTransport.Config { PlainChannelTests.config }
 
@@ -18,7 +18,7 @@ struct DeadlineTests {
     .hedge(HedgingPolicy(maxAttempts: 3, hedgingDelay: .milliseconds(10), nonFatalStatusCodes: [])),
   ]
 
-  @Test("C4 a call's deadline holds while it waits for the backoff to end")
+  @Test("C4 a call's deadline also applies while it waits for the backoff")
   func deadlineInBackoff() async throws {
     var config = Self.config
     config.backoff.initial = .seconds(3600)
@@ -59,7 +59,7 @@ struct DeadlineTests {
 
   @Test("C4 a call that waits for a connection keeps its deadline")
   func deadlineWhileConnecting() async throws {
-    // It accepts, and never says a word.
+    // It accepts, and never sends anything.
     let listener = try SilentListener()
     try await withChannel(to: .ipv4(address: "127.0.0.1", port: listener.port), config: Self.config)
     {
@@ -73,7 +73,7 @@ struct DeadlineTests {
   }
 
   @Test(
-    "C4 a call that waits keeps its deadline, whatever is to be done where it fails",
+    "C4 a waiting call keeps its deadline, whatever its execution policy",
     arguments: 0..<3, [false, true])
   func deadlineWithPolicy(policy: Int, waitsForReady: Bool) async throws {
     let silent = try SilentListener()
@@ -89,7 +89,7 @@ struct DeadlineTests {
     }
   }
 
-  @Test("C4 of two time limits the one that says more of the call holds")
+  @Test("C4 of two time limits, the more specific one applies")
   func methodTimeout() async throws {
     let silent = try SilentListener()
     let name = MethodConfig.Name(service: "", method: "")
@@ -112,7 +112,7 @@ struct DeadlineTests {
     }
   }
 
-  @Test("calls that are cancelled while they wait end as cancelled")
+  @Test("calls cancelled while they wait end as cancelled")
   func cancelled() async throws {
     let listener = try SilentListener()
     try await withChannel(to: .ipv4(address: "127.0.0.1", port: listener.port), config: Self.config)

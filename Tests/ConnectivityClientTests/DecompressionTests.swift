@@ -11,10 +11,10 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Limits for compressed responses", .timeLimit(.minutes(5)))
+@Suite("Decompression limits", .timeLimit(.minutes(5)))
 struct DecompressionTests {
   @Test(
-    "C9 a response may become as large as the limit says, and no larger",
+    "C9 a response may be as large as the limit, but not larger",
     arguments: [
       (.absolute(1000), 10, 1000, true), (.absolute(1000), 10, 1001, false),
       (.absolute(0), 20, 0, true), (.ratio(20), 10, 200, true), (.ratio(20), 10, 201, false),
@@ -46,7 +46,7 @@ struct DecompressionTests {
     }
   }
 
-  @Test("C9 messages are compared in the order they came, those not compressed with nothing")
+  @Test("C9 messages are checked in order of arrival, and uncompressed ones have no limit")
   func order() throws {
     let sizes = ResponseSizes(id: 1, limit: .ratio(2))
     for (isCompressed, length) in [(true, 100), (false, 1), (true, 1)] {
@@ -55,11 +55,11 @@ struct DecompressionTests {
     try sizes.check(200)
     try sizes.check(1_000_000)
     #expect(throws: RPCError.self) { try sizes.check(3) }
-    // Nothing is known of a message that no handler saw.
+    // Nothing is known about a message that no handler saw.
     try sizes.check(1_000_000)
   }
 
-  @Test("C9 what gRPC gave up for its size is RESOURCE_EXHAUSTED, what is broken stays INTERNAL")
+  @Test("C9 gRPC's size error becomes RESOURCE_EXHAUSTED, a broken message stays INTERNAL")
   func statuses() {
     func corrected(_ code: Status.Code, _ message: String) -> Status.Code {
       Status(code: code, message: message).corrected.code
@@ -81,13 +81,13 @@ struct DecompressionTests {
     MessagePrefix(isCompressed: true, length: 1),
   ]
 
-  /// The messages as they are on the wire, their bodies looking like prefixes.
+  /// The messages on the wire; their bodies look like prefixes.
   private static let wire: [UInt8] = Self.messages.flatMap { message in
     [message.isCompressed ? 1 : 0, 0, 0, UInt8(message.length >> 8), UInt8(message.length & 0xFF)]
       + [UInt8](repeating: 1, count: message.length)
   }
 
-  @Test("C9 prefixes are found wherever the bytes are cut in two or three")
+  @Test("C9 prefixes are found however the bytes are split into two or three parts")
   func cuts() {
     let wire = Self.wire
     for first in 0...wire.count {
@@ -102,7 +102,7 @@ struct DecompressionTests {
     }
   }
 
-  @Test("C9 prefixes are found byte by byte, each with its last byte")
+  @Test("C9 prefixes are found byte by byte, each at its last byte")
   func byteByByte() {
     var parser = MessagePrefixParser()
     var found: [(at: Int, MessagePrefix)] = []
@@ -113,7 +113,7 @@ struct DecompressionTests {
     #expect(found.map(\.at) == [4, 12, 17, 22, 327])
   }
 
-  @Test("C9 the longest message there can be is no trouble")
+  @Test("C9 the longest possible message is handled")
   func longest() {
     var parser = MessagePrefixParser()
     var found: [MessagePrefix] = []
@@ -124,7 +124,7 @@ struct DecompressionTests {
 
   // MARK: The handler
 
-  /// What goes out when these headers are sent.
+  /// The headers that go out when these are sent.
   private func sent(_ headers: HPACKHeaders, by channel: EmbeddedChannel) throws -> HPACKHeaders? {
     try channel.writeOutbound(HTTP2Frame.FramePayload.headers(.init(headers: headers)))
     guard case .headers(let sent)? = try channel.readOutbound(as: HTTP2Frame.FramePayload.self)
@@ -137,7 +137,7 @@ struct DecompressionTests {
       HTTP2Frame.FramePayload.data(.init(data: .byteBuffer(ByteBuffer(bytes: bytes)))))
   }
 
-  @Test("C9 the mark leads the handler to its call and does not leave the machine")
+  @Test("C9 the mark leads the handler to its call, and stays on this machine")
   func handler() throws {
     let `guard` = DecompressionGuard(limit: .ratio(2))
     let sizes = `guard`.begin()
@@ -153,7 +153,7 @@ struct DecompressionTests {
     try self.receive([9, 9, 0, 0, 0, 0, 0], on: channel)
     #expect(sizes.next() == 3)
     #expect(sizes.next() == nil)
-    // The frames are handed on as they are.
+    // The frames pass unchanged.
     for expected in [6, 7] {
       guard case .data(let frame)? = try channel.readInbound(as: HTTP2Frame.FramePayload.self)
       else {
@@ -181,7 +181,7 @@ struct DecompressionTests {
   }
 
   @Test(
-    "C9 a mark that nobody set, or of a call that ended, leads nowhere",
+    "C9 an unknown mark, or one of an ended call, leads nowhere",
     arguments: ["1", "99", "", "-1", "\u{E9}", "18446744073709551616"])
   func strangers(mark: String) throws {
     let `guard` = DecompressionGuard(limit: .absolute(0))
@@ -195,7 +195,7 @@ struct DecompressionTests {
 
   // MARK: On the wire
 
-  @Test("C9 the sizes seen are those on the wire, and the server does not see the mark")
+  @Test("C9 the sizes are those on the wire, and the server does not see the mark")
   func sizes() async throws {
     let words = ["a", String(repeating: "b", count: 100_000), String(repeating: "c", count: 3)]
     let sizes = Mutex<[(compressed: Int, decompressed: Int)]>([])
@@ -215,7 +215,7 @@ struct DecompressionTests {
   }
 
   @Test(
-    "C9 a call whose response becomes too large fails",
+    "C9 a call whose response exceeds the limit fails",
     arguments: [
       (.ratio(20), false), (.ratio(100_000), true), (.absolute(100_003), false),
       (.absolute(100_004), true),
@@ -230,7 +230,7 @@ struct DecompressionTests {
     }
   }
 
-  @Test("C9 responses that are not compressed have no limit")
+  @Test("C9 uncompressed responses have no limit")
   func uncompressed() async throws {
     let request = String(repeating: "b", count: 100_000)
     let result = try await Self.call("Get", [request], limit: .absolute(1), server: .none) {
@@ -239,7 +239,7 @@ struct DecompressionTests {
     #expect(result.status?.code == .ok)
   }
 
-  @Test("C9 what gets larger than any message may be fails in the same way")
+  @Test("C9 a response larger than any allowed message fails the same way")
   func bomb() async throws {
     let requests = Array(repeating: String(repeating: "b", count: 1 << 20), count: 5)
     let result = try await Self.call("Collect", requests, limit: .ratio(20)) { _, _ in
@@ -250,14 +250,14 @@ struct DecompressionTests {
   }
 
   private struct Outcome {
-    /// How many bytes of messages and their prefixes came.
+    /// The number of bytes of messages and their prefixes.
     var bytes: Int
     /// The names of the metadata that the server saw.
     var keysSeen: [String]
     var status: Status?
   }
 
-  /// Makes a call as the network-aware transport does, and hands each message's size to `each`.
+  /// Makes a call as the network-aware transport does, and passes each message's size to `each`.
   private static func call(
     _ method: String, _ requests: [String], limit: DecompressionLimit,
     server: CompressionAlgorithmSet = .gzip,
@@ -318,7 +318,7 @@ private final class ByteCounter: Sendable {
   let count = Atomic(0)
 }
 
-/// Counts the bytes of DATA frames, nearer to the wire than the handler that is tested.
+/// Counts the bytes of DATA frames, closer to the wire than the tested handler.
 private final class ByteCountHandler: ChannelInboundHandler {
   typealias InboundIn = HTTP2Frame.FramePayload
 

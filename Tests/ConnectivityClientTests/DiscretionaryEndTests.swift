@@ -5,12 +5,12 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// How work that waits ends, and what becomes of it where connd says nothing.
-@Suite("Work that waits, its ends", .timeLimit(.minutes(5)))
+/// How discretionary work ends, and what happens without connd.
+@Suite("Discretionary work: ends", .timeLimit(.minutes(5)))
 struct DiscretionaryEndTests {
   // MARK: Ends
 
-  @Test("C8 cancelling the task ends the wait at once, before the work and within it")
+  @Test("C8 cancelling the task ends the wait immediately, before the work and during it")
   func cancelled() async throws {
     try await withSimulatedNetwork(.cellular) { network in
       let words = Happenings()
@@ -47,7 +47,7 @@ struct DiscretionaryEndTests {
     }
   }
 
-  @Test("C8 a task that was cancelled before does nothing")
+  @Test("C8 a task cancelled beforehand does nothing")
   func cancelledBefore() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -63,7 +63,7 @@ struct DiscretionaryEndTests {
   }
 
   @Test(
-    "C8 who has kept the network of a run that is over is cancelled, and does not wait for ever")
+    "C8 a turn kept after its run is cancelled, and does not wait forever")
   func over() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -81,7 +81,7 @@ struct DiscretionaryEndTests {
   }
 
   @Test(
-    "C8 work that was held back for too long ends, and one expression makes do with less",
+    "C8 work held back for too long expires, and one expression falls back to less",
     arguments: [.timeout(.zero), .timeout(.milliseconds(20)), .deadline(.now)] as [TimeLimit])
   func expires(limit: TimeLimit) async throws {
     try await withSimulatedNetwork(.cellular) { network in
@@ -103,7 +103,7 @@ struct DiscretionaryEndTests {
     }
   }
 
-  @Test("C8 work that is under way is not ended by time, unless it may not go on")
+  @Test("C8 running work does not expire unless it has to stop")
   func expiresLater() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -127,7 +127,7 @@ struct DiscretionaryEndTests {
 
   // MARK: Without connd
 
-  @Test("C8 C7 without connd, work runs, or waits for connd where it is told to")
+  @Test("C8 C7 without connd, work runs, or waits for connd if configured to")
   func withoutConnd() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       await network.stop()
@@ -151,7 +151,7 @@ struct DiscretionaryEndTests {
     }
   }
 
-  @Test("C8 K8 where the kernel cannot be asked, work runs, or waits where it is told to")
+  @Test("C8 K8 the kernel cannot be asked → work runs, or waits if configured to")
   func kernelUnknown() async throws {
     try await withSimulatedNetwork(.unknown) { network in
       let words = Happenings()
@@ -166,7 +166,7 @@ struct DiscretionaryEndTests {
     }
   }
 
-  @Test("C8 C7 a restart of connd is not seen, and what it finds then holds")
+  @Test("C8 C7 a restart of connd is not noticed, and its first answer applies")
   func restart() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()
@@ -175,7 +175,7 @@ struct DiscretionaryEndTests {
       }
       async let run: Void = task.run { turn in
         await network.stop()
-        // It is not known to be away, and what is known holds.
+        // connd is not known to be away, and the last known path applies.
         try await turn.wait()
         words.say("part 1")
         network.become(.cellular)
@@ -193,7 +193,7 @@ struct DiscretionaryEndTests {
   }
 
   @Test(
-    "C8 C7 where connd stays away, what is under way goes on, and waits for it at its safe points")
+    "C8 C7 connd stays away → running work continues, and waits for connd at its safe points")
   func away() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()
@@ -213,7 +213,7 @@ struct DiscretionaryEndTests {
         try await turn.wait()
         words.say("part 2")
       }
-      // So short is the patience that connd's first word may come too late for it.
+      // The patience is so short that connd's first report may come too late.
       while let word = await words.next(), word != "part 1" {}
       #expect(await words.next() == "waits, unknown")
       try await network.start()

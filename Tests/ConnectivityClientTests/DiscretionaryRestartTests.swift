@@ -5,10 +5,11 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// Parts of work that have no safe points.
-@Suite("Work that begins anew", .timeLimit(.minutes(5)))
+/// Parts of work without safe points.
+@Suite("Discretionary work: restarts", .timeLimit(.minutes(5)))
 struct DiscretionaryRestartTests {
-  @Test("C8 a part without safe points is cancelled when the path may not be used, and begun anew")
+  @Test(
+    "C8 a part without safe points is cancelled when the path is forbidden, and starts again later")
   func restarts() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -39,7 +40,7 @@ struct DiscretionaryRestartTests {
     }
   }
 
-  @Test("C8 a part that has ended although it was cancelled is not begun anew")
+  @Test("C8 a part that finished despite its cancellation does not start again")
   func endsNevertheless() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -58,7 +59,7 @@ struct DiscretionaryRestartTests {
     }
   }
 
-  @Test("C8 no network at all cancels nothing")
+  @Test("C8 having no network cancels nothing")
   func offline() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()
@@ -78,7 +79,7 @@ struct DiscretionaryRestartTests {
 
   private struct Failure: Error {}
 
-  @Test("C8 C6 what fails on a path that may be used, fails")
+  @Test("C8 C6 a failure on an allowed path is a failure")
   func fails() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -96,7 +97,7 @@ struct DiscretionaryRestartTests {
     }
   }
 
-  @Test("C8 what fails on a path that connd has left already, and tells later, is begun anew")
+  @Test("C8 a failure on a path that connd has left, and reports later → the part starts again")
   func failsEarlier() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in

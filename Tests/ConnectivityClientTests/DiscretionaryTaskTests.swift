@@ -7,13 +7,14 @@ import Testing
 
 /// Work that waits for a network that may be used freely.
 ///
-/// What happened is a sequence of words, and a word that should not be there is where another one should.
-@Suite("Work that waits", .timeLimit(.minutes(5)))
+/// Events are recorded as a sequence of words, so that an unexpected word shows in place of the
+/// expected one.
+@Suite("Discretionary work", .timeLimit(.minutes(5)))
 struct DiscretionaryTaskTests {
   // MARK: Beginning
 
   @Test(
-    "C8 work waits for a path that may be used, and begins when there is one",
+    "C8 work waits for an allowed path, and begins when there is one",
     arguments: [
       (.cellular, "expensive"), (.wifi.expensive(), "expensive"),
       (.wifi.constrained(), "constrained"), (.none, "unsatisfied"),
@@ -36,7 +37,7 @@ struct DiscretionaryTaskTests {
   }
 
   @Test(
-    "C8 work does not wait on a path that costs nothing",
+    "C8 work does not wait on an inexpensive path",
     arguments: [.wifi, .wired] as [NetworkConditions])
   func free(conditions: NetworkConditions) async throws {
     try await withSimulatedNetwork(conditions) { network in
@@ -47,7 +48,7 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 a path of unknown cost → work that may not cost money waits, other work runs")
+  @Test("C8 a path of unknown cost → work that forbids costs waits, other work runs")
   func unknownCost() {
     var path = Path(status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
     path.isCostUnknown = true
@@ -62,7 +63,7 @@ struct DiscretionaryTaskTests {
     #expect(configuration.verdict(on: present) == .free)
   }
 
-  @Test("C8 what there is while work waits is told when it changes")
+  @Test("C8 while work waits, each change of the path is reported")
   func told() async throws {
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
       let words = Happenings()
@@ -80,7 +81,7 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 work to one destination waits for the path to that one")
+  @Test("C8 work for one destination waits for that destination's path")
   func destination() async throws {
     let server = try #require(IPAddress("198.18.0.80"))
     try await withSimulatedNetwork(.cellular) { network in
@@ -103,7 +104,7 @@ struct DiscretionaryTaskTests {
   }
 
   @Test(
-    "C8 a path of two families may be used where both of those may that carry",
+    "C8 a dual-stack path is allowed if each satisfied family's path is",
     arguments: [
       (PathSample.wifi, PathSample.wifi6, .inexpensive, nil),
       (PathSample.cellular, PathSample.none, .inexpensive, .expensive),
@@ -130,7 +131,7 @@ struct DiscretionaryTaskTests {
 
   // MARK: Yielding
 
-  @Test("C8 work yields at its safe points while the path may not be used, and goes on from there")
+  @Test("C8 work yields at its safe points while the path is forbidden, and continues from there")
   func yields() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -139,7 +140,7 @@ struct DiscretionaryTaskTests {
         for part in 1...3 {
           try await turn.wait()
           words.say("part \(part)")
-          // What is under way goes on, until its next safe point.
+          // Running work continues until its next safe point.
           if part < 3 { try await turn.gate.wait(for: .forbidden) }
         }
       }
@@ -157,7 +158,7 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 all tasks of one work wait, and go on together")
+  @Test("C8 all tasks of one piece of work wait, and continue together")
   func together() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -178,7 +179,7 @@ struct DiscretionaryTaskTests {
 
   // MARK: Users
 
-  @Test("C8 what the user asks for is never held back, and follows nothing")
+  @Test("C8 user-initiated work is never held back, and opens no stream")
   func userInitiated() async throws {
     try await withSimulatedNetwork(.cellular) { network in
       let words = Happenings()
@@ -194,7 +195,7 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 what waits goes on when the user asks for it, in all its runs, and yields no more")
+  @Test("C8 promoted work continues in all its runs, and no longer yields")
   func promoted() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let words = Happenings()
@@ -223,7 +224,7 @@ struct DiscretionaryTaskTests {
     }
   }
 
-  @Test("C8 it needs nothing of its results or its surroundings to be Sendable")
+  @Test("C8 neither results nor captured values need to be Sendable")
   @MainActor
   func isolation() async throws {
     final class Local { var count = 0 }

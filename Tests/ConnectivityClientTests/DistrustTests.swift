@@ -10,10 +10,10 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// Channels of which connd says what cannot be so, or what is about another network.
-@Suite("A connd that is not to be heeded", .timeLimit(.minutes(5)))
+/// Channels with a connd whose reports are wrong, or concern another network.
+@Suite("A connd that cannot be trusted", .timeLimit(.minutes(5)))
 struct DistrustTests {
-  /// `destroy`, for a path over a link of this medium.
+  /// A `destroy` for a path over a link of this medium.
   private static func destroy(
     _ reason: Connectivity_V1_InvalidationReason, _ medium: Connectivity_V1_Medium = .wifi
   ) -> Connectivity_V1_GuardResponse {
@@ -51,7 +51,7 @@ struct DistrustTests {
     }
   }
 
-  @Test("I11 whose connections are refuted three times running goes on unguarded, and says why")
+  @Test("I11 three refutations in a row → the channel continues unguarded, and logs why")
   func refuted() async throws {
     let log = LogRecorder()
     let asked = Atomic(0)
@@ -64,7 +64,7 @@ struct DistrustTests {
           try await withChannel(
             to: .ipv4(address: "127.0.0.1", port: port), config: self.config(socket, log)
           ) { client, _ in
-            // Three, unless connd's answer comes late and the call before.
+            // Three, unless connd's answer comes later than the call.
             while Self.warnings(log).isEmpty {
               let error = try await failure { try await client.echo() }
               #expect(error == nil || error?.invalidation?.reason == .betterPath)
@@ -88,11 +88,11 @@ struct DistrustTests {
         }
       }
     }
-    // Neither for the fourth connection, nor, again and again, for the way to the server.
+    // Neither for the fourth connection, nor repeatedly for the path to the server.
     #expect(asked.load(ordering: .relaxed) <= 2 * Breaker.limit)
   }
 
-  @Test("I11 C8 a channel that is not guarded uses no network that it may not use")
+  @Test("I11 C8 an unguarded channel still uses no forbidden network")
   func access() async throws {
     let log = LogRecorder()
     try await PathConnd.withSocket { socket in
@@ -116,7 +116,7 @@ struct DistrustTests {
     #expect(Self.warnings(log).count == 1)
   }
 
-  @Test("I8 I11 what a network costs refutes nothing")
+  @Test("I8 I11 an invalidation for cost is not a refutation")
   func policy() async throws {
     let log = LogRecorder()
     try await PathConnd.withSocket { socket in
@@ -138,7 +138,7 @@ struct DistrustTests {
     #expect(Self.warnings(log).isEmpty)
   }
 
-  @Test("C7 a connd in another network namespace is none: calls work, whatever it says")
+  @Test("C7 a connd in another network namespace is ignored: calls work, whatever it reports")
   func elsewhere() async throws {
     let own = try #require(NetworkNamespace.own)
     let log = LogRecorder()
@@ -165,7 +165,8 @@ struct DistrustTests {
       }
     }
     let words = log.lines.filter { $0.contains("\(own + 1)") }
-    // Each of the two channels had its own hub, for none was there any more when the second one began.
+    // Each of the two channels had its own hub, because the first one was gone when the second
+    // began.
     #expect(words.count == 2)
     #expect(words.allSatisfy { $0.hasPrefix("warning") && $0.contains("\(own)") }, "\(words)")
   }
@@ -205,7 +206,7 @@ struct DistrustTests {
     }
   }
 
-  @Test("I11 C10 connections to a place that connd refutes three times running are left alone")
+  @Test("I11 C10 a destination whose connections are refuted three times in a row is left alone")
   func handlers() async throws {
     let group = MultiThreadedEventLoopGroup.singleton
     try await PathConnd.withSocket { socket in
@@ -225,7 +226,7 @@ struct DistrustTests {
           }.connect(to: address).get()
         }
         for _ in 0..<Breaker.limit {
-          // Before or after it is made.
+          // Before or after the connection is made.
           try? await connect().closeFuture.get()
         }
         let place = Breakers.Place(
@@ -240,7 +241,7 @@ struct DistrustTests {
     }
   }
 
-  /// connd sees no path for a flow, and gives it up when the grace is over.
+  /// connd sees no path for a flow, and destroys it at the end of the grace period.
   private static let doubts: PathConnd.Answers = { request in
     guard case .add(let flow) = request.request else { return [] }
     var path = Self.path(.wifi)
@@ -255,7 +256,7 @@ struct DistrustTests {
     }
   }
 
-  /// All that is said of a connection that has just been made.
+  /// All reports about a new connection.
   private static func words(
     of connection: LoopbackSocket, _ socket: String, shutsDown: Bool
   ) async throws -> [String] {
@@ -275,7 +276,7 @@ struct DistrustTests {
     return words
   }
 
-  @Test("I11 C10 connections that connd sees no path for, and gives up a second later, are refuted")
+  @Test("I11 C10 connd sees no path for a connection and destroys it a second later → a refutation")
   func doubted() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket, answers: Self.doubts) { _ in
@@ -297,7 +298,7 @@ struct DistrustTests {
     }
   }
 
-  /// connd sees no path for a flow, then a better one; and as one that goes on, the flow loses its link.
+  /// connd sees no path for a flow, then a better one; the flow continues, and loses its link.
   private static let secondThoughts: PathConnd.Answers = { request in
     guard case .add(let flow) = request.request else { return [] }
     if flow.hasInterface {
@@ -311,7 +312,7 @@ struct DistrustTests {
   }
 
   @Test(
-    "I11 C10 a connection that connd sees no path for, and then a better one, is not refuted and is guarded on"
+    "I11 C10 connd sees no path, and then a better one → not a refutation, and the connection stays guarded"
   )
   func betterThanNone() async throws {
     try await PathConnd.withSocket { socket in
@@ -331,7 +332,7 @@ struct DistrustTests {
     }
   }
 
-  @Test("I11 what becomes of a new connection that connd sees no path for is told as such, once")
+  @Test("I11 the outcome of a new connection without a path is reported as such, once")
   func outcome() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket, answers: Self.doubts) { _ in
@@ -346,7 +347,7 @@ struct DistrustTests {
         connection.connected(local: try #require(IPAddress("192.0.2.7")), port: 40_000)
         #expect(await heard.next() == .verdict)
         #expect(await heard.next() == .outcome)
-        // As one that goes on in spite of that, it is told nothing of connd's.
+        // As a connection that continues despite that, it gets no report from connd.
         connection.goOn(on: "wlan0")
         #expect(await heard.next() == .again)
         #expect(await heard.next() == .change)
@@ -355,7 +356,7 @@ struct DistrustTests {
     }
   }
 
-  @Test("I0 a connection that was made is registered with its own address and ports")
+  @Test("I0 an established connection is registered with its own address and ports")
   func ports() async throws {
     let (flows, told) = AsyncStream.makeStream(of: Connectivity_V1_Flow.self)
     try await PathConnd.withSocket { socket in
@@ -371,7 +372,7 @@ struct DistrustTests {
         let registered = Mutex<FlowGuard.Flow?>(nil)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
         let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
-          // Who has heard of it looks at what was registered.
+          // An observer of the report looks at the registration.
           registered.withLock { [flow = $2] in $0 = flow }
           novelty.yield($1)
         }
@@ -380,7 +381,7 @@ struct DistrustTests {
         #expect(!first.hasLocal && !first.hasLocalPort)
         #expect(first.remotePort == 443 && first.protocol == 6)
         #expect(await heard.next() == .answer)
-        // As connd took it already: the port is news.
+        // connd already assumed the address; the port is new.
         connection.connected(local: local, port: 40_000)
         let second = try #require(await seen.next())
         #expect(second.local == "192.0.2.7" && second.localPort == 40_000)

@@ -6,10 +6,10 @@ import GRPCNIOTransportHTTP2Posix
 import Synchronization
 import Testing
 
-/// What an invalidation does is for the channel's owner to say.
-@Suite("Channels that let calls finish, or ask", .timeLimit(.minutes(5)))
+/// The channel's owner decides what an invalidation does.
+@Suite("Channels with their own invalidation handling", .timeLimit(.minutes(5)))
 struct DrainingChannelTests {
-  @Test("a channel that drains lets calls in flight go on, and makes a new connection for new ones")
+  @Test("a draining channel lets calls in flight continue, and opens a new connection for new ones")
   func drain() async throws {
     let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
     try await playingNetwork {
@@ -19,7 +19,7 @@ struct DrainingChannelTests {
       let stream = try await Conversation(client)
       let first = try await stream.say("one")
       #expect(first == "one")
-      // A call waits for connd's answer only so long.
+      // A call waits only briefly for connd's answer.
       try await network.waitForFlows(atLeast: 1)
       network.become(.wired, .wifi)
       for await state in states where state == .idle { break }
@@ -30,7 +30,7 @@ struct DrainingChannelTests {
     }
   }
 
-  @Test("C4 calls that wait for a connection that drains before it is made wait for the next")
+  @Test("C4 the connection drains before it is made → its waiting calls wait for the next")
   func drainedBefore() async throws {
     let listener = try SilentListener()
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
@@ -60,7 +60,7 @@ struct DrainingChannelTests {
   }
 
   @Test(
-    "what drains, or is kept, is guarded on: its calls end when they can no longer go on",
+    "a drained or kept connection stays guarded: its calls end when its path is lost",
     arguments: [InvalidationHandling.Action.drain, .keep])
   func drainedAndLost(action: InvalidationHandling.Action) async throws {
     try await playingNetwork {
@@ -69,7 +69,7 @@ struct DrainingChannelTests {
       let call = await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.wired, .wifi)
-      // It is guarded anew, bound to its link.
+      // It is registered again, bound to its link.
       try await network.waitForFlows(atLeast: 1)
       #expect(network.guardedFlows.map(\.path.interface) == ["wlan0"])
       network.become(.wired)
@@ -78,7 +78,7 @@ struct DrainingChannelTests {
     }
   }
 
-  @Test("who asks is asked, and what it says is done")
+  @Test("a custom handler is called, and its decision applies")
   func custom() async throws {
     let asked = Mutex<[Invalidation.Severity]>([])
     try await playingNetwork {

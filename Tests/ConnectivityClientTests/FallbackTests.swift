@@ -4,9 +4,9 @@ import GRPCCore
 import Synchronization
 import Testing
 
-@Suite("The fallback in one expression")
+@Suite("Fallback")
 struct FallbackTests {
-  /// A network that costs money and on which data are to be saved, as the transport would see it.
+  /// An expensive and constrained network, as the transport would see it.
   private static let path = Path(
     status: .satisfied, chain: [PathLink(index: 2, name: "wwan0")], medium: .cellular,
     isExpensive: true, isConstrained: true)
@@ -18,7 +18,7 @@ struct FallbackTests {
   }
 
   @Test(
-    "C8 the large request is not sent on a network that is asked about, the small one is",
+    "C8 the network has one of the given reasons → the small request is sent instead of the large one",
     arguments: [
       ([.expensive], .expensive), ([.constrained], .constrained), ([.cellular], .cellular),
       ([.constrained, .expensive], .constrained), ([.wifi, .expensive], .expensive),
@@ -36,7 +36,7 @@ struct FallbackTests {
   }
 
   @Test(
-    "C8 the large request is sent where the network is none of those",
+    "C8 the network has none of the given reasons → the large request is sent",
     arguments: [[], [.wifi], [.wired, .tunnel, .unknown]] as [Set<NetworkUnavailable.Reason>])
   func allowed(reasons: Set<NetworkUnavailable.Reason>) async throws {
     let result = try await withFallback(on: reasons) {
@@ -47,7 +47,7 @@ struct FallbackTests {
     #expect(result == "large")
   }
 
-  @Test("C8 only the first request is restricted, and it keeps what was forbidden before")
+  @Test("C8 only the first request is restricted, and it keeps earlier restrictions")
   func settings() async throws {
     let before = NetworkAccess(allowsConstrainedAccess: false, prohibitedMedia: [.bluetooth])
     let seen = try await withCallSettings {
@@ -68,7 +68,7 @@ struct FallbackTests {
     #expect(CallSettings.current.access == .unrestricted)
   }
 
-  @Test("C8 each medium can be asked about", arguments: Medium.allCases)
+  @Test("C8 each medium can be a reason", arguments: Medium.allCases)
   func media(medium: Medium) async throws {
     let access = try await withFallback(on: [.init(medium)]) {
       CallSettings.current.access
@@ -84,7 +84,7 @@ struct FallbackTests {
     networkUnavailableReason: .expensive)
 
   @Test(
-    "C8 the reason is found behind other errors",
+    "C8 the reason is found inside other errors",
     arguments: [
       refusal, RPCError(refusal), invalidation,
       RPCError(code: .unavailable, message: "", cause: invalidation),
@@ -103,11 +103,11 @@ struct FallbackTests {
   }
 
   @Test(
-    "C8 any other error passes unchanged, and nothing else is sent",
+    "C8 any other error passes unchanged, and no fallback is sent",
     arguments: [
       RPCError(code: .unavailable, message: "gone"), Wrapped(rpcErrorCause: nil),
       CancellationError(), SelfCaused(),
-      // Refused, but for what was not asked about.
+      // Refused, but for another reason than those given.
       RPCError(NetworkUnavailable(reason: .cellular, path: path)),
       RPCError(
         code: .unavailable, message: "",
@@ -126,7 +126,7 @@ struct FallbackTests {
     #expect(thrown.map { "\($0)" } == "\(error)")
   }
 
-  @Test("C8 what the fallback throws is thrown")
+  @Test("C8 the fallback's error is thrown")
   func fallbackFails() async {
     await expectCode(.notFound) {
       try await withFallback(on: [.expensive]) {
@@ -137,7 +137,7 @@ struct FallbackTests {
     }
   }
 
-  @Test("C8 a cancelled task sends nothing else")
+  @Test("C8 a cancelled task sends no fallback")
   func cancelled() async {
     let task = Task {
       withUnsafeCurrentTask { $0?.cancel() }
@@ -150,7 +150,7 @@ struct FallbackTests {
     await expectCode(.unavailable) { try await task.value }
   }
 
-  @Test("C8 it needs nothing of its results or its surroundings to be Sendable")
+  @Test("C8 neither results nor captured values need to be Sendable")
   @MainActor
   func isolation() async throws {
     final class Local { var count = 0 }

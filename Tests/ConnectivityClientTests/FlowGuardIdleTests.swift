@@ -3,15 +3,15 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("A guard without a flow", .timeLimit(.minutes(5)))
+@Suite("A guard without flows", .timeLimit(.minutes(5)))
 struct FlowGuardIdleTests {
-  @Test("connd is not looked for before there is a flow; then the connection stays")
+  @Test("connd is contacted only when there is a flow; then the connection stays")
   func first() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       await network.stop()
       let flows = FlowGuard(socket: network.socket)
       try await network.start()
-      // Who had looked would say that it was not there.
+      // An earlier attempt would have reported connd as missing.
       #expect(await flows.add("127.0.0.1", id: 1) == "1 path wlan0")
       #expect(network.openStreams == 1)
       flows.remove(1)
@@ -20,7 +20,7 @@ struct FlowGuardIdleTests {
     }
   }
 
-  @Test("C7 an absence that was told is taken back with the last flow, and told again to the next")
+  @Test("C7 the report of connd's absence ends with the last flow, and is repeated for the next")
   func absence() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       await network.stop()

@@ -9,10 +9,10 @@ import SwiftProtobuf
 import Synchronization
 import Testing
 
-/// Any TCP connection of NIO's, guarded by one handler.
-@Suite("Channels of SwiftNIO", .timeLimit(.minutes(5)))
+/// Any TCP connection of SwiftNIO, guarded by one handler.
+@Suite("SwiftNIO channels", .timeLimit(.minutes(5)))
 struct GuardHandlerTests {
-  /// What a handler at the end of a pipeline was told, in words.
+  /// The events at the end of a pipeline, in words.
   private final class Witness: ChannelInboundHandler, Sendable {
     typealias InboundIn = ByteBuffer
     private let words: AsyncStream<String>.Continuation
@@ -49,7 +49,8 @@ struct GuardHandlerTests {
     }
   }
 
-  /// Runs `body` with a connection to a server that echoes, on a network that begins as Wi-Fi, and whose time stands still.
+  /// Runs `body` with a connection to an echo server, on a network that begins as Wi-Fi, with a
+  /// stopped clock.
   private func connected(
     _ change: (inout ConnectivityGuardHandler.Configuration) -> Void = { _ in },
     _ body:
@@ -90,7 +91,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 a connection whose network is gone is closed at once, with the reason")
+  @Test("C10 a connection's network is gone → it is closed immediately, with the reason")
   func destroyed() async throws {
     try await self.connected { network, channel, told in
       await #expect(told.next() == "path wlan0")
@@ -106,7 +107,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 within the grace a connection is not viable, and then it is again")
+  @Test("C10 within the grace period a connection is not viable, and then it is again")
   func grace() async throws {
     try await self.connected { network, channel, told in
       await #expect(told.next() == "path wlan0")
@@ -128,7 +129,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 who drains is told of a better path, and keeps the connection")
+  @Test("C10 with draining, a better path is reported and the connection stays")
   func drained() async throws {
     try await self.connected {
       $0.onInvalidation = .drain
@@ -145,7 +146,7 @@ struct GuardHandlerTests {
     }
   }
 
-  /// connd's words of a flow that has its own address, and as what goes on.
+  /// connd's reports for a flow that has its own address, and one that continues.
   private static func told(
     _ severity: Connectivity_V1_InvalidationSeverity,
     _ reason: Connectivity_V1_InvalidationReason, _ path: Connectivity_V1_Path
@@ -165,7 +166,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("I11 C10 a new connection that connd first sees no path for is guarded on when it drains")
+  @Test("I11 C10 connd first sees no path for a new connection → it stays guarded when it drains")
   func doubtedAndDrained() async throws {
     let asked = Atomic(0)
     try await PathConnd.withSocket { socket in
@@ -178,7 +179,7 @@ struct GuardHandlerTests {
           ]
         }
         guard flow.hasLocal else {
-          // Of the connection that is to be made; later of what new ones would get.
+          // First for the connection to be made, later for the path of new ones.
           let isFirst = asked.add(1, ordering: .relaxed).oldValue == 0
           return [.with { $0.path = Self.path(isFirst ? "wlan0" : "eth0") }]
         }
@@ -190,7 +191,7 @@ struct GuardHandlerTests {
         var configuration = ConnectivityGuardHandler.Configuration()
         (configuration.socket, configuration.onInvalidation) = (socket, .drain)
         let (words, continuation) = AsyncStream.makeStream(of: String.self)
-        // One whose own address is none of this machine's loopback.
+        // A connection whose own address is not on this machine's loopback.
         let channel = NIOAsyncTestingChannel()
         try await channel.testingEventLoop.executeInContext { [configuration] in
           let pipeline = channel.pipeline.syncOperations
@@ -207,7 +208,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 who drains is told that the better path is gone, and of the next one")
+  @Test("C10 with draining, the end of the better path is reported, and so is the next one")
   func noBetterPath() async throws {
     try await self.connected {
       $0.onInvalidation = .drain
@@ -230,7 +231,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 C8 a connection that may not cost money is closed when its path does")
+  @Test("C10 C8 a connection that forbids expensive paths is closed when its path becomes one")
   func policy() async throws {
     try await self.connected {
       $0.access = NetworkAccess(allowsExpensiveAccess: false)
@@ -244,7 +245,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 C8 a connection on which data may not be saved is closed when it is to be")
+  @Test("C10 C8 a connection that forbids constrained paths is closed when its path becomes one")
   func constrained() async throws {
     try await self.connected {
       $0.access = NetworkAccess(allowsConstrainedAccess: false)
@@ -257,7 +258,7 @@ struct GuardHandlerTests {
     }
   }
 
-  /// Connects to a port with a handler, on a network of which connd says what the test has it say.
+  /// Connects to a port with a handler, with scripted reports from connd.
   private func connect(
     to port: Int, at socket: String, whenUnknown: ConnectivityGuardHandler.WhenUnknown = .allow
   ) async throws -> any Channel {
@@ -291,7 +292,7 @@ struct GuardHandlerTests {
     }
   }
 
-  @Test("C10 C7 where nobody says which network it is, a connection is made or not as configured")
+  @Test("C10 C7 the network is unknown → the connection is made or refused, as configured")
   func unknown() async throws {
     let listener = try SilentListener()
     let nowhere = "/nonexistent/connd.sock"
@@ -305,7 +306,7 @@ struct GuardHandlerTests {
     try await channel.close()
   }
 
-  @Test("C10 a connection that is given up while it waits for connd's answer ends")
+  @Test("C10 a connection closed while it waits for connd's answer ends")
   func heldAndClosed() async throws {
     let listener = try SilentListener()
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
@@ -345,7 +346,7 @@ struct GuardHandlerTests {
   }
 
   @Test(
-    "C10 a handler that is removed guards no longer, and one that is added late guards from then on"
+    "C10 a removed handler guards no longer, and one added late guards from then on"
   )
   func removed() async throws {
     try await self.connected { network, channel, told in

@@ -2,14 +2,14 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("What is not guarded")
+@Suite("Connections that are not guarded")
 struct GuardObstacleTests {
-  /// A socket that has these options, each by its level and name.
+  /// A socket with these options, each given by its level and name.
   private struct Socket: SocketOptions {
-    /// Of `protocol` the value; of others whether there is such an option at all.
+    /// For `protocol` its value; for others, whether the option exists.
     var `protocol`: CInt
     var options: [[CInt]] = []
-    /// Those of a connection that fell back to TCP.
+    /// The flags of a connection that fell back to TCP.
     var flags: UInt8 = 0
 
     func option<Value: BitwiseCopyable & Sendable>(
@@ -18,7 +18,7 @@ struct GuardObstacleTests {
       if [level, name] == [1, 38] { return self.protocol as? Value }
       guard self.options.contains([level, name]) else { return nil }
       var value = empty
-      // The flags follow on eight numbers of one byte.
+      // The flags follow eight one-byte numbers.
       if level == 284 { withUnsafeMutableBytes(of: &value) { $0[8] = self.flags } }
       return value
     }
@@ -27,7 +27,7 @@ struct GuardObstacleTests {
   private static let information: [CInt] = [284, 1]  // SOL_MPTCP, MPTCP_INFO
   private static let segmentSize: [CInt] = [6, 2]  // SOL_TCP, TCP_MAXSEG
 
-  @Test("C10 a connection of Multipath TCP is told from one that fell back to TCP, by any kernel")
+  @Test("C10 Multipath TCP is told apart from a fallback to TCP, on any kernel")
   func multipath() {
     let (information, segmentSize) = (Self.information, Self.segmentSize)
     #expect(Socket(protocol: 262, options: [information]).isMultipath)

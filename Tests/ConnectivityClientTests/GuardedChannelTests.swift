@@ -6,10 +6,12 @@ import GRPCNIOTransportHTTP2Posix
 import Synchronization
 import Testing
 
-/// A channel whose network is played.
-@Suite("Channels that connd guards", .timeLimit(.minutes(5)))
+/// A channel on a simulated network.
+@Suite("Guarded channels", .timeLimit(.minutes(5)))
 struct GuardedChannelTests {
-  @Test("C2 C3 calls in flight end with UNAVAILABLE and why, and the next goes out at once")
+  @Test(
+    "C2 C3 calls in flight end with UNAVAILABLE and the reason, and the next one goes out immediately"
+  )
   func destroyed() async throws {
     try await playingNetwork { network, client, transport, record in
       let call = await hangingCall(client, record)
@@ -28,7 +30,7 @@ struct GuardedChannelTests {
   }
 
   @Test(
-    "C2 all calls of a channel end, also those that stream, and those of another kind of channel do not"
+    "C2 all calls of a channel end, streaming ones included, and those of an unguarded channel do not"
   )
   func scope() async throws {
     try await playingNetwork { network, client, _, record in
@@ -36,7 +38,7 @@ struct GuardedChannelTests {
       for _ in 0..<20 { calls.append(await hangingCall(client, record)) }
       try await network.waitForFlows(atLeast: 1)
       let spared = try await EchoServer.serving { [calls] port, other in
-        // Loopback that is not guarded, as it is outside of tests.
+        // Loopback is not guarded, as outside of tests.
         var config = NetworkAwareTransport.Config.defaults
         config.socket = network.socket
         return try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
@@ -58,7 +60,7 @@ struct GuardedChannelTests {
     }
   }
 
-  @Test("I10 what is called within the grace waits for the path")
+  @Test("I10 a call within the grace period waits for the path")
   func suspended() async throws {
     let log = LogRecorder()
     try await playingNetwork {
@@ -68,7 +70,7 @@ struct GuardedChannelTests {
       try await network.waitForFlows(atLeast: 1)
       await log.wait { $0.contains("waits for a connection") }
       network.become(.wifi.failing(.noCarrier))
-      // The channel has yet to hear of it: until a call waits, they may go out.
+      // The channel has yet to receive the change: until a call waits, calls may go out.
       let isBack = Atomic(false)
       async let calls: Void = {
         repeat { _ = try await client.echo() } while !isBack.load(ordering: .relaxed)
@@ -82,7 +84,7 @@ struct GuardedChannelTests {
     }
   }
 
-  @Test("I10 within the grace nothing ends")
+  @Test("I10 within the grace period nothing ends")
   func grace() async throws {
     try await playingNetwork { network, client, _, record in
       let call = await hangingCall(client, record)
@@ -99,7 +101,7 @@ struct GuardedChannelTests {
     }
   }
 
-  @Test("C6 who has gRPC repeat a call has it repeated on the new network, and nobody else")
+  @Test("C6 a call with a retry policy is repeated on the new network, others are not")
   func repeated() async throws {
     try await playingNetwork { network, client, _, record in
       var options = CallOptions.defaults
@@ -123,7 +125,7 @@ struct GuardedChannelTests {
     }
   }
 
-  @Test("C6 a call that nobody asked to repeat is made once, whatever becomes of the network")
+  @Test("C6 a call without a retry policy is made once, whatever happens to the network")
   func notRepeated() async throws {
     try await playingNetwork { network, client, _, record in
       let call = Task { try await failure { try await client.echo(EchoServer.hush) } }
@@ -137,7 +139,7 @@ struct GuardedChannelTests {
     }
   }
 
-  @Test("C9 a call's own logger is told of it, and the channel's is not")
+  @Test("C9 a call's own logger is used instead of the channel's")
   func ownLogger() async throws {
     let (channel, own) = (LogRecorder(), LogRecorder())
     try await playingNetwork {
@@ -153,7 +155,7 @@ struct GuardedChannelTests {
     #expect(channel.lines.isEmpty)
   }
 
-  @Test("C3 a channel whose network is gone has failed, until the next call has it connect again")
+  @Test("C3 a channel whose network is gone is in transient failure until the next call reconnects")
   func states() async throws {
     let (observed, observe) = AsyncStream.makeStream(of: ConnectivityState.self)
     try await playingNetwork {
@@ -167,7 +169,7 @@ struct GuardedChannelTests {
       #expect(error?.invalidation != nil)
       for await state in observed where state == .transientFailure { break }
       #expect(transport.connectivityState == .transientFailure)
-      // Another one begins where the channel is.
+      // Another observer begins with the present state.
       var late = transport.connectivityStates.makeAsyncIterator()
       await #expect(late.next() == .transientFailure)
       _ = try await client.echo()
@@ -186,7 +188,7 @@ struct GuardedChannelTests {
   func backoff() async throws {
     var config = NetworkAwareTransport.Config.defaults
     config.guardsLoopback = true
-    // Nobody waits for that.
+    // The test never waits for that.
     config.backoff.initial = .seconds(3600)
     config.backoff.max = .seconds(3600)
     try await withSimulatedNetwork(.none) { [config] network in
@@ -200,7 +202,7 @@ struct GuardedChannelTests {
         #expect(transport.connectivityState == .transientFailure)
         try await EchoServer.serving(at: .ipv4(host: "127.7.7.3", port: port)) { _, _ in
           let call = Task { try await client.echo() }
-          // The attempt waited for connd's answer only so long.
+          // The attempt waited only briefly for connd's answer.
           try await network.waitForFlows(atLeast: 1)
           network.become(.wifi)
           let answer = try await call.value
@@ -219,7 +221,7 @@ struct GuardedChannelTests {
       $0.calls = CallSettings(
         logger: calls.logger, requestID: .userDefined("request-7"), requestIDHeader: "x-request-id")
     } _: { network, client, _, record in
-      // The connection does not wait for connd's answer for ever.
+      // The connection waits for connd's answer for a limited time.
       repeat { _ = try await client.echo() } while !calls.lines.contains { $0.contains("wlan0") }
       #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == ["request-7"])
       let call = await hangingCall(client, record)
@@ -228,7 +230,7 @@ struct GuardedChannelTests {
       _ = try await call.value
     }
     #expect(calls.lines.contains { $0.contains("grpc_request_id=request-7") && $0.contains("ok") })
-    // One connection, with a name of its own.
+    // One connection, with its own name.
     let names = Set(calls.lines.flatMap { $0.split(separator: " ") }).filter {
       $0.hasPrefix("grpc_connection_id=")
     }
@@ -240,7 +242,7 @@ struct GuardedChannelTests {
     #expect(
       states.map { $0.split(separator: "=").last }
         == ["connecting", "ready", "transientFailure", "shutdown"])
-    // What is said of the connection's end bears the same name.
+    // The log line about the connection's end has the same name.
     #expect(
       background.lines.contains { line in
         line.contains("no longer viable") && names.contains { line.contains($0) }

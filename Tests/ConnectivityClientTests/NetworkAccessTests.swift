@@ -3,12 +3,12 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Which networks may be used")
+@Suite("Network access")
 struct NetworkAccessTests {
   private static let link = PathLink(index: 2, name: "wwan0")
 
   @Test(
-    "C8 a path that is not allowed is refused with its reason",
+    "C8 a forbidden path is refused with the reason",
     arguments: [
       (NetworkAccess(), nil),
       (NetworkAccess(allowsExpensiveAccess: false), .expensive),
@@ -28,7 +28,7 @@ struct NetworkAccessTests {
     #expect(access.refusal(of: path)?.reason == reason)
   }
 
-  @Test("C8 a path that leads nowhere, or that nobody knows, is not forbidden")
+  @Test("C8 a path that leads nowhere, or is unknown, is not forbidden")
   func nowhere() {
     let access = NetworkAccess(
       allowsExpensiveAccess: false, allowsConstrainedAccess: false,
@@ -37,7 +37,7 @@ struct NetworkAccessTests {
     #expect(access.refusal(of: .unknown) == nil)
   }
 
-  @Test("C8 what a call may use is what both the channel and the call allow")
+  @Test("C8 a call may use the networks that both it and its channel allow")
   func intersection() {
     let both = NetworkAccess(allowsExpensiveAccess: false, prohibitedMedia: [.wifi])
       .intersection(NetworkAccess(allowsConstrainedAccess: false, prohibitedMedia: [.cellular]))
@@ -49,7 +49,7 @@ struct NetworkAccessTests {
   }
 
   @Test(
-    "C8 K6 below a tunnel a medium that is a guess, or that nobody knows, ends nothing",
+    "C8 K6 a forbidden medium below a tunnel that is only guessed or unknown destroys nothing",
     arguments: [
       (Medium.cellular, 0, Invalidation.Severity.destroy), (.cellular, 1, .drain),
       (.tunnel, 0, .drain), (.wifi, 1, nil),
@@ -61,7 +61,7 @@ struct NetworkAccessTests {
     #expect(access.invalidation(by: .path(path))?.severity == severity)
   }
 
-  @Test("C8 each medium has a reason of its own")
+  @Test("C8 each medium has its own reason")
   func media() {
     #expect(
       Set(Medium.allCases.map { NetworkUnavailable.Reason($0) }).count == Medium.allCases.count)

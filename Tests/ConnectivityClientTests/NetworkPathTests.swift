@@ -5,7 +5,7 @@ import Testing
 
 @Suite("A network path")
 struct NetworkPathTests {
-  /// What a value says, all of it.
+  /// All properties of a value.
   struct Facts: Hashable, Sendable {
     var status: Path.Status
     var reason: Path.Reason?
@@ -38,7 +38,7 @@ struct NetworkPathTests {
     source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), isConstrained: true)
 
   @Test(
-    "K7 what the system's status says",
+    "K7 the path of a system status",
     arguments: [
       (
         ConnectivityStatus(ipv4: PathSample.wifi, ipv6: PathSample.none, preferred: .ipv4),
@@ -46,7 +46,7 @@ struct NetworkPathTests {
           status: .satisfied, category: .wifi, medium: .wifi, uses: [.wifi], ipv4: true,
           interfaces: ["wlan0"], gateways: ["192.0.2.1"], locals: ["192.0.2.7"])
       ),
-      // One link, two families: each thing is named once.
+      // One link with two families: each property is listed once.
       (
         ConnectivityStatus(ipv4: PathSample.wifi, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
@@ -54,7 +54,7 @@ struct NetworkPathTests {
           ipv6: true, interfaces: ["wlan0"], gateways: ["192.0.2.1", "fe80::1"],
           locals: ["192.0.2.7", "2001:db8::7"])
       ),
-      // At a tie the preferred family comes first, and money and data are what its path says.
+      // In a tie the preferred family comes first, and its path determines the costs.
       (
         ConnectivityStatus(ipv4: Self.bond, ipv6: PathSample.wifi6, preferred: .ipv6),
         Facts(
@@ -69,7 +69,7 @@ struct NetworkPathTests {
           uses: [.wifi, .wired], ipv4: true, ipv6: true, interfaces: ["vlan10", "wlan0"],
           gateways: ["203.0.113.1", "fe80::1"], locals: ["203.0.113.7", "2001:db8::7"])
       ),
-      // The better one comes first, and only what carries traffic has gateways and addresses.
+      // The better path comes first, and only a working one has gateways and addresses.
       (
         ConnectivityStatus(ipv4: PathSample.noCarrier, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
@@ -99,7 +99,7 @@ struct NetworkPathTests {
           ipv4: PathSample.none, ipv6: .unsatisfied(.prohibited), preferred: .ipv6),
         Facts(status: .unsatisfied, reason: .prohibited, category: .none, online: false)
       ),
-      // A medium that is none of the categories.
+      // A medium without a category of its own.
       (
         ConnectivityStatus(
           ipv4: Path(
@@ -109,7 +109,7 @@ struct NetworkPathTests {
           status: .satisfied, category: .other, medium: .tunnel, uses: [.tunnel], ipv4: true,
           interfaces: ["tun0"])
       ),
-      // Not to know one family is no reason to doubt the other, nor to be offline.
+      // One unknown family does not make the other doubtful, nor the machine offline.
       (
         ConnectivityStatus(ipv4: .unknown, ipv6: PathSample.wifi6, preferred: .ipv4),
         Facts(
@@ -130,7 +130,7 @@ struct NetworkPathTests {
   }
 
   @Test(
-    "what the path to a destination says, in its family only",
+    "the path to a destination, in its family only",
     arguments: [
       (
         PathSample.wifi, AddressFamily.ipv4,
@@ -171,7 +171,7 @@ struct NetworkPathTests {
     #expect((family == .ipv4 ? value.ipv4 : value.ipv6) == (path.status == .unknown ? nil : path))
   }
 
-  @Test("K8 all values that know nothing are one, and it counts as online")
+  @Test("K8 all unknown values are equal, and count as online")
   func unknown() {
     let nothing = NetworkPath(ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv6))
     #expect(nothing == .unknown)
@@ -181,13 +181,13 @@ struct NetworkPathTests {
     #expect(NetworkPath.unknown.ipv4 == nil && NetworkPath.unknown.ipv6 == nil)
   }
 
-  @Test("T2 the value of an interruption names no path and no reason")
+  @Test("T2 an interruption has neither a path nor a reason")
   func interrupted() {
     #expect(
       Self.facts(.interrupted) == Facts(status: .unsatisfied, category: .none, online: false))
   }
 
-  @Test("values that say the same are equal, and those that do not are not")
+  @Test("equal contents are equal values, different contents are not")
   func equality() {
     func path(_ change: (inout Path) -> Void) -> NetworkPath {
       var path = PathSample.wifi
@@ -197,14 +197,14 @@ struct NetworkPathTests {
     #expect(path { _ in } == NetworkPath(PathSample.status(PathSample.wifi)))
     #expect(path { _ in } != path { $0.gateway = IPAddress("192.0.2.254") })
     #expect(path { _ in } != path { $0.isExpensive = true })
-    // Another link that bears the same name.
+    // Another link with the same name.
     #expect(path { _ in } != path { $0.chain[0].index = 7 })
     #expect(
       NetworkPath(PathSample.none, family: .ipv4) != NetworkPath(PathSample.none, family: .ipv6))
   }
 
   @Test(
-    "how a value reads in a log",
+    "the description of a value in a log",
     arguments: [
       (
         NetworkPath(PathSample.status(PathSample.wifi, PathSample.wifi6)),
@@ -225,7 +225,7 @@ struct NetworkPathTests {
     #expect(path.description == text)
   }
 
-  @Test("C8 a path that the application may not use is none, and it is told why")
+  @Test("C8 a path that the application may not use counts as none, with the reason")
   func limited() {
     func limited(_ access: NetworkAccess, _ ipv4: Path, _ ipv6: Path) -> String {
       let status = ConnectivityStatus(ipv4: ipv4, ipv6: ipv6, preferred: .ipv4)
@@ -248,7 +248,7 @@ struct NetworkPathTests {
     #expect(
       limited(.requiring([.wifi]), PathSample.noCarrier, cellular)
         == "requiresConnection none cellular")
-    // Of what nobody knows nothing is refused; it does not make up for what is.
+    // Nothing is refused for an unknown path; it does not make up for a refused one.
     #expect(limited(.inexpensive, .unknown, .unknown) == "unknown unknown")
     #expect(limited(.inexpensive, cellular, .unknown) == "unsatisfied none expensive")
 
@@ -256,7 +256,7 @@ struct NetworkPathTests {
     #expect(host.status == .unsatisfied && host.refusal?.reason == .expensive && !host.isOnline)
   }
 
-  @Test("names are resolved where there is somebody to ask, or nobody knows")
+  @Test("names can be resolved if there are DNS servers, or if that is unknown")
   func supportsDNS() {
     let status = ConnectivityStatus(
       ipv4: PathSample.wifi, ipv6: PathSample.none, preferred: .ipv4)

@@ -3,14 +3,14 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("What is told to a reader")
+@Suite("Path backlog")
 struct PathBacklogTests {
   private static let wifi = NetworkPath(PathSample.wifi, family: .ipv4)
   private static let cellular = NetworkPath(PathSample.cellular, family: .ipv4)
   private static let noCarrier = NetworkPath(PathSample.noCarrier, family: .ipv4)
   private static let noRoute = NetworkPath(PathSample.none, family: .ipv4)
 
-  /// A reader who has read `told`, misses `missed`, and then reads all there is.
+  /// A reader that has read `told`, misses `missed`, and then reads the rest.
   private static func read(after told: NetworkPath?, missed: [NetworkPath]) -> [NetworkPath] {
     var backlog = PathBacklog()
     if let told {
@@ -33,17 +33,17 @@ struct PathBacklogTests {
       (wifi, [cellular, wifi], []),
       (wifi, [noCarrier], [noCarrier]),
       (wifi, [noCarrier, noRoute, cellular], [noRoute, cellular]),
-      // T2 the messages are the evidence, not the speed of the reader.
+      // T2: the messages show the loss, not the speed of the reader.
       (wifi, [noCarrier, wifi], [noCarrier, wifi]),
       (wifi, [.interrupted, wifi], [.interrupted, wifi]),
       (wifi, [noCarrier, cellular, noRoute, cellular, wifi], [noRoute, wifi]),
       (.unknown, [.interrupted, wifi], [.interrupted, wifi]),
-      // A loss that is told already need not be told twice.
+      // A loss that was reported already is not repeated.
       (noCarrier, [.interrupted, wifi], [wifi]),
       (noCarrier, [wifi, noCarrier, wifi], [wifi]),
       (noCarrier, [wifi, noCarrier], []),
       (noCarrier, [noRoute], [noRoute]),
-      // Not to know is no loss.
+      // An unknown path is not a loss.
       (wifi, [.unknown, wifi], []),
       (wifi, [noCarrier, .unknown], [noCarrier, .unknown]),
     ] as [(NetworkPath?, [NetworkPath], [NetworkPath])])
@@ -51,14 +51,14 @@ struct PathBacklogTests {
     #expect(Self.read(after: told, missed: missed) == read)
   }
 
-  @Test("what equals the path told last is not told")
+  @Test("a path equal to the last reported one is not repeated")
   func repetition() {
     #expect(Self.read(after: Self.wifi, missed: [Self.wifi]) == [])
     #expect(Self.read(after: Self.noRoute, missed: [Self.noRoute]) == [])
     #expect(Self.read(after: .unknown, missed: [.unknown]) == [])
   }
 
-  @Test("who waits gets the first of what is put at once, and the rest after it")
+  @Test("a waiting reader gets the first path immediately, and the rest after it")
   func waiting() async {
     let mailbox = PathMailbox()
     mailbox.put([Self.wifi])
@@ -70,7 +70,7 @@ struct PathBacklogTests {
     #expect(await mailbox.next() == Self.wifi)
   }
 
-  @Test("nothing is told after the end, whoever waits")
+  @Test("nothing is delivered after the end, and waiting readers return")
   func end() async {
     let mailbox = PathMailbox()
     async let next = mailbox.next()

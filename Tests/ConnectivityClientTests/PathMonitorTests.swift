@@ -6,9 +6,9 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivitySession
 
-/// With a connd behind a Unix socket. Where a test shows that something is not told, the pure ones of
-/// ``PathTellerTests`` and ``PathBacklogTests`` are the proof: here nobody can know what would have come.
-@Suite("Following the network", .timeLimit(.minutes(1)))
+/// With a connd behind a Unix socket. That something is not reported is proven by the unit tests
+/// ``PathTellerTests`` and ``PathBacklogTests``; here it could only come later.
+@Suite("Path monitor", .timeLimit(.minutes(1)))
 struct PathMonitorTests {
   private static let wifi = PathSample.status(PathSample.wifi)
   private static let cellular = PathSample.status(PathSample.cellular)
@@ -47,7 +47,7 @@ struct PathMonitorTests {
   )
   func shared() async throws {
     try await PathConnd.withSocket { socket in
-      // Whoever holds its hub guards.
+      // Holding the hub keeps the guard.
       let hub = GuardHub(socket: socket)
       let address = try #require(IPAddress("203.0.113.9"))
       let guarded = hub.watch(FlowGuard.Flow(remote: address)) { _ in }
@@ -77,7 +77,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("C8 a network that the application may not use is told as none, and why")
+  @Test("C8 a network that the application may not use is reported as none, with the reason")
   func access() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
@@ -95,7 +95,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("T2 a bounce is told by a loss in between, also where both ends are equal")
+  @Test("T2 a bounce is reported as a loss in between, even if both ends are equal")
   func bounce() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
@@ -110,7 +110,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("what is said again is not told again")
+  @Test("a repeated path is not reported again")
   func repetition() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
@@ -126,7 +126,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("C7 without connd the path is unknown, and connd is found when it comes")
+  @Test("C7 without connd the path is unknown, and connd is found when it starts")
   func absence() async throws {
     try await PathConnd.withSocket { socket in
       let paths = PathMonitor(socket: socket).makeAsyncIterator().subscription
@@ -139,7 +139,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("C7 while connd keeps silent the path is unknown")
+  @Test("C7 while connd is silent the path is unknown")
   func silence() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
@@ -152,11 +152,11 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("C7 a restart of connd is not seen, and what changed meanwhile is told")
+  @Test("C7 a restart of connd is not visible, and changes in between are reported")
   func restart() async throws {
     try await PathConnd.withSocket { socket in
       let (told, continuation) = AsyncStream.makeStream(of: NetworkPath.self)
-      // Reads as soon as there is something: what waits longer may be replaced by what comes after it.
+      // Reads as soon as there is something, because an unread path may be replaced by a later one.
       let reader = Task {
         for await path in PathMonitor(.system, socket: socket, patience: Self.forever) {
           continuation.yield(path)
@@ -178,7 +178,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("C7 where connd stays away the path becomes unknown, and what it was when connd is back")
+  @Test("C7 connd stays away → the path becomes unknown; connd is back → the path is as before")
   func longAbsence() async throws {
     try await PathConnd.withSocket { socket in
       let paths = Self.system(socket, patience: .milliseconds(20))
@@ -190,14 +190,14 @@ struct PathMonitorTests {
       #expect(await paths.next() == .unknown)
       try await PathConnd.serving(socket) { connd in
         let call = try #require(await connd.watches.next())
-        // Nothing happened meanwhile, so connd says nothing.
+        // Nothing happened in between, so connd reports nothing.
         #expect(call.request.sinceGeneration == 17)
         #expect(await paths.next() == NetworkPath(Self.wifi))
       }
     }
   }
 
-  @Test("a gap is the present")
+  @Test("a gap is followed by the present path")
   func gap() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
@@ -211,7 +211,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("the path to a destination, in its family, also across a restart of connd")
+  @Test("the path to a destination, in its family, survives a restart of connd")
   func destination() async throws {
     let destination = try #require(IPAddress("2001:db8::9"))
     try await PathConnd.withSocket { socket in
@@ -237,7 +237,7 @@ struct PathMonitorTests {
   }
 
   @Test(
-    "the path to a destination is unknown where connd talks nonsense, and traffic has no mark unless given"
+    "an invalid path from connd → unknown; traffic has no mark unless given"
   )
   func nonsense() async throws {
     let destination = try #require(IPAddress("192.0.2.9"))
@@ -251,14 +251,14 @@ struct PathMonitorTests {
         response.path.gateway = "the router"
         call.send(response)
         #expect(await paths.next() == .unknown)
-        // It is asked again.
+        // It is requested again.
         try #require(await connd.pathWatches.next()).send(.init(PathSample.wifi))
         #expect(await paths.next() == NetworkPath(PathSample.wifi, family: .ipv4))
       }
     }
   }
 
-  @Test("asking once, with connd and without")
+  @Test("the current path is read once, with connd and without")
   func current() async throws {
     try await PathConnd.withSocket { socket in
       let monitor = PathMonitor(.system, socket: socket, patience: Self.forever)
@@ -273,7 +273,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("each iterator has a connection of its own, which ends with it")
+  @Test("each iterator has its own stream, which ends with it")
   func iterators() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
@@ -304,7 +304,7 @@ struct PathMonitorTests {
         let task = Task {
           var paths = monitor.makeAsyncIterator()
           while let path = await paths.next() { continuation.yield(path) }
-          // A task that is cancelled waits for another one only.
+          // A cancelled task can only wait in another one.
           await Task { for await _ in ends {} }.value
           return await paths.next()
         }
@@ -312,7 +312,7 @@ struct PathMonitorTests {
         call.send(.init(PathSample.wifi))
         #expect(await told.first { _ in true } == NetworkPath(PathSample.wifi, family: .ipv4))
         task.cancel()
-        // Although the iterator lives on.
+        // Although the iterator still exists.
         await call.hangUp()
         end.finish()
         #expect(await task.value == nil)
@@ -320,7 +320,7 @@ struct PathMonitorTests {
     }
   }
 
-  @Test("a task that was cancelled before gets nothing")
+  @Test("a task cancelled beforehand gets nothing")
   func cancelledBefore() async throws {
     try await PathConnd.withSocket { socket in
       let task = Task { () -> [NetworkPath] in

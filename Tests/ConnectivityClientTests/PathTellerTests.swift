@@ -6,12 +6,12 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("When the absence of connd is told")
+@Suite("Reports of connd's absence")
 struct PathTellerTests {
   private static let wifi = NetworkPath(PathSample.wifi, family: .ipv4)
   private static let cellular = NetworkPath(PathSample.cellular, family: .ipv4)
 
-  /// A teller, its clock, and what it told.
+  /// A teller, its clock, and its reports.
   private final class Story: Sendable {
     private let told = Mutex<[NetworkPath]>([])
     private let loop = EmbeddedEventLoop()
@@ -28,7 +28,7 @@ struct PathTellerTests {
     func finish() { self.teller.withLock { $0 }?.finish() }
     func pass(_ time: TimeAmount) { self.loop.advanceTime(by: time) }
 
-    /// What was told since this was last asked.
+    /// The reports since the last look.
     var news: [NetworkPath] {
       self.told.withLock { told in
         defer { told = [] }
@@ -37,7 +37,7 @@ struct PathTellerTests {
     }
   }
 
-  @Test("C7 within two seconds it is not, after two seconds it is, once")
+  @Test("C7 connd is away for less than two seconds → no report; for two seconds → one")
   func patience() {
     let story = Story()
     story.tell(.path(Self.wifi, interrupted: false))
@@ -55,7 +55,7 @@ struct PathTellerTests {
     #expect(story.news == [])
   }
 
-  @Test("C7 when connd is back in time it is not, by whatever it shows", arguments: [true, false])
+  @Test("C7 connd is back in time, shown by any message → no report", arguments: [true, false])
   func back(bySpeaking: Bool) {
     let story = Story()
     story.tell(.path(Self.wifi, interrupted: false))
@@ -66,7 +66,7 @@ struct PathTellerTests {
     #expect(!story.news.contains(.unknown))
   }
 
-  @Test("C7 the patience is anew with each absence")
+  @Test("C7 each absence has its own two seconds")
   func again() {
     let story = Story()
     story.tell(.path(Self.wifi, interrupted: false))
@@ -78,7 +78,7 @@ struct PathTellerTests {
     #expect(!story.news.contains(.unknown))
   }
 
-  @Test("C7 before connd's first word it is told at once, and connd's coming says nothing yet")
+  @Test("C7 connd is missing at the start → reported immediately; its mere arrival reports nothing")
   func atOnce() {
     let story = Story()
     story.tell(.lost)
@@ -90,7 +90,7 @@ struct PathTellerTests {
     #expect(story.news == [Self.wifi])
   }
 
-  @Test("C7 silence from the start is told after two seconds")
+  @Test("C7 silence from the start is reported after two seconds")
   func silence() {
     let story = Story()
     story.pass(.milliseconds(1_999))
@@ -99,7 +99,7 @@ struct PathTellerTests {
     #expect(story.news == [.unknown])
   }
 
-  @Test("T2 an interruption is told before what the path is now")
+  @Test("T2 an interruption is reported before the present path")
   func interruption() {
     let story = Story()
     story.tell(.path(Self.wifi, interrupted: true))
@@ -117,12 +117,12 @@ struct PathTellerTests {
   }
 }
 
-@Suite("What the stream of changes says of the path")
+@Suite("Paths from the stream of changes")
 struct StatusReaderTests {
   private static let wifi = PathSample.status(PathSample.wifi)
   private static let path = NetworkPath(Self.wifi)
 
-  @Test("each event")
+  @Test("each event's meaning for the path")
   func events() {
     var reader = StatusReader()
     #expect(reader.read(.disconnected(.notThere("gone"))) == .lost)
@@ -145,14 +145,15 @@ struct StatusReaderTests {
   }
 
   @Test(
-    "T2 a gap tells what it hides: the category changed and changed back, or bounced",
+    "T2 a gap that hides a change and its reversal, or a bounce, is an interruption",
     arguments: [
-      // Since when, the category after it, whether connd was away, and whether it is an interruption.
+      // Since when, the category after it, whether connd was away, and whether it is an
+      // interruption.
       (5, Self.wifi, false, false),
       (6, Self.wifi, false, true),
-      // That the category is another shows without help.
+      // Another category shows by itself.
       (6, PathSample.status(PathSample.cellular), false, false),
-      // I7 a restart of connd alone means nothing.
+      // I7: a restart of connd alone means nothing.
       (6, Self.wifi, true, false),
     ] as [(Int64, ConnectivityStatus, Bool, Bool)])
   func gap(since: Int64, status: ConnectivityStatus, restarted: Bool, interrupted: Bool) {

@@ -7,14 +7,14 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// The channel where connd is not there: a plain one.
+/// Channels without connd are plain ones.
 @Suite("Channels without connd", .timeLimit(.minutes(5)))
 struct PlainChannelTests {
   static var config: NetworkAwareTransport.Config {
     .defaults { $0.socket = "/nonexistent/connd.sock" }
   }
 
-  @Test("C7 without connd calls work, and the server sees nothing but them")
+  @Test("C7 without connd calls work, and the server sees nothing else")
   func calls() async throws {
     try await EchoServer.serving { port, record in
       var config = Self.config
@@ -53,9 +53,9 @@ struct PlainChannelTests {
     #expect(states.withLock { $0 } == [.connecting, .ready, .shutdown])
   }
 
-  @Test("C4 a server that refuses fails the call with UNAVAILABLE and its words")
+  @Test("C4 a server refuses the connection → the call fails with UNAVAILABLE and the error's text")
   func refused() async throws {
-    // Nobody listens there.
+    // No server listens there.
     let port = 20_771
     try await withChannel(to: .ipv4(address: "127.7.7.1", port: port), config: Self.config) {
       client, transport in
@@ -66,7 +66,7 @@ struct PlainChannelTests {
     }
   }
 
-  @Test("C5 a name that is not resolved fails the call at once, in the resolver's words")
+  @Test("C5 a name cannot be resolved → the call fails immediately, with the resolver's error")
   func resolution() async throws {
     try await withChannel(to: .dns(host: "nothing.invalid", port: 1), config: Self.config) {
       client, _ in
@@ -78,7 +78,7 @@ struct PlainChannelTests {
     }
   }
 
-  @Test("a call that the server ends with UNAVAILABLE ends in the server's words")
+  @Test("a call that the server ends with UNAVAILABLE has the server's message")
   func unavailable() async throws {
     try await EchoServer.serving { port, record in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: Self.config) {
@@ -88,14 +88,14 @@ struct PlainChannelTests {
         #expect(error.code == .unavailable)
         #expect(error.message == "closed on Sundays")
         #expect(error.invalidation == nil)
-        // Whoever wants it again asks again.
+        // The call is not repeated automatically.
         #expect(record.calls == ["Unavailable"])
       }
     }
   }
 
   @Test(
-    "C9 why a connection could not be made stands in the log of the channel's background activity")
+    "C9 the reason for a failed connection is in the channel's background log")
   func loggedFailure() async throws {
     let log = LogRecorder()
     var config = Self.config
@@ -113,7 +113,7 @@ struct PlainChannelTests {
       ])
   }
 
-  @Test("C9 one call may be compressed on a channel that compresses none")
+  @Test("C9 one call may be compressed on a channel without compression")
   func compressedCall() async throws {
     try await EchoServer.serving { port, record in
       var config = Self.config
@@ -132,7 +132,7 @@ struct PlainChannelTests {
     }
   }
 
-  @Test("C9 who observes the state is told by one task at a time, in order")
+  @Test("C9 the state observer is called by one task at a time, in order")
   func observedInTurn() async throws {
     let inside = Mutex(0)
     let seen = Mutex<[ConnectivityState]>([])
@@ -144,7 +144,7 @@ struct PlainChannelTests {
           $0 += 1; return $0
         } == 1)
       seen.withLock { $0.append(state) }
-      // So that another one would find it here.
+      // Gives another task time to collide here.
       for _ in 0..<1000 { _ = inside.withLock { $0 } }
       inside.withLock { $0 -= 1 }
     }
@@ -176,7 +176,7 @@ struct PlainChannelTests {
       try await withChannel(to: target, config: config) { [config] client, busy in
         let call = Task { try await failure { try await client.echo(EchoServer.hang) } }
         await record.reach(1)
-        // Another one becomes idle, twice, meanwhile.
+        // Another channel becomes idle twice in that time.
         let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
         let (ends, end) = AsyncStream.makeStream(of: Void.self)
         var other = config
@@ -189,7 +189,7 @@ struct PlainChannelTests {
           for _ in 0..<2 {
             _ = try await client.echo()
             for await state in states where state == .idle { break }
-            // Not the state alone: its socket is closed, while the channel lives.
+            // Not only the state: its socket is closed, while the channel lives.
             for await _ in ends { break }
           }
         }
@@ -201,7 +201,7 @@ struct PlainChannelTests {
   }
 
   @Test(
-    "C9 of load balancing policies pick-first is supported, and who asks for others alone is told so"
+    "C9 of the load balancing policies pick-first is supported, and asking only for others is an error"
   )
   func loadBalancing() async throws {
     func channel(_ policies: [ServiceConfig.LoadBalancingConfig]) throws {
@@ -211,12 +211,12 @@ struct PlainChannelTests {
     }
     let error = #expect(throws: RuntimeError.self) { try channel([.roundRobin]) }
     #expect(error?.message.contains("pick-first") == true)
-    // The first that is supported holds (gRPC's service config document).
+    // The first supported policy is used (gRPC's service config document).
     try channel([.roundRobin, .pickFirst(shuffleAddressList: false)])
     try channel([])
   }
 
-  @Test("C9 addresses are shuffled where the service config says so", arguments: [false, true])
+  @Test("C9 addresses are shuffled if the service config says so", arguments: [false, true])
   func shuffled(shuffles: Bool) async throws {
     let balancing = ServiceConfig(
       loadBalancingConfig: [.pickFirst(shuffleAddressList: shuffles)])
@@ -249,7 +249,7 @@ struct PlainChannelTests {
   }
 
   @Test(
-    "C9 responses are compressed where the channel accepts it, and may grow as far as it allows",
+    "C9 responses are compressed if the channel accepts it, up to its limit",
     arguments: [
       (nil, nil), (.ratio(20), .resourceExhausted), (.ratio(100_000), nil),
       (.absolute(1000), .resourceExhausted), (.absolute(1_000_000), nil),
@@ -273,7 +273,7 @@ struct PlainChannelTests {
     }
   }
 
-  @Test("responses may be as large as the call says")
+  @Test("responses may be as large as the call allows")
   func size() async throws {
     try await EchoServer.serving { port, _ in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: Self.config) {
@@ -289,9 +289,10 @@ struct PlainChannelTests {
     }
   }
 
-  @Test("a server that is started again is found again by the next call")
+  @Test("a restarted server is found by the next call")
   func restart() async throws {
-    // NIO's sockets are open in every child that another test starts, and a TCP port stays in use meanwhile.
+    // NIO's sockets are open in every child that another test starts, and a TCP port stays in use
+    // until then.
     let directory = try TemporaryDirectory()
     let socket = "\(directory.path)/echo.sock"
     let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
@@ -304,13 +305,13 @@ struct PlainChannelTests {
           let answer = try await client.echo(options: .waiting)
           #expect(answer == "hello")
         }
-        // The server is gone; until the channel knows, a call may still go to it.
+        // The server is gone; until the channel notices, a call may still use it.
         for await state in states where state == .idle { break }
       }
     }
   }
 
-  @Test("after the end of the channel calls fail")
+  @Test("after the channel's end calls fail")
   func shutdown() async throws {
     try await EchoServer.serving { port, _ in
       let transport = try NetworkAwareTransport(
@@ -326,7 +327,7 @@ struct PlainChannelTests {
     }
   }
 
-  @Test("what cannot work is refused when the channel is made")
+  @Test("an invalid configuration is refused when the channel is made")
   func invalid() {
     #expect(throws: RuntimeError.self) {
       try NetworkAwareTransport(

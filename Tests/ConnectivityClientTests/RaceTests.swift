@@ -14,14 +14,14 @@ private final class Flag: Sendable {
 }
 
 /// Changes of the network in the middle of everything else, a thousand of each.
-@Suite("Channels that race with the network", .timeLimit(.minutes(20)))
+@Suite("Races between channels and the network", .timeLimit(.minutes(20)))
 struct RaceTests {
   private static let rounds = 1000
   /// One after the other.
   private static let networks: [NetworkConditions] = [.wifi, .cellular, .wired]
 
-  /// Calls until one is answered: calls may end only because the network did, and a change ends two of them at most (the one
-  /// in flight, and one on a connection that was made before the change was known).
+  /// Calls until one is answered. Calls may end only because the network did. A change ends at most
+  /// two of them: the one in flight, and one on a connection made before the change was known.
   private func answered(
     _ client: GRPCClient<NetworkAwareTransport>, _ text: String
   ) async throws {
@@ -55,7 +55,7 @@ struct RaceTests {
   }
 
   @Test(
-    "C3 a change while a connection is being made, through TLS and HTTP/2: the call goes out, or says why not",
+    "C3 a change while a connection is being made, with TLS and HTTP/2: the call goes out, or gets the reason",
     arguments: [false, true])
   func connecting(tls: Bool) async throws {
     try await self.racing(tls ? Certificate.server : .plaintext) { network, port, config in
@@ -65,7 +65,8 @@ struct RaceTests {
       ) { client, _ in
         for round in 0..<Self.rounds {
           async let call: Void = self.answered(client, "\(round)")
-          // The last change has closed the connection: this one meets the next at some point of its making.
+          // The last change has closed the connection: this one meets the next change at some point
+          // of its setup.
           for _ in 0..<(round % 50) { await Task.yield() }
           network.become(Self.networks[round % 3])
           try await call
@@ -74,7 +75,7 @@ struct RaceTests {
     }
   }
 
-  @Test("C2 a change as calls complete: each is answered, or says why not")
+  @Test("C2 a change while calls complete: each is answered, or gets the reason")
   func completing() async throws {
     try await self.racing { network, port, config in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
@@ -96,7 +97,7 @@ struct RaceTests {
           }
           for round in 0..<Self.rounds {
             network.become(Self.networks[round % 3])
-            // Until somebody got through.
+            // Until a call succeeds.
             try await self.answered(client, "\(round)")
           }
           isOver.set()
@@ -106,7 +107,7 @@ struct RaceTests {
     }
   }
 
-  @Test("a change during the shutdown: the channel ends, and so do its calls")
+  @Test("a change during the shutdown: the channel and its calls end")
   func shutdown() async throws {
     try await self.racing { network, port, config in
       for round in 0..<Self.rounds {
@@ -118,10 +119,10 @@ struct RaceTests {
           config: config)
         let client = GRPCClient(transport: transport)
         async let running: Void = client.runConnections()
-        // One that waits for the connection, or one that is on it.
+        // A call that waits for the connection, or one that uses it.
         let first = Task { try? await client.echo() }
-        // The channel runs: a client that is stopped before does not tell its transport, and the call would wait for ever
-        // (GRPCClient.beginGracefulShutdown).
+        // The channel runs: a client stopped earlier does not tell its transport, and the call
+        // would wait forever (GRPCClient.beginGracefulShutdown).
         for await _ in states { break }
         if round % 2 == 0 { _ = await first.value }
         for _ in 0..<(round % 50) { await Task.yield() }
@@ -140,14 +141,14 @@ struct RaceTests {
   func idle() async throws {
     try await self.racing { network, port, config in
       var config = config
-      // Whenever it is looked, once in a millisecond, a connection without a call is closed.
+      // A connection without a call is closed at each check, once in a millisecond.
       config.connection.maxIdleTime = .nanoseconds(1)
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
         client, transport in
         for round in 0..<Self.rounds {
           let answer = try await client.echo(EchoServer.get, "\(round)")
           #expect(answer == "\(round)")
-          // The next call begins before the timeout, at it, and at the moment when the connection is closed.
+          // The next call begins before the timeout, at it, and when the connection is closed.
           if round % 2 == 0 {
             for _ in 0..<(round % 50) { await Task.yield() }
           } else {

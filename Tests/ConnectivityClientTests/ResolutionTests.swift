@@ -7,7 +7,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// Where a channel's server is.
+/// The addresses of a channel's server.
 @Suite("Resolution", .timeLimit(.minutes(5)))
 struct ResolutionTests {
   private typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
@@ -29,7 +29,7 @@ struct ResolutionTests {
     }
   }
 
-  @Test("C3 what a resolver told by itself holds until it tells something else")
+  @Test("C3 a pushed result applies until the next one")
   func push() async throws {
     let (names, name) = AsyncStream.makeStream(of: NameResolutionResult.self)
     let resolution = Resolution(
@@ -47,7 +47,7 @@ struct ResolutionTests {
     await running
   }
 
-  @Test("C4 addresses of two families take turns, beginning with the first one's")
+  @Test("C4 addresses of two families alternate, beginning with the first one's family")
   func families() {
     func four(_ port: Int) -> Address { .ipv4(host: "192.0.2.1", port: port) }
     func six(_ port: Int) -> Address { .ipv6(host: "2001:db8::1", port: port) }
@@ -60,10 +60,10 @@ struct ResolutionTests {
   }
 
   @Test(
-    "C4 of addresses that answer late the first to do so is the connection, and the others are closed"
+    "C4 the first of several slow addresses to become ready is used, and the others are closed"
   )
   func firstReady() async throws {
-    // They accept, and say nothing.
+    // They accept, and send nothing.
     let silent = try (0..<3).map { _ in try SilentListener() }
     try await EchoServer.serving { port, record in
       let pairs = silent.map { ("127.0.0.1", $0.port) } + [("127.0.0.1", port)]
@@ -77,10 +77,10 @@ struct ResolutionTests {
     }
   }
 
-  @Test("C4 an address that does not answer leaves its time to the next")
+  @Test("C4 an address that does not answer leaves time for the next")
   func blackHole() async throws {
     let silent = try SilentListener(backlog: 0)
-    // The kernel keeps one connection beyond the backlog, and drops what comes then.
+    // The kernel accepts one connection beyond the backlog, and drops further ones.
     let filler = try SilentListener.connection(to: silent.port)
     try await EchoServer.serving { port, _ in
       let target = ResolvableTargets.IPv4.ipv4(
@@ -94,14 +94,14 @@ struct ResolutionTests {
   }
 
   @Test(
-    "C4 a name that could not be resolved is resolved again when there is a path, or others are asked",
+    "C4 an unresolved name is resolved again when there is a path, or when the DNS servers change",
     arguments: [NetworkConditions.none, .wifi])
   func wayOut(first: NetworkConditions) async throws {
     try await withSimulatedNetwork(first) { network in
       try await EchoServer.serving { port, _ in
         var config = NetworkAwareTransport.Config.defaults
         config.socket = network.socket
-        // Nobody waits for that.
+        // The test never waits for that.
         config.backoff.initial = .seconds(3600)
         config.backoff.max = .seconds(3600)
         let names = FlakyName(.ipv4(host: "127.0.0.1", port: port))
@@ -111,7 +111,7 @@ struct ResolutionTests {
           target: names, transportSecurity: .plaintext, config: config, resolverRegistry: registry)
         try await withGRPCClient(transport: transport) { client in
           let call = Task { try await client.echo(options: .waiting) }
-          // For both families.
+          // One for each family.
           try await network.waitForFlows(atLeast: 2)
           try await network.waitForSubscribers(atLeast: 1)
           names.isKnown.store(true, ordering: .relaxed)
@@ -128,7 +128,7 @@ struct ResolutionTests {
   }
 }
 
-/// A sequence whose type says that it may throw.
+/// A sequence whose type allows it to throw.
 private struct Throwing<Base: AsyncSequence & Sendable>: AsyncSequence, Sendable
 where Base.Element: Sendable {
   let base: Base
@@ -150,7 +150,7 @@ where Base.Element: Sendable {
   }
 }
 
-/// A name that is known only sometimes, and who resolves it.
+/// A name that is known only sometimes, and its resolver.
 private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
   typealias Target = FlakyName
   let isKnown = Atomic(false)

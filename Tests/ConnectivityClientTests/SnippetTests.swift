@@ -1,14 +1,14 @@
 import TestKit
 import Testing
 
-/// The examples in the documentation are code that compiles.
+/// The documentation's examples are compiled code.
 @Suite("Documentation")
 struct SnippetTests {
   @Test(
-    "each example of an article is one that was compiled",
+    "each example in an article is compiled code",
     arguments: [
       ("FollowTheNetwork", nil), ("NetworkAwareChannels", nil), ("GuardAnyChannel", nil),
-      // What a scenario runs.
+      // The program of a scenario.
       ("SaveData", "CallProbe/DataSaving.swift"),
     ] as [(String, String?)])
   func articles(name: String, program: String?) throws {
@@ -34,7 +34,7 @@ struct SnippetTests {
       .map(String.init)
   }
 
-  /// What stands between two marks, without the indentation of the first mark.
+  /// The text between two marks, without the indentation of the first mark.
   private static func blocks(
     _ lines: [String], from begins: (String) -> Bool, to ends: (String) -> Bool
   ) -> [[String]] {

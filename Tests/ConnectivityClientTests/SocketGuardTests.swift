@@ -5,9 +5,9 @@ import Glibc
 import Testing
 
 /// Any connection, guarded by its descriptor.
-@Suite("Sockets that are guarded", .timeLimit(.minutes(5)))
+@Suite("Guarded sockets", .timeLimit(.minutes(5)))
 struct SocketGuardTests {
-  /// A connection over loopback to a server that says nothing.
+  /// A connection over loopback to a server that sends nothing.
   private final class Connection {
     let listener: SilentListener
     private let socket: LoopbackSocket
@@ -32,7 +32,7 @@ struct SocketGuardTests {
   }
 
   @Test(
-    "C10 a connection that is no longer viable is told, and ended where that is wanted",
+    "C10 a connection is no longer viable → reported, and ended if configured",
     arguments: [false, true])
   func invalidated(shutsDown: Bool) async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
@@ -58,7 +58,7 @@ struct SocketGuardTests {
     }
   }
 
-  @Test("C10 C8 a connection is told when its path becomes one that it may not use")
+  @Test("C10 C8 a connection's path becomes forbidden → reported")
   func policy() async throws {
     for (access, network) in [
       (NetworkAccess(allowsExpensiveAccess: false), NetworkConditions.wifi.expensive()),
@@ -86,7 +86,7 @@ struct SocketGuardTests {
     }
   }
 
-  @Test("C10 a guard that nobody holds but who reads is there")
+  @Test("C10 a guard that only its reader holds stays alive")
   func read() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let connection = try Connection()
@@ -105,7 +105,7 @@ struct SocketGuardTests {
     }
   }
 
-  @Test("C10 what gets the descriptor of a connection that was closed is left alone")
+  @Test("C10 a new socket with the descriptor of a closed connection is left alone")
   func reused() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let connection = try Connection()
@@ -113,7 +113,7 @@ struct SocketGuardTests {
       let watch = try self.guarded(connection, network, shutsDown: true)
       var events = watch.events.makeAsyncIterator()
       _ = await events.next()
-      // As if it had been closed, and the next socket had got its number.
+      // As if it had been closed, and the next socket had its number.
       #expect(dup2(other.descriptor, connection.descriptor) == connection.descriptor)
       network.become(.cellular)
       while await events.next() != nil {}
@@ -122,7 +122,7 @@ struct SocketGuardTests {
     }
   }
 
-  @Test("C10 a guard that has ended tells and does nothing")
+  @Test("C10 a guard that has ended reports and does nothing")
   func ended() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let connection = try Connection()
@@ -140,7 +140,7 @@ struct SocketGuardTests {
     }
   }
 
-  @Test("C10 C7 who is not guarded is told why")
+  @Test("C10 C7 an unguarded connection gets the reason")
   func unguarded() async throws {
     let connection = try Connection()
     let local = try SocketGuard(descriptor: connection.descriptor)
@@ -158,7 +158,7 @@ struct SocketGuardTests {
     #expect(!connection.hasEnded)
   }
 
-  @Test("C10 what is no connection is refused, with the reason")
+  @Test("C10 a descriptor that is not a connection is refused, with the reason")
   func refused() throws {
     let descriptors = [
       -1, open("/dev/null", O_RDONLY), socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0),

@@ -7,7 +7,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivitySession
 
-@Suite("What connd says when it closes a connection")
+@Suite("connd's reason for closing a connection")
 struct SocketProbeTests {
   private static let settings: [UInt8] = [0, 0, 0, 4, 0, 0, 0, 0, 0]
 
@@ -25,14 +25,14 @@ struct SocketProbeTests {
     #expect(SocketProbe.reason(in: self.goAway(0xB, "")[...]) == nil)
   }
 
-  @Test("D8 every truncation is no reason")
+  @Test("D8 every truncation gives no reason")
   func truncations() {
     let farewell = Self.settings + self.goAway(0xB, "no more")
     for count in 0..<farewell.count { #expect(SocketProbe.reason(in: farewell[..<count]) == nil) }
     #expect(SocketProbe.reason(in: Array(repeating: 0xFF, count: 4096)[...]) == nil)
   }
 
-  @Test("where nobody listens there is none")
+  @Test("no server listens → no reason")
   func nobody() async {
     #expect(SocketProbe.farewell(from: "/nonexistent/connd.sock") == nil)
     let reason = await NIODialler().farewell(of: "/nonexistent/connd.sock")
@@ -40,7 +40,7 @@ struct SocketProbeTests {
   }
 
   @Test(
-    "D7 an application's event loop goes on while connd is silent, as when systemd holds its socket"
+    "D7 an application's event loop continues while connd is silent, as when systemd holds its socket"
   )
   func blocksNobody() async throws {
     let directory = try TemporaryDirectory()
@@ -49,7 +49,7 @@ struct SocketProbeTests {
       .bind(unixDomainSocketPath: "\(directory.path)/connd.sock").get()
     let order = Mutex<[String]>([])
     async let asking: Void = {
-      // For longer than any machine is slow.
+      // Longer than any slow machine takes.
       let reason = await NIODialler().farewell(
         of: "\(directory.path)/connd.sock", within: .seconds(600))
       #expect(reason == nil)

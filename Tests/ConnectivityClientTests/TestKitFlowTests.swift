@@ -12,7 +12,7 @@ struct TestKitFlowTests {
   private static let remotes = ["127.0.0.1", "::1", "198.18.0.80"]
 
   @Test(
-    "I2, I5 wifi, none, cellular: a flow loses its interface, and one that came later begins on the next network",
+    "I2, I5 wifi, none, cellular: a flow loses its interface, and a later one begins on the next network",
     arguments: Self.remotes)
   func lost(remote: String) async throws {
     try await withSimulatedNetwork(.wifi) { network in
@@ -31,7 +31,7 @@ struct TestKitFlowTests {
   }
 
   @Test(
-    "what becomes of a flow on Wi-Fi",
+    "the verdict for a flow on Wi-Fi after each change",
     arguments: [
       ([.cellular], "1 interfaceLost destroy"),
       ([.wifi.named("another")], "1 networkChanged destroy"),
@@ -54,7 +54,7 @@ struct TestKitFlowTests {
       #expect(await flows.add("127.0.0.1") == "1 path wlan0")
       network.become(networks)
       if let line { #expect(await flows.nextLine() == line) }
-      // Nothing else was said before this.
+      // Nothing else was reported before this.
       network.invalidate(.resumed, .drain)
       if line?.hasSuffix("destroy") != true {
         #expect(await flows.nextLine() == "1 resumed drain")
@@ -64,7 +64,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("I10 back in time nothing is destroyed; when the grace is over, it is")
+  @Test("I10 back in time → nothing is destroyed; the grace period ends → destroyed")
   func grace() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -80,7 +80,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("I10 a grace ends by itself, in real time")
+  @Test("I10 a grace period ends by itself, in real time")
   func realGrace() async throws {
     let policy = InvalidationPolicy(carrierGrace: [.wifi: .milliseconds(30)])
     try await withSimulatedNetwork(.wifi, policy: policy) { network in
@@ -92,7 +92,8 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("I10 a route that another link takes over from is drained, and destroyed after its grace")
+  @Test(
+    "I10 a route is lost and another link takes over → drain, and destroy after the grace period")
   func takenOver() async throws {
     try await withSimulatedNetwork(.wifi, .cellular, clock: StoppedClock()) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -108,7 +109,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("T2 I5 a bounce is told on the stream, and is nothing to a flow whose own way stands")
+  @Test("T2 I5 a bounce is published, and does not affect a flow whose own way stands")
   func bounce() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -117,7 +118,7 @@ struct TestKitFlowTests {
       #expect(network.history.dropFirst().first?.line == "2 wifi > wifi bounced")
       #expect(network.history.last?.line == "3 categoryChanged advise everything")
       #expect(network.guardedFlows.map(\.id) == [1])
-      // Nothing was said of it before this.
+      // Nothing about it was reported before this.
       network.become(.none)
       #expect(await flows.nextLine() == "1 interfaceLost destroy")
     }
@@ -135,7 +136,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("I8 a flow that forbids what its path becomes is invalid, another is not")
+  @Test("I8 a flow's path becomes forbidden → destroyed; other flows are not affected")
   func policy() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -149,7 +150,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("I5 a destination with a link of its own does not notice")
+  @Test("I5 a destination with its own link is not affected")
   func outOfScope() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       try network.route("127.0.0.2", by: .wired, isOnLink: true)
@@ -164,7 +165,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("loopback is spared, as connd spares it, where it does not count as remote")
+  @Test("loopback is spared, as by connd, unless it counts as remote")
   func loopback() async throws {
     try await withSimulatedNetwork(.wifi, treatsLoopbackAsRemote: false) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -176,7 +177,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("an invalidation by hand has a generation of its own, and what follows goes on from it")
+  @Test("a manual invalidation has its own generation, and later ones follow it")
   func byHand() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -198,7 +199,7 @@ struct TestKitFlowTests {
     }
   }
 
-  @Test("a refused flow is told why, the others are not concerned")
+  @Test("a refused flow gets the reason, and other flows are not affected")
   func refused() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)

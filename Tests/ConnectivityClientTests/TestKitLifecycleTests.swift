@@ -7,9 +7,9 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Test kit: connd comes and goes", .timeLimit(.minutes(5)))
+@Suite("Test kit: connd stops and starts", .timeLimit(.minutes(5)))
 struct TestKitLifecycleTests {
-  @Test("C7 connd goes and comes back: flows are guarded again, and nothing died")
+  @Test("C7 connd stops and starts → flows are registered again, and none is destroyed")
   func restart() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -25,7 +25,7 @@ struct TestKitLifecycleTests {
     }
   }
 
-  @Test("I7 what changed while connd was away is told when it is back, as learnt late")
+  @Test("I7 a change while connd was away is reported as learnt late")
   func learntLate() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -49,7 +49,7 @@ struct TestKitLifecycleTests {
     }
   }
 
-  @Test("a client that is connected when connd goes is hung up on with UNAVAILABLE")
+  @Test("a connected client gets UNAVAILABLE when connd stops")
   func unavailable() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let events = Task { try await watched(network, 2) }
@@ -63,7 +63,7 @@ struct TestKitLifecycleTests {
     }
   }
 
-  @Test("what waits for flows that never come ends with its task")
+  @Test("waiting for flows that never come ends with its task")
   func waiting() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let waiting = Task { try await network.waitForFlows(atLeast: 1) }
@@ -72,7 +72,7 @@ struct TestKitLifecycleTests {
     }
   }
 
-  @Test("what waits for flows is told when they come")
+  @Test("waiting for flows returns when they come")
   func waited() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -84,7 +84,7 @@ struct TestKitLifecycleTests {
     }
   }
 
-  @Test("what clients gave up is known to be closed")
+  @Test("streams that clients give up are known to be closed")
   func closed() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       var flows: FlowGuard? = FlowGuard(socket: network.socket)
@@ -110,7 +110,7 @@ struct TestKitLifecycleTests {
   @Test("nothing is left: no socket, no directory, no descriptor, no thread")
   func nothingIsLeft() async throws {
     await #expect(processExitsWith: .success) {
-      // The first time the process gets what it keeps: NIO's own threads, and Swift's.
+      // The first use creates the threads that the process keeps: NIO's own, and Swift's.
       _ = try await useNetwork()
       let before = try resources()
       for _ in 0..<3 {
@@ -119,7 +119,7 @@ struct TestKitLifecycleTests {
         let directory = socket.split(separator: "/").dropLast().joined(separator: "/")
         #expect(access("/\(directory)", F_OK) != 0)
       }
-      // A thread that was joined is in /proc for a moment yet; three uses would leave more than one.
+      // A joined thread may stay in /proc for a moment; three uses would leave more than one.
       let end = ContinuousClock.now + .seconds(20)
       while try resources().threads > before.threads, .now < end { await Task.yield() }
       let left = try resources()
@@ -128,7 +128,7 @@ struct TestKitLifecycleTests {
     }
   }
 
-  @Test("one that throws is taken down as well")
+  @Test("a network whose body throws is taken down as well")
   func throwing() async throws {
     let kept = await #expect(throws: KeptSocket.self) {
       try await withSimulatedNetwork(.wifi) { throw KeptSocket(path: $0.socket) }
@@ -141,9 +141,9 @@ private struct KeptSocket: Error {
   var path: String
 }
 
-/// Uses a network as a test does, with clients that are still connected when it goes.
+/// Uses a network as a test does, with clients that are still connected at its end.
 ///
-/// - Returns: Where its socket was.
+/// - Returns: The path of its socket.
 private func useNetwork() async throws -> String {
   try await withSimulatedNetwork(.wifi) { network in
     try await withConnd(at: network.socket) { connd in
@@ -157,7 +157,7 @@ private func useNetwork() async throws -> String {
   }
 }
 
-/// How many descriptors and NIO threads the process has.
+/// The number of the process's descriptors and NIO threads.
 private func resources() throws -> (descriptors: Int, threads: Int) {
   func entries(_ path: String) throws -> [String] {
     guard let directory = opendir(path) else { throw TestKitError("\(path): errno \(errno)") }

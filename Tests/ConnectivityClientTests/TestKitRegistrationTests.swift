@@ -4,11 +4,11 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Test kit: what flows are registered with", .timeLimit(.minutes(5)))
+@Suite("Test kit: registrations", .timeLimit(.minutes(5)))
 struct TestKitRegistrationTests {
   private static let remotes = ["127.0.0.1", "::1", "198.18.0.80", "2001:db8:80::1"]
 
-  @Test("I2 I9 a flow whose link went down while connd was away lost its interface")
+  @Test("I2 I9 a link went down while connd was away → its flow lost its interface")
   func linkDownMeanwhile() async throws {
     for (networks, line) in [
       ([.wifi.failing(.linkDown), .cellular], "1 interfaceLost destroy"),
@@ -22,13 +22,13 @@ struct TestKitRegistrationTests {
         try await network.start()
         #expect(await flows.nextLine() == "disconnected")
         #expect(await flows.nextLine() == "resumed")
-        // The guard names the address and the path that it was told.
+        // The guard sends the address and the path that it last received.
         #expect(await flows.nextLine() == line)
       }
     }
   }
 
-  @Test("I3 a flow that is bound to a link does not follow the default path", arguments: remotes)
+  @Test("I3 a flow bound to a link does not follow the default path", arguments: remotes)
   func bound(remote: String) async throws {
     try await withSimulatedNetwork(.wifi, .wifi.on("wlan1")) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -45,7 +45,8 @@ struct TestKitRegistrationTests {
   }
 
   @Test(
-    "I5 a changed category is nothing to a bound flow, whose own way stands", arguments: remotes)
+    "I5 the category changes → a bound flow whose own way stands is not affected",
+    arguments: remotes)
   func boundBesideCellular(remote: String) async throws {
     try await withSimulatedNetwork(.wifi, .cellular) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -54,13 +55,13 @@ struct TestKitRegistrationTests {
       #expect(network.snapshot.status.category == .cellular)
       #expect(network.guardedFlows.map(\.path.status) == [.satisfied])
       #expect(network.guardedFlows.map(\.path.interface) == ["wlan0"])
-      // Nothing was said before this.
+      // Nothing was reported before this.
       network.become(.cellular)
       #expect(await flows.nextLine() == "1 interfaceLost destroy")
     }
   }
 
-  @Test("I7 a bound flow is judged by its own link after connd was away", arguments: remotes)
+  @Test("I7 after connd was away, a bound flow is judged by its own link", arguments: remotes)
   func boundMeanwhile(remote: String) async throws {
     try await withSimulatedNetwork(.wifi, .wifi.on("wlan1")) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -82,7 +83,7 @@ struct TestKitRegistrationTests {
       let flows = FlowGuard(socket: network.socket)
       let cases: [(String, String, Path.Status, link: String?, gateway: String?)] = [
         ("198.18.0.80", "wwan0", .satisfied, "wwan0", "198.51.100.1"),
-        // By another link, or nowhere, lead routes that are none for it; and so with subnets.
+        // Routes over another link, or to nowhere, do not count for it; the same holds for subnets.
         ("198.18.1.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),
         ("198.18.2.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),
         ("198.51.100.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),
@@ -91,7 +92,8 @@ struct TestKitRegistrationTests {
         ("192.0.2.7", "wlan0", .satisfied, "lo", nil),
         ("192.0.2.7", "wwan0", .satisfied, "wwan0", "198.51.100.1"),
         ("127.0.0.1", "lo", .satisfied, "lo", nil),
-        // Without a route IPv4 takes all that is bound for neighbours, and IPv6 has none.
+        // Without a route, IPv4 treats every bound destination as a neighbour, and IPv6 has no
+        // path.
         ("198.18.0.80", "eth0", .satisfied, "eth0", nil),
         ("2001:db8:80::1", "eth0", .unsatisfied, nil, nil),
       ]
@@ -109,7 +111,7 @@ struct TestKitRegistrationTests {
     }
   }
 
-  @Test("a link that there never was is refused, one that is down leads nowhere")
+  @Test("an unknown link is refused, one that is down leads nowhere")
   func noLink() async throws {
     try await withSimulatedNetwork(.cellular, .wifi) { network in
       let flows = FlowGuard(socket: network.socket)
@@ -125,7 +127,7 @@ struct TestKitRegistrationTests {
 }
 
 extension FlowGuard {
-  /// Adds a flow that is bound to a link, and returns what connd says of it first.
+  /// Adds a flow bound to a link, and returns connd's first report.
   fileprivate func add(_ remote: String, id: UInt64 = 1, on interface: String) async -> String? {
     guard let remote = IPAddress(remote) else { return nil }
     self.add(

@@ -6,7 +6,7 @@ import Testing
 @Suite("Test kit: scripts", .timeLimit(.minutes(5)))
 struct TestKitScriptTests {
   @Test(
-    "each step means what it says",
+    "each step is parsed",
     arguments: [
       ("", []),
       ("wifi", [.become([.wifi])]),
@@ -34,7 +34,7 @@ struct TestKitScriptTests {
   }
 
   @Test(
-    "what is not understood is named",
+    "an error names the word that is not understood",
     arguments: [
       ("wifi, 2 s, wlan", "wlan"), ("wifi none", "none"), ("wifi cellular", "cellular"),
       ("wifi 2 s", "2"), ("2, wifi", "2"), ("2 fortnights", "fortnights"), ("1.2.3 s", "1.2.3"),
@@ -48,7 +48,7 @@ struct TestKitScriptTests {
     #expect(error.map { "\($0)".contains(word.isEmpty ? "too soon" : "'\(word)'") } == true)
   }
 
-  @Test("of a script with an error nothing is played")
+  @Test("a script with an error is not played at all")
   func nothing() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       await #expect(throws: NetworkScriptError.self) { try await network.play("none, wlan") }
@@ -56,7 +56,7 @@ struct TestKitScriptTests {
     }
   }
 
-  @Test("pauses are made by the clock that was given, and as much faster as was asked")
+  @Test("pauses use the given clock, and are divided by the speed")
   func pauses() async throws {
     let clock = HastyClock()
     try await withSimulatedNetwork(.wifi, clock: clock) { network in
@@ -70,7 +70,7 @@ struct TestKitScriptTests {
     }
   }
 
-  @Test("I10 graces are over in the script's time, whatever its speed")
+  @Test("I10 grace periods end in the script's time, at any speed")
   func graces() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       try await network.play("wifi noCarrier, 999 ms", speed: .infinity)
@@ -80,7 +80,7 @@ struct TestKitScriptTests {
     }
   }
 
-  @Test("a script that is cancelled plays no further")
+  @Test("a cancelled script stops playing")
   func cancellation() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       let script = Task { try await network.play("none, 1 min, cellular") }
@@ -99,7 +99,7 @@ extension SimulatedNetwork {
   }
 }
 
-/// A clock that goes as far as somebody sleeps, at once.
+/// A clock on which every sleep ends immediately.
 private final class HastyClock: Clock {
   typealias Instant = ContinuousClock.Instant
 

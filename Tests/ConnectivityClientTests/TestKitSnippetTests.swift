@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Test kit: the documentation's examples", .timeLimit(.minutes(5)))
 struct TestKitSnippetTests {
-  @Test("a status that is followed, and a loopback address with a way of its own")
+  @Test("a followed status, and a loopback address with its own way")
   func overview() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let events = StatusStream(socket: network.socket)
@@ -27,7 +27,7 @@ struct TestKitSnippetTests {
     }
   }
 
-  @Test("I10 with a stopped clock a grace ends when the test says so")
+  @Test("I10 with a stopped clock a grace period ends when the test says so")
   func stoppedClock() async throws {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       network.become(.wifi.failing(.noCarrier))

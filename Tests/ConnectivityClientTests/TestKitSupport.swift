@@ -6,9 +6,9 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// What `Watch` says, with the generated client.
+/// Runs `Watch` with the generated client.
 ///
-/// - Returns: The first so many events, each in a line.
+/// - Returns: The first `count` events, each as a line.
 func watched(
   _ network: SimulatedNetwork, _ count: Int, since generation: UInt64? = nil
 ) async throws -> [String] {
@@ -32,7 +32,7 @@ struct TestKitError: Error, CustomStringConvertible {
 }
 
 extension WatchEvent {
-  /// In a line: `2 wifi > none`, `3 interfaceLost destroy wlan0`.
+  /// One line: `2 wifi > none`, `3 interfaceLost destroy wlan0`.
   var line: String {
     switch self {
     case .snapshot(let snapshot): "\(snapshot.generation) snapshot \(snapshot.status.category)"
@@ -67,7 +67,7 @@ extension Invalidation.Scope {
 }
 
 extension GuardEvent {
-  /// In a line: `1 path wlan0`, `1 interfaceLost destroy`.
+  /// One line: `1 path wlan0`, `1 interfaceLost destroy`.
   var line: String {
     switch self {
     case .flow(let id, _, .path(let path)):
@@ -86,13 +86,13 @@ extension GuardEvent {
 extension FlowGuard {
   func nextLine() async -> String? { await self.next()?.line }
 
-  /// Adds a flow, and returns what connd says of it first; `nil` for what is no address.
+  /// Adds a flow, and returns connd's first report, or `nil` if the address is invalid.
   func add(
     _ remote: String, id: UInt64 = 1, forbidsExpensive: Bool = false,
     forbidsConstrained: Bool = false
   ) async -> String? {
     guard let remote = IPAddress(remote) else { return nil }
-    // Where a test's connection really is, is as well unknown to the simulated machine.
+    // The simulated machine does not know the real path of a test's connection either.
     self.add(
       .init(
         remote: remote, local: remote.isLoopback ? remote : nil,
@@ -103,6 +103,6 @@ extension FlowGuard {
 }
 
 extension FlowGuard {
-  /// As the library dials.
+  /// Uses the library's own way to connect.
   convenience init(socket: String) { self.init(socket: socket, through: NIODialler()) }
 }

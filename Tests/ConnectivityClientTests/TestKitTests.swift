@@ -6,10 +6,11 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityTestKit
 
-@Suite("Test kit: what is published", .timeLimit(.minutes(5)))
+@Suite("Test kit: published changes", .timeLimit(.minutes(5)))
 struct TestKitTests {
   @Test(
-    "D5, I9 a snapshot, then each transition before its invalidations, the narrow before the wide")
+    "D5, I9 a snapshot comes first, then each transition before its invalidations, the narrow before the wide"
+  )
   func transitions() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       async let events = watched(network, 6)
@@ -26,7 +27,7 @@ struct TestKitTests {
     }
   }
 
-  @Test("D5 a client resumes after a generation, and with a gap where the history is gone")
+  @Test("D5 a client resumes after a generation, or with a gap if the history is gone")
   func resuming() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       network.become(.none)
@@ -42,7 +43,7 @@ struct TestKitTests {
   }
 
   @Test(
-    "what each change leads to",
+    "the published changes for each change of the network",
     arguments: [
       ([.wifi], []),
       ([.wifi.expensive()], ["2 path wlan0"]),
@@ -84,7 +85,7 @@ struct TestKitTests {
     #expect(network.history.dropFirst().map(\.line) == lines)
   }
 
-  @Test("T1 a script may lose a path as often as it likes: nothing is held back")
+  @Test("T1 a script may lose a path any number of times: nothing is held back")
   func flapping() throws {
     let network = try SimulatedNetwork([.wifi])
     network.connd.start()
@@ -95,7 +96,7 @@ struct TestKitTests {
     }
   }
 
-  @Test("K8 what cannot be asked for a while invalidates nothing")
+  @Test("K8 a network that is unknown for a while invalidates nothing")
   func unknown() throws {
     let network = try SimulatedNetwork([.wifi])
     network.connd.start()
@@ -105,7 +106,7 @@ struct TestKitTests {
       network.history.dropFirst().map(\.line) == ["2 wifi > unknown", "3 unknown > wifi"])
   }
 
-  @Test("T5 the cause is the kernel's message that says so")
+  @Test("T5 the cause names the kernel's message")
   func causes() throws {
     let network = try SimulatedNetwork([.wifi])
     network.connd.start()
@@ -119,7 +120,7 @@ struct TestKitTests {
         == Cause(.link, "linkDown", message: "RTM_NEWLINK", interface: "wlan0"))
   }
 
-  @Test("the other calls say the same as the stream")
+  @Test("the other calls agree with the stream")
   func calls() async throws {
     try await withSimulatedNetwork(.wired, .wifi) { network in
       try await withConnd(at: network.socket) { connd in
@@ -170,7 +171,7 @@ struct TestKitTests {
   }
 
   @Test(
-    "a monitor tells when other servers are asked for names, and what an application may not use is no path to it"
+    "a monitor reports changed DNS servers, and a path the application may not use counts as none"
   )
   func monitors() async throws {
     try await withSimulatedNetwork(.wifi) { network in

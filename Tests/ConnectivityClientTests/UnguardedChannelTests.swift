@@ -6,10 +6,10 @@ import GRPCNIOTransportHTTP2Posix
 import Synchronization
 import Testing
 
-/// connd is absent, refuses, or is none.
-@Suite("Channels that connd does not guard", .timeLimit(.minutes(5)))
+/// connd is absent, refuses, or is another program.
+@Suite("Unguarded channels", .timeLimit(.minutes(5)))
 struct UnguardedChannelTests {
-  @Test("C7 connd may come late, go, and come again")
+  @Test("C7 connd may start late, stop, and start again")
   func absent() async throws {
     let calls = LogRecorder()
     try await playingNetwork {
@@ -22,19 +22,19 @@ struct UnguardedChannelTests {
       network.become(.cellular)
       let error = try await call.value
       #expect(error?.invalidation != nil)
-      // The channel knows on which path it is.
+      // The channel knows its path.
       repeat { _ = try await client.echo() } while !calls.lines.contains { $0.contains("wwan0") }
       let next = await hangingCall(client, record)
       await network.stop()
       network.become(.wired)
       try await network.start()
-      // What happened meanwhile is not lost.
+      // A change in between is not lost.
       let late = try await next.value
       #expect(late?.invalidation != nil)
     }
   }
 
-  @Test("a flow that connd refuses leaves a plain channel, and the log says why")
+  @Test("connd refuses a flow → a plain channel, and the log has the reason")
   func refused() async throws {
     let log = LogRecorder()
     try await playingNetwork {
@@ -47,13 +47,13 @@ struct UnguardedChannelTests {
       let again = try await client.echo()
       #expect(again == "hello")
       #expect(record.calls == ["Get", "Get"])
-      // Calls wait for connd's answer only so long.
+      // Calls wait only briefly for connd's answer.
       await log.wait { $0.contains("warning") && $0.contains("too many flows") }
     }
   }
 
   @Test(
-    "C7 a connd that speaks garbage, another language or not at all leaves a plain channel, and the log says why",
+    "C7 connd's socket answers with garbage, another protocol or nothing → a plain channel, and the log has the reason",
     arguments: Stranger.Kind.allCases)
   func stranger(kind: Stranger.Kind) async throws {
     let log = LogRecorder()

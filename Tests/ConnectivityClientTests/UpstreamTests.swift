@@ -3,12 +3,12 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Testing
 
-/// What the library leans on and grpc-swift-nio-transport does not promise. Where one of these fails after an update, what the
-/// comment names has to be looked at.
-@Suite("What gRPC's transport is taken to do", .timeLimit(.minutes(5)))
+/// Behaviour of grpc-swift-nio-transport that the library relies on, and that is not guaranteed. If
+/// one of these tests fails after an update, check the code that its comment names.
+@Suite("Assumptions about gRPC's transport", .timeLimit(.minutes(5)))
 struct UpstreamTests {
-  /// `Connection.ready()`: opens a stream and writes no headers, of which nothing must go out.
-  @Test("C1 that a connection is ready is found without a stream that the server sees")
+  /// `Connection.ready()`: opens a stream and writes no headers, so that nothing may be sent.
+  @Test("C1 a connection is found ready without a stream that the server sees")
   func readiness() async throws {
     try await EchoServer.serving { port, record in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
@@ -21,8 +21,8 @@ struct UpstreamTests {
 
   private static let large = String(repeating: "x", count: 5 << 20)
 
-  /// `NetworkAwareTransport.withStream`: the limit for requests stands for that for responses.
-  @Test("C9 a response may be as large as the call says, 4 MiB unless it says so")
+  /// `NetworkAwareTransport.withStream`: the limit for requests is used for responses.
+  @Test("C9 a response may be as large as the call allows, 4 MiB by default")
   func responseLimit() async throws {
     try await EchoServer.serving { port, _ in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
@@ -42,8 +42,8 @@ struct UpstreamTests {
     }
   }
 
-  /// The same: a limit for responses must not become one for requests.
-  @Test("C9 that a response may only be small bounds no request")
+  /// The same code: a limit for responses must not limit requests.
+  @Test("C9 a limit for responses does not limit requests")
   func requestLimit() async throws {
     try await EchoServer.serving { port, _ in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port)) { client, _ in
@@ -58,7 +58,8 @@ struct UpstreamTests {
   }
 
   @Test(
-    "C9 requests and responses are compressed as the channel says", arguments: ["gzip", "deflate"])
+    "C9 requests and responses are compressed as the channel is configured",
+    arguments: ["gzip", "deflate"])
   func compression(name: String) async throws {
     let algorithm: CompressionAlgorithm = name == "gzip" ? .gzip : .deflate
     try await EchoServer.serving { port, record in
@@ -74,7 +75,7 @@ struct UpstreamTests {
             let answer = try await client.echo(EchoServer.get, text)
             #expect(answer == text)
           }
-          // What is small enough on the wire was compressed.
+          // A message this small on the wire was compressed.
           #expect(error?.code == (limit == .ratio(2) ? .resourceExhausted : nil))
         }
       }

@@ -3,11 +3,13 @@ import Connectivity
 
 @testable import Netlink
 
-/// Runs a classic BPF program as the kernel does on a netlink datagram (Documentation/networking/filter.rst).
+/// Runs a classic BPF program on a netlink datagram as the kernel does
+/// (Documentation/networking/filter.rst).
 struct BPFInterpreter {
   let program: [sock_filter]
 
-  /// What the program returns: 0 drops. `nil` for a program that the kernel would refuse.
+  /// The program's result, where 0 drops the datagram, or `nil` if the kernel would refuse the
+  /// program.
   func run(on bytes: [UInt8]) -> UInt32? {
     var (a, x): (UInt32, UInt32) = (0, 0)
     var memory = [UInt32](repeating: 0, count: 16)
@@ -27,7 +29,7 @@ struct BPFInterpreter {
         case BPF_ABS, BPF_IND:
           let offset = code & 0xE0 == BPF_IND ? x &+ k : k
           let size = code & 0x18 == BPF_W ? 4 : code & 0x18 == BPF_H ? 2 : 1
-          // A load outside of the datagram drops it.
+          // A load beyond the datagram drops it.
           guard Int(offset) + size <= bytes.count else { return 0 }
           a = bytes[Int(offset)..<Int(offset) + size].reduce(0) { $0 << 8 | UInt32($1) }
         default: return nil
@@ -71,7 +73,7 @@ struct BPFInterpreter {
     return nil
   }
 
-  /// SKF_AD_NLATTR: where the first attribute of a type is; 0 where there is none.
+  /// SKF_AD_NLATTR: the offset of the first attribute of a type, or 0 if there is none.
   private static func attribute(type: UInt32, from start: UInt32, in bytes: [UInt8]) -> UInt32 {
     var offset = Int(start)
     while offset + 4 <= bytes.count {
@@ -90,7 +92,7 @@ struct BPFInterpreter {
 }
 
 extension BPFInterpreter {
-  /// A listener's filter.
+  /// Creates a listener's filter.
   init(
     watching destinations: [IPAddress] = [], gateways: [Neighbour] = [],
     limit: Int = BPFProgram.longest

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Netlink
 
-@Suite("Several requests at once")
+@Suite("Batches of requests")
 struct BatchTests {
   private typealias Answers = Batch<[UInt8]>
 
@@ -26,7 +26,7 @@ struct BatchTests {
     .failure(.answer("RTM_GETROUTE", code))
   }
 
-  @Test("Answers are told apart by their numbers, in any order, also where those wrap")
+  @Test("Answers are matched by their sequence numbers, in any order, even when the numbers wrap")
   func order() throws {
     var batch = Answers("RTM_GETROUTE", first: .max, count: 3)
     try self.receive(&batch, self.object(1, [1, 1, 1, 1]))
@@ -38,7 +38,7 @@ struct BatchTests {
       batch.answers == [.success([2, 2, 2, 2]), .success([3, 3, 3, 3]), .success([1, 1, 1, 1])])
   }
 
-  @Test("An error of one is not that of the others")
+  @Test("An error for one request does not affect the others")
   func error() throws {
     var batch = Answers("RTM_GETROUTE", first: 7, count: 2)
     try self.receive(&batch, self.error(7, ENETUNREACH))
@@ -47,7 +47,7 @@ struct BatchTests {
     #expect(batch.answers == [self.failure(ENETUNREACH), .success([1, 1, 1, 1])])
   }
 
-  @Test("D8 answers to other requests and second answers are passed over")
+  @Test("D8 answers to other requests and second answers are ignored")
   func foreign() throws {
     var batch = Answers("RTM_GETROUTE", first: 7, count: 2)
     try self.receive(&batch, self.object(6, [9, 9, 9, 9]))
@@ -58,7 +58,7 @@ struct BatchTests {
     #expect(batch.answers == [nil, .success([1, 1, 1, 1])])
   }
 
-  @Test("D8 an answer that cannot be read, or is none, is an error of that one")
+  @Test("D8 an unreadable or missing answer is an error of that request")
   func unreadable() throws {
     var batch = Answers("RTM_GETROUTE", first: 7, count: 2)
     try withMessage(self.object(7, [1, 1, 1, 1]).bytes) { batch.receive($0) { _ in nil } }

@@ -5,16 +5,16 @@ import Testing
 
 @testable import Netlink
 
-/// Lookups for traffic whose source or out-link is fixed, and for many destinations at once.
+/// Lookups with a fixed source or out-link, and for many destinations together.
 @Suite(
-  "The kernel's answers for one flow",
+  "Lookups for one flow",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct BoundLookupTests {
   private let namespace: NetworkNamespace
   private let requester: Requester
 
-  /// Two links to two routers, the default by the first.
+  /// Two links to two routers, the default route over the first.
   init() throws {
     self.namespace = try NetworkNamespace()
     for words in [
@@ -51,7 +51,7 @@ struct BoundLookupTests {
     #expect(answer == .route(expected), sourceLocation: location)
   }
 
-  @Test("I3 a source selects the rules that hold for it, and is the answer's")
+  @Test("I3 a source selects its rules, and is the answer's source")
   func source() throws {
     try self.expect(self.route("203.0.113.9"), 10, "192.0.2.1", "192.0.2.2")
     try self.expect(
@@ -74,7 +74,7 @@ struct BoundLookupTests {
         == MatchedRoute(prefix: prefix("203.0.113.0/24"), table: 1000, priority: 0))
   }
 
-  @Test("I3 traffic that is bound to a link goes by that link")
+  @Test("I3 traffic bound to a link leaves by that link")
   func outLink() throws {
     try self.expect(self.route("8.8.8.8", by: 10), 10, "192.0.2.1", "192.0.2.2")
     try self.expect(self.route("8.8.8.8", by: 30), 30, "198.51.100.1", "198.51.100.2")
@@ -83,14 +83,14 @@ struct BoundLookupTests {
     #expect(try self.requester.match(for: destination)?.route?.priority == 700)
   }
 
-  @Test("I3 source and link together: IPv6 would take the link for a wish")
+  @Test("I3 source and link together: IPv6 would treat the link as a preference")
   func sourceAndOutLink() throws {
     try self.expect(
       self.route("8.8.8.8", from: "198.51.100.2", by: 30), 30, "198.51.100.1", "198.51.100.2")
     try self.expect(
       self.route("2001:4860::8", from: "2001:db8:1::2", by: 30), 30, "2001:db8:1::1",
       "2001:db8:1::2")
-    // The kernel answers with the default route by ve0, which no traffic bound to ve3 takes.
+    // The kernel answers with the default route over ve0, which no traffic bound to ve3 uses.
     #expect(try self.route("2001:4860::8", from: "2001:db8::2", by: 41) == .noRoute(.noRoute))
     let destination = try Destination(
       address("2001:4860::8"), source: address("2001:db8::2"), outLink: 41)
@@ -98,7 +98,7 @@ struct BoundLookupTests {
   }
 
   @Test(
-    "I2 what answers by a link that another is preferred to is refused by the strict filter alone",
+    "I2 replies on a less preferred link are refused only by the strict filter",
     arguments: [(0, 0), (0, 1), (1, 0), (0, 2), (2, 1)])
   func replies(all: Int, link: Int) throws {
     for (name, value) in [("all", all), ("ve0", 0), ("ve2", link)] {
@@ -111,13 +111,13 @@ struct BoundLookupTests {
     }
     #expect(try !refuses("192.0.2.2", 10))
     #expect(try refuses("198.51.100.2", 30) == (max(all, link) == 1))
-    // A rule for the mark counts if the filter heeds marks.
+    // A rule for the mark counts if the filter uses marks.
     try self.namespace.ip("rule add fwmark 7 lookup 77")
     try self.namespace.ip("route add default via 198.51.100.1 dev ve2 table 77")
     #expect(try refuses("198.51.100.2", 30, mark: 7) == (max(all, link) == 1))
     try self.namespace.run("sysctl", "-qw", "net.ipv4.conf.all.src_valid_mark=1")
     #expect(try !refuses("198.51.100.2", 30, mark: 7))
-    // A link that is gone says nothing.
+    // A link that is gone gives no answer.
     #expect(try !refuses("198.51.100.2", 99))
     try self.namespace.ip("rule add from 198.51.100.2 lookup 77")
     #expect(try !refuses("198.51.100.2", 30))
@@ -129,7 +129,7 @@ struct BoundLookupTests {
       #expect(try self.route(text, by: 99) == .noRoute(.noRoute))
       #expect(try self.requester.match(for: Destination(address(text), outLink: 99)) == nil)
     }
-    // IPv4 takes the destination for a neighbour then: no table has that route, so it is of table 0.
+    // IPv4 treats the destination as a neighbour then. No table has that route, so its table is 0.
     try self.expect(self.route("8.8.8.8", by: 41), 41, nil, "192.0.2.2", table: 0)
     #expect(try self.requester.match(for: Destination(address("8.8.8.8"), outLink: 41)) == nil)
     #expect(try self.route("2001:4860::8", by: 41) == .noRoute(.noRoute))
@@ -138,7 +138,7 @@ struct BoundLookupTests {
   }
 
   @Test(
-    "K2 a source that is not this system's is not taken for a route's reason, nor the other way")
+    "K2 a foreign source address and a missing route have different reasons")
   func noSource() throws {
     for source in ["203.0.113.77", "127.0.0.1", "255.255.255.255", "224.0.0.1"] {
       #expect(try self.route("8.8.8.8", from: source) == .noRoute(.noSourceAddress), "\(source)")
@@ -159,7 +159,8 @@ struct BoundLookupTests {
     }
   }
 
-  @Test("Many lookups at once answer what each answers alone", arguments: [0, 1, 31, 32, 33, 500])
+  @Test(
+    "Lookups in a batch give the same answers as single ones", arguments: [0, 1, 31, 32, 33, 500])
   func many(count: Int) throws {
     for words in [
       "route add blackhole 10.1.0.0/16", "route add unreachable 10.2.0.0/16",
@@ -189,10 +190,10 @@ struct BoundLookupTests {
     }
   }
 
-  @Test("D8 answers that do not fit the socket's buffer are asked for again")
+  @Test("D8 answers lost to a full socket buffer are requested again")
   func overrun() throws {
     let destinations = try (0..<200).map { Destination(try address("10.9.0.\($0)")) }
-    // The kernel makes the smallest buffer of it, which holds few answers, or one.
+    // The kernel uses its minimum buffer, which holds one answer or a few.
     #expect(self.requester.socket.setSocket(SO_RCVBUF, CInt(1)))
     for answer in try self.requester.routes(to: destinations) {
       try self.expect(answer, 10, "192.0.2.1", "192.0.2.2")

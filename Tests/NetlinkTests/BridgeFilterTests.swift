@@ -28,7 +28,7 @@ struct BridgeFilterTests {
     #expect(filter.run(on: Self.message(nil)) == 0)
   }
 
-  @Test("I4 with more addresses than fit the program lets more through, never less")
+  @Test("I4 more addresses than fit → the program passes more, never less")
   func many() {
     let watched = (0..<2_000).map { [2, 0, 0, 0, UInt8($0 >> 8), UInt8($0 & 0xFF)] as [UInt8] }
     for limit in [BPFProgram.longest, 1024, 256, 32] {
@@ -38,7 +38,7 @@ struct BridgeFilterTests {
     }
   }
 
-  @Test("A bridge's entry is read, and what is none is malformed")
+  @Test("A bridge entry is parsed, and an incomplete one is malformed")
   func parse() {
     let message = Capture(bytes: Self.message([2, 0, 0, 0, 0, 9]))
     #expect(
@@ -52,7 +52,7 @@ struct BridgeFilterTests {
     }
   }
 
-  /// One of few, some of them not as long as others.
+  /// One of a few addresses, some of them shorter than others.
   private static func octets(using random: inout SeededGenerator) -> [UInt8] {
     func few(_ count: UInt8) -> UInt8 { .random(in: 1...count, using: &random) }
     let octets = [2, few(2), 0, few(2), few(2), few(3)]

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Netlink
 
-/// What a real bridge learns: two namespaces behind its two ports.
+/// The entries of a real bridge with two ports, and a namespace behind each.
 @Suite(
   "A bridge's ports",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
@@ -38,7 +38,7 @@ struct BridgeTests {
     self.requester = try self.near.perform { try Requester() }
   }
 
-  @Test("I4 the port is that from which the hardware address was last heard")
+  @Test("I4 a MAC address belongs to the port it was last received on")
   func move() throws {
     #expect(try self.port() == nil)
     let listener = try self.listen([Self.host])
@@ -61,7 +61,7 @@ struct BridgeTests {
     for listener in [others, nobody] { #expect(try self.drain(listener).isEmpty) }
   }
 
-  @Test("What a bridge has not learnt, its own address, no bridge, no link, no hardware address")
+  @Test("An unknown entry, the bridge's own address, no bridge, no link, no MAC address → no port")
   func absent() throws {
     let listener = try self.listen([Self.host])
     #expect(try self.speak(self.first, to: listener).count == 1)
@@ -84,14 +84,15 @@ struct BridgeTests {
     try self.near.perform { try Listener(watching: Watched(bridged: bridged)) }
   }
 
-  /// What was told of bridges.
+  /// The messages about bridges.
   private func drain(_ listener: Listener) throws -> [KernelEvent] {
     var events: [KernelEvent] = []
     while try listener.drain(into: &events, limit: 100) {}
     return events.filter { if case .bridgeEntry = $0 { true } else { false } }
   }
 
-  /// The host sends until the listener is told of it: a port forwards when the kernel has had time to see its carrier.
+  /// The host sends until the listener receives the entry: a port forwards only after the kernel
+  /// has processed its carrier.
   private func speak(_ far: NetworkNamespace, to listener: Listener) throws -> [KernelEvent] {
     var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
     for _ in 0..<200 {
@@ -103,7 +104,7 @@ struct BridgeTests {
     return []
   }
 
-  /// The host sends to everybody on its network.
+  /// The host sends a broadcast.
   private func speak(_ far: NetworkNamespace) throws {
     let everybody = try address("192.0.2.255")
     let sent = try far.perform { () -> Int in

@@ -4,7 +4,7 @@ import Connectivity
 
 /// Bytes written as hexadecimal text, with a comment after the bar of each line.
 ///
-/// Netlink speaks in the host's byte order; the recordings were made on little-endian machines.
+/// Netlink uses the host's byte order; the recordings were made on little-endian machines.
 struct Capture: Sendable {
   var bytes: [UInt8] = []
 
@@ -21,12 +21,12 @@ struct Capture: Sendable {
     }
   }
 
-  /// What the parser makes of it.
+  /// The parsed events.
   var events: [KernelEvent] {
     self.bytes.withUnsafeBytes { MessageParser.parse($0) }
   }
 
-  /// What is left of it after `count` bytes, as one message that is so long, or as the beginning of a longer one.
+  /// The first `count` bytes, as one message of that length, or as the beginning of a longer one.
   func truncated(to count: Int, isConsistent: Bool) -> [UInt8] {
     var bytes = Array(self.bytes.prefix(count))
     if isConsistent, count >= 4 {
@@ -55,7 +55,7 @@ struct Capture: Sendable {
   ]
 }
 
-/// The first message in these bytes, for as long as `body` runs.
+/// The first message in these bytes, valid while `body` runs.
 func withMessage<Result>(_ bytes: [UInt8], _ body: (Message) throws -> Result) throws -> Result {
   try bytes.withUnsafeBytes { bytes in
     var reader = MessageReader(bytes)
@@ -64,7 +64,7 @@ func withMessage<Result>(_ bytes: [UInt8], _ body: (Message) throws -> Result) t
   }
 }
 
-/// Builds a message of any kind, right or wrong.
+/// Builds a message of any kind, valid or not.
 struct MessageBuilder {
   private(set) var bytes: [UInt8]
 
@@ -98,7 +98,7 @@ struct MessageBuilder {
 /// A number's bytes in host order.
 func raw(_ number: some FixedWidthInteger) -> [UInt8] { withUnsafeBytes(of: number) { Array($0) } }
 
-/// Addresses and prefixes from text that the test's author vouches for.
+/// Parses addresses and prefixes that are spelt in a test.
 func address(_ text: String) throws -> IPAddress {
   guard let address = IPAddress(text) else {
     throw NetlinkError(operation: "read \(text)", code: 22)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("K5 evidence from sysfs")
 struct DeviceReaderTests {
-  /// A tree like /sys, for as long as a test runs.
+  /// A tree like /sys, for the duration of a test.
   private final class Tree {
     let root = NSTemporaryDirectory() + "sysfs-\(UUID().uuidString)"
 
@@ -53,10 +53,10 @@ struct DeviceReaderTests {
         == Device(type: "wlan", hasPhy80211: true, driver: "iwlwifi"))
   }
 
-  /// Of a device by USB the link's `device` is the interface that its driver is bound to: of the two of RNDIS, ECM and NCM the one that
-  /// controls the other.
+  /// For a USB device, the link's `device` is the interface that its driver is bound to. RNDIS, ECM
+  /// and NCM have two; it is the control interface.
   @Test(
-    "K5 a device by USB has a driver, no DEVTYPE, and where it speaks RNDIS it says what for",
+    "K5 a USB device has a driver and no DEVTYPE, and its RNDIS class is read",
     arguments: [
       ("eth1", "3-2:4.2", "ipheth", "ff", "fd", "01"),
       ("usb0", "1-4:1.0", "rndis_host", "e0", "01", "03"),
@@ -118,12 +118,12 @@ struct DeviceReaderTests {
   }
 
   @Test(
-    "K6 below a ppp link is what PPPoE sessions run over",
+    "K6 below a ppp link are the links of PPPoE sessions",
     arguments: [
       ("", []), ("Id       Address              Device\n", []),
       (sessionList(["eth0.7"]), [7]), (sessionList(["eth0.7", "eth0.7"]), [7]),
       (sessionList(["eth1", "eth0.7", "gone"]), [3, 7]),
-      // A server's.
+      // A server's list.
       (sessionList(Array(repeating: "eth1", count: 200)), []),
     ] as [(String, [UInt32])])
   func sessions(list: String, below: [UInt32]) throws {
@@ -137,21 +137,21 @@ struct DeviceReaderTests {
     #expect(reader.device(of: link) == Device(lowerLinks: below))
   }
 
-  @Test("A link of the same name that is another one says nothing")
+  @Test("Another link with the same name gives no evidence")
   func otherIndex() throws {
     let tree = Tree()
     try tree.add("eth0", index: 2, uevent: "DEVTYPE=wlan\n")
     #expect(DeviceReader(root: tree.root).device(of: Link(index: 3, name: "eth0")) == .unknown)
   }
 
-  @Test("Without sysfs nothing is known")
+  @Test("Without sysfs the device is unknown")
   func noTree() {
     let reader = DeviceReader(root: "/nonexistent")
     #expect(reader.device(of: Link(index: 1, name: "lo")) == .unknown)
   }
 
   @Test(
-    "D8 names that lead elsewhere",
+    "D8 names that lead to other paths are refused",
     arguments: ["", ".", "..", "../net/eth0", "a/b", "eth0/../eth0"])
   func names(name: String) throws {
     let tree = Tree()
@@ -159,7 +159,7 @@ struct DeviceReaderTests {
     #expect(DeviceReader(root: tree.root).device(of: Link(index: 2, name: name)) == .unknown)
   }
 
-  @Test("D8 files that hold something else")
+  @Test("D8 unexpected file contents are ignored")
   func nonsense() throws {
     let tree = Tree()
     try tree.add("eth0", index: 2, uevent: "\n\nDEVTYPE\n=\nDEVTYPE=\nX=DEVTYPE=wlan")
@@ -169,7 +169,7 @@ struct DeviceReaderTests {
   }
 }
 
-/// /proc/net/pppoe with a session for each of these links.
+/// A /proc/net/pppoe with a session for each of these links.
 private func sessionList(_ links: [String]) -> String {
   "Id       Address              Device\n"
     + links.map { "0100    02:00:00:00:00:01     \($0)\n" }.joined()

@@ -4,14 +4,14 @@ import Testing
 
 @testable import Netlink
 
-@Suite("Answers of the kernel")
+@Suite("Answers to one request")
 struct ExchangeTests {
   @Test("A dump is complete with NLMSG_DONE")
   func complete() throws {
     #expect(try self.outcome([self.part(), self.part(), self.done()]) == "object object complete")
   }
 
-  @Test("D8 a dump is interrupted whichever of its messages says so", arguments: 0..<3)
+  @Test("D8 a dump counts as interrupted if any of its messages says so", arguments: 0..<3)
   func interrupted(index: Int) throws {
     var messages = [self.part(), self.part(), self.done()]
     messages[index] =
@@ -25,7 +25,7 @@ struct ExchangeTests {
   }
 
   @Test(
-    "An error, with the kernel's words, whether it repeats the request or not",
+    "An error has the kernel's text, whether or not it repeats the request",
     arguments: [true, false])
   func error(isCapped: Bool) throws {
     let request = RouteCaptures.defaultRouteByGateway4.bytes
@@ -38,14 +38,14 @@ struct ExchangeTests {
     #expect(try self.outcome([message.bytes]) == "failed \(EINVAL) Invalid values")
   }
 
-  @Test("An error that is none of errno's numbers", arguments: [Int32.min, 1, .max])
+  @Test("A number outside of errno becomes EBADMSG", arguments: [Int32.min, 1, .max])
   func absurdError(code: Int32) throws {
     let message = MessageBuilder(
       type: Int(NLMSG_ERROR), header: raw(code) + Array(repeating: 0, count: 16))
     #expect(try self.outcome([message.bytes]) == "failed \(EBADMSG)")
   }
 
-  @Test("An acknowledgement, a message that says nothing, one of lost messages")
+  @Test("An acknowledgement completes, NOOP is ignored, an overrun is an error")
   func control() throws {
     let acknowledgement = MessageBuilder(
       type: Int(NLMSG_ERROR), header: raw(Int32(0)) + Array(repeating: 0, count: 16))

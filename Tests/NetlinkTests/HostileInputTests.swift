@@ -5,27 +5,27 @@ import Testing
 @testable import Netlink
 import TestKit
 
-/// D8: any bytes are normal input. What is parsed here ends where a page without access begins, so that one byte
-/// read too many ends the test run.
+/// D8: any bytes are normal input. The parsed bytes end at a page without access, so that reading
+/// one byte too many crashes the test.
 @Suite("D8 hostile messages")
 struct HostileInputTests {
-  @Test("D8 every truncation of every message", arguments: Capture.all.indices)
+  @Test("D8 every truncation of every message is parsed safely", arguments: Capture.all.indices)
   func truncations(index: Int) throws {
     let capture = Capture.all[index]
     let page = try GuardedPages()
     for count in 0..<capture.bytes.count {
-      // A beginning of a message is no message.
+      // A beginning of a message is not a message.
       let cut = page.parse(capture.truncated(to: count, isConsistent: false))
       #expect(cut.count == (count == 0 ? 0 : 1), "\(count) bytes")
       #expect(cut.allSatisfy({ $0.isMalformed }), "\(count) bytes")
-      // A message that ends early may still tell something.
+      // A message that ends early may still have content.
       let short = page.parse(capture.truncated(to: count, isConsistent: true))
       #expect(short.count <= 1, "\(count) bytes")
       if count < 16 { #expect(short.allSatisfy({ $0.isMalformed }), "\(count) bytes") }
     }
   }
 
-  @Test("D8 random mutations", arguments: 0..<8 as Range<UInt64>)
+  @Test("D8 random mutations are parsed safely", arguments: 0..<8 as Range<UInt64>)
   func mutations(seed: UInt64) throws {
     let page = try GuardedPages()
     var generator = SeededGenerator(seed: seed)
@@ -37,7 +37,8 @@ struct HostileInputTests {
         bytes += captures.randomElement(using: &generator) ?? []
       }
       for _ in 0..<Int.random(in: 1...6, using: &generator) {
-        // Lengths and types are at even places; zero, one and all bits are where loops and overflows hide.
+        // Lengths and types are at even offsets; zero, one and all bits set are where loops and
+        // overflows hide.
         let place = Int.random(in: 0..<bytes.count, using: &generator)
         bytes[place] =
           [0, 1, 4, 0xFF, UInt8.random(in: 0...255, using: &generator)]
@@ -53,7 +54,7 @@ struct HostileInputTests {
   }
 
   @Test(
-    "D8 lengths of zero and of too much end the reading",
+    "D8 message lengths of zero and beyond the end stop the parsing",
     arguments: [0, 3, 15, 17_000_000, UInt32.max])
   func messageLengths(length: UInt32) {
     var bytes = RouteCaptures.nexthop.bytes
@@ -62,7 +63,9 @@ struct HostileInputTests {
     #expect(Capture(bytes: bytes).events.count == 1)
   }
 
-  @Test("D8 attribute lengths of zero and of too much", arguments: [0, 1, 3, 200, UInt16.max])
+  @Test(
+    "D8 attribute lengths of zero and beyond the end are malformed",
+    arguments: [0, 1, 3, 200, UInt16.max])
   func attributeLengths(length: UInt16) {
     var bytes = AddressCaptures.address4.bytes
     bytes.replaceSubrange(24..<26, with: raw(length))
@@ -70,7 +73,7 @@ struct HostileInputTests {
     #expect(Capture(bytes: bytes).events.count == 1)
   }
 
-  @Test("D8 a message at an odd address", arguments: 1..<8)
+  @Test("D8 a message at an odd address is parsed alike", arguments: 1..<8)
   func alignment(offset: Int) {
     for capture in Capture.all {
       let bytes = Array(repeating: 0xEE, count: offset) + capture.bytes
@@ -81,7 +84,7 @@ struct HostileInputTests {
     }
   }
 
-  @Test("D8 rules and answers are read with the same care", arguments: 0..<4 as Range<UInt64>)
+  @Test("D8 rules and answers are parsed with the same care", arguments: 0..<4 as Range<UInt64>)
   func otherParsers(seed: UInt64) throws {
     let page = try GuardedPages()
     var generator = SeededGenerator(seed: seed)
@@ -106,7 +109,7 @@ struct HostileInputTests {
   }
 }
 
-/// Memory behind which there is none.
+/// Memory that ends at an inaccessible page.
 private final class GuardedPages {
   private let start: UnsafeMutableRawPointer
   private let size: Int
@@ -144,7 +147,7 @@ extension KernelEvent {
     if case .malformed = self { true } else { false }
   }
 
-  /// Whether this could be said of a real system.
+  /// Whether a real system could have sent this.
   fileprivate var isPlausible: Bool {
     switch self {
     case .link(let link), .linkRemoved(let link):

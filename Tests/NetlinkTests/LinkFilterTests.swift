@@ -28,7 +28,7 @@ struct LinkFilterTests {
     #expect(passed > 0 && passed < 3_000)
   }
 
-  @Test("T3 of what was recorded of later links nothing passes but what may lead to them")
+  @Test("T3 of the recorded messages about later links, only those that may lead to them pass")
   func recorded() {
     let filter = BPFInterpreter(Watched(unheard: UnheardLinks(above: 0)))
     let passing = Capture.all.filter { filter.run(on: $0.bytes) == .max }.map(\.bytes)
@@ -48,7 +48,8 @@ struct LinkFilterTests {
     var isHeard: Bool
   }
 
-  /// One of few, so that any two often are the same; in bytes of different order they have another.
+  /// One of a few indexes, so that any two are often equal, and with different bytes in another
+  /// order.
   private static func link(using random: inout SeededGenerator) -> UInt32 {
     let number: UInt32 = .random(in: 1...6, using: &random)
     return number << [0, 8, 16, 24].randomElement(using: &random).unsafelyUnwrapped

@@ -6,19 +6,19 @@ import Testing
 
 @testable import Netlink
 
-/// What a real kernel tells. Its messages are in the socket when the command that caused them ends.
+/// Messages of a real kernel. They are in the socket when the command that caused them ends.
 @Suite(
-  "The kernel's notifications",
+  "Kernel notifications",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct ListenerTests {
   private func makeNamespace() throws -> NetworkNamespace {
     let namespace = try NetworkNamespace()
     try namespace.ip("link add ve0 index 10 type veth peer name ve1 index 21")
-    // Nothing is told later of its own accord: that nobody else has an address.
+    // Prevents a later message that an address is unique.
     for link in ["ve0", "ve1"] { try namespace.ip("link set \(link) up addrgenmode none") }
     try namespace.ip("addr add 192.0.2.2/24 dev ve0")
-    // The carrier's part of it comes when the kernel has time (linkwatch).
+    // The kernel processes the carrier later (linkwatch).
     let requester = try namespace.perform { try Requester() }
     let end = ContinuousClock.now + .seconds(20)
     for link in [10, 21] as [UInt32] {
@@ -33,7 +33,7 @@ struct ListenerTests {
     return events
   }
 
-  @Test("Links, addresses, routes, rules and nexthops are told")
+  @Test("Links, addresses, routes, rules and nexthops are reported")
   func everything() throws {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform { try Listener(watching: Watched()) }
@@ -46,7 +46,7 @@ struct ListenerTests {
       "addr add 192.0.2.3/24 dev ve0", "addr del 192.0.2.3/24 dev ve0",
       "addr add 2001:db8::2/64 dev ve0 nodad",
     ] { try namespace.ip(words) }
-    // The kernel tells of it when it has time (addrconf_dad_work), and not at all where the link is gone by then.
+    // The kernel reports it later (addrconf_dad_work), and not at all if the link is gone by then.
     var events: [KernelEvent] = []
     let end = ContinuousClock.now + .seconds(20)
     while !events.contains(where: isIPv6), .now < end {
@@ -121,7 +121,7 @@ struct ListenerTests {
     #expect(!has { if case .malformed = $0 { true } else { false } })
   }
 
-  @Test("D6 routes to elsewhere are dropped in the kernel, those that matter are not")
+  @Test("D6 unrelated routes are dropped in the kernel, and relevant ones pass")
   func filter() throws {
     let namespace = try self.makeNamespace()
     let watched = try [address("203.0.113.5"), address("2001:db8:7::5")]
@@ -163,7 +163,7 @@ struct ListenerTests {
   }
 
   @Test(
-    "D6 the kernel takes a filter for any number of destinations and gateways",
+    "D6 the kernel accepts a filter for any number of destinations and gateways",
     arguments: [0, 1, 50, 1_000, 20_000])
   func manyDestinations(count: Int) throws {
     let namespace = try self.makeNamespace()
@@ -182,7 +182,9 @@ struct ListenerTests {
     #expect(try self.prefixes(listener) == ["0.0.0.0/0"])
   }
 
-  @Test("T3 later links are not told of, but for some, the ports of some, and what leads to them")
+  @Test(
+    "T3 later links are filtered out, except for exceptions, ports of the given masters, and what leads to them"
+  )
   func unheardLinks() throws {
     let namespace = try self.makeNamespace()
     try namespace.ip("link add br0 index 12 type bridge")
@@ -210,14 +212,14 @@ struct ListenerTests {
         "link add ve2 index 30 type veth peer name ve3 index 31", "link set ve2 up",
         "link set ve3 up") == [])
     try #expect(told("addr add fe80::77/64 dev ve2 nodad") == [])
-    // The kernel adds an IPv6 address when it has time.
+    // The kernel adds an IPv6 address later.
     try #expect(told("addr add 2001:db8::77/64 dev ve2 nodad", until: 30) == [30])
     try #expect(told("addr add 192.0.2.77/24 dev ve3") == [31])
     try #expect(told("route add default via 192.0.2.1 dev ve3") == [31])
-    // The bridge itself is one of the others.
+    // The bridge itself is an older link.
     try #expect(told("link set ve2 master br0").subtracting([12]) == [30])
     _ = try told("link set ve2 nomaster")
-    // The carrier's part of it comes when the kernel has time (linkwatch).
+    // The kernel processes the carrier later (linkwatch).
     let early: Set<UInt32> = [10, 21]
     var heard = try told("link set ve0 down", "link set ve0 up")
     let end = ContinuousClock.now + .seconds(20)
@@ -233,7 +235,7 @@ struct ListenerTests {
     try #expect(told("link set ve3 up").contains(31))
   }
 
-  @Test("A resilient group of nexthops tells when its buckets change hands")
+  @Test("A resilient nexthop group reports migrated buckets")
   func buckets() throws {
     let namespace = try self.makeNamespace()
     try namespace.ip("nexthop add id 1 via 192.0.2.1 dev ve0")
@@ -249,7 +251,8 @@ struct ListenerTests {
     let destinations = try (0..<200).map { Destination(try address("10.7.0.\($0)")) }
     let listener = try namespace.perform { try Listener(watching: Watched()) }
     var moved: [KernelEvent] = []
-    // A bucket that nobody has used for a second moves at once, which is not told: on a busy machine that second can be over.
+    // A bucket unused for a second migrates immediately and without a message: on a busy machine
+    // that second can be over.
     for weights in ["1,3/2", "1/2,3", "1,3/2", "1/2,3", "1,3/2", "1/2,3"] where moved.isEmpty {
       _ = try requester.routes(to: destinations)
       try namespace.ip("nexthop replace id 10 group \(weights) type resilient idle_timer 1")
@@ -261,7 +264,7 @@ struct ListenerTests {
     #expect(!moved.isEmpty)
   }
 
-  @Test("D8 an overrun is an event, and the listener goes on")
+  @Test("D8 an overrun is an event, and the listener continues")
   func overrun() throws {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform { try Listener(watching: Watched(), receiveBuffer: 4096) }
@@ -283,7 +286,7 @@ struct ListenerTests {
     #expect(events.count == 50)
   }
 
-  @Test("D8 what another process sends is dropped")
+  @Test("D8 messages from another process are dropped")
   func foreignSender() throws {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform { try Listener(watching: Watched()) }
@@ -296,7 +299,7 @@ struct ListenerTests {
     let result = withUnsafeMutablePointer(to: &target) { target in
       target.withMemoryRebound(to: sockaddr.self, capacity: 1) { target in
         guard getsockname(listener.fileDescriptor, target, &size) == 0 else { return -1 }
-        // The name bears the groups too, and sending to those is another matter.
+        // The socket's name also has the groups, and sending to those is a different case.
         target.withMemoryRebound(to: sockaddr_nl.self, capacity: 1) { $0.pointee.nl_groups = 0 }
         let bytes = LinkCaptures.linkRemoved.bytes
         return sendto(sender, bytes, bytes.count, 0, target, size)
@@ -307,7 +310,7 @@ struct ListenerTests {
     #expect(try self.drain(listener) == [.rule(.ipv4)])
   }
 
-  @Test("D2 a socket that was passed is used, filter and groups included")
+  @Test("D2 a passed socket is used, with its filter and groups")
   func adopted() throws {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform {

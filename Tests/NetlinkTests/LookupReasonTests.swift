@@ -4,7 +4,7 @@ import Testing
 
 @testable import Netlink
 
-@Suite("Why there is no way")
+@Suite("Reasons of failed lookups")
 struct LookupReasonTests {
   private func reason(
     _ code: CInt, _ words: String? = nil, of family: AddressFamily
@@ -23,7 +23,7 @@ struct LookupReasonTests {
     for family in AddressFamily.allCases { #expect(self.reason(code, of: family) == reason) }
   }
 
-  @Test("K2 a kernel without IPv6 has no way by it; of IPv4 the same error tells nothing")
+  @Test("K2 EAFNOSUPPORT: unsupported for IPv6, ignored for IPv4")
   func withoutFamily() {
     for code in [EOPNOTSUPP, EAFNOSUPPORT, EPROTONOSUPPORT] {
       #expect(self.reason(code, of: .ipv6) == .unsupported)
@@ -31,7 +31,7 @@ struct LookupReasonTests {
     }
   }
 
-  @Test("K2 a request that is refused in words tells nothing of the way")
+  @Test("K2 a request refused with a text says nothing about the route")
   func refused() {
     for family in AddressFamily.allCases {
       #expect(self.reason(EOPNOTSUPP, "Unsupported ip proto", of: family) == nil)

@@ -23,13 +23,13 @@ struct MessageParserTests {
     #expect(LinkCaptures.wifiNoCarrier.events == [.link(link)])
   }
 
-  @Test("T3 a scan's wireless event tells nothing of the link")
+  @Test("T3 a scan's wireless event changes nothing about the link")
   func scan() {
     #expect(LinkCaptures.wifiScan.events.isEmpty)
   }
 
   @Test(
-    "K5 a link's kind",
+    "K5 a link's kind is parsed",
     arguments: [
       (LinkCaptures.wwan, "wwan0", "wwan", 11), (LinkCaptures.wireguard, "wg0", "wireguard", 3),
       (LinkCaptures.tun, "tun7", "tun", 8),
@@ -45,7 +45,7 @@ struct MessageParserTests {
     #expect(link.hardwareAddress.isEmpty)
   }
 
-  @Test("K6 what a stacked link stands on")
+  @Test("K6 the links below a stacked link are parsed")
   func stacks() throws {
     let vlan = try #require(LinkCaptures.vlan.events.first?.link)
     #expect(vlan.kind == "vlan")
@@ -69,7 +69,7 @@ struct MessageParserTests {
   }
 
   @Test(
-    "K6 a tunnel's remote end",
+    "K6 a tunnel's remote end is parsed",
     arguments: [
       ("gre", 7, "192.0.2.77"), ("gretap", 7, "192.0.2.77"), ("ip6gre", 7, "2001:db8::77"),
       ("ipip", 3, "192.0.2.77"), ("sit", 3, "192.0.2.77"), ("ip6tnl", 3, "2001:db8::77"),
@@ -77,13 +77,13 @@ struct MessageParserTests {
     ])
   func remotes(kind: String, attribute: Int, remote: String) throws {
     #expect(try self.tunnel(kind, attribute, remote).outer?.address == address(remote))
-    // Tunnels that send to anyone.
+    // Tunnels without a remote end.
     let other = remote.contains(":") ? "::" : "0.0.0.0"
     #expect(try self.tunnel(kind, attribute, other).outer == nil)
     #expect(try self.tunnel(kind, attribute + 40, remote).outer == nil)
   }
 
-  @Test("I0 K6 what a tunnel's own packets are routed by")
+  @Test("I0 K6 the routing keys of a tunnel's own packets are parsed")
   func outer() throws {
     let remote: IPAddress = try address("192.0.2.77")
     let local = try address("192.0.2.7")
@@ -102,7 +102,7 @@ struct MessageParserTests {
     #expect(
       try outer("geneve", [(2, remote.bytes), (5, [0x17, 0xC1])])
         == Destination(remote, transport: Transport(17, remotePort: 6081)))
-    // It sends from whatever address there is.
+    // It has no fixed source address.
     #expect(
       try outer("gre", [(6, [0, 0, 0, 0]), (7, remote.bytes)]) == Destination(remote))
   }
@@ -118,7 +118,7 @@ struct MessageParserTests {
     var message = MessageBuilder(type: Int(RTM_NEWLINK), header: self.header(index: 9))
     message.put(Int(IFLA_IFNAME), Array("tunnel".utf8) + [0])
     message.put(Int(IFLA_LINK), raw(UInt32(0)))
-    // The kernel marks nested attributes in newer messages.
+    // Newer messages mark nested attributes.
     message.put(Int(IFLA_LINKINFO) | 0x8000, information)
     let link = try #require(Capture(bytes: message.bytes).events.first?.link)
     #expect(link.kind == kind)
@@ -135,7 +135,7 @@ struct MessageParserTests {
     [0, 0] + raw(UInt16(1)) + raw(index) + raw(UInt32(0x1043)) + raw(UInt32(0))
   }
 
-  @Test("An index of another namespace is no lower link")
+  @Test("An index in another namespace is not a lower link")
   func lowerElsewhere() throws {
     var message = MessageBuilder(type: Int(RTM_NEWLINK), header: self.header(index: 9))
     message.put(Int(IFLA_IFNAME), Array("ve0".utf8) + [0])
@@ -145,7 +145,7 @@ struct MessageParserTests {
     #expect(try #require(Capture(bytes: message.bytes).events.first?.link).lower == nil)
   }
 
-  @Test("I2 a link that is gone, and a port that only left its bridge")
+  @Test("I2 a removed link is reported, and a port that left its bridge is not")
   func linkRemoved() {
     guard case .linkRemoved(let link)? = LinkCaptures.linkRemoved.events.first else {
       Issue.record("not a removal")
@@ -156,7 +156,7 @@ struct MessageParserTests {
     #expect(LinkCaptures.bridgePortRemoved.events.isEmpty)
   }
 
-  @Test("I1 addresses come and go")
+  @Test("I1 addresses are added and removed")
   func addresses() throws {
     let permanent = AddressFlags(rawValue: 0x80)
     let address4 = try Address(
@@ -184,7 +184,7 @@ struct MessageParserTests {
       ])
   }
 
-  @Test("Routes of both families")
+  @Test("Routes of both families are parsed")
   func routes() throws {
     let modem = RouteChange(
       try MatchedRoute(prefix: prefix("0.0.0.0/0"), table: 254, priority: 0), outLink: 11,
@@ -205,7 +205,7 @@ struct MessageParserTests {
     #expect(RouteCaptures.routeRemoved4.events == [.routeRemoved(local)])
   }
 
-  @Test("T2 a replaced route is told by a flag alone")
+  @Test("T2 a replaced route is recognised by a flag alone")
   func replaced() throws {
     let route = RouteChange(
       try MatchedRoute(prefix: prefix("0.0.0.0/0"), table: 1000, priority: 100), outLink: 3,
@@ -213,7 +213,7 @@ struct MessageParserTests {
     #expect(RouteCaptures.routeReplaced4.events == [.route(route, replaced: true)])
   }
 
-  @Test("Routes that have no single link of their own")
+  @Test("Routes without a single link of their own")
   func routesWithoutLink() throws {
     let byNexthop = try #require(RouteCaptures.routeByNexthop4.events.first?.route)
     #expect(byNexthop.route.nexthop == 7)
@@ -234,7 +234,7 @@ struct MessageParserTests {
     #expect(try route.route.prefix == prefix("10.5.0.0/16"))
   }
 
-  @Test("A multipath route of one leg is that leg")
+  @Test("A multipath route with one leg is that leg")
   func oneLeg() throws {
     let leg =
       raw(UInt16(16)) + [0, 0] + raw(UInt32(6)) + raw(UInt16(8)) + raw(UInt16(RTA_GATEWAY.rawValue))
@@ -247,7 +247,9 @@ struct MessageParserTests {
     #expect(try route.gateway == address("192.0.2.1"))
   }
 
-  @Test("A multipath route's legs are its links, none twice; a leg that cannot be true spoils it")
+  @Test(
+    "A multipath route's legs give its links without duplicates; an impossible leg makes it malformed"
+  )
   func legs() throws {
     func route(_ legs: [(link: UInt32, length: UInt16)]) throws -> RouteMessage? {
       var bytes: [UInt8] = []
@@ -262,7 +264,7 @@ struct MessageParserTests {
     for wrong in [0, 7, 9, .max] as [UInt16] { #expect(try route([(6, 8), (7, wrong)]) == nil) }
   }
 
-  @Test("When a route expires, in hundredths of a second")
+  @Test("A route's expiry is in hundredths of a second")
   func remaining() throws {
     func remaining(_ ticks: Int32) throws -> Duration? {
       var message = MessageBuilder(
@@ -278,7 +280,7 @@ struct MessageParserTests {
     #expect(try remaining(.max) == .milliseconds(10 * Int64(Int32.max)))
   }
 
-  @Test("Rules and nexthop objects")
+  @Test("Rules and nexthop objects are parsed")
   func rulesAndNexthops() {
     #expect(RouteCaptures.rule4.events == [.rule(.ipv4)])
     #expect(RouteCaptures.ruleRemoved4.events == [.ruleRemoved(.ipv4)])
@@ -292,7 +294,7 @@ struct MessageParserTests {
     }
   }
 
-  @Test("I4 a neighbour's hardware address, as long as it holds")
+  @Test("I4 a neighbour's MAC address counts only while it is valid")
   func neighbours() throws {
     let address4 = try address("192.0.2.1")
     let known = Neighbour(address4, link: 10, hardwareAddress: [2, 0, 0, 0, 0, 1])
@@ -306,7 +308,7 @@ struct MessageParserTests {
   }
 
   @Test(
-    "I4 the states in which a hardware address holds",
+    "I4 the states in which a MAC address is valid",
     arguments: [
       (0x00, false), (0x01, false), (0x02, true), (0x04, true), (0x08, true), (0x10, true),
       (0x20, false), (0x40, true), (0x80, true),
@@ -338,7 +340,7 @@ struct MessageParserTests {
     }
   }
 
-  @Test("A rule's selector is what ip rule prints")
+  @Test("A rule's selector is formatted as by ip rule")
   func ruleText() throws {
     let rule = try withMessage(RouteCaptures.rule6.bytes) { Rule(message: $0) }
     #expect(rule?.description == "101: not from all fwmark 0xca6c lookup 51820")
@@ -357,7 +359,7 @@ struct MessageParserTests {
   }
 
   @Test(
-    "Messages of other families tell nothing",
+    "Messages of other families are ignored",
     arguments: [RTM_NEWROUTE, RTM_NEWADDR, RTM_NEWRULE, RTM_NEWNEIGH])
   func otherFamilies(type: Int) {
     let message = MessageBuilder(

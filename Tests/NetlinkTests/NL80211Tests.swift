@@ -5,8 +5,8 @@ import Testing
 
 @testable import Netlink
 
-/// nl80211 that comes and goes with the drivers of Wi-Fi, and gives no answer or half of one.
-@Suite("nl80211 as a driver of Wi-Fi is loaded and unloaded")
+/// nl80211, which comes and goes with the Wi-Fi drivers, and gives no answer or an incomplete one.
+@Suite("nl80211 while a Wi-Fi driver is loaded and unloaded")
 struct NL80211Tests {
   private let sockets = ScriptedSockets()
   private static let (getFamily, getInterface, getScan) =
@@ -26,7 +26,8 @@ struct NL80211Tests {
     ).bytes
   }
 
-  /// What the controller says of a family: `command` is CTRL_CMD_NEWFAMILY or CTRL_CMD_DELFAMILY.
+  /// The controller's message about a family: `command` is CTRL_CMD_NEWFAMILY or
+  /// CTRL_CMD_DELFAMILY.
   private static func family(
     _ command: Int, named name: String = "nl80211", id: UInt16,
     groups: [(name: String, id: UInt32)] = []
@@ -45,7 +46,7 @@ struct NL80211Tests {
     return message.bytes
   }
 
-  /// A notification of the family of another number.
+  /// A notification of a family with another number.
   private static func told(_ capture: Capture, by family: UInt16) -> [UInt8] {
     Array(capture.bytes[..<4]) + raw(family) + Array(capture.bytes[6...])
   }
@@ -76,7 +77,7 @@ struct NL80211Tests {
 
   // MARK: - The module comes and goes
 
-  @Test("The module goes: nothing is asked. It is loaded again: of another number, and heard by it")
+  @Test("The module is unloaded → no queries; it is loaded with another number → it is found again")
   func module() throws {
     self.answer()
     let listener = try NL80211(from: self.sockets)
@@ -98,7 +99,7 @@ struct NL80211Tests {
       Self.family(CTRL_CMD_NEWFAMILY, named: "acpi_event", id: 33, groups: [("mlme", 20)]),
       Self.family(
         CTRL_CMD_NEWFAMILY, id: 34, groups: [("config", 21), ("scan", 22), ("mlme", 23)]),
-      // Whoever has the number now, it is not nl80211.
+      // The number may now belong to another family.
       WirelessCaptures.connected.bytes,
       Self.told(WirelessCaptures.connected, by: 34),
     ]
@@ -108,7 +109,7 @@ struct NL80211Tests {
     #expect(self.sockets.asked.last == "34 \(Self.getScan)")
   }
 
-  @Test("Groups of a module that has gone by now are no error; another obstacle is one")
+  @Test("Groups of an unloaded module are not an error; another failure is one")
   func goneAgain() throws {
     self.answer()
     let listener = try NL80211(from: self.sockets)
@@ -122,9 +123,9 @@ struct NL80211Tests {
     #expect(throws: NetlinkError.self) { try self.drain(listener) }
   }
 
-  // MARK: - Answers that are none
+  // MARK: - Missing answers
 
-  @Test("D8 a list that keeps changing leaves open what was joined, and is asked for five times")
+  @Test("D8 a list that keeps changing is requested five times, and leaves the network unknown")
   func interrupted() throws {
     self.answer {
       [WirelessAnswerCaptures.joined.bytes, Self.done(flags: NLM_F_DUMP_INTR)]
@@ -134,7 +135,7 @@ struct NL80211Tests {
     #expect(self.sockets.asked.count { $0 == "32 \(Self.getScan)" } == 5)
   }
 
-  @Test("D8 a list that changes once is asked for again")
+  @Test("D8 a list that changes once is requested again")
   func settled() throws {
     var times = 0
     self.answer {
@@ -149,7 +150,7 @@ struct NL80211Tests {
     #expect(times == 2)
   }
 
-  @Test("The name that a kernel says by itself is known, though the list kept changing")
+  @Test("The SSID that the kernel reports directly is known, even if the list keeps changing")
   func named() throws {
     var interface = MessageBuilder(
       type: 32, header: [UInt8(NL80211_CMD_NEW_INTERFACE.rawValue), 1, 0, 0])
@@ -160,12 +161,12 @@ struct NL80211Tests {
     let listener = try NL80211(from: self.sockets)
     let named = WirelessLink(role: .station, network: WirelessNetwork(ssid: Array("home".utf8)))
     #expect(try listener.link(2) == .incomplete(named))
-    // Where the driver does not list what was joined there is nothing to wait for.
+    // The driver does not list scan results, so there is nothing to wait for.
     self.answer(interface: [interface.bytes]) { [Self.error(EOPNOTSUPP)] }
     #expect(try listener.link(2) == .link(named))
   }
 
-  @Test("That a link is none of Wi-Fi is an answer; that nothing could be asked is none")
+  @Test("a link known not to be Wi-Fi is an answer; a failed query is none")
   func notWireless() throws {
     self.answer(interface: [WirelessAnswerCaptures.notWireless.bytes])
     let listener = try NL80211(from: self.sockets)

@@ -7,7 +7,7 @@ import TestKit
 
 @Suite("D6 the filter in the kernel: neighbours")
 struct NeighbourFilterTests {
-  @Test("D7 no neighbour passes where no gateway is watched")
+  @Test("D7 without watched gateways no neighbour passes")
   func none() {
     let filter = BPFInterpreter()
     for capture in [
@@ -16,7 +16,7 @@ struct NeighbourFilterTests {
     ] { #expect(filter.run(on: capture.bytes) == 0) }
   }
 
-  @Test("I4 of recorded messages those of gateways pass that tell what is not known")
+  @Test("I4 of the recorded messages, those with news about gateways pass")
   func recorded() throws {
     let gateways = try [
       Neighbour(address("192.0.2.1"), link: 10, hardwareAddress: [2, 0, 0, 0, 0, 2]),
@@ -56,7 +56,7 @@ struct NeighbourFilterTests {
     #expect((passed > 0) == (seed > 0) && passed < 3_000)
   }
 
-  @Test("I4 with more gateways than fit the program lets more through, never less")
+  @Test("I4 more gateways than fit → the program passes more, never less")
   func manyGateways() {
     var generator = SeededGenerator(seed: 3)
     let gateways = (0..<2_000).map { _ in Self.neighbour(using: &generator) }
@@ -71,7 +71,7 @@ struct NeighbourFilterTests {
     }
   }
 
-  @Test("Hardware addresses of another length than six octets pass, empty ones do not")
+  @Test("MAC addresses of another length than six octets pass, empty ones do not")
   func otherLengths() throws {
     let six: [UInt8] = [2, 0, 0, 0, 0, 1]
     let twenty = [UInt8](repeating: 7, count: 20)
@@ -86,7 +86,7 @@ struct NeighbourFilterTests {
     }
   }
 
-  @Test("Bridges' forwarding entries, and the kernel's questions to arpd, are dropped")
+  @Test("Bridge entries and the kernel's requests to arpd are dropped")
   func others() throws {
     let gateway = Neighbour(
       try address("192.0.2.1"), link: 10, hardwareAddress: [2, 0, 0, 0, 0, 1])
@@ -97,7 +97,7 @@ struct NeighbourFilterTests {
     #expect(filter.run(on: Self.message(gateway, type: RTM_DELNEIGH)) == 0)
   }
 
-  /// What the filter has to pass.
+  /// Whether the filter has to pass it.
   private static func isNews(_ neighbour: Neighbour, _ gateways: [Neighbour]) -> Bool {
     gateways.contains { known in
       guard known.link == neighbour.link, known.address == neighbour.address else { return false }
@@ -121,7 +121,7 @@ struct NeighbourFilterTests {
     return message.bytes
   }
 
-  /// One of few links, addresses and hardware addresses, so that any two often share something.
+  /// One of a few links, addresses and MAC addresses, so that any two often share something.
   private static func neighbour(using generator: inout SeededGenerator) -> Neighbour {
     func few(_ count: UInt8) -> UInt8 { .random(in: 1...count, using: &generator) }
     let bytes: [UInt8] =

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Netlink
 
-/// The neighbours of a real kernel: two namespaces, a veth link between them.
+/// The neighbours of a real kernel: two namespaces with a veth link between them.
 @Suite(
-  "Gateways' hardware addresses",
+  "Gateways' MAC addresses",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct NeighbourTests {
@@ -33,10 +33,10 @@ struct NeighbourTests {
     self.requester = try self.near.perform { try Requester() }
   }
 
-  /// The gateway's address, by IPv4 and by IPv6.
+  /// The gateway's address in IPv4 and in IPv6.
   static let gateways = ["192.0.2.1", "fe80::1"]
 
-  @Test("I4 a gateway that answered has a hardware address", arguments: Self.gateways)
+  @Test("I4 a gateway that answered has a MAC address", arguments: Self.gateways)
   func neighbour(text: String) throws {
     let gateway = try address(text)
     #expect(try self.requester.neighbour(gateway, on: 10) == nil)
@@ -47,7 +47,7 @@ struct NeighbourTests {
     #expect(try self.requester.neighbour(gateway, on: 10) == known)
   }
 
-  @Test("A neighbour without an entry, a link without neighbours, a link that is not")
+  @Test("No entry, a link without neighbours, or a missing link → no neighbour")
   func absent() throws {
     #expect(try self.requester.neighbour(address("192.0.2.9"), on: 10) == nil)
     #expect(try self.requester.neighbour(address("fe80::9"), on: 10) == nil)
@@ -58,7 +58,7 @@ struct NeighbourTests {
   }
 
   @Test(
-    "I4 an entry that does not hold has no hardware address",
+    "I4 an invalid entry has no MAC address",
     arguments: Self.gateways,
     [
       ("reachable", true), ("stale", true), ("delay", true), ("permanent", true), ("noarp", true),
@@ -77,27 +77,27 @@ struct NeighbourTests {
   }
 
   @Test(
-    "I4 D7 the gateway's other hardware address is told once, its going stale and coming back never",
+    "I4 D7 the gateway's other MAC address is reported once; going stale and coming back is not",
     arguments: Self.gateways)
   func changed(text: String) throws {
     let gateway = try address(text)
     try self.send(to: gateway)
     try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud reachable")
     let listener = try self.listen(Neighbour(gateway, link: 10, hardwareAddress: Self.first))
-    // The filter of nothing shows that there was something to drop.
+    // A listener without a filter shows that there was something to drop.
     let everything = try self.near.perform { try Listener(watching: Watched()) }
     #expect(self.detachFilter(of: everything))
     for state in ["stale", "reachable", "stale", "delay", "reachable"] {
       try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud \(state)")
     }
-    // Other neighbours, one of them with the address that is news for the gateway.
+    // Other neighbours, one of them with the address that would be new for the gateway.
     try self.near.ip("neigh add 192.0.2.8 lladdr 02:00:00:00:00:02 dev ve0 nud reachable")
     try self.near.ip("neigh add fe80::8 lladdr 02:00:00:00:00:02 dev ve0 nud reachable")
     #expect(try self.drain(listener).isEmpty)
     #expect(try self.drain(everything).count >= 7)
 
     try self.far.ip("link set ve1 address 02:00:00:00:00:02")
-    // Deleted, it is told to have failed first.
+    // On deletion the kernel first reports it as failed.
     try self.near.ip("neigh del \(text) dev ve0")
     let failed = Neighbour(gateway, link: 10, isFailed: true)
     #expect(try self.next(listener) == [failed])
@@ -113,7 +113,7 @@ struct NeighbourTests {
   }
 
   @Test(
-    "I4 D7 a gateway that stops answering is told once however often it fails, and once that it answers",
+    "I4 D7 a gateway that stops answering is reported once, and once when it answers again",
     arguments: Self.gateways)
   func failing(text: String) throws {
     let gateway = try address(text)
@@ -125,14 +125,14 @@ struct NeighbourTests {
     let known = Neighbour(gateway, link: 10, hardwareAddress: Self.first)
     let listener = try self.listen(known)
     try self.far.ip("addr del \(text)/\(gateway.family == .ipv4 ? 24 : 64) dev ve1")
-    // As a probe of the kernel's own that nobody answers.
+    // Like a kernel probe without an answer.
     try self.near.ip("neigh change \(text) dev ve0 nud failed")
     let failed = Neighbour(gateway, link: 10, isFailed: true)
     #expect(try self.next(listener) == [failed])
     #expect(try self.requester.neighbour(gateway, on: 10) == failed)
 
     try listener.watch(Watched(gateways: [failed]))
-    // Who knows nothing of it hears of each failure.
+    // A listener that does not know the gateway receives each failure.
     let stranger = try self.listen(known)
     for _ in 0..<2 {
       try self.send(to: gateway)
@@ -143,7 +143,7 @@ struct NeighbourTests {
     try self.far.ip(
       "addr add \(text)/\(gateway.family == .ipv4 ? 24 : 64) dev ve1\(gateway.family == .ipv4 ? "" : " nodad")"
     )
-    // The far kernel adds an IPv6 address when it has time, and the near one asks for a short time only.
+    // The far kernel adds an IPv6 address later, and the near one asks for a short time only.
     var told: [Neighbour] = []
     var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
     for _ in 0..<200 where told.isEmpty {
@@ -165,14 +165,14 @@ struct NeighbourTests {
       socklen_t(MemoryLayout<CInt>.size)) == 0
   }
 
-  /// The neighbours that were told of. (Of addresses the kernel may tell late.)
+  /// The reported neighbours. (Messages about addresses may come late.)
   private func drain(_ listener: Listener) throws -> [Neighbour] {
     var events: [KernelEvent] = []
     while try listener.drain(into: &events, limit: 100) {}
     return events.compactMap { if case .neighbour(let neighbour) = $0 { neighbour } else { nil } }
   }
 
-  /// Waits until neighbours are told of.
+  /// Waits for the next report about neighbours.
   private func next(_ listener: Listener) throws -> [Neighbour] {
     var waiting = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
     while poll(&waiting, 1, 20_000) == 1 {
@@ -182,7 +182,7 @@ struct NeighbourTests {
     return []
   }
 
-  /// Makes the near kernel ask for the neighbour's hardware address.
+  /// Makes the near kernel resolve the neighbour's MAC address.
   private func send(to neighbour: IPAddress) throws {
     let result = try self.near.perform { () -> Int in
       let family = neighbour.family == .ipv4 ? AF_INET : AF_INET6

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("D6 the filter in the kernel")
 struct NotificationFilterTests {
-  @Test("D6 everything but routes, neighbours and what Wi-Fi drivers say passes")
+  @Test("D6 everything passes except routes, neighbours and Wi-Fi driver events")
   func others() {
     let filter = BPFInterpreter()
     for capture in Capture.all where capture.bytes != LinkCaptures.wifiScan.bytes {
@@ -17,7 +17,7 @@ struct NotificationFilterTests {
     }
   }
 
-  @Test("D7 T3 a scan's end wakes nobody, whatever is heard of links")
+  @Test("D7 T3 a scan's end never wakes connd")
   func scans() {
     for unheard in [nil, UnheardLinks(above: 1 << 20), UnheardLinks(above: 0)] {
       #expect(
@@ -25,7 +25,7 @@ struct NotificationFilterTests {
     }
   }
 
-  @Test("D6 the shortest program lets everything through that a longer one does")
+  @Test("D6 the shortest program passes everything that a longer one does")
   func shortest() throws {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
@@ -42,7 +42,7 @@ struct NotificationFilterTests {
     }
   }
 
-  @Test("D8 the program ends on every beginning of a message")
+  @Test("D8 the program terminates on every truncated message")
   func truncations() throws {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Netlink
 
-@Suite("Ports of bridges, and where tunnels end")
+@Suite("Bridge ports, and tunnel ends")
 struct PortTests {
-  @Test("K3 a bridge says of its port whether frames pass")
+  @Test("K3 a bridge reports whether its port forwards")
   func states() throws {
     let port = try self.link(PortCaptures.listening)
     #expect(port.index == 10 && port.name == "eth0")
@@ -17,7 +17,7 @@ struct PortTests {
     #expect(link.bridgePort == BridgePort())
   }
 
-  @Test("K6 a route's header says where its packets go")
+  @Test("K6 a route's encapsulation gives the outer destination")
   func encapsulation() throws {
     func outer(_ capture: Capture) throws -> Destination? {
       try withMessage(capture.bytes) { RouteMessage(message: $0)?.outer }
@@ -27,7 +27,7 @@ struct PortTests {
     #expect(try outer(RouteCaptures.defaultRoute4) == nil)
   }
 
-  @Test("K6 a header that is cut short says nothing")
+  @Test("K6 a truncated encapsulation is ignored")
   func truncated() throws {
     for capture in [PortCaptures.routeByTunnel4, PortCaptures.routeBySegments6] {
       for count in 0..<capture.bytes.count {
@@ -37,7 +37,7 @@ struct PortTests {
     }
   }
 
-  @Test("K6 a tunnel without a fixed end finds it by its kind's rule")
+  @Test("K6 a tunnel without a fixed end finds it by the rule of its kind")
   func openEnds() throws {
     let local = try #require(IPAddress("192.0.2.7"))
     #expect(
@@ -57,7 +57,7 @@ struct PortTests {
         "sit",
         [(11, prefix.bytes), (12, relay.bytes), (13, raw(UInt16(32))), (14, raw(UInt16(8)))])
         == OpenEnd(.embedded(domain)))
-    // With a fixed end, with metadata, and in frames of Ethernet the route does not say it.
+    // With a fixed end, with metadata, or with Ethernet frames, the route does not determine it.
     #expect(try self.tunnel("gre", [(7, local.bytes)]) == nil)
     #expect(try self.tunnel("gre", [(18, [])]) == nil)
     #expect(try self.tunnel("ipip", [(19, [])]) == nil)

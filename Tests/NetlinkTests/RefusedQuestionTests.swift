@@ -6,8 +6,8 @@ import Testing
 
 @testable import Netlink
 
-/// Errors that the kernel answers a single question with.
-@Suite("Questions that the kernel refuses")
+/// Errors with which the kernel answers a single query.
+@Suite("Refused queries")
 struct RefusedQuestionTests {
   private static let refused = IPAddress("198.51.100.9")
   private static let answered = IPAddress("203.0.113.9")
@@ -16,7 +16,7 @@ struct RefusedQuestionTests {
     try [Self.answered, Self.refused, Self.answered].map { Destination(try #require($0)) }
   }
 
-  @Test("K8 whatever errno a lookup is refused with, the others are answered", arguments: 1...133)
+  @Test("K8 a lookup is refused with any errno → the others are answered", arguments: 1...133)
   func lookups(code: CInt) throws {
     let sockets = RefusingSocket(refusing: try #require(Self.refused), with: code)
     let requester = try Requester(on: sockets)
@@ -31,7 +31,7 @@ struct RefusedQuestionTests {
   }
 
   @Test(
-    "K8 an error that the kernel answers with is one of the question, any other of the socket",
+    "K8 an error in the kernel's answer belongs to the query, any other error to the socket",
     arguments: 1...133)
   func kinds(code: CInt) throws {
     let socket = RefusingSocket(refusing: try #require(Self.refused), with: code)
@@ -56,7 +56,7 @@ struct RefusedQuestionTests {
 private final class RefusingSocket: DatagramSocket {
   private let refused: IPAddress
   private let code: CInt
-  /// What sending fails with.
+  /// The error of sending.
   var sendError: CInt?
   private var answers: [[UInt8]] = []
   private var datagram = UnsafeMutableRawBufferPointer(start: nil, count: 0)

@@ -7,13 +7,13 @@ import Testing
 
 @testable import Netlink
 
-/// Answers of a real kernel, compared with those that `ip` gets.
+/// Answers of a real kernel, compared with those of `ip`.
 @Suite(
-  "The kernel's answers",
+  "Kernel queries",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct RequesterTests {
-  /// A namespace with a pair of veth links, addresses of both families on one end.
+  /// A namespace with a veth pair, and addresses of both families on one end.
   private func makeNamespace() throws -> (NetworkNamespace, Requester) {
     let namespace = try NetworkNamespace()
     try namespace.ip("link add ve0 index 10 type veth peer name ve1 index 21")
@@ -74,7 +74,8 @@ struct RequesterTests {
     #expect(route.table == 1000)
   }
 
-  @Test("K2 routes that carry nothing, and no route", arguments: [AddressFamily.ipv4, .ipv6])
+  @Test(
+    "K2 each rejecting route, and no route, has its reason", arguments: [AddressFamily.ipv4, .ipv6])
   func reasons(family: AddressFamily) throws {
     let (namespace, requester) = try self.makeNamespace()
     let blocks: [(String, String, String, Path.Reason)] =
@@ -83,7 +84,7 @@ struct RequesterTests {
         ("unreachable", "10.1.0.0/16", "10.1.0.1", .unreachable),
         ("prohibit", "10.2.0.0/16", "10.2.0.1", .prohibited),
         ("blackhole", "10.3.0.0/16", "10.3.0.1", .blackhole),
-        // The kernel goes on with the next rule, and finds nothing.
+        // The kernel continues with the next rule, and finds nothing.
         ("throw", "10.4.0.0/16", "10.4.0.1", .noRoute),
       ]
       : [
@@ -101,7 +102,7 @@ struct RequesterTests {
     }
   }
 
-  @Test("The matched route: prefix, table, metric, nexthop object")
+  @Test("The matched route has prefix, table, metric and nexthop object")
   func match() throws {
     let (namespace, requester) = try self.makeNamespace()
     try namespace.ip("route add default via 192.0.2.1 metric 600")
@@ -162,7 +163,7 @@ struct RequesterTests {
     #expect(try requester.link(index: 10)?.flags.contains(.lowerUp) == false)
   }
 
-  @Test("T3 how often a link has lost its carrier")
+  @Test("T3 the carrier loss counter is read")
   func carrierDownCount() throws {
     let (namespace, requester) = try self.makeNamespace()
     func count() throws -> UInt32 {
@@ -222,7 +223,7 @@ struct RequesterTests {
   }
 
   @Test(
-    "Rules as ip rule prints them",
+    "Rules are formatted as by ip rule",
     .enabled(if: Users.areMany, "only one user exists here"),
     arguments: [AddressFamily.ipv4, .ipv6])
   func rules(family: AddressFamily) throws {
@@ -247,7 +248,7 @@ struct RequesterTests {
     let rules = try requester.rules(family)
     #expect(rules.map(\.description) == printed)
     #expect(printed.count >= 13)
-    // What the mark alone tells.
+    // Selected by the mark alone.
     let selections = Dictionary(uniqueKeysWithValues: rules.map { ($0.priority, $0.selection) })
     #expect(selections[100] == .mark(0xca6c, isInverted: true))
     #expect(selections[102] == .mark(0x10, isInverted: false))
@@ -257,10 +258,10 @@ struct RequesterTests {
     }
   }
 
-  @Test("A refused request bears the kernel's words")
+  @Test("A refused request has the kernel's text")
   func refusal() throws {
     let (_, requester) = try self.makeNamespace()
-    // A prefix length that no address has, under strict checking.
+    // An impossible prefix length, under strict checking.
     do throws(NetlinkError) {
       _ = try requester.object(
         Request(Int(RTM_GETROUTE), "RTM_GETROUTE", header: rtmsg(wrongLength: 33))
@@ -283,7 +284,7 @@ extension rtmsg {
   }
 }
 
-/// What `ip -json route get` prints.
+/// The output of `ip -json route get`.
 private struct ExpectedRoute {
   var dev: String
   var gateway: IPAddress?

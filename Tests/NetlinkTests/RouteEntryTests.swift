@@ -5,9 +5,9 @@ import Testing
 
 @testable import Netlink
 
-/// The entries that decide, and when they expire.
+/// The entries that decide, and their expiry.
 @Suite(
-  "The routing tables' entries",
+  "Routing table entries",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct RouteEntryTests {
@@ -39,9 +39,9 @@ struct RouteEntryTests {
   }
 
   @Test(
-    "Of a local address the entry names the link that has it, of a local block the loopback link")
+    "The entry of a local address names its link, that of a local block the loopback link")
   func local() throws {
-    // Where there is a rule, IPv4's local table is one of its own.
+    // With a rule, IPv4's local table is separate.
     try self.namespace.ip("rule add fwmark 7 lookup 1000")
     try self.namespace.ip("route add local 198.18.0.0/24 dev lo")
     try self.namespace.ip("-6 route add local 2001:db8:18::/64 dev lo")
@@ -63,7 +63,7 @@ struct RouteEntryTests {
       isKernels: false)
   }
 
-  @Test("An entry of one link, the kernel's own and somebody's, and none")
+  @Test("An entry with one link, by the kernel or by a user, and no entry")
   func one() throws {
     try self.namespace.ip("route add default via 192.0.2.1 metric 600")
     #expect(
@@ -81,7 +81,7 @@ struct RouteEntryTests {
       try self.entry("10.7.1.1") == RouteEntry(self.route("10.7.0.0/16", nexthop: 7), outLink: 30))
   }
 
-  @Test("An entry of several legs names their links, by themselves or by a group of nexthops")
+  @Test("An entry with several legs names their links, directly or by a nexthop group")
   func legs() throws {
     for words in [
       "route add 10.1.0.0/16 nexthop via 192.0.2.1 nexthop via 198.51.100.1",
@@ -111,7 +111,7 @@ struct RouteEntryTests {
   }
 
   @Test(
-    "K8 an entry with more nexthops than an answer holds is known to be spread, and its way is known"
+    "K8 an entry with more next hops than an answer holds is known as multipath, and its way is known"
   )
   func oversized() throws {
     let nexthops4 =
@@ -142,7 +142,7 @@ struct RouteEntryTests {
     }
   }
 
-  @Test("An IPv6 answer by a route that expires says when, and is another one then")
+  @Test("An IPv6 answer by an expiring route has its expiry, and changes then")
   func expiry() throws {
     for words in [
       "route add default via 192.0.2.1", "-6 route add 2001:db8:7::/48 via 2001:db8::1",
@@ -180,15 +180,16 @@ struct RouteEntryTests {
     try expect(1...30.02)
   }
 
-  @Test("As long as an answer stands that expires, the time left is told; by its end it is another")
+  @Test("The remaining time is reported until the answer expires, and then the answer changes")
   func expired() throws {
     let destination = Destination(try address("2001:4860::8"))
     try self.namespace.ip("-6 route add default via 2001:db8:1::1 metric 200")
     try self.namespace.ip("-6 route add default via 2001:db8::1 metric 100 expires 1")
-    // No sooner than the first and no later than the second: this process may have to wait between question and answer.
+    // No sooner than the first and no later than the second: this process may have to wait between
+    // query and answer.
     var promised: (first: ContinuousClock.Instant, last: ContinuousClock.Instant)?
-    // The kernel sends no message when the time is over (it does when it collects such routes, up to half a minute later), so
-    // it is asked until it answers otherwise.
+    // The kernel sends no message at the expiry (only when it collects such routes, up to half a
+    // minute later), so it is queried until the answer changes.
     while true {
       let asked = ContinuousClock.now
       guard case .route(let route) = try self.requester.route(to: destination) else {
@@ -200,7 +201,7 @@ struct RouteEntryTests {
       guard route.outLink == 10 else { break }
       if let promised {
         #expect(asked <= promised.last, "it was to be over")
-        // Of less than a hundredth of a second the kernel says nothing.
+        // Below a hundredth of a second the kernel reports no time.
         #expect(left != nil || promised.first - answered < .milliseconds(40))
       }
       #expect(left.map { $0 <= .milliseconds(1020) } ?? true)

@@ -8,7 +8,8 @@ import TestKit
 
 @Suite("D6 the filter in the kernel: routes")
 struct RouteFilterTests {
-  @Test("D6 of recorded routes the defaults pass, and what holds a watched destination")
+  @Test(
+    "D6 of the recorded routes, default routes and those that contain a watched destination pass")
   func recorded() throws {
     let watched = try [address("10.5.77.1"), address("2001:db8:1:2::3")]
     let filter = BPFInterpreter(watching: watched)
@@ -47,7 +48,7 @@ struct RouteFilterTests {
   }
 
   @Test(
-    "D6 with more destinations than fit the program lets more through, never less",
+    "D6 more destinations than fit → the program passes more, never less",
     arguments: [300, 1_000, 5_000])
   func manyDestinations(count: Int) throws {
     var generator = SeededGenerator(seed: 7)
@@ -64,14 +65,14 @@ struct RouteFilterTests {
   }
 
   @Test(
-    "D6 however short the program, a route passes that shares the leading bits left",
+    "D6 a program of any length passes routes that share the remaining leading bits",
     arguments: [
       (BPFProgram.longest, 10_000), (2048, 3_000), (1024, 1_000), (512, 300), (128, 100),
       (64, 20), (32, 3),
     ])
   func fallback(limit: Int, count: Int) throws {
     var generator = SeededGenerator(seed: UInt64(count))
-    // A few networks of each family, as the servers of one service are.
+    // A few networks in each family, like the servers of one service.
     let networks = (0..<4).map { _ in Self.randomAddress(using: &generator).bytes }
     let watched = (0..<count).compactMap { number -> IPAddress? in
       var bytes = networks[number % networks.count]
@@ -93,7 +94,7 @@ struct RouteFilterTests {
     }
   }
 
-  @Test("D6 ten thousand destinations in a few networks: routes to elsewhere are dropped")
+  @Test("D6 ten thousand destinations in a few networks → unrelated routes are dropped")
   func manyInFewNetworks() throws {
     let destinations = (0..<10_000).compactMap { number -> IPAddress? in
       let (upper, lower) = (UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF))
@@ -118,7 +119,7 @@ struct RouteFilterTests {
     }
   }
 
-  @Test("D6 one family's many do not blur the other's few")
+  @Test("D6 many destinations of one family do not blur the few of the other")
   func unequalFamilies() throws {
     var generator = SeededGenerator(seed: 11)
     let many = (0..<5_000).map { _ in Self.randomAddress(using: &generator) }
@@ -129,7 +130,7 @@ struct RouteFilterTests {
     }
   }
 
-  @Test("A family that is not watched is dropped however many of the other are")
+  @Test("An unwatched family is dropped, however many destinations the other has")
   func oneFamily() throws {
     var generator = SeededGenerator(seed: 9)
     let watched = (0..<5_000).map { _ in Self.randomAddress(using: &generator) }
@@ -170,7 +171,7 @@ struct RouteFilterTests {
     }
   }
 
-  /// A prefix of any length that holds a watched address, misses it by one bit, or is anywhere.
+  /// A prefix of any length that contains a watched address, misses it by one bit, or is unrelated.
   private static func randomPrefix(
     near watched: [IPAddress], using generator: inout SeededGenerator
   ) -> IPPrefix? {

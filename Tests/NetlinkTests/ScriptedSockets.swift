@@ -3,17 +3,17 @@ import Glibc
 
 @testable import Netlink
 
-/// Sockets of generic netlink, with a kernel behind them that a test writes down.
+/// Generic netlink sockets with a kernel that a test writes.
 final class ScriptedSockets: SocketSource {
-  /// Each is one datagram that waits to be heard.
+  /// Datagrams that wait to be received.
   var notifications: [[UInt8]] = []
-  /// The messages that answer a command of a family, each in a datagram of its own.
+  /// The messages that answer a command of a family, each in its own datagram.
   var answer: (_ family: UInt16, _ command: UInt8) -> [[UInt8]] = { _, _ in [] }
   /// The groups that cannot be joined, with the error.
   var refused: [UInt32: CInt] = [:]
-  /// The groups that were joined, in their order.
+  /// The joined groups, in order.
   fileprivate(set) var joined: [UInt32] = []
-  /// What was asked, in its order: `32 5` is command 5 of family 32.
+  /// The queries, in order: `32 5` is command 5 of family 32.
   fileprivate(set) var asked: [String] = []
 
   func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Netlink
 
-/// A tree like /sys and /run, with a modem of three serial lines, of which pppd has the third.
+/// A tree like /sys and /run, with a modem that has three serial lines. pppd has locked the third.
 @Suite("K5 the driver of a ppp link's serial line")
 struct SerialDriverTests {
   private static let modem = "sys/devices/pci0000:00/0000:00:14.0/usb1/1-3"
@@ -21,7 +21,7 @@ struct SerialDriverTests {
     try self.directory.write("DEVTYPE=ppp\nINTERFACE=ppp0\n", to: "sys/class/net/ppp0/uevent")
   }
 
-  /// As usb-serial and cdc_acm have it: the line's device is what the driver is bound to.
+  /// As with usb-serial and cdc_acm: the line's device is the one that the driver is bound to.
   private func plugIn(_ line: String, _ driver: String) throws {
     let device = "\(self.directory.path)/\(Self.modem)/1-3:1.0/\(line)"
     let tty = "\(device)/tty/\(line)"
@@ -42,7 +42,7 @@ struct SerialDriverTests {
     ).device(of: Link(index: 9, name: name, kind: kind)).serialDriver
   }
 
-  @Test("K5 it is that of the line which the link's process has locked")
+  @Test("K5 the driver comes from the line that the link's pppd has locked")
   func found() throws {
     #expect(self.driver() == nil)
     try self.directory.write("4712\n", to: "run/lock/LCK..ttyUSB0")
@@ -57,7 +57,7 @@ struct SerialDriverTests {
   }
 
   @Test(
-    "K5 each driver is read by its name",
+    "K5 the driver's name is read",
     arguments: [
       ("ttyACM0", "usb/drivers/cdc_acm", "cdc_acm"),
       ("ttyS0", "platform/drivers/serial8250", "serial8250"), ("tty2", "x/drivers/none", nil),
@@ -77,7 +77,7 @@ struct SerialDriverTests {
     #expect(self.driver() == nil)
   }
 
-  @Test("D8 however many locks somebody makes, the line's own is found")
+  @Test("D8 any number of forged lock files → the line's own is found")
   func crowded() throws {
     try self.directory.write("4711\n", to: "run/ppp0.pid")
     try self.directory.write("4711\n", to: "run/lock/LCK..ttyUSB2")
@@ -85,7 +85,7 @@ struct SerialDriverTests {
     #expect(self.driver() == "option1")
   }
 
-  @Test("D8 a lock that is not root's, and what is no number, say nothing")
+  @Test("D8 a lock not owned by root, or a malformed one, is ignored")
   func nonsense() throws {
     try self.directory.write("4711\n", to: "run/ppp0.pid")
     try self.directory.write("4711\n", to: "run/lock/LCK..ttyUSB2")

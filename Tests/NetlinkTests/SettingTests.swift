@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Settings that lookups depend on")
 struct SettingTests {
-  @Test("Of settings the one passes that lookups depend on, and no new link's list of them")
+  @Test("the filter passes only the sysctl that lookups depend on, and not a new link's list")
   func filter() {
     let filter = BPFInterpreter()
     for family in [AF_INET, AF_INET6] {
@@ -41,7 +41,7 @@ struct SettingTests {
   }
 
   @Test(
-    "The kernel tells of ignore_routes_with_linkdown, and of nothing else that is set",
+    "The kernel reports ignore_routes_with_linkdown, and no other changed setting",
     .enabled(
       if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")"),
     arguments: [AddressFamily.ipv4, .ipv6])
@@ -56,7 +56,7 @@ struct SettingTests {
     #expect(try events("ve0.ignore_routes_with_linkdown=1") == [.setting(family)])
     #expect(try events("ve0.ignore_routes_with_linkdown=1").isEmpty)
     #expect(try events("ve0.ignore_routes_with_linkdown=0") == [.setting(family)])
-    // IPv6 sets it for each link then, and tells of each.
+    // IPv6 then sets it for each link, and reports each.
     let all = try events("all.ignore_routes_with_linkdown=1")
     #expect(!all.isEmpty && all.allSatisfy { $0 == .setting(family) })
     #expect(try events("ve0.forwarding=1").isEmpty)
@@ -67,7 +67,7 @@ struct SettingTests {
     #expect(try self.drain(listener).isEmpty)
   }
 
-  /// What was told, but for links, addresses and routes.
+  /// The events, without links, addresses and routes.
   private func drain(_ listener: Listener) throws -> [KernelEvent] {
     var events: [KernelEvent] = []
     while try listener.drain(into: &events, limit: 100) {}

@@ -1,7 +1,7 @@
 import Connectivity
 import Glibc
 
-/// Calls `body` with an address and a port as the socket calls take them.
+/// Calls `body` with an address and a port in the form of the socket calls.
 func withSocketAddress<Result>(
   _ address: IPAddress, _ port: UInt16, scope: UInt32 = 0,
   _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result

@@ -6,9 +6,9 @@ import Testing
 
 @testable import Netlink
 
-/// A route that spreads its traffic over two links, to a router with a host behind it.
+/// A multipath route over two links to a router with a host behind it.
 @Suite(
-  "Which of several legs a connection goes by",
+  "Legs of multipath routes",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct SpreadTests {
@@ -21,7 +21,7 @@ struct SpreadTests {
   init() throws {
     self.near = try NetworkNamespace()
     self.far = try NetworkNamespace()
-    // Until a link's own address has been looked for elsewhere, nobody is asked for the neighbour's.
+    // Before a link's own address has passed duplicate detection, neighbours are not resolved.
     for namespace in [self.near, self.far] {
       try namespace.run("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
     }
@@ -35,7 +35,7 @@ struct SpreadTests {
       try self.far.ip("addr add 192.0.\(number).1/24 dev fe\(number)")
       try self.near.ip("addr add 2001:db8:\(number)::2/64 dev ve\(number) nodad")
       try self.far.ip("addr add 2001:db8:\(number)::1/64 dev fe\(number) nodad")
-      // Answers go back by the link that the question came by.
+      // Answers go back by the link that the query came in on.
       try self.far.ip(
         "route add 198.51.100.2 via 192.0.\(number).2 dev fe\(number) metric \(number)")
       try self.far.ip(
@@ -56,7 +56,7 @@ struct SpreadTests {
   }
 
   @Test(
-    "I3 the leg that is named for a connection's addresses and ports is the one that it takes",
+    "I3 the predicted leg for a connection's addresses and ports is the one it uses",
     arguments: [AddressFamily.ipv4, .ipv6])
   func leg(family: AddressFamily) throws {
     let local = family == .ipv4 ? "198.51.100.2" : "2001:db8:5::2"

@@ -8,7 +8,7 @@ import Testing
 
 /// Lookups with a connection's own protocol and ports.
 @Suite(
-  "The kernel's answers for one connection",
+  "Lookups for one connection",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct TransportTests {
@@ -43,7 +43,7 @@ struct TransportTests {
     try self.namespace.ip("\(family == .ipv4 ? "-4" : "-6") rule add \(words) lookup 100")
   }
 
-  @Test("I3 a rule for a protocol and a port", arguments: [AddressFamily.ipv4, .ipv6])
+  @Test("I3 a rule for a protocol and a port applies", arguments: [AddressFamily.ipv4, .ipv6])
   func remotePort(family: AddressFamily) throws {
     try self.addRule(family, "ipproto tcp dport 443")
     #expect(try self.table(family, Transport(Self.tcp, localPort: 40_000, remotePort: 443)) == 100)
@@ -54,7 +54,7 @@ struct TransportTests {
     #expect(try self.table(family, nil) == 254)
   }
 
-  @Test("I3 rules for ranges of ports", arguments: [AddressFamily.ipv4, .ipv6])
+  @Test("I3 rules for port ranges apply", arguments: [AddressFamily.ipv4, .ipv6])
   func ranges(family: AddressFamily) throws {
     try self.addRule(family, "ipproto udp sport 1000-2000")
     for (port, table) in [(999, 254), (1000, 100), (2000, 100), (2001, 254)] as [(UInt16, UInt32)] {
@@ -68,7 +68,7 @@ struct TransportTests {
   }
 
   @Test(
-    "I3 of protocols that the kernel takes no question about, rules for them do not count",
+    "I3 protocols that a lookup cannot name → their rules do not count",
     arguments: [AddressFamily.ipv4, .ipv6])
   func otherProtocols(family: AddressFamily) throws {
     try self.addRule(family, "ipproto sctp")

@@ -6,20 +6,20 @@ import Testing
 
 @testable import Netlink
 
-/// A kernel that does not answer, or whose answer changes while it is given.
+/// A kernel that does not answer, or whose answer changes while it is read.
 @Suite(
-  "Answers that do not come",
+  "Missing answers",
   .enabled(if: NetworkNamespace.isEnabled, "network namespaces: \(NetworkNamespace.obstacle ?? "")")
 )
 struct UnansweredTests {
-  @Test("D8 a socket that stops answering is an error in time, and may answer again")
+  @Test("D8 a silent socket is an error in time, and may answer again later")
   func silence() throws {
     let namespace = try NetworkNamespace()
     let requester = try namespace.perform { try Requester(timeout: .milliseconds(50)) }
     let destinations = try ["127.0.0.1", "127.0.0.2"].map { Destination(try address($0)) }
     let answers = try requester.routes(to: destinations)
 
-    // To the kernel the answers are sent: only the socket has lost them.
+    // The kernel sends the answers, and only the socket loses them.
     var drop = sock_filter(code: UInt16(BPF_RET | BPF_K), jt: 0, jf: 0, k: 0)
     withUnsafeMutablePointer(to: &drop) { drop in
       #expect(requester.socket.setSocket(SO_ATTACH_FILTER, sock_fprog(len: 1, filter: drop)))
@@ -48,11 +48,11 @@ struct UnansweredTests {
     }
   }
 
-  @Test("D8 a list that changes while it is read is read anew until it is whole, or an error")
+  @Test("D8 a dump that changes while it is read is repeated until it is complete, or an error")
   func interruptedDumps() throws {
     let namespace = try NetworkNamespace()
     try namespace.ip("link add ve0 index 10 type veth peer name ve1 index 21")
-    // More than a datagram holds, so that something can change between two.
+    // More than a datagram holds, so that the list can change between two.
     let lasting = (0..<2_000).map { "10.\($0 / 250).\($0 % 250).1" }
     try namespace.ipBatch(lasting.map { "addr add \($0)/32 dev ve0" })
     let requester = try namespace.perform { try Requester() }
@@ -63,7 +63,7 @@ struct UnansweredTests {
     let batch = try directory.write(churn.joined(separator: "\n") + "\n", to: "batch")
     let storm = try namespace.spawn(["ip", "-batch", batch])
 
-    // The kernel does interrupt them, as a socket sees that takes what it gets.
+    // A socket that takes whatever it gets sees that the kernel does interrupt dumps.
     let socket = try namespace.perform { try NetlinkSocket(nonBlocking: false) }
     try socket.bind()
     while try !self.isDumpInterrupted(socket) {}

@@ -3,10 +3,10 @@ import Testing
 
 @testable import Netlink
 
-/// What is read from the answers that a kernel gave.
-@Suite("Answers of nl80211, as they were recorded")
+/// Parsing of answers that a kernel gave.
+@Suite("Recorded nl80211 answers")
 struct WirelessAnswerTests {
-  @Test("A family has the numbers of its groups, whatever else is said of it")
+  @Test("The group numbers of a family are parsed")
   func family() throws {
     let family = try withMessage(FamilyCaptures.wireless.bytes) { GenericFamily(message: $0) }
     #expect(
@@ -18,7 +18,7 @@ struct WirelessAnswerTests {
           ]))
   }
 
-  @Test("An interface has its role, and no SSID where the kernel does not say it")
+  @Test("An interface has its role, and no SSID if the kernel does not report it")
   func interface() throws {
     let interface = try withMessage(WirelessAnswerCaptures.interface.bytes) {
       WirelessInterface(message: $0)
@@ -31,7 +31,7 @@ struct WirelessAnswerTests {
     try withMessage(capture.bytes) { JoinedAccessPoint(message: $0) }
   }
 
-  @Test("Of what a scan has found, that counts which was joined")
+  @Test("Of the scan results, the joined one counts")
   func scanned() throws {
     let home = try self.joined(WirelessAnswerCaptures.joined)
     #expect(home?.ssid == Array("home".utf8))
@@ -46,7 +46,7 @@ struct WirelessAnswerTests {
         == AccessPoint(bssid: [2, 0, 0, 0, 2, 0], frequency: 2462, isMetered: true))
   }
 
-  @Test("A station hears its access point")
+  @Test("A station's signal is parsed")
   func signal() throws {
     let signal = try withMessage(WirelessAnswerCaptures.station.bytes) {
       WirelessSignal(message: $0)
@@ -57,7 +57,7 @@ struct WirelessAnswerTests {
           strength: -30, transmitRate: 54_000_000, receiveRate: 36_000_000, retries: 0))
   }
 
-  @Test("D8 an answer cut anywhere makes no other network of what was joined")
+  @Test("D8 a truncated answer never names another network")
   func truncated() throws {
     for capture in [WirelessAnswerCaptures.joined, WirelessAnswerCaptures.hotspot] {
       let whole = try #require(try self.joined(capture))

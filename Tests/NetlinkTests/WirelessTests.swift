@@ -6,13 +6,13 @@ import Testing
 
 @Suite("Wi-Fi by nl80211")
 struct WirelessTests {
-  // MARK: - What it tells
+  // MARK: - Notifications
 
   private func change(_ bytes: [UInt8]) throws -> WirelessChange? {
     try withMessage(bytes) { WirelessChange(message: $0) }
   }
 
-  @Test("A station joins and leaves a network, a link is made")
+  @Test("A station joins and leaves a network, and a link is created")
   func changes() throws {
     #expect(
       try self.change(WirelessCaptures.connected.bytes) == WirelessChange(.joined, on: 17))
@@ -21,7 +21,7 @@ struct WirelessTests {
     #expect(try self.change(WirelessCaptures.made.bytes) == WirelessChange(.made, on: 18))
   }
 
-  @Test("D8 a message cut anywhere tells nothing wrong")
+  @Test("D8 a truncated message never reports anything wrong")
   func truncated() throws {
     for capture in [WirelessCaptures.connected, WirelessCaptures.made] {
       let whole = try self.change(capture.bytes)
@@ -32,7 +32,7 @@ struct WirelessTests {
     }
   }
 
-  @Test("D7 of a scan, of another station and of frames nothing is heard")
+  @Test("D7 scans, other stations and frames are filtered out")
   func filter() {
     let filter = BPFInterpreter(program: NL80211.program.instructions)
     for capture in [
@@ -60,7 +60,7 @@ struct WirelessTests {
 
   // MARK: - Families
 
-  @Test("A family has the numbers of its groups")
+  @Test("The group numbers of a family are parsed")
   func family() throws {
     var group = MessageBuilder(type: 0, header: [])
     group.put(Int(CTRL_ATTR_MCAST_GRP_ID), raw(UInt32(12)))
@@ -76,7 +76,7 @@ struct WirelessTests {
     #expect(family == GenericFamily(name: "nl80211", id: 32, groups: ["mlme": 12]))
   }
 
-  @Test("The kernel lists its families, and loads no module for one that it has not")
+  @Test("The kernel lists its families, and loads no module for an unknown one")
   func kernel() throws {
     let requester = try Requester(NETLINK_GENERIC)
     let controller = try #require(try requester.family("nlctrl"))
@@ -85,7 +85,7 @@ struct WirelessTests {
     #expect(try requester.family("connd-has-none-such") == nil)
   }
 
-  @Test("Without a link of Wi-Fi there is nothing to ask and nothing to hear")
+  @Test("Without Wi-Fi links there is nothing to query and no events")
   func nothing() throws {
     let listener = try NL80211()
     #expect(try listener.link(1) == .incomplete(nil))
@@ -97,7 +97,7 @@ struct WirelessTests {
   // MARK: - Answers
 
   @Test(
-    "A link's role and the network that it has joined",
+    "A link's role and its joined network are parsed",
     arguments: [
       (NL80211_IFTYPE_STATION, WirelessRole.station), (NL80211_IFTYPE_AP, .accessPoint),
       (NL80211_IFTYPE_P2P_CLIENT, .p2pClient), (NL80211_IFTYPE_MESH_POINT, .mesh),
@@ -106,7 +106,7 @@ struct WirelessTests {
   func answer(type: nl80211_iftype, role: WirelessRole) throws {
     var message = self.builder(NL80211_CMD_NEW_INTERFACE)
     message.put(Int(NL80211_ATTR_IFTYPE.rawValue), raw(type.rawValue))
-    // An SSID is octets: neither text nor ended by zero.
+    // An SSID consists of octets: it is neither text nor zero-terminated.
     message.put(Int(NL80211_ATTR_SSID.rawValue), [0xFF, 0, 0x1B])
     let answer = try withMessage(message.bytes) { WirelessInterface(message: $0) }
     #expect(answer?.role == role)
@@ -132,7 +132,7 @@ struct WirelessTests {
     try self.scanned(elements, capability: capability)?.security
   }
 
-  @Test("Of all that a scan has found, the network that was joined counts")
+  @Test("Of all scan results, the joined network counts")
   func joined() throws {
     #expect(try self.scanned([], status: nil) == nil)
     #expect(try self.scanned([], status: NL80211_BSS_STATUS_AUTHENTICATED) == nil)
@@ -142,7 +142,7 @@ struct WirelessTests {
     #expect(try self.security([], capability: 0x10) == .wep)
   }
 
-  @Test("The SSID is octets of any kind; one that is hidden is none")
+  @Test("The SSID has arbitrary octets; a hidden one is no SSID")
   func ssid() throws {
     #expect(try self.scanned([0, 3, 0xFF, 0, 0x1B, 48, 2, 1, 0])?.ssid == [0xFF, 0, 0x1B])
     #expect(try self.scanned([1, 1, 2, 0, 1, 65])?.ssid == [65])
@@ -162,7 +162,7 @@ struct WirelessTests {
     return [48, UInt8(element.count)] + element
   }
 
-  @Test("Who is let in is told by the suites of RSN and of WPA")
+  @Test("The security is read from the RSN and WPA suites")
   func security() throws {
     #expect(try self.security(self.rsn(2), capability: 0x10) == .personal)
     #expect(try self.security(self.rsn(8)) == .personal)
@@ -174,21 +174,21 @@ struct WirelessTests {
       [221, 22, 0x00, 0x50, 0xF2, 1, 1, 0, 0x00, 0x50, 0xF2, 2, 1, 0, 0x00, 0x50, 0xF2, 2]
       + [1, 0, 0x00, 0x50, 0xF2, 2]
     #expect(try self.security(name + wpa) == .personal)
-    // One that ends before the suites means 802.1X (9.4.2.24.1).
+    // An element that ends before the suites means 802.1X (9.4.2.24.1).
     #expect(try self.security([48, 2, 1, 0]) == .enterprise)
   }
 
   @Test(
-    "An access point says that its network is paid for by use (MS-NCT 2.2.1.2)",
+    "An access point announces a metered network (MS-NCT 2.2.1.2)",
     arguments: [(0, false), (1, false), (2, true), (4, true), (255, false)] as [(UInt8, Bool)])
   func cost(level: UInt8, isMetered: Bool) throws {
     let element: [UInt8] = [221, 8, 0x00, 0x50, 0xF2, 0x11, level, 0, 0, 0]
     #expect(try self.scanned(self.rsn(2) + element)?.accessPoint?.isMetered == isMetered)
-    // One that is cut off says nothing.
+    // A truncated element is ignored.
     #expect(try self.scanned([221, 4, 0x00, 0x50, 0xF2, 0x11])?.accessPoint?.isMetered == false)
   }
 
-  @Test("How well the access point is heard; what the driver leaves out is not known")
+  @Test("The signal of the access point is read; missing attributes are unknown")
   func signal() throws {
     func read(_ info: MessageBuilder) throws -> WirelessSignal? {
       var message = self.builder(NL80211_CMD_NEW_STATION)
@@ -202,7 +202,7 @@ struct WirelessTests {
     var rate = MessageBuilder(type: 0, header: [])
     rate.put(Int(NL80211_RATE_INFO_BITRATE.rawValue), raw(UInt16(540)))
     info.put(Int(NL80211_STA_INFO_RX_BITRATE.rawValue), Array(rate.bytes.dropFirst(16)))
-    // Wi-Fi 7 is faster than the older attribute can say.
+    // Wi-Fi 7 exceeds the range of the older attribute.
     rate.put(Int(NL80211_RATE_INFO_BITRATE32.rawValue), raw(UInt32(230_590)))
     info.put(Int(NL80211_STA_INFO_TX_BITRATE.rawValue), Array(rate.bytes.dropFirst(16)))
     #expect(
@@ -211,7 +211,7 @@ struct WirelessTests {
           strength: -52, transmitRate: 23_059_000_000, receiveRate: 54_000_000, retries: 3))
   }
 
-  @Test("D8 elements that come by radio may say anything")
+  @Test("D8 elements received by radio may contain anything")
   func hostile() throws {
     #expect(try self.security([48, 255, 1]) == .open)
     #expect(try self.security([48, 10, 1, 0, 0, 0xF, 0xAC, 4, 0, 0, 9, 0]) == .other)

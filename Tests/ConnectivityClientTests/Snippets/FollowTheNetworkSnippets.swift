@@ -1,4 +1,4 @@
-// The examples of the article FollowTheNetwork: what stands between the comments, stands there.
+// The examples of the article FollowTheNetwork: it contains the code between the marks.
 
 // snippet: imports
 import Connectivity

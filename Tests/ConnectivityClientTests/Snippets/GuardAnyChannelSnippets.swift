@@ -1,4 +1,4 @@
-// The examples of the article GuardAnyChannel: what stands between the comments, stands there.
+// The examples of the article GuardAnyChannel: it contains the code between the marks.
 
 // snippet: imports
 import Connectivity

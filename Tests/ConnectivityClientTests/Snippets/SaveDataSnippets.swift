@@ -1,4 +1,5 @@
-// The examples of the article SaveData: what stands between the comments, stands there. The picture is what `callprobe` fetches.
+// The examples of the article SaveData: it contains the code between the marks. `callprobe` fetches
+// the picture.
 
 // snippet: imports
 import Connectivity

@@ -1,7 +1,8 @@
 import ConnectivityClient
 import GRPCNIOTransportHTTP2Posix
 
-/// A certificate for `localhost`, and its key: made for these tests, valid for a hundred years, trusted by nobody else.
+/// A certificate for `localhost`, and its key: made for these tests, valid for a hundred years, and
+/// trusted only by them.
 enum Certificate {
   static let client = HTTP2ClientTransport.Posix.TransportSecurity.tls {
     $0.trustRoots = .certificates([.bytes(Array(Self.certificate.utf8), format: .pem)])

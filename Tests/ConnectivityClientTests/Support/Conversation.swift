@@ -29,14 +29,14 @@ final class Conversation: Sendable {
     }
   }
 
-  /// Says a word, and returns the answer; `nil` where the call has ended.
+  /// Sends a word, and returns the answer, or `nil` if the call has ended.
   func say(_ word: String) async throws -> String? {
     self.words.yield(word)
     for await answer in self.answers { return answer }
     return nil
   }
 
-  /// - Throws: What the call ended with.
+  /// - Throws: The call's error.
   func end() async throws {
     self.words.finish()
     try await self.call.value

@@ -6,7 +6,7 @@ import ConnectivityTestKit
 /// Longer than any test: on a machine under load, connd may be silent for a while.
 let longPatience: Duration = .seconds(3_600)
 
-/// Work on a network that is played, which says in words what it waits for.
+/// Work on a simulated network that reports in words what it waits for.
 func discretionaryTask(
   _ network: SimulatedNetwork, _ words: Happenings,
   _ change: (inout DiscretionaryTask.Configuration) -> Void = { _ in }
@@ -23,7 +23,7 @@ func word(for path: NetworkPath) -> String {
   return path.isExpensive ? "expensive" : path.status.rawValue
 }
 
-/// What happened, in order, for one task to read.
+/// Events in order, for one task to read.
 final class Happenings: Sendable {
   private let (words, continuation) = AsyncStream.makeStream(of: String.self)
 

@@ -7,23 +7,23 @@ import NIOPosix
 import SwiftProtobuf
 import Synchronization
 
-/// A service without a schema: what it is sent, it sends back.
+/// A service without a schema that sends back what it receives.
 struct EchoServer: RegistrableRPCService {
   typealias Message = Google_Protobuf_StringValue
 
-  /// Answers the one message of the request.
+  /// Answers the request's single message.
   static let get = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Get")
   /// Answers each message, until the request ends.
   static let update = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Update")
-  /// Accepts the call, and never says anything.
+  /// Accepts the call, and never sends anything.
   static let hang = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Hang")
-  /// Receives the call, and does not even say so.
+  /// Receives the call, and does not even accept it.
   static let hush = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Hush")
-  /// Ends with UNAVAILABLE, in the server's own words.
+  /// Ends with UNAVAILABLE and the server's own message.
   static let unavailable = MethodDescriptor(
     fullyQualifiedService: "echo.Echo", method: "Unavailable")
 
-  /// What the server saw.
+  /// The calls that the server received.
   final class Record: Sendable {
     private struct State {
       var streams = 0
@@ -34,7 +34,7 @@ struct EchoServer: RegistrableRPCService {
 
     private let state = Mutex(State())
 
-    /// How many HTTP/2 streams clients have opened.
+    /// The number of HTTP/2 streams that clients have opened.
     var streams: Int { self.state.withLock { $0.streams } }
     var calls: [String] { self.state.withLock { $0.calls } }
     var metadata: [Metadata] { self.state.withLock { $0.metadata } }
@@ -51,7 +51,7 @@ struct EchoServer: RegistrableRPCService {
       }
     }
 
-    /// Returns when the server has seen as many calls.
+    /// Returns when the server has received this many calls.
     func reach(_ count: Int) async {
       await withCheckedContinuation { waiter in
         self.state.withLock { state in
@@ -80,7 +80,7 @@ struct EchoServer: RegistrableRPCService {
     self.register(Self.unavailable, with: &router) { _, _ in
       throw RPCError(code: .unavailable, message: "closed on Sundays")
     }
-    // Hangs without the headers of a response, after which gRPC repeats nothing.
+    // Hangs without response headers, after which gRPC retries nothing.
     router.registerHandler(
       forMethod: Self.hush, deserializer: ProtobufDeserializer<Message>(),
       serializer: ProtobufSerializer<Message>()
@@ -127,10 +127,10 @@ struct EchoServer: RegistrableRPCService {
     }
   }
 
-  /// Serves on loopback while `body` runs, and until nobody is connected.
+  /// Serves on loopback while `body` runs, and until all clients have disconnected.
   ///
-  /// - Parameter address: One that nobody else uses, where it is to be used again; ports below those that the kernel gives
-  ///   away (`ip_local_port_range`).
+  /// - Parameter address: An address for repeated use that no other test uses; its port is below
+  ///   those that the kernel assigns (`ip_local_port_range`).
   static func serving<Result: Sendable>(
     at address: GRPCNIOTransportHTTP2Posix.SocketAddress = .ipv4(host: "127.0.0.1", port: 0),
     security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
@@ -161,19 +161,20 @@ struct EchoServer: RegistrableRPCService {
         try await group.next()
         throw failure.error.withLock { $0 } ?? error
       }
-      // In good order: gRPC traps where a stream begins while its server is cancelled. Calls that hang end with their
-      // connections.
+      // Graceful, because gRPC traps if a stream begins while its server is cancelled. Hanging
+      // calls end with their connections.
       defer { server.beginGracefulShutdown() }
       return try await body(address.ipv4?.port ?? 0, echo.record)
     }
   }
 
-  /// Why the server could not listen: gRPC tells that to who serves, and to nobody else.
+  /// The reason why the server could not listen: gRPC reports it only to the caller of `serve`.
   private final class Failure: Sendable {
     let error = Mutex<(any Error)?>(nil)
   }
 
-  /// NIO traps where a connection is set up after the listener has ended, as it may with several.
+  /// NIO traps if a connection is set up after the listener has ended, which may happen with
+  /// several threads.
   private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 }
 
@@ -210,7 +211,7 @@ func withChannel<Result: Sendable>(
   return try await withGRPCClient(transport: transport) { try await body($0, transport) }
 }
 
-/// The status of an error of gRPC; anything else is thrown on.
+/// The status of a gRPC error; any other error is rethrown.
 func failure<Result: Sendable>(
   _ body: () async throws -> Result
 ) async throws -> RPCError? {

@@ -1,7 +1,7 @@
 import Logging
 import Synchronization
 
-/// Keeps what is logged, a line for each message: its level, its text and its metadata.
+/// Records log messages, one line each: level, text and metadata.
 final class LogRecorder: Sendable {
   private struct State {
     var lines: [String] = []
@@ -12,7 +12,7 @@ final class LogRecorder: Sendable {
 
   var lines: [String] { self.state.withLock { $0.lines } }
 
-  /// Waits until there are as many such lines.
+  /// Waits until there are this many matching lines.
   func wait(times: Int = 1, for wants: @escaping @Sendable (String) -> Bool) async {
     await withCheckedContinuation { continuation in
       self.change { $0.waiters.append(({ $0.count(where: wants) >= times }, continuation)) }

@@ -1,7 +1,7 @@
 import Glibc
 import TestKit
 
-/// A socket that is connected to a port of this machine, by TCP.
+/// A TCP socket connected to a port of this machine.
 final class LoopbackSocket {
   let descriptor: CInt
 
@@ -21,7 +21,7 @@ final class LoopbackSocket {
 
   deinit { close(self.descriptor) }
 
-  /// Whether who waits for bytes hears the end.
+  /// Whether a reader gets the end of the stream.
   var hasEnded: Bool {
     var byte: UInt8 = 0
     return recv(self.descriptor, &byte, 1, CInt(MSG_DONTWAIT)) == 0

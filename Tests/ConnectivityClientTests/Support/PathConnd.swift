@@ -7,7 +7,7 @@ import NIOPosix
 import Synchronization
 import TestKit
 
-/// A connd that serves `Watch`, `WatchPath` and `Guard`, and says what the test has it say.
+/// A scripted connd that serves `Watch`, `WatchPath` and `Guard`.
 final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
   let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
@@ -15,15 +15,15 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   /// The connections that calls came on.
   let connections = Mutex<Set<ObjectIdentifier>>([])
 
-  /// What it answers to each request of `Guard`; `nil`: nothing.
+  /// The answer to each request of `Guard`, or `nil` for none.
   typealias Answer = @Sendable (Connectivity_V1_GuardRequest) -> Connectivity_V1_GuardResponse?
-  /// The same, and what it says of the flow right afterwards.
+  /// The answers to each request: the first, and what follows it immediately.
   typealias Answers = @Sendable (Connectivity_V1_GuardRequest) -> [Connectivity_V1_GuardResponse]
   private let answers: Answers?
 
   private init(_ answers: Answers?) { self.answers = answers }
 
-  /// The calls of one method, in the order in which they come.
+  /// The calls of one method, in order of arrival.
   final class Calls<Request: Sendable, Response: Sendable>: Sendable {
     private let stream: AsyncStream<Call<Request, Response>>
     private let continuation: AsyncStream<Call<Request, Response>>.Continuation
@@ -140,7 +140,7 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
 extension PathConnd {
   private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
-  /// Runs `body` while a stub serves at `socket`, and hangs up on everybody then.
+  /// Runs `body` while a stub serves at `socket`, and then disconnects every client.
   static func serving<Result: Sendable>(
     _ socket: String, answer: Answer? = nil, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
@@ -154,13 +154,14 @@ extension PathConnd {
     _ socket: String, answers: Answers?, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
     let connd = PathConnd(answers)
-    // One thread, so that connections are set up in the order in which they come: NIO traps where that is done after
-    // the listener has ended.
+    // One thread, so that connections are set up in order of arrival: NIO traps if that happens
+    // after the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
       address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
       config: .defaults {
         $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
-          // A stream's parent is its connection. Who only looks whether somebody listens opens none.
+          // A stream's parent is its connection. A client that only checks whether connd listens
+          // opens no stream.
           if let connection = stream.parent {
             let name = ObjectIdentifier(connection)
             connd.connections.withLock { _ = $0.insert(name) }
@@ -174,7 +175,7 @@ extension PathConnd {
       group.addTask { try? await server.serve() }
       _ = try await transport.listeningAddress
       defer {
-        // Who is hung up on comes back at once.
+        // A disconnected client reconnects immediately.
         unlink(socket)
         group.cancelAll()
       }
@@ -182,7 +183,7 @@ extension PathConnd {
     }
   }
 
-  /// Runs `body` with the path of a socket that nobody listens on, in a directory that is gone afterwards.
+  /// Runs `body` with the path of a socket without a listener, in a temporary directory.
   static func withSocket<Result: Sendable>(
     _ body: (_ socket: String) async throws -> Result
   ) async throws -> Result {

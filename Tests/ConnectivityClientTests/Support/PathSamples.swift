@@ -25,7 +25,7 @@ extension Connectivity_V1_WatchPathResponse {
   }
 }
 
-/// Paths, and what is said of them.
+/// Paths, and statuses with them.
 enum PathSample {
   static let wifi = Path(
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,

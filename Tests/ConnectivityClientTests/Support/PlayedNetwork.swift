@@ -3,8 +3,7 @@ import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 
-/// Runs `body` with a client of a server, on a network that begins as Wi-Fi, and whose time stands
-/// still.
+/// Runs `body` with a client of a server, on a network that begins as Wi-Fi, with a stopped clock.
 func playingNetwork(
   _ change: (inout NetworkAwareTransport.Config) -> Void = { _ in },
   _ body:
@@ -27,7 +26,7 @@ func playingNetwork(
   }
 }
 
-/// A call that the server never answers, once the server has it.
+/// A call that the server never answers, once the server has received it.
 func hangingCall(
   _ client: GRPCClient<NetworkAwareTransport>, _ record: EchoServer.Record
 ) async -> Task<RPCError?, any Error> {

@@ -2,14 +2,15 @@ import Glibc
 import NIOCore
 import NIOPosix
 
-/// Accepts connections on 127.0.0.1, and never says a word.
+/// Accepts connections on 127.0.0.1, and never sends anything.
 final class SilentListener: Sendable {
   let port: Int
   private let socket: CInt
 
   /// - Parameters:
-  ///   - backlog: How many connections wait to be accepted, before the kernel drops what comes.
-  ///   - isListening: Whether connections are accepted at all; else the kernel refuses them.
+  ///   - backlog: The number of connections that wait to be accepted before the kernel drops new
+  ///     ones.
+  ///   - isListening: Whether connections are accepted at all; otherwise the kernel refuses them.
   init(backlog: CInt = 8, isListening: Bool = true) throws {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
     var address = sockaddr_in()
@@ -30,7 +31,7 @@ final class SilentListener: Sendable {
 
   deinit { close(self.socket) }
 
-  /// A connection to a port of 127.0.0.1, held for as long as what is returned.
+  /// A connection to a port of 127.0.0.1, open as long as the returned value exists.
   static func connection(to port: Int) throws -> some Sendable {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
     let connection = Connection(socket: socket)
@@ -53,13 +54,13 @@ final class SilentListener: Sendable {
     deinit { close(self.socket) }
   }
 
-  /// Whether somebody has connected.
+  /// Whether a client has connected.
   var isConnected: Bool {
     var poll = pollfd(fd: self.socket, events: Int16(POLLIN), revents: 0)
     return Glibc.poll(&poll, 1, 0) == 1
   }
 
-  /// Returns when somebody has connected and hung up.
+  /// Returns when a client has connected and hung up.
   func closed() async throws {
     let socket = self.socket
     try await NIOThreadPool.singleton.runIfActive {
@@ -78,7 +79,7 @@ final class SilentListener: Sendable {
     }
   }
 
-  /// Returns when somebody has connected.
+  /// Returns when a client has connected.
   func accepted() async throws {
     let socket = self.socket
     try await NIOThreadPool.singleton.runIfActive {

@@ -4,14 +4,14 @@ import NIOCore
 import NIOPosix
 import TestKit
 
-/// Somebody else, at the place where connd is expected.
+/// Another program at connd's socket.
 enum Stranger {
   enum Kind: CaseIterable, Sendable {
-    /// Says what no HTTP/2 client understands.
+    /// Sends bytes that no HTTP/2 client understands.
     case garbage
-    /// A gRPC server that knows nothing of connd's service, as one of another version may.
+    /// A gRPC server without connd's service, as another version may be.
     case otherService
-    /// Accepts, and never says a word.
+    /// Accepts, and never sends anything.
     case silence
   }
 

@@ -1,6 +1,6 @@
 /// Address messages of Linux 6.1 and 6.18.
 enum AddressCaptures {
-  /// An address on a modem's link, no secondary one.
+  /// An address on a modem's link, which is not a secondary one.
   static let address4 = Capture(
     """
     50000000 | nlmsg_len 80
@@ -19,7 +19,7 @@ enum AddressCaptures {
     14000600ffffffffffffffffb80b0000b80b0000 | IFA_CACHEINFO
     """)
 
-  /// It is gone.
+  /// The same address is removed.
   static let addressRemoved4 = Capture(
     """
     50000000 | nlmsg_len 80
@@ -56,7 +56,7 @@ enum AddressCaptures {
     05000b0003000000 | IFA_PROTO 3
     """)
 
-  /// It is gone.
+  /// The same address is removed.
   static let addressRemoved6 = Capture(
     """
     50000000 | nlmsg_len 80
@@ -74,7 +74,7 @@ enum AddressCaptures {
     05000b0003000000 | IFA_PROTO 3
     """)
 
-  /// An address of which it is not known yet whether another has it.
+  /// An address whose uniqueness is still being checked.
   static let addressTentative6 = Capture(
     """
     48000000 | nlmsg_len 72

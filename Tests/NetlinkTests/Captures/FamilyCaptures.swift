@@ -1,6 +1,6 @@
-/// What the controller of generic netlink says of families, on Linux 6.1.
+/// The generic netlink controller's messages about families, on Linux 6.1.
 enum FamilyCaptures {
-  /// To CTRL_CMD_GETFAMILY, among others: nl80211.
+  /// One of the answers to CTRL_CMD_GETFAMILY: nl80211.
   static let wireless = Capture(
     """
     c0090000 | nlmsg_len 2496

@@ -1,7 +1,7 @@
-/// Link messages of Linux 6.1 and 6.18, recorded from real and simulated devices. Statistics, IFLA_MAP and
-/// IFLA_AF_SPEC are left out of all but the first, and nlmsg_len adapted.
+/// Link messages of Linux 6.1 and 6.18, recorded from real and simulated devices. All but the first
+/// are shortened: they have no statistics, IFLA_MAP or IFLA_AF_SPEC, and nlmsg_len is adapted.
 enum LinkCaptures {
-  /// Wi-Fi before the four-way handshake: it has a carrier, and no key yet.
+  /// Wi-Fi before the four-way handshake, with a carrier but no key.
   static let wifiDormant = Capture(
     """
     90050000 | nlmsg_len 1424
@@ -76,7 +76,7 @@ enum LinkCaptures {
     0b003800687773696d300000 | IFLA_PARENT_DEV_NAME "hwsim0"
     """)
 
-  /// The same link when the handshake is over.
+  /// The same link after the handshake.
   static let wifiUp = Capture(
     """
     18010000 | nlmsg_len 280
@@ -160,7 +160,7 @@ enum LinkCaptures {
     0b003800687773696d300000 | IFLA_PARENT_DEV_NAME "hwsim0"
     """)
 
-  /// A scan's end: a wireless event in the guise of a link message.
+  /// A scan's end: a wireless event in the form of a link message.
   static let wifiScan = Capture(
     """
     40000000 | nlmsg_len 64
@@ -616,7 +616,7 @@ enum LinkCaptures {
     04004180 | 65
     """)
 
-  /// The modem is gone.
+  /// The modem's link is removed.
   static let linkRemoved = Capture(
     """
     14010000 | nlmsg_len 276
@@ -658,7 +658,7 @@ enum LinkCaptures {
     0a0038007777616e30000000 | IFLA_PARENT_DEV_NAME "wwan0"
     """)
 
-  /// A port left its bridge: RTM_DELLINK, but of AF_BRIDGE. The link is still there.
+  /// A port left its bridge: RTM_DELLINK, but of AF_BRIDGE. The link still exists.
   static let bridgePortRemoved = Capture(
     """
     54000000 | nlmsg_len 84

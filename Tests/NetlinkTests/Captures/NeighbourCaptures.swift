@@ -40,7 +40,7 @@ enum NeighbourCaptures {
     140003001e0000001e0000000000000001000000 | NDA_CACHEINFO
     """)
 
-  /// One that did not answer.
+  /// A neighbour that did not answer.
   static let failed4 = Capture(
     """
     40000000 | nlmsg_len 64

@@ -1,5 +1,5 @@
-/// Ports of bridges, and routes that put a header before their packets, as Linux 6.18 tells of them. Each capture is one message,
-/// without statistics and IFLA_AF_SPEC.
+/// Bridge ports, and routes with encapsulation, as Linux 6.18 reports them. Each capture is one
+/// message, without statistics and IFLA_AF_SPEC.
 enum PortCaptures {
   /// eth0, index 10, a port of bridge 2, is listening (RTM_NEWLINK of AF_BRIDGE).
   static let listening = Capture(

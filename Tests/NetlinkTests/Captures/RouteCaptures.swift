@@ -1,6 +1,6 @@
 /// Route, rule and nexthop messages of Linux 6.1 and 6.18.
 enum RouteCaptures {
-  /// A default route by a link that needs no gateway.
+  /// A default route over a link that needs no gateway.
   static let defaultRoute4 = Capture(
     """
     2c000000 | nlmsg_len 44
@@ -18,7 +18,7 @@ enum RouteCaptures {
     080004000b000000 | RTA_OIF 11
     """)
 
-  /// A default route by a gateway.
+  /// A default route with a gateway.
   static let defaultRouteByGateway4 = Capture(
     """
     34000000 | nlmsg_len 52
@@ -59,7 +59,7 @@ enum RouteCaptures {
     0500140000000000 | RTA_PREF 0
     """)
 
-  /// It is gone.
+  /// The same route is removed.
   static let routeRemoved6 = Capture(
     """
     74000000 | nlmsg_len 116
@@ -81,7 +81,7 @@ enum RouteCaptures {
     0500140000000000 | RTA_PREF 0
     """)
 
-  /// A local address's route in table 255 is gone.
+  /// A local address's route in table 255 is removed.
   static let routeRemoved4 = Capture(
     """
     3c000000 | nlmsg_len 60
@@ -101,7 +101,7 @@ enum RouteCaptures {
     080004000b000000 | RTA_OIF 11
     """)
 
-  /// A default route of table 1000 that took another's place: NLM_F_REPLACE, and no removal.
+  /// A default route of table 1000 that replaced another: NLM_F_REPLACE, and no removal.
   static let routeReplaced4 = Capture(
     """
     3c000000 | nlmsg_len 60
@@ -121,7 +121,7 @@ enum RouteCaptures {
     0800040003000000 | RTA_OIF 3
     """)
 
-  /// A route by a nexthop object.
+  /// A route with a nexthop object.
   static let routeByNexthop4 = Capture(
     """
     44000000 | nlmsg_len 68
@@ -142,7 +142,7 @@ enum RouteCaptures {
     0800040003000000 | RTA_OIF 3
     """)
 
-  /// A route with two nexthops.
+  /// A route with two next hops.
   static let routeByTwo4 = Capture(
     """
     50000000 | nlmsg_len 80
@@ -161,7 +161,7 @@ enum RouteCaptures {
     24000900100000000300000008000500c0000201100000010300000008000500c0000209 | RTA_MULTIPATH
     """)
 
-  /// RFC 5549: an IPv4 route by an IPv6 gateway.
+  /// RFC 5549: an IPv4 route with an IPv6 gateway.
   static let routeByIPv6Gateway4 = Capture(
     """
     4c000000 | nlmsg_len 76
@@ -181,7 +181,7 @@ enum RouteCaptures {
     0800040003000000 | RTA_OIF 3
     """)
 
-  /// An IPv6 route that discards, with the loopback link as its own.
+  /// An IPv6 route that discards, with the loopback link.
   static let unreachableRoute6 = Capture(
     """
     74000000 | nlmsg_len 116

@@ -1,6 +1,7 @@
-/// nl80211's answers, of Linux 6.1 with mac80211_hwsim. The family's number was 32.
+/// nl80211's answers on Linux 6.1 with mac80211_hwsim. The family's number was 32.
 enum WirelessAnswerCaptures {
-  /// To NL80211_CMD_GET_INTERFACE: link 2 is a station. Which network it has joined this kernel does not say.
+  /// Answer to NL80211_CMD_GET_INTERFACE: link 2 is a station. This kernel does not report the
+  /// joined network.
   static let interface = Capture(
     """
     90000000 | nlmsg_len 144
@@ -25,7 +26,7 @@ enum WirelessAnswerCaptures {
     08006200d0070000 | NL80211_ATTR_WIPHY_TX_POWER_LEVEL 2000
     """)
 
-  /// To NL80211_CMD_GET_SCAN: what the station has joined, "home" with a passphrase.
+  /// Answer to NL80211_CMD_GET_SCAN: the joined network, "home" with a passphrase.
   static let joined = Capture(
     """
     38010000 | nlmsg_len 312
@@ -73,7 +74,7 @@ enum WirelessAnswerCaptures {
     0800090001000000 | NL80211_BSS_STATUS associated
     """)
 
-  /// Another access point of that network, which it has only heard.
+  /// Another access point of that network, not joined.
   static let heard = Capture(
     """
     30010000 | nlmsg_len 304
@@ -120,7 +121,7 @@ enum WirelessAnswerCaptures {
     0800070048f4ffff | NL80211_BSS_SIGNAL_MBM -3000
     """)
 
-  /// "cafe", which lets everybody in and is paid for by use. The station has joined it.
+  /// "cafe", which is open and metered. The station has joined it.
   static let hotspot = Capture(
     """
     20010000 | nlmsg_len 288
@@ -168,7 +169,7 @@ enum WirelessAnswerCaptures {
     0800090001000000 | NL80211_BSS_STATUS associated
     """)
 
-  /// To NL80211_CMD_GET_STATION: how the station hears its access point.
+  /// Answer to NL80211_CMD_GET_STATION: the signal of the access point.
   static let station = Capture(
     """
     b4040000 | nlmsg_len 1204
@@ -234,7 +235,7 @@ enum WirelessAnswerCaptures {
     0000000000000000 | more of it
     """)
 
-  /// To NL80211_CMD_GET_INTERFACE: link 1 is none of Wi-Fi.
+  /// Answer to NL80211_CMD_GET_INTERFACE: link 1 is not Wi-Fi.
   static let notWireless = Capture(
     """
     24000000 | nlmsg_len 36

@@ -1,4 +1,5 @@
-/// nl80211's messages of Linux 6.1, of a station and an access point of mac80211_hwsim. The family's number was 32.
+/// nl80211's messages on Linux 6.1, from a station and an access point of mac80211_hwsim. The
+/// family's number was 32.
 enum WirelessCaptures {
   static let family: UInt16 = 32
 
@@ -38,7 +39,7 @@ enum WirelessCaptures {
     0600360001000000 | NL80211_ATTR_REASON_CODE 1
     """)
 
-  /// Link 18 was made.
+  /// Link 18 was created.
   static let made = Capture(
     """
     68000000 | nlmsg_len 104
