@@ -5,15 +5,15 @@ import GRPCNIOTransportHTTP2Posix
 import Logging
 import NIOPosix
 
-/// Makes calls as it is told to, by lines of standard input:
+/// Makes calls, controlled by lines of standard input:
 ///
 ///     start CHANNEL unary|client|server|bidi ID    a call that stays open
-///     quick CHANNEL ID                             a unary call that is answered at once
-///     spare CHANNEL ID                             the same where it costs no money, else it says why not
+///     quick CHANNEL ID                             a unary call, answered immediately
+///     spare CHANNEL ID                             the same, but not on an expensive path
 ///     write CHANNEL ID                             one more message on a stream
-///     finish CHANNEL ID                            lets an open call come to its end
+///     finish CHANNEL ID                            completes an open call
 ///     sync ID                                      is answered with "synced"
-///     quit                                         ends the program, as the end of the input does
+///     quit                                         exits, as does the end of the input
 struct Call: AsyncParsableCommand {
   @Option(help: "ADDRESS:PORT, or a name of the file; each makes a channel: 0, 1, …")
   var target: [String]

@@ -2,8 +2,8 @@ import ArgumentParser
 import Glibc
 import SwiftProtobuf
 
-/// Servers and clients, of gRPC, of a WebSocket, of HTTP, of a database and of nothing but bytes, for the scenarios: what they live through, they tell
-/// line by line.
+/// Servers and clients for the scenarios: gRPC, a WebSocket, HTTP, a database and plain bytes. They
+/// report their events line by line.
 @main
 struct CallProbe: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
@@ -14,15 +14,16 @@ struct CallProbe: AsyncParsableCommand {
     ])
 }
 
-/// What every call of the service takes and returns.
+/// The request and response of every call.
 typealias Text = Google_Protobuf_StringValue
 
 /// The metadata key of a call's ID.
 let callID = "call-id"
 
-/// Prints one JSON object on a line of its own: the event, `at` in ns of CLOCK_MONOTONIC, and the fields that are known.
+/// Prints one JSON object on its own line: the event, `at` in ns of CLOCK_MONOTONIC, and the known
+/// fields.
 ///
-/// May be called by any thread: a line is written at once.
+/// Any thread may call it: a line is written atomically.
 func report(_ event: String, channel: Int? = nil, _ fields: KeyValuePairs<String, String?> = [:]) {
   var now = timespec()
   clock_gettime(CLOCK_MONOTONIC, &now)

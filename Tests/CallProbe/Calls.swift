@@ -6,10 +6,10 @@ import NIOPosix
 import SwiftProtobuf
 import Synchronization
 
-/// Calls on channels of one kind, as the lines of standard input say.
+/// Calls on channels of one kind, controlled by lines of standard input.
 final class Calls<Transport: ClientTransport>: Sendable {
   private let clients: [GRPCClient<Transport>]
-  /// What is to be sent on the streams that are open.
+  /// The messages to send on open streams.
   private let streams = Mutex<[String: AsyncStream<String>.Continuation]>([:])
 
   init(_ transports: [Transport]) {
@@ -22,7 +22,7 @@ final class Calls<Transport: ClientTransport>: Sendable {
   func run() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       for client in self.clients { group.addTask { try await client.runConnections() } }
-      // On a thread that may be blocked.
+      // Uses a thread that may block.
       while let line = try await NIOSingletons.posixBlockingThreadPool.runIfActive({ readLine() }) {
         let words = line.split(separator: " ").map(String.init)
         if words == ["quit"] { break }
@@ -75,7 +75,7 @@ final class Calls<Transport: ClientTransport>: Sendable {
     }
   }
 
-  /// Tells of the call's beginning and end.
+  /// Reports the call's beginning and end.
   private func told(
     _ channel: Int, _ id: String, _ kind: String, _ call: () async throws -> String
   ) async {
@@ -150,7 +150,7 @@ final class Calls<Transport: ClientTransport>: Sendable {
     return last
   }
 
-  /// The messages of a request, of which the first is there already.
+  /// The messages of a request, beginning with one that exists already.
   private func stream(_ id: String) -> AsyncStream<String> {
     let (texts, continuation) = AsyncStream.makeStream(of: String.self)
     continuation.yield("first")
@@ -165,7 +165,7 @@ final class Calls<Transport: ClientTransport>: Sendable {
   }
 }
 
-/// Tells when the server has accepted a call, and by which connection.
+/// Reports when the server has accepted a call, and on which connection.
 private struct Opening: ClientInterceptor {
   var channel: Int
 

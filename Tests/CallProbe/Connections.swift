@@ -6,18 +6,18 @@ import NIOCore
 import NIOPosix
 import TestKit
 
-/// Makes plain connections that are guarded, and has bytes go there and back on them, as lines of standard input say:
+/// Makes plain guarded connections and echoes bytes on them, controlled by lines of standard input:
 ///
 ///     connect ID    makes one
-///     echo ID       a byte, which comes back
-///     quit          ends the program, as the end of the input does
+///     echo ID       sends a byte, which comes back
+///     quit          exits, as does the end of the input
 ///
-/// Each tells what its guard says, and its end.
+/// Each connection reports its guard's events, and its end.
 struct Connections: AsyncParsableCommand {
   enum Guarding: String, ExpressibleByArgument {
-    /// `ConnectivityGuardHandler`, of a connection that NIO makes.
+    /// `ConnectivityGuardHandler`, for a connection made by NIO.
     case handler
-    /// `SocketGuard`, of a socket that was connected before.
+    /// `SocketGuard`, for a connected socket.
     case socket
   }
 
@@ -36,7 +36,7 @@ struct Connections: AsyncParsableCommand {
   func run() async throws {
     guard let host = Host(self.target) else { throw ValidationError("\(self.target) is no target") }
     var connections: [String: any PlainConnection] = [:]
-    // On a thread that may be blocked.
+    // Uses a thread that may block.
     while let line = try await NIOSingletons.posixBlockingThreadPool.runIfActive({ readLine() }) {
       let words = line.split(separator: " ").map(String.init)
       if words == ["quit"] { break }
@@ -68,16 +68,16 @@ struct Connections: AsyncParsableCommand {
   }
 }
 
-/// What a socket is told before it connects.
+/// Socket options set before connecting.
 private struct SocketSettings {
   var tos: CInt
   var isMultipath: Bool
   var source: String?
 }
 
-/// A connection to a server that sends back what it is sent.
+/// A connection to an echo server.
 private protocol PlainConnection: Sendable {
-  /// Sends a byte. That it has come back is reported.
+  /// Sends a byte. Its return is reported.
   func send() async throws
 }
 
@@ -116,7 +116,7 @@ private struct NIOConnection: PlainConnection {
     try? await self.channel.writeAndFlush(ByteBuffer(string: "x"))
   }
 
-  /// Tells what becomes of its channel.
+  /// Reports its channel's events.
   private final class Witness: ChannelInboundHandler, Sendable {
     typealias InboundIn = ByteBuffer
     private let id: String
@@ -230,7 +230,7 @@ private func report(_ invalidation: FlowInvalidation, of id: String) {
 
 // MARK: - The server
 
-/// Sends back what it is sent, on all addresses of IPv4 and perhaps IPv6, until it is killed.
+/// Echoes all bytes, on all addresses of IPv4 and optionally IPv6, until it is killed.
 struct ServeEchoes: AsyncParsableCommand {
   static let configuration = CommandConfiguration(commandName: "serve-echoes")
 

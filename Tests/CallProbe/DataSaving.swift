@@ -3,7 +3,7 @@ import ConnectivityClient
 import NIOCore
 import NIOPosix
 
-/// A picture that there is in two sizes: the example of what an application does where data are to be saved.
+/// A picture in two sizes: an example of saving data.
 struct Picture: AsyncParsableCommand {
   @Option(help: "ADDRESS:PORT") var target: String
   @Option(help: "connd's socket.") var socket: String
@@ -28,7 +28,8 @@ struct Picture: AsyncParsableCommand {
   }
 }
 
-/// A copy of something large in parts, which can wait: begun where it costs nothing, and suspended where it does.
+/// A copy of something large in parts that can wait: it begins on an inexpensive path, and is
+/// suspended on an expensive one.
 struct Backup: AsyncParsableCommand {
   @Option(help: "ADDRESS:PORT") var target: String
   @Option(help: "connd's socket.") var socket: String

@@ -5,10 +5,11 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// An HTTP client of the simplest kind: a connection for each request. As swift-nio's own example has it, and one line more.
+/// A minimal HTTP client with a connection for each request. It is swift-nio's own example with one
+/// additional line.
 struct HTTPClient: Sendable {
   let host: Host
-  /// How connections are guarded; `nil`: they are not.
+  /// How connections are guarded, or `nil` if they are not.
   let guarding: ConnectivityGuardHandler.Configuration?
 
   private typealias Exchange = NIOAsyncChannel<HTTPClientResponsePart, HTTPClientRequestPart>
@@ -20,10 +21,10 @@ struct HTTPClient: Sendable {
     self.guarding = plain ? nil : guarding
   }
 
-  /// Gets what the server has by a name.
+  /// Gets a resource of the server.
   ///
   /// - Parameter access: The networks that the connection may use.
-  /// - Returns: How many bytes that is.
+  /// - Returns: Its number of bytes.
   func get(_ name: String, over access: NetworkAccess = .unrestricted) async throws -> Int {
     var guarding = self.guarding
     guarding?.access = access
@@ -53,7 +54,7 @@ struct HTTPClient: Sendable {
       .connect(host: host.address, port: host.port) { channel in
         channel.eventLoop.makeCompletedFuture {
           if let guarding {
-            // The line.
+            // The additional line.
             try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(guarding))
           }
           try channel.pipeline.syncOperations.addHTTPClientHandlers()
@@ -63,8 +64,8 @@ struct HTTPClient: Sendable {
   }
 }
 
-/// Answers requests for `/N` with N bytes, and tells whom, until it is killed. Of `/N?slow` it sends half and then nothing more to
-/// the first who asks; the others get all.
+/// Answers requests for `/N` with N bytes, and reports the client, until it is killed. The first
+/// request for `/N?slow` gets half of them and then nothing; later ones get all.
 struct ServeHTTP: AsyncParsableCommand {
   static let configuration = CommandConfiguration(commandName: "serve-http")
 

@@ -2,8 +2,8 @@ import ArgumentParser
 import ConnectivityClient
 import Glibc
 
-/// A query of PostgreSQL's that takes an hour, by libpq, which knows nothing of networks: it waits in poll(2) for what the server
-/// says. Its socket is guarded, by a line.
+/// A PostgreSQL query that takes an hour, with libpq, which knows nothing of networks and waits in
+/// poll(2). One line guards its socket.
 struct Query: ParsableCommand {
   @Option(help: "ADDRESS:PORT") var target: String
   @Option(help: "connd's socket.") var socket: String
@@ -32,7 +32,7 @@ struct Query: ParsableCommand {
   }
 }
 
-/// What is used of libpq, which is looked for when it is needed: no other program of the tests wants it.
+/// The used functions of libpq. It is loaded when needed, because no other test program needs it.
 private struct LibPQ {
   typealias Connection = OpaquePointer?
 
@@ -54,7 +54,7 @@ private struct LibPQ {
       "PQconnectdb", (@convention(c) (UnsafePointer<CChar>) -> Connection).self)(words)
   }
 
-  /// 0: it is connected.
+  /// 0 means connected.
   func status(_ connection: Connection) -> CInt {
     self.function("PQstatus", (@convention(c) (Connection) -> CInt).self)(connection)
   }

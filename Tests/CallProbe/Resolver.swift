@@ -4,11 +4,11 @@ import Glibc
 
 /// An address and a port.
 struct Host {
-  /// Of IPv6 with its zone, where it has one.
+  /// For IPv6 with its zone, if it has one.
   var address: String
   var port: Int
 
-  /// Reads `ADDRESS:PORT`, where an IPv6 address is in brackets; `nil` where it is something else.
+  /// Parses `ADDRESS:PORT` with an IPv6 address in brackets, or returns `nil` for anything else.
   init?(_ text: some StringProtocol) {
     guard let colon = text.lastIndex(of: ":"), let port = Int(text[text.index(after: colon)...])
     else { return nil }
@@ -27,7 +27,7 @@ struct NamedTarget: ResolvableTarget {
   var name: String
 }
 
-/// Finds names in a file, which it reads each time; tells what it finds.
+/// Resolves names from a file, which it reads each time, and reports the results.
 struct FileResolver: NameResolverFactory {
   var file: String
 

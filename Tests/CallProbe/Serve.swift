@@ -6,7 +6,7 @@ import NIOPosix
 import SwiftProtobuf
 import Synchronization
 
-/// Serves on all addresses of IPv4 and perhaps IPv6, until it is killed.
+/// Serves on all addresses of IPv4 and optionally IPv6, until it is killed.
 struct Serve: AsyncParsableCommand {
   @Option var port: Int
   @Flag(help: "On those of IPv6, too.") var ipv6 = false
@@ -33,7 +33,7 @@ struct Serve: AsyncParsableCommand {
   }
 }
 
-/// What it is sent, it sends back. Calls that stay open bear an ID, by which `Release` ends them.
+/// An echo service. Calls that stay open have an ID, by which `Release` ends them.
 private struct EchoService: RegistrableRPCService {
   private let open = OpenCalls()
 
@@ -103,11 +103,11 @@ private struct EchoService: RegistrableRPCService {
   }
 }
 
-/// The calls that may be released, by their IDs.
+/// The calls that can be released, by ID.
 private final class OpenCalls: Sendable {
   private let calls = Mutex<[String: AsyncStream<Void>.Continuation]>([:])
 
-  /// Something comes when the call is released.
+  /// Returns a stream with an element for the call's release.
   func add(_ id: String) -> AsyncStream<Void> {
     let (released, release) = AsyncStream.makeStream(of: Void.self)
     self.calls.withLock { $0[id] = release }

@@ -6,8 +6,8 @@ import NIOHTTP1
 import NIOPosix
 import NIOWebSocket
 
-/// A WebSocket of swift-nio's, guarded by one handler: the example for any other protocol. Says one word, and tells what it
-/// hears until the connection ends.
+/// A swift-nio WebSocket, guarded by one handler: the example for any other protocol. It sends one
+/// word, and reports what it receives until the connection ends.
 struct WebSocket: AsyncParsableCommand {
   static let configuration = CommandConfiguration(commandName: "websocket")
 
@@ -58,7 +58,7 @@ struct WebSocket: AsyncParsableCommand {
     }
   }
 
-  /// As swift-nio's own example has it, and one line more.
+  /// swift-nio's own example with one additional line.
   private static func connect(
     to host: Host, _ configuration: ConnectivityGuardHandler.Configuration,
     _ event: AsyncStream<String>.Continuation?
@@ -66,7 +66,7 @@ struct WebSocket: AsyncParsableCommand {
     try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .connect(host: host.address, port: host.port) { channel in
         channel.eventLoop.makeCompletedFuture {
-          // The line.
+          // The additional line.
           try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(configuration))
           if let event {
             try channel.pipeline.syncOperations.addHandler(BetterPaths(event))
@@ -91,7 +91,7 @@ struct WebSocket: AsyncParsableCommand {
   }
 }
 
-/// Passes on what the guard tells of better paths.
+/// Reports better paths from the guard.
 private final class BetterPaths: ChannelInboundHandler, Sendable {
   typealias InboundIn = NIOAny
 

@@ -5,13 +5,14 @@ import Testing
 
 @Suite("Conversion between model and messages")
 struct ConversionTests {
-  /// Over the wire's bytes, so that a field that is set but not serialised counts as lost.
+  /// Uses the wire's bytes, so that a field that is set but not serialised counts as lost.
   private func overTheWire(_ message: Connectivity_V1_WatchResponse) throws -> WatchEvent? {
     let bytes: [UInt8] = try message.serializedBytes()
     return try WatchEvent(try Connectivity_V1_WatchResponse(serializedBytes: bytes))
   }
 
-  @Test("what is sent is what is read, for random values", arguments: 0..<300 as Range<UInt64>)
+  @Test(
+    "random values are unchanged after writing and reading", arguments: 0..<300 as Range<UInt64>)
   func roundTrip(seed: UInt64) throws {
     var model = RandomModel(seed: seed)
     let change = model.change()
@@ -21,7 +22,7 @@ struct ConversionTests {
     #expect(try self.overTheWire(.gap(snapshot)) == .gap(snapshot))
   }
 
-  @Test("the generation stands on every level of a message")
+  @Test("the generation is on every level of a message")
   func generations() {
     var model = RandomModel(seed: 1)
     let snapshot = model.snapshot()
@@ -41,7 +42,7 @@ struct ConversionTests {
       Connectivity_V1_WatchResponse.snapshot(snapshot).snapshot.generation == snapshot.generation)
   }
 
-  @Test("the message tells the summary: the path of the family that it follows")
+  @Test("the message contains the summary: the path of the family that it follows")
   func summary() {
     let wlan = Path(
       status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
@@ -58,14 +59,14 @@ struct ConversionTests {
     #expect(message.ipv4.reason == .noRoute && !message.ipv4.hasInterface)
   }
 
-  @Test("an address that is none is an error, not a trap")
+  @Test("an invalid address is an error, not a trap")
   func badAddress() {
     var message = Connectivity_V1_Path()
     message.gateway = "192.0.2.256"
     #expect(throws: ConversionError.self) { try Path(message) }
   }
 
-  @Test("I9 what a scope does not name is any; what it names and nobody understands is an error")
+  @Test("I9 an absent scope field matches anything; an unreadable one is an error")
   func scope() throws {
     #expect(try Invalidation.Scope(Connectivity_V1_Scope()) == .everything)
     #expect(Connectivity_V1_Scope(.everything) == Connectivity_V1_Scope())
@@ -78,14 +79,14 @@ struct ConversionTests {
   }
 
   @Test(
-    "I9 an invalidation that names no scope is about everything, and no reason to close anything")
+    "I9 an invalidation without a scope covers everything, and is only advice")
   func emptyInvalidation() throws {
     let invalidation = try Invalidation(Connectivity_V1_Invalidation())
     #expect(invalidation.scope == .everything)
     #expect(invalidation.severity == .advise)
   }
 
-  @Test("an event without its status is an error, an event that is not known is none")
+  @Test("an event without its status is an error, an unknown event is skipped")
   func incompleteEvents() throws {
     var message = Connectivity_V1_WatchResponse()
     #expect(try WatchEvent(message) == nil)
@@ -99,7 +100,7 @@ struct ConversionTests {
     #expect(throws: ConversionError.self) { try WatchEvent(message) }
   }
 
-  @Test("K8 what an empty status does not say is unknown, not none")
+  @Test("K8 missing fields of a status are unknown, not none")
   func emptyStatus() throws {
     let status = try Snapshot(Connectivity_V1_Status()).status
     #expect(status.category == .unknown)
@@ -108,7 +109,7 @@ struct ConversionTests {
     #expect(status.medium == .unknown)
   }
 
-  @Test("I8 a path that does not say what it costs has an unknown cost, and keeps it")
+  @Test("I8 a path without a cost has an unknown cost, and keeps it")
   func unknownCost() throws {
     var message = Connectivity_V1_Path()
     message.status = .satisfied
@@ -128,7 +129,7 @@ struct ConversionTests {
     #expect(try Snapshot(told).status == status)
   }
 
-  @Test("a chain without indexes is read")
+  @Test("a chain without indexes is accepted")
   func chainWithoutIndexes() throws {
     var message = Connectivity_V1_Path()
     message.chain = ["vlan10", "eth0"]
@@ -142,7 +143,7 @@ struct ConversionTests {
 @Suite("Timestamps")
 struct TimestampConversionTests {
   @Test(
-    "seconds and nanoseconds, also before 1970",
+    "seconds and nanoseconds, even before 1970",
     arguments: [
       (0, 0, 0), (1_500_000, 1, 500_000_000), (-1, -1, 999_999_000), (-1_000_000, -1, 0),
       (-1_500_000, -2, 500_000_000),
@@ -154,14 +155,14 @@ struct TimestampConversionTests {
     #expect(try Timestamp(message).microseconds == microseconds)
   }
 
-  @Test("the ends of the range", arguments: [Int64.min, .max])
+  @Test("the limits of the range convert", arguments: [Int64.min, .max])
   func extremes(microseconds: Int64) throws {
     let message = Google_Protobuf_Timestamp(Timestamp(microseconds: microseconds))
     #expect((0..<1_000_000_000).contains(message.nanos))
     if microseconds == .max { #expect(try Timestamp(message).microseconds == microseconds) }
   }
 
-  @Test("a number of seconds that does not fit is an error", arguments: [Int64.min, .max])
+  @Test("a number of seconds out of range is an error", arguments: [Int64.min, .max])
   func tooLarge(seconds: Int64) {
     #expect(throws: ConversionError.self) {
       try Timestamp(Google_Protobuf_Timestamp(seconds: seconds, nanos: 0))

@@ -3,10 +3,10 @@ import ConnectivityProtocol
 import SwiftProtobuf
 import Testing
 
-@Suite("Enumerations, case by case")
+@Suite("Enumerations")
 struct EnumTests {
-  /// Every case of the model has a message value of its own, and comes back from it; every message value but
-  /// UNSPECIFIED stands for a case.
+  /// Every case of the model has its own message value, and converts back; every message value
+  /// except UNSPECIFIED stands for a case.
   private func expectPairs<
     Model: CaseIterable & Hashable, Message: SwiftProtobuf.Enum & CaseIterable
   >(
@@ -17,7 +17,7 @@ struct EnumTests {
     #expect(Set(messages.map(\.rawValue)) == Set(Message.allCases.map(\.rawValue)).subtracting([0]))
   }
 
-  @Test("every case maps and comes back")
+  @Test("every case converts there and back")
   func all() {
     self.expectPairs(Category.self, { Connectivity_V1_Category($0) }, { Category($0) })
     self.expectPairs(
@@ -39,7 +39,7 @@ struct EnumTests {
       { Invalidation.Severity($0) })
   }
 
-  @Test("a value of a newer connd is read as the nearest safe one", arguments: [0, 99])
+  @Test("an unknown value of a newer connd becomes the nearest safe one", arguments: [0, 99])
   func unknown(number: Int) throws {
     #expect(Category(try #require(.init(rawValue: number))) == .unknown)
     #expect(ThreeWayCategory(try #require(.init(rawValue: number))) == .unknown)

@@ -1,7 +1,7 @@
 import Connectivity
 import TestKit
 
-/// Makes model values of every shape: whatever is optional is there and is not.
+/// Makes random model values, with optional fields present or absent.
 struct RandomModel {
   var generator: SeededGenerator
 

@@ -1,5 +1,5 @@
-// instructions N: classifies both default paths and compares them with what was published, N times. A program of its own
-// so that its instructions can be counted.
+// instructions N: classifies both default paths and compares them with the published ones, N times.
+// It is a program of its own so that its instructions can be counted.
 import Connectivity
 import ConnectivityRules
 

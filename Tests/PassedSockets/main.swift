@@ -1,4 +1,4 @@
-// Takes the sockets that it was passed, and says what it found: a test cannot be passed any itself.
+// Takes its passed sockets, and prints them, because a test itself cannot be passed any.
 
 import Glibc
 import Systemd

@@ -1,9 +1,9 @@
 import Testing
 
-/// Whether the invariants are worth anything: a connd that breaks one rule must not get through.
+/// Checks the invariants themselves: a connd that breaks one rule must be caught.
 @Suite("Mutations")
 struct MutationTests {
-  /// So many seeds of so many steps are tried, one after the other.
+  /// The seeds and the number of steps, tried one after the other.
   private static let seeds: ClosedRange<UInt64> = 1...80
   private static let steps = 400
 
@@ -13,7 +13,7 @@ struct MutationTests {
       let simulation = Simulation(seed: seed, mutation: mutation)
       await simulation.run(steps: Self.steps)
       guard let broken = simulation.broken else { continue }
-      // What breaks also without the mutation does not count.
+      // A seed that also breaks without the mutation does not count.
       let sound = Simulation(seed: seed)
       await sound.run(steps: simulation.steps)
       guard sound.broken == nil else { continue }

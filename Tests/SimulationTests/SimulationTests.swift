@@ -10,7 +10,7 @@ import Testing
 /// A failure names the seed, which replays it: `make simulate SEED=…`.
 @Suite("Simulation")
 struct SimulationTests {
-  @Test("D8 whatever the kernel does, what clients know is what is so, or they are told of a gap")
+  @Test("D8 whatever the kernel does, clients know the present state, or get a gap")
   func seeds() async {
     let steps = Setting.steps
     await withTaskGroup(of: Void.self) { group in
@@ -24,7 +24,7 @@ struct SimulationTests {
     }
   }
 
-  /// A seed that fails is played again, to tell what happened.
+  /// Plays a seed; one that fails is played again with a trace.
   private static func isBroken(_ seed: UInt64, _ steps: Int) async -> Bool {
     let simulation = Simulation(seed: seed, from: Setting.network)
     await simulation.run(steps: steps)
@@ -39,7 +39,8 @@ struct SimulationTests {
     return true
   }
 
-  /// Plays it once more, behind netlink's bytes, and keeps what connd is told and asked there, from its last start on.
+  /// Plays it once more behind netlink's bytes, and saves connd's input and queries since its last
+  /// start.
   private static func saved(_ seed: UInt64, _ steps: Int, _ broken: String) async -> String {
     let path = "\(Setting.directory)/seed-\(seed).recording"
     let writer = Writer(path: path)
@@ -54,7 +55,7 @@ struct SimulationTests {
   }
 
   @Test(
-    "D8 a simulation that is recorded is replayed to what connd published in it",
+    "D8 a recorded simulation replays to what connd published in it",
     arguments: 1...12 as ClosedRange<UInt64>)
   func recordings(_ seed: UInt64) async throws {
     let directory = try TemporaryDirectory()
@@ -76,7 +77,7 @@ struct SimulationTests {
   }
 
   @Test(
-    "D8 a machine that was recorded is as good a beginning as any other",
+    "D8 a recorded machine is a valid beginning",
     arguments: Setting.recordings)
   func beginnings(_ name: String) async throws {
     let network = try Setting.network(of: "\(Setting.folder)/\(name)")
@@ -89,7 +90,7 @@ struct SimulationTests {
     }
   }
 
-  @Test("I7 a seed decides everything")
+  @Test("I7 a seed determines everything")
   func repeatable() async throws {
     for seed: UInt64 in [1, 2, 3] {
       let (first, second) = (
@@ -100,27 +101,27 @@ struct SimulationTests {
       let (trace, again) = (try #require(first.trace), try #require(second.trace))
       let pair = zip(trace, again).first { $0 != $1 }
       if let pair { Issue.record("\(pair.0)\n\(pair.1)") }
-      // One may go on where the other has ended.
+      // One may continue where the other has ended.
       #expect(trace.count == again.count)
       #expect(first.steps == second.steps)
     }
   }
 }
 
-/// What the environment says.
+/// Settings from the environment.
 enum Setting {
   static let steps = number("SIMULATION_STEPS") ?? 150
   static let tellsMutations = getenv("SIMULATION_MUTATIONS") != nil
   static let traced = number("SIMULATION_TRACE") ?? 40
-  /// Where the recordings of seeds that fail are kept.
+  /// The directory for recordings of failing seeds.
   static let directory = text("SIMULATION_DIRECTORY") ?? "/tmp"
-  /// How all begin; `nil`: as their seeds say.
+  /// The first network of every seed, or `nil` if the seed decides.
   static let network = text("SIMULATION_RECORDING").flatMap { try? network(of: $0) }
 
   static let folder =
     "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/") + "/recordings"
 
-  /// Those of Tests/recordings.
+  /// The recordings of Tests/recordings.
   static let recordings: [String] = {
     let names = (try? DeviceFiles().answer(FileQuestion(.names, folder)).get()) ?? []
     return names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }

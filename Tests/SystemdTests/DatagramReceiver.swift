@@ -1,8 +1,8 @@
 import Glibc
 
-/// A Unix datagram socket that stands where systemd's would.
+/// A Unix datagram socket in place of systemd's.
 final class DatagramReceiver: Sendable {
-  /// What `NOTIFY_SOCKET` would hold.
+  /// The value of `NOTIFY_SOCKET`.
   let name: String
   private let descriptor: Int32
   private let path: String?
@@ -38,7 +38,7 @@ final class DatagramReceiver: Sendable {
     if let path = self.path { unlink(path) }
   }
 
-  /// The next datagram, or nil where none has come: one that was sent is there at once.
+  /// The next datagram, or `nil` if none has come: a sent one is available immediately.
   func next() -> String? {
     var buffer = [UInt8](repeating: 0, count: 4096)
     let count = recv(self.descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT))

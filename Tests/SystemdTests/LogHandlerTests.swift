@@ -25,7 +25,7 @@ struct LogHandlerTests {
 
   // MARK: Standard error
 
-  @Test("a line on standard error names program, level, message and sorted metadata")
+  @Test("a line on standard error has program, level, message and sorted metadata")
   func readableLine() {
     let event = self.event(
       "category changed", metadata: ["interface": "wlan0", "category": "wifi", "count": "\(2)"])
@@ -34,7 +34,7 @@ struct LogHandlerTests {
         == "connd: warning: category changed category=wifi count=2 interface=wlan0\n")
   }
 
-  @Test("the statement's metadata beats the logger's, and an error is told")
+  @Test("the statement's metadata beats the logger's, and an error is included")
   func metadataOrder() {
     let event = self.event(
       "failed", level: .error, metadata: ["link": "eth0"], error: SystemdError("read", errno: EIO))
@@ -44,7 +44,7 @@ struct LogHandlerTests {
   }
 
   @Test(
-    "values are quoted where they would not read as one, and cannot forge a line",
+    "ambiguous values are quoted, and cannot forge a line",
     arguments: [
       ("plain", "plain"), ("", "\"\""), ("two words", "\"two words\""), ("a=b", "\"a=b\""),
       ("say \"x\"", "\"say \\\"x\\\"\""), ("a\nconnd: error: b", "\"a\\nconnd: error: b\""),
@@ -56,7 +56,7 @@ struct LogHandlerTests {
       self.line(self.event("m", metadata: ["k": "\(value)"])) == "connd: warning: m k=\(shown)\n")
   }
 
-  @Test("lists and dictionaries read in a fixed order")
+  @Test("lists and dictionaries are in a fixed order")
   func nestedMetadata() {
     let event = self.event(
       "m", metadata: ["chain": ["vlan10", "eth0"], "flags": .dictionary(["b": "2", "a": "1"])])
@@ -64,14 +64,14 @@ struct LogHandlerTests {
       self.line(event) == "connd: warning: m chain=\"[vlan10, eth0]\" flags=\"{a: 1, b: 2}\"\n")
   }
 
-  @Test("a terminal is shown the time of day")
+  @Test("on a terminal the time of day is shown")
   func time() throws {
     let line = self.line(self.event("m"), showsTime: true)
-    // Minutes and seconds: the hour is the time zone's.
+    // Minutes and seconds, because the hour depends on the time zone.
     #expect(line.contains(/^\d\d:25:00\.007 connd: warning: m\n$/))
   }
 
-  @Test("standard error gets whole lines, from the level on")
+  @Test("standard error gets whole lines, from the given level on")
   func standardError() async throws {
     let result = try await #require(
       processExitsWith: .success, observing: [\.standardErrorContent]
@@ -103,7 +103,7 @@ struct LogHandlerTests {
       ])
   }
 
-  @Test("a field holds the value as it is, line breaks and all")
+  @Test("a field has the raw value, including line breaks")
   func rawFields() {
     let handler = JournalLogHandler(label: "connd", identifier: "connd")
     let event = self.event("m", metadata: ["text": "a\nb"])
@@ -112,7 +112,7 @@ struct LogHandlerTests {
   }
 
   @Test(
-    "field names hold what journald accepts",
+    "field names are converted to what journald accepts",
     arguments: [
       ("category", "CATEGORY"), ("threeWay", "THREE_WAY"), ("grpc-request.id", "GRPC_REQUEST_ID"),
       ("isWWAN", "IS_WWAN"), ("_uid", "UID"), ("4in6", "IN6"), ("message", "MESSAGE_"),
@@ -132,7 +132,7 @@ struct LogHandlerTests {
 
   // MARK: The choice
 
-  @Test("D2 the journal is chosen only where standard error still is its stream")
+  @Test("D2 the journal is chosen only if standard error is still its stream")
   func destination() throws {
     var ends: [Int32] = [-1, -1]
     #expect(pipe(&ends) == 0)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Systemd
 
-/// What a notifier reported instead of notifying.
+/// A notifier's reported failures.
 private final class Failures: Sendable {
   private let errors = Mutex<[SystemdError]>([])
   var numbers: [Int32] { self.errors.withLock { $0.map(\.errno) } }
@@ -19,7 +19,7 @@ struct NotifierTests {
   }
 
   @Test(
-    "D1 every notification, as sd_notify(3) spells it",
+    "D1 every notification has the form of sd_notify(3)",
     arguments: DatagramReceiver.Namespace.allCases)
   func notifications(namespace: DatagramReceiver.Namespace) throws {
     let receiver = try DatagramReceiver(namespace)
@@ -42,7 +42,7 @@ struct NotifierTests {
     #expect(receiver.next() == nil)
   }
 
-  @Test("D1 a reload bears the monotonic time at which it began")
+  @Test("D1 a reload has the monotonic time of its beginning")
   func reloading() throws {
     let receiver = try DatagramReceiver(.abstract)
     let before = Self.monotonicMicroseconds()
@@ -64,7 +64,7 @@ struct NotifierTests {
     return Int64(now.tv_sec) * 1_000_000 + Int64(now.tv_nsec) / 1000
   }
 
-  @Test("a status is one line, whatever it is made of")
+  @Test("a status is one line, whatever its text")
   func statusCannotAssign() throws {
     let receiver = try DatagramReceiver(.abstract)
     try self.notifier(for: receiver).status("wired by eth0\nMAINPID=1")
@@ -79,7 +79,7 @@ struct NotifierTests {
   }
 
   @Test(
-    "a name that is no Unix socket's is refused",
+    "a name that is not a Unix socket's is refused",
     arguments: [
       ("vsock:2:1234", EAFNOSUPPORT), ("relative", EAFNOSUPPORT), ("@", EAFNOSUPPORT),
       ("/" + String(repeating: "x", count: 200), ENAMETOOLONG),
@@ -90,7 +90,7 @@ struct NotifierTests {
     }
   }
 
-  @Test("a manager that is gone is reported, and each time anew")
+  @Test("a missing manager is reported, each time")
   func managerGone() throws {
     let failures = Failures()
     var receiver: DatagramReceiver? = try DatagramReceiver(.path)
@@ -113,16 +113,16 @@ struct NotifierTests {
       socket: try NotifySocket(name: receiver.name), watchdogTimeout: nil,
       onFailure: failures.append)
 
-    // Linux queues at most net.unix.max_dgram_qlen datagrams; whoever waited here would never return.
+    // Linux queues at most net.unix.max_dgram_qlen datagrams; a blocking send would never return.
     while failures.numbers.isEmpty { notifier.watchdog() }
     notifier.status("not heard")
     #expect(failures.numbers == [EAGAIN, EAGAIN])
     #expect(receiver.next() == "WATCHDOG=1")
   }
 
-  @Test("D1 the environment names the socket and the watchdog's time")
+  @Test("D1 the environment gives the socket and the watchdog's timeout")
   func environment() async {
-    // The environment is the process's, so each of these tests has a process of its own.
+    // The environment belongs to the process, so each of these tests has its own process.
     await #expect(processExitsWith: .success) {
       let receiver = try DatagramReceiver(.path)
       setenv("NOTIFY_SOCKET", receiver.name, 1)
@@ -137,7 +137,7 @@ struct NotifierTests {
     }
   }
 
-  @Test("a watchdog of another process is not ours")
+  @Test("a watchdog of another process is ignored")
   func watchdogOfAnotherProcess() async {
     await #expect(processExitsWith: .success) {
       let receiver = try DatagramReceiver(.abstract)
@@ -150,7 +150,7 @@ struct NotifierTests {
     }
   }
 
-  @Test("an environment without NOTIFY_SOCKET, or with a useless one, leaves the notifier inactive")
+  @Test("a missing or invalid NOTIFY_SOCKET leaves the notifier inactive")
   func uselessEnvironment() async {
     await #expect(processExitsWith: .success) {
       unsetenv("NOTIFY_SOCKET")

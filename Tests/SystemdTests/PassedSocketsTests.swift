@@ -27,7 +27,7 @@ struct PassedSocketsTests {
     #expect(PassedSockets.kind(of: -1) == .other)
   }
 
-  /// Makes a listener of `descriptor`.
+  /// Makes the descriptor listen.
   private static func listen(_ descriptor: Int32, at path: String) {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
@@ -65,7 +65,7 @@ struct PassedSocketsTests {
     #expect(try command.wait() == 0, "\(command.standardError)")
   }
 
-  @Test("D2 sockets for another process, or none, are nobody's")
+  @Test("D2 sockets for another process, or none, are not taken")
   func otherProcess() async {
     await #expect(processExitsWith: .success) {
       let nothing = try PassedSockets.take()
@@ -77,7 +77,7 @@ struct PassedSocketsTests {
     }
   }
 
-  @Test("D2 a count that is no number is an error")
+  @Test("D2 a count that is not a number is an error")
   func nonsense() async {
     await #expect(processExitsWith: .success) {
       setenv("LISTEN_PID", "\(getpid())", 1)

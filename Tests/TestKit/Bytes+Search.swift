@@ -1,7 +1,7 @@
 import Glibc
 
 extension [UInt8] {
-  /// Whether other bytes are somewhere among these, one after the other; none are everywhere.
+  /// Whether other bytes occur contiguously among these; an empty sequence always does.
   public func holds(_ other: [UInt8]) -> Bool {
     guard let first = other.first else { return true }
     return self.withUnsafeBytes { bytes in

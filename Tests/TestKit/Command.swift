@@ -2,7 +2,7 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// Why a command of a test did not do what the test needs.
+/// Why a test's command failed.
 public struct CommandError: Error, CustomStringConvertible {
   public var description: String
 
@@ -15,8 +15,8 @@ public struct CommandError: Error, CustomStringConvertible {
 public enum Command {
   /// Runs a program, found in PATH, to its end.
   ///
-  /// - Returns: What it wrote to standard output.
-  /// - Throws: where it ends with another status than 0, with what it wrote to standard error, or not in time.
+  /// - Returns: Its standard output.
+  /// - Throws: if its status is not 0, with its standard error, or if it does not end in time.
   @discardableResult
   public static func run(
     _ arguments: [String], environment: [String: String] = [:],
@@ -30,17 +30,17 @@ public enum Command {
     return outcome.output
   }
 
-  /// How a program ended.
+  /// The end of a program.
   public struct Outcome: Hashable, Sendable {
-    /// The exit status, or 128 + n where signal n ended it.
+    /// The exit status, or 128 + n if signal n ended it.
     public var status: Int
     public var output: String
     public var standardError: String
   }
 
-  /// Runs a program, found in PATH, to its end, whatever that is.
+  /// Runs a program, found in PATH, to its end, whatever its status.
   ///
-  /// - Throws: where it does not start, or does not end in time.
+  /// - Throws: if it does not start, or does not end in time.
   public static func outcome(
     of arguments: [String], environment: [String: String] = [:],
     within deadline: Duration = .seconds(60)
@@ -52,22 +52,22 @@ public enum Command {
   }
 }
 
-/// A program that runs beside the test. It is killed, if need be, when the last reference goes.
+/// A program that runs beside the test. It is killed, if need be, with the last reference.
 ///
-/// Thread-safe; but a line goes to one of those who wait for it.
+/// Thread-safe; but each line goes to only one waiting caller.
 public final class RunningCommand: Sendable {
   public let arguments: [String]
   public let processIdentifier: Int32
   private let output: Mutex<LineReader>
   private let errorFile: CInt
   private let processDescriptor: CInt
-  /// As `wait` returns it; `nil` until the process has been reaped.
+  /// The result of `wait`, or `nil` until the process has been reaped.
   private let status = Mutex<Int?>(nil)
 
-  /// Starts a program, found in PATH, with this process's environment and `environment` on top. Standard input is
-  /// empty.
+  /// Starts a program, found in PATH, with this process's environment and `environment` on top.
+  /// Standard input is empty.
   ///
-  /// - Parameter descriptors: what it has from descriptor 3 on, in this order.
+  /// - Parameter descriptors: its descriptors from number 3 on, in this order.
   public init(
     _ arguments: [String], environment: [String: String] = [:], passing descriptors: [CInt] = []
   ) throws {
@@ -84,17 +84,18 @@ public final class RunningCommand: Sendable {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
     posix_spawn_file_actions_adddup2(&actions, self.errorFile, 2)
-    // Copies out of the way: the numbers that they are to have may be among their own.
+    // Copies with higher numbers: the final numbers may be among the sources.
     let end = 3 + CInt(descriptors.count)
     let copies = descriptors.map { fcntl($0, F_DUPFD_CLOEXEC, end) }
     defer { copies.forEach { close($0) } }
     for (number, copy) in zip(3..<end, copies) {
       posix_spawn_file_actions_adddup2(&actions, copy, number)
     }
-    // What other tests have open at this moment is no business of the command's.
+    // Descriptors that other tests have open must not be inherited.
     clinux_close_from(&actions, end)
 
-    // A thread of a pool blocks signals, which a program that it starts would go on doing: tmux then never ends.
+    // Threads of a pool block signals, and a started program would inherit that: tmux then never
+    // ends.
     var attributes = posix_spawnattr_t()
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }
@@ -143,16 +144,16 @@ public final class RunningCommand: Sendable {
     return variables
   }
 
-  /// The next line of standard output, without its end; `nil` where there will be none.
+  /// The next line of standard output, without its end, or `nil` at its end.
   ///
-  /// - Throws: where it does not come in time.
+  /// - Throws: if it does not come in time.
   public func nextLine(within deadline: Duration = .seconds(20)) throws -> String? {
     try self.output.withLock { try $0.nextLine(until: .now + deadline) }
   }
 
   /// The first line from here on for which `matches` holds.
   ///
-  /// - Throws: where it does not come in time, or the output ends before.
+  /// - Throws: if it does not come in time, or the output ends before.
   @discardableResult
   public func line(
     within deadline: Duration = .seconds(20), where matches: (String) throws -> Bool
@@ -170,12 +171,12 @@ public final class RunningCommand: Sendable {
     throw CommandError("output ended; seen: \(seen); standard error: \(self.standardError)")
   }
 
-  /// All that is left of standard output, up to its end.
+  /// The rest of standard output.
   public func remainingOutput(within deadline: Duration = .seconds(20)) throws -> String {
     try self.output.withLock { try $0.remainder(until: .now + deadline) }
   }
 
-  /// What it has written to standard error so far.
+  /// Its standard error so far.
   public var standardError: String {
     var bytes = [UInt8](repeating: 0, count: 1 << 20)
     let count = pread(self.errorFile, &bytes, bytes.count, 0)
@@ -187,9 +188,9 @@ public final class RunningCommand: Sendable {
     self.status.withLock { if $0 == nil { kill(self.processIdentifier, number) } }
   }
 
-  /// Waits for the end: the exit status, or 128 + n where signal n ended it.
+  /// Waits for the end: the exit status, or 128 + n if signal n ended it.
   ///
-  /// - Throws: where it does not end in time.
+  /// - Throws: if it does not end in time.
   @discardableResult
   public func wait(within deadline: Duration = .seconds(20)) throws -> Int {
     if let status = self.status.withLock({ $0 }) { return status }
@@ -206,7 +207,7 @@ public final class RunningCommand: Sendable {
     }
   }
 
-  /// Asks the process to end with SIGTERM, and waits.
+  /// Ends the process with SIGTERM, and waits.
   @discardableResult
   public func terminate(within deadline: Duration = .seconds(20)) throws -> Int {
     self.signal(SIGTERM)
@@ -256,7 +257,7 @@ private struct LineReader: ~Copyable {
   }
 }
 
-/// Waits until a descriptor has something to read; `false` where the deadline passes first.
+/// Waits until a descriptor is readable; returns `false` if the deadline passes first.
 func isReadable(_ fileDescriptor: CInt, until deadline: ContinuousClock.Instant) -> Bool {
   while true {
     let left = max(.zero, ContinuousClock.now.duration(to: deadline))

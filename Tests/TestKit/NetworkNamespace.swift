@@ -2,15 +2,15 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// A network namespace of a test's own, with its loopback link up. `close()`, or the end of the last reference,
-/// removes it.
+/// A test's own network namespace, with its loopback link up. `close()`, or the end of the last
+/// reference, removes it.
 ///
-/// It has a name, so that `ip netns exec` can be used: that mounts a sysfs that shows this namespace's links.
+/// It has a name for use with `ip netns exec`, which mounts a sysfs with this namespace's links.
 public final class NetworkNamespace: Sendable {
   public let name: String
   private let isOpen = Mutex(true)
 
-  /// Why this process cannot make namespaces; `nil` where it can.
+  /// Why this process cannot create namespaces, or `nil` if it can.
   public static let obstacle: String? = {
     do {
       removeOrphans()
@@ -21,13 +21,14 @@ public final class NetworkNamespace: Sendable {
     }
   }()
 
-  /// Whether tests that need a namespace run. Where CI=true they run and fail, rather than being skipped.
+  /// Whether tests that need a namespace run. With CI=true they run and fail instead of being
+  /// skipped.
   public static var isEnabled: Bool {
     getenv("CI").map { String(cString: $0) } == "true" || self.obstacle == nil
   }
 
   private static let count = Atomic<Int>(0)
-  /// `ip netns add` sets up /run/netns when it is missing, which two at once would both do.
+  /// `ip netns add` creates a missing /run/netns, which two processes must not do together.
   private static let adding = Mutex(())
 
   public init() throws {
@@ -49,7 +50,7 @@ public final class NetworkNamespace: Sendable {
     if wasOpen { _ = try? Command.run(["ip", "netns", "del", self.name]) }
   }
 
-  /// Namespaces of test runs that were killed.
+  /// Removes namespaces of killed test runs.
   private static func removeOrphans() {
     for name in (try? Command.run(["ls", "/run/netns"]))?.split(separator: "\n") ?? [] {
       let parts = name.split(separator: "-")
@@ -80,7 +81,7 @@ public final class NetworkNamespace: Sendable {
     try Command.run(self.wrapped(["ip"] + words.split(separator: " ").map(String.init)))
   }
 
-  /// Runs one `ip` for many lines of words: for changes by the hundred or thousand.
+  /// Runs one `ip` for many lines, for hundreds or thousands of changes.
   public func ipBatch(_ lines: [String]) throws {
     let directory = try TemporaryDirectory()
     defer { withExtendedLifetime(directory) {} }
@@ -95,8 +96,8 @@ public final class NetworkNamespace: Sendable {
     try RunningCommand(self.wrapped(arguments), environment: environment)
   }
 
-  /// Calls `body` on a thread that is in the namespace, and waits. The sockets that it opens stay in the namespace
-  /// and may be used from anywhere afterwards.
+  /// Calls `body` on a thread in the namespace, and waits. Sockets opened there stay in the
+  /// namespace, and can be used from any thread afterwards.
   public func perform<Result>(_ body: () throws -> Result) throws -> Result {
     let namespace = open("/run/netns/\(self.name)", O_RDONLY | O_CLOEXEC)
     guard namespace >= 0 else { throw CommandError("\(self.name): errno \(errno)") }
@@ -119,7 +120,7 @@ public final class NetworkNamespace: Sendable {
   }
 }
 
-/// Calls `body` on a thread of its own, which ends then: setns(2) must not change a thread of a pool.
+/// Calls `body` on a new thread, which then ends: setns(2) must not change a pool's thread.
 private func onThread(_ body: @escaping () -> Void) throws {
   final class Box {
     let body: () -> Void

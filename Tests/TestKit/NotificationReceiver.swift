@@ -1,14 +1,14 @@
 import Glibc
 
-/// Stands where systemd listens to a service: receives what it says with sd_notify(3).
+/// Receives a service's messages in systemd's place, as sent by sd_notify(3).
 ///
 /// One thread at a time may wait for messages.
 public final class NotificationReceiver: Sendable {
-  /// What `NOTIFY_SOCKET` is to hold.
+  /// The value for `NOTIFY_SOCKET`.
   public let path: String
   private let descriptor: CInt
 
-  /// - Parameter path: where the socket is made.
+  /// - Parameter path: the path of the socket.
   public init(path: String) throws {
     self.path = path
     self.descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
@@ -28,8 +28,8 @@ public final class NotificationReceiver: Sendable {
 
   deinit { close(self.descriptor) }
 
-  /// Forgets what has come so far. The socket holds few messages (net.unix.max_dgram_qlen), and what does not fit in is
-  /// lost.
+  /// Drops earlier messages. The socket holds few (net.unix.max_dgram_qlen), and loses those that
+  /// do not fit.
   public func discard() {
     var byte: UInt8 = 0
     while recv(self.descriptor, &byte, 1, CInt(MSG_DONTWAIT)) >= 0 {}
@@ -37,7 +37,7 @@ public final class NotificationReceiver: Sendable {
 
   /// The first variable from here on for which `matches` holds: `READY=1`, `STATUS=…`.
   ///
-  /// - Throws: where it does not come in time.
+  /// - Throws: if it does not come in time.
   @discardableResult
   public func variable(
     within deadline: Duration = .seconds(20), where matches: (String) -> Bool

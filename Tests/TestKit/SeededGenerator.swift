@@ -1,5 +1,5 @@
-/// Random numbers that a seed repeats, so that a failure can be looked at again: SplitMix64 (Steele, Lea, Flood: Fast
-/// splittable pseudorandom number generators).
+/// Random numbers that a seed repeats, so that a failure can be reproduced: SplitMix64 (Steele,
+/// Lea, Flood: Fast splittable pseudorandom number generators).
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
   private var state: UInt64
 

@@ -1,6 +1,7 @@
 import Glibc
 
-/// A directory of a test's own, removed with the last reference. Its path is short enough for Unix sockets in it.
+/// A test's own directory, removed with the last reference. Its path is short enough for Unix
+/// sockets in it.
 public final class TemporaryDirectory: Sendable {
   public let path: String
 
@@ -16,7 +17,7 @@ public final class TemporaryDirectory: Sendable {
   /// Lets every user in.
   public func open() { chmod(self.path, 0o755) }
 
-  /// Writes a file, in place of one that is there.
+  /// Writes a file, replacing an existing one.
   ///
   /// - Returns: Its path.
   @discardableResult

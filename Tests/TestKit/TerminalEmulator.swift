@@ -1,28 +1,29 @@
-/// A terminal with a shell in it: tmux, which draws what a program writes as any terminal would, and tells what is to be seen.
+/// A terminal with a shell in it: tmux renders a program's output like a terminal, and shows the
+/// screen.
 ///
 /// Used by one thread.
 public final class TerminalEmulator {
   private let directory: TemporaryDirectory
-  /// What starts the programs, as `ip netns exec` does.
+  /// Wraps the commands that start programs, as `ip netns exec` does.
   private let wrap: ([String]) -> [String]
-  /// The server ends with its terminal; it is found by its socket.
+  /// The server ends with its terminal; its socket identifies it.
   private var socket: String { "\(self.directory.path)/tmux" }
 
-  /// What the shell asks with.
+  /// The shell's prompt.
   public static let prompt = "ready>"
 
-  /// Opens a terminal with bash in it, and returns when that waits for a command.
+  /// Opens a terminal with bash in it, and returns when bash waits for a command.
   ///
   /// - Parameters:
-  ///   - environment: of the shell, on top of a small one of UTF-8 and UTC.
-  ///   - wrap: how the command that starts it becomes one that starts it elsewhere.
+  ///   - environment: the shell's environment, on top of a small one with UTF-8 and UTC.
+  ///   - wrap: wraps the command that starts it.
   public init(
     columns: Int, rows: Int, environment: [String: String] = [:],
     wrap: @escaping ([String]) -> [String] = { $0 }
   ) throws {
     self.directory = try TemporaryDirectory()
     self.wrap = wrap
-    // None of the user's settings: neither colours of a status line nor other keys.
+    // Without the user's settings, such as a status line or other keys.
     try self.directory.write("set -g status off\nset -g escape-time 0\n", to: "tmux.conf")
     var variables = [
       "LC_ALL": "C.UTF-8", "TZ": "UTC", "PS1": Self.prompt, "HISTFILE": "",
@@ -30,7 +31,7 @@ public final class TerminalEmulator {
       "NO_COLOR": "",
     ]
     variables.merge(environment) { $1 }
-    // TERM is tmux's to say, but where a test says it.
+    // tmux sets TERM, unless a test does.
     let assignments = variables.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
     let shell = ["env"] + assignments + ["bash", "--norc", "--noprofile", "-i"]
     try Command.run(
@@ -51,23 +52,23 @@ public final class TerminalEmulator {
       ["env", "LC_ALL=C.UTF-8", "tmux", "-u", "-S", self.socket] + arguments)
   }
 
-  /// What is to be seen, row by row, without blanks at their ends.
+  /// The visible rows, without trailing blanks.
   public func screen() throws -> [String] {
     let rows = try self.tmux("capture-pane", "-p")
       .split(separator: "\n", omittingEmptySubsequences: false).map { row in
         String(row.reversed().drop { $0 == " " }.reversed())
       }
-    // The last row ends with a line's end, too.
+    // The last row also ends with a line break.
     return Array(rows.dropLast())
   }
 
-  /// The same with the colours, as sequences.
+  /// The same with colours, as escape sequences.
   public func coloredScreen() throws -> String { try self.tmux("capture-pane", "-p", "-e") }
 
-  /// Looks until a condition holds of what is to be seen.
+  /// Polls the screen until a condition holds.
   ///
-  /// - Returns: What is to be seen then.
-  /// - Throws: where it does not come true in time, with what there was.
+  /// - Returns: The screen.
+  /// - Throws: if it does not become true in time, with the last screen.
   @discardableResult
   public func wait(
     _ what: String, within deadline: Duration = .seconds(20), _ condition: ([String]) -> Bool
@@ -82,13 +83,13 @@ public final class TerminalEmulator {
     }
   }
 
-  /// Types text, as it is.
+  /// Types text literally.
   public func type(_ text: String) throws { try self.tmux("send-keys", "-l", text) }
 
   /// Presses a key by tmux's name for it: `Enter`, `C-c`.
   public func press(_ key: String) throws { try self.tmux("send-keys", key) }
 
-  /// Types a command and has it run.
+  /// Types a command and runs it.
   public func run(_ command: String) throws {
     try self.type(command)
     try self.press("Enter")
@@ -98,7 +99,7 @@ public final class TerminalEmulator {
     try self.tmux("resize-window", "-x", "\(columns)", "-y", "\(rows)")
   }
 
-  /// Whether the cursor is to be seen, and whether a program has the other screen.
+  /// Whether the cursor is visible, and whether a program uses the alternate screen.
   public func modes() throws -> (cursor: Bool, alternate: Bool) {
     let flags = try self.tmux("display-message", "-p", "#{cursor_flag} #{alternate_on}")
     return (flags.hasPrefix("1"), flags.contains(" 1"))

@@ -18,7 +18,7 @@ struct ClientTests {
     }
   }
 
-  @Test("an error of the server's is the call's, whatever its words; also after a response")
+  @Test("the server's error ends the call with any text, even after a response")
   func failures() async throws {
     try await TestServer.runOwnClient { client, _ in
       await expect(.aborted, "100 % für Ümläute\n") { try await client.unary(.fail, []) }
@@ -29,7 +29,7 @@ struct ClientTests {
     }
   }
 
-  @Test("what the server pours is taken as it is read, and all of it comes")
+  @Test("a stream of messages is read at the client's pace, and complete")
   func pour() async throws {
     try await TestServer.runOwnClient { client, _ in
       let count = Mutex(0)
@@ -38,7 +38,7 @@ struct ClientTests {
     }
   }
 
-  @Test("a call that is cancelled is over for the server")
+  @Test("a cancelled call also ends for the server")
   func cancelling() async throws {
     try await TestServer.runOwnClient { client, admission in
       let (begun, beginning) = AsyncStream.makeStream(of: Void.self)
@@ -51,7 +51,7 @@ struct ClientTests {
   }
 
   @Test(
-    "one call without gRPC's client is told when it is accepted, of each response, and how it ends")
+    "a single call without gRPC's client reports its acceptance, each response and its end")
   func single() async throws {
     try await TestServer.run(connectedSocket) { socket, admission, reactor in
       let told = Mutex<[String]>([])
@@ -68,7 +68,7 @@ struct ClientTests {
     }
   }
 
-  @Test("when the server's process is gone, calls end with UNAVAILABLE")
+  @Test("the server's process is gone → calls end with UNAVAILABLE")
   func gone() async throws {
     try await ReactorTests.run { reactor in
       var sockets: [CInt] = [0, 0]

@@ -2,9 +2,9 @@ import Testing
 
 @testable import UnixTransport
 
-@Suite("Frames that carry nothing")
+@Suite("Limit of control frames")
 struct FillerCountTests {
-  @Test("so many are taken in half a minute, and then as many again")
+  @Test("a number of frames is allowed per half minute, and then again")
   func count() {
     var count = FillerCount()
     let start = ContinuousClock.now

@@ -19,7 +19,7 @@ struct MessageTests {
     try bytes.withUnsafeBytes { try reader.append($0) }
   }
 
-  @Test("messages are put together however their bytes are cut", arguments: 1...40)
+  @Test("messages are assembled however their bytes are split", arguments: 1...40)
   func reading(size: Int) throws {
     let bytes = Self.bytes(Self.messages)
     var reader = MessageReader(longest: 300)
@@ -34,7 +34,7 @@ struct MessageTests {
     #expect(reader.unread == 0)
   }
 
-  @Test("of messages that are read as they come nothing is kept, though the next has always begun")
+  @Test("parsing keeps no bytes of complete messages, even if the next one has always begun")
   func keepingNothing() throws {
     let bytes = Self.bytes([Array(repeating: 1, count: 95)])
     var reader = MessageReader(longest: 95)
@@ -47,7 +47,7 @@ struct MessageTests {
     }
   }
 
-  @Test("a message that is too long is known by its length alone, first in line or not")
+  @Test("a message that is too long is refused by its length alone, first or later")
   func tooLong() throws {
     var reader = MessageReader(longest: 4)
     #expect(throws: MessageReader.Fault.tooLong) { try Self.append([0, 0, 0, 0, 5], to: &reader) }
@@ -59,7 +59,7 @@ struct MessageTests {
     #expect(throws: MessageReader.Fault.tooLong) { _ = try later.next() }
   }
 
-  @Test("a compressed message is not taken: no client was told that it may be")
+  @Test("a compressed message is refused: the server never advertised compression")
   func compressed() throws {
     var reader = MessageReader(longest: 4)
     #expect(throws: MessageReader.Fault.compressed) {
@@ -90,7 +90,7 @@ struct MessageTests {
     #expect(written == Self.bytes(Self.messages))
   }
 
-  @Test("a source that has nothing yet leaves a frame unfilled, or fills it in part")
+  @Test("a source without data leaves a frame unfilled or partly filled")
   func later() {
     let source = List([[1]], end: nil)
     var writer = MessageWriter()
@@ -104,7 +104,7 @@ struct MessageTests {
   }
 }
 
-/// Messages that are there from the start.
+/// Messages that exist from the start.
 final class List: MessageSource {
   private var messages: ArraySlice<[UInt8]>
   private let end: Status?

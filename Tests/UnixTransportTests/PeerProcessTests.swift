@@ -7,7 +7,9 @@ import Testing
 
 @Suite("The process that opened a connection")
 struct PeerProcessTests {
-  @Test("it has exited → it is not alive, whoever holds its socket now", arguments: [true, false])
+  @Test(
+    "it has exited → it is not alive, even if another process holds its socket",
+    arguments: [true, false])
   func exits(isRemembered: Bool) throws {
     guard PeerProcess.isRemembered || !isRemembered else { return }
     let directory = try TemporaryDirectory()
@@ -43,7 +45,7 @@ struct PeerProcessTests {
     #expect(process.open() == nil)
   }
 
-  @Test("a pid that no process has → there is no process")
+  @Test("a pid without a process → no process")
   func none() {
     #expect(ProcessReference(getpid())?.isAlive == true)
     #expect(ProcessReference(.max) == nil && ProcessReference(0) == nil)

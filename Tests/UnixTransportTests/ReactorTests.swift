@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Reactor")
 struct ReactorTests {
-  /// Runs the body as a program's main function would, on a thread of its own.
+  /// Runs the body like a program's main function, on its own thread.
   static func run<Success: Sendable>(
     _ body: @escaping @Sendable (Reactor) async throws -> Success
   ) async throws -> Success {
@@ -19,7 +19,7 @@ struct ReactorTests {
     }
   }
 
-  @Test("tasks, their children and what is handed over run on its thread, in order")
+  @Test("tasks, child tasks and executed jobs run on its thread, in order")
   func order() async throws {
     let threads = try await Self.run { reactor in
       var threads: Set<UInt> = [pthread_self()]
@@ -42,7 +42,7 @@ struct ReactorTests {
     #expect(threads.count == 1)
   }
 
-  @Test("what other threads hand over wakes it")
+  @Test("jobs from other threads wake it")
   func waking() async throws {
     let count = try await Self.run { reactor in
       let count = Mutex(0)
@@ -62,7 +62,7 @@ struct ReactorTests {
   }
 
   @Test(
-    "what has a time is done in the order of the times, and not before, also where all are past",
+    "timed jobs run in the order of their times and not earlier, even if all are past",
     arguments: [[600, 200, 400], [-20_000, -60_000, -40_000]])
   func alarms(delays: [Int]) async throws {
     let order = try await Self.run { reactor in
@@ -84,7 +84,7 @@ struct ReactorTests {
     #expect(order == delays.sorted())
   }
 
-  @Test("what is published, and what is to be sent of it, goes before jobs that wait")
+  @Test("publications and their sending come before waiting jobs")
   func news() async throws {
     let order = try await Self.run { reactor in
       let order = Mutex<[String]>([])
@@ -103,7 +103,7 @@ struct ReactorTests {
     #expect(order == ["news", "sent", "job", "job", "job"])
   }
 
-  @Test("D4 a user's task does not wait behind all those of another")
+  @Test("D4 a user's task does not wait behind all of another user's")
   func users() async throws {
     let order = try await Self.run { reactor in
       let (many, one) = (
@@ -112,7 +112,7 @@ struct ReactorTests {
       return await withTaskGroup(of: Int.self) { group in
         for _ in 0..<100 { group.addTask(executorPreference: many) { 1 } }
         group.addTask(executorPreference: one) { 2 }
-        // As they end.
+        // In the order of their ends.
         return await group.reduce(into: []) { $0.append($1) }
       }
     }
@@ -120,7 +120,7 @@ struct ReactorTests {
     #expect(try #require(order.firstIndex(of: 2)) <= 1)
   }
 
-  @Test("an error of the body is that of the run")
+  @Test("the body's error is the run's")
   func failure() async throws {
     await #expect(throws: CancellationError.self) {
       try await Self.run { _ in throw CancellationError() }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import UnixTransport
 
-@Suite("A request's headers")
+@Suite("Request headers")
 struct RequestHeadTests {
   private static let call = [
     ":method": "POST", ":scheme": "http", ":path": "/some.Service/Method",
@@ -19,7 +19,7 @@ struct RequestHeadTests {
     return head.read()
   }
 
-  @Test("a call names a service and a method, whatever its authority is")
+  @Test("a call names a service and a method, whatever its authority")
   func call() {
     guard case .call(let method) = self.reading([":authority": "anything", "te": "trailers"])
     else {
@@ -30,7 +30,7 @@ struct RequestHeadTests {
   }
 
   @Test(
-    "what is no call of gRPC's is told so in HTTP",
+    "a request that is not gRPC is refused with an HTTP status",
     arguments: [
       ([":method": "GET"], "405"), (["content-type": "text/html"], "415"),
       (["content-type": "application/grpc-web+proto"], "415"),
@@ -46,7 +46,7 @@ struct RequestHeadTests {
   }
 
   @Test(
-    "a call that cannot be taken ends with UNIMPLEMENTED",
+    "an unsupported call ends with UNIMPLEMENTED",
     arguments: [
       [":path": "/"], [":path": "no/slash"], [":path": "/a/b/c"], ["grpc-encoding": "gzip"],
     ])
@@ -60,7 +60,7 @@ struct RequestHeadTests {
   }
 
   @Test(
-    "messages of protobuf are taken, however that is said",
+    "every content type of protobuf messages is accepted",
     arguments: ["application/grpc", "application/grpc+proto", "application/grpc;charset=utf-8"])
   func protobuf(type: String) {
     guard case .call = self.reading(["content-type": type]) else {
@@ -70,7 +70,7 @@ struct RequestHeadTests {
   }
 
   @Test(
-    "what is no request of HTTP/2 is malformed (RFC 9113, 8.1.1)",
+    "an invalid HTTP/2 request is malformed (RFC 9113, 8.1.1)",
     arguments: [
       [":status": "200"], [":path": ""], [":scheme": ""], ["Te": "trailers"], ["te": "gzip"],
       ["content-length": "-1"], ["content-length": "x"], ["connection": "close"],
@@ -97,7 +97,7 @@ struct RequestHeadTests {
     if case .malformed = head.read() { #expect(!isRight) } else { #expect(isRight) }
   }
 
-  @Test("an encoding that changes nothing is no encoding")
+  @Test("the encoding identity is no encoding")
   func identity() {
     guard case .call = self.reading(["grpc-encoding": "identity"]) else {
       Issue.record("no call")
@@ -105,7 +105,7 @@ struct RequestHeadTests {
     }
   }
 
-  @Test("headers are taken up to a length, which counts also the fields")
+  @Test("headers are limited in length, including the overhead of fields")
   func length() {
     var head = RequestHead()
     for (name, value) in Self.call.sorted(by: <) { head.take(name, value) }
@@ -122,7 +122,7 @@ struct RequestHeadTests {
     #expect(headers.fields["grpc-status"] == "8")
   }
 
-  @Test("a status's message is written with what a header can hold, and as much as clients take")
+  @Test("a status message is percent-encoded, and cut to the length that clients accept")
   func message() throws {
     let headers = HeaderBlock.trailers(Status(code: .aborted, message: "50 % für\nalle\u{7F}"))
     #expect(headers.fields == ["grpc-status": "10", "grpc-message": "50 %25 f%C3%BCr%0Aalle%7F"])
@@ -143,7 +143,7 @@ extension RequestHead {
 }
 
 extension HeaderBlock {
-  /// As nghttp2 is given them.
+  /// The fields as given to nghttp2.
   fileprivate var fields: [String: String] {
     self.withUnsafeFields { fields in
       Dictionary(

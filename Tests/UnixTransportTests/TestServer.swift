@@ -13,28 +13,28 @@ extension MethodDescriptor {
     MethodDescriptor(fullyQualifiedService: "t.T", method: method)
   }
 
-  /// Who calls.
+  /// Answers with the caller.
   static let who = test("Who")
   /// Answers each message with itself.
   static let echo = test("Echo")
   static let fail = test("Fail")
-  /// Fails in the words of its request.
+  /// Fails with its request as the message.
   static let quote = test("Quote")
   /// Fails after a message.
   static let failLate = test("FailLate")
   /// Sends a message, and waits for its cancellation.
   static let wait = test("Wait")
-  /// Sends two hundred messages as fast as they are taken.
+  /// Sends two hundred messages as fast as the client reads.
   static let pour = test("Pour")
-  /// By a source: as many messages as the request says, and an error.
+  /// Uses a source: as many messages as the request says, and an error.
   static let count = test("Count")
-  /// By a source: a message, and then nothing.
+  /// Uses a source: one message, and then nothing.
   static let silence = test("Silence")
 }
 
-/// A server on a socket of its own, and grpc-swift's client of it.
+/// A server on its own socket, and grpc-swift's client of it.
 enum TestServer {
-  /// With grpc-swift's own client.
+  /// Uses grpc-swift's own client.
   static func run(
     _ body:
       @escaping @Sendable (
@@ -49,7 +49,7 @@ enum TestServer {
     }
   }
 
-  /// With ``UnixClientTransport``.
+  /// Uses ``UnixClientTransport``.
   static func runOwnClient(
     _ body:
       @escaping @Sendable (TestClient<UnixClientTransport>, TestAdmission) async throws -> Void
@@ -60,7 +60,7 @@ enum TestServer {
     }
   }
 
-  /// - Parameter connect: makes of the socket's path what the body gets.
+  /// - Parameter connect: creates the body's connection from the socket's path.
   static func run<Connection: Sendable>(
     _ connect: @escaping @Sendable (String) throws -> Connection,
     _ body: @escaping @Sendable (Connection, TestAdmission, Reactor) async throws -> Void
@@ -92,7 +92,7 @@ enum TestServer {
     withExtendedLifetime(directory) {}
   }
 
-  /// Falls silent after each message until it is resumed.
+  /// Pauses after each message until it is resumed.
   @Sendable private static func count(
     _ request: [UInt8], _ peer: PeerCredentials, _ stream: ServerStream
   ) throws(RPCError) -> any MessageSource {
@@ -182,7 +182,7 @@ private struct TestService: RegistrableRPCService {
   }
 }
 
-/// Passes bytes on as they are.
+/// Passes bytes unchanged.
 private struct Raw: MessageSerializer, MessageDeserializer {
   func serialize<Bytes: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Bytes { Bytes(message) }
   func deserialize<Bytes: GRPCContiguousBytes>(_ bytes: Bytes) throws -> [UInt8] {
@@ -190,7 +190,7 @@ private struct Raw: MessageSerializer, MessageDeserializer {
   }
 }
 
-/// A socket that is connected to the path's.
+/// A socket connected to the path.
 @Sendable func connectedSocket(_ path: String) throws -> CInt {
   let socket = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
   guard withUnixAddress(path, { connect(socket, $0, $1) }) == 0 else { throw SystemError() }
@@ -245,7 +245,7 @@ struct TestClient<Transport: ClientTransport>: Sendable {
   }
 }
 
-/// Admits everybody, unless it is told not to, and counts.
+/// Admits every client unless told otherwise, and counts.
 final class TestAdmission: Admission {
   private struct State {
     var connections = 0
@@ -262,14 +262,14 @@ final class TestAdmission: Admission {
 
   var connections: Int { self.state.withLock { $0.connections } }
   var streams: Int { self.state.withLock { $0.streams } }
-  /// How many bytes calls keep.
+  /// The number of bytes that calls hold.
   var memory: Int { self.state.withLock { $0.memory } }
   var mostMemory: Int {
     get { self.state.withLock { $0.mostMemory } }
     set { self.state.withLock { $0.mostMemory = newValue } }
   }
   var refusedMessages: Int { self.state.withLock { $0.refusedMessages } }
-  /// The errors by which connections ended.
+  /// The errors with which connections ended.
   var failures: [UInt32] { self.state.withLock { $0.failures } }
   var refusesStreams: Bool {
     get { self.state.withLock { $0.refusesStreams } }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("gRPC over a Unix socket, to grpc-swift's own client")
 struct TransportTests {
-  @Test("a call gets its answer, and who calls is known by the kernel's word")
+  @Test("a call gets its answer, and the caller is identified by the kernel")
   func unary() async throws {
     try await TestServer.run { client, _ in
       let answer = try await client.unary(.who, [])
@@ -27,7 +27,7 @@ struct TransportTests {
     }
   }
 
-  @Test("many calls at a time each get their own answers")
+  @Test("many concurrent calls each get their own answers")
   func many() async throws {
     try await TestServer.run { client, _ in
       try await withThrowingTaskGroup(of: Void.self) { group in
@@ -43,7 +43,7 @@ struct TransportTests {
     }
   }
 
-  @Test("an error of the handler's is the call's, whatever its words; also after a response")
+  @Test("the handler's error ends the call with any text, even after a response")
   func failures() async throws {
     try await TestServer.run { client, _ in
       await expect(.aborted, "100 % für Ümläute\n") {
@@ -58,7 +58,7 @@ struct TransportTests {
     }
   }
 
-  @Test("a request that is too long is refused, and the connection goes on")
+  @Test("a request that is too long is refused, and the connection continues")
   func tooLong() async throws {
     try await TestServer.run { client, admission in
       await expect(.resourceExhausted, "too long") {
@@ -70,7 +70,7 @@ struct TransportTests {
     }
   }
 
-  @Test("an error that quotes a long request ends the call, too")
+  @Test("an error that quotes a long request still ends the call")
   func longMessage() async throws {
     try await TestServer.run { client, _ in
       let error = await #expect(throws: RPCError.self) {
@@ -80,7 +80,7 @@ struct TransportTests {
     }
   }
 
-  @Test("a call that is not admitted is told why, and the connection goes on")
+  @Test("a call that is not admitted gets the reason, and the connection continues")
   func notAdmitted() async throws {
     try await TestServer.run { client, admission in
       admission.refusesStreams = true
@@ -94,7 +94,7 @@ struct TransportTests {
   }
 
   @Test(
-    "D4 a request or an answer takes more memory than there may be → the call ends, and no memory is held"
+    "D4 a request or an answer exceeds the available memory → the call ends, and no memory stays reserved"
   )
   func noMemory() async throws {
     try await TestServer.run { client, admission in
@@ -113,7 +113,7 @@ struct TransportTests {
     }
   }
 
-  @Test("what a source gives is sent as it comes, and its end is the call's")
+  @Test("a source's messages are sent as they come, and its end is the call's")
   func source() async throws {
     try await TestServer.run { client, _ in
       let seen = Mutex<[[UInt8]]>([])
@@ -127,7 +127,7 @@ struct TransportTests {
     }
   }
 
-  @Test("a client that cancels ends the handler, the source and what they hold")
+  @Test("a client's cancellation ends the handler, the source and frees their memory")
   func cancelling() async throws {
     try await TestServer.run { client, admission in
       for method: MethodDescriptor in [.wait, .silence] {
@@ -144,7 +144,7 @@ struct TransportTests {
     }
   }
 
-  @Test("who does not read has a task wait that writes, and gets everything in the end")
+  @Test("the client does not read → the writing task waits, and everything arrives in the end")
   func backpressure() async throws {
     try await TestServer.run { client, _ in
       let count = Mutex(0)
@@ -157,7 +157,7 @@ struct TransportTests {
   }
 }
 
-/// Expects that the call fails with this.
+/// Expects that the call fails with this error.
 func expect<Success>(
   _ code: RPCError.Code, _ message: String, _ call: () async throws -> Success
 ) async {

@@ -6,11 +6,11 @@ import Testing
 
 @Suite("Turns")
 struct TurnTests {
-  @Test("D4 users have equal shares of the time, whatever each of their turns takes")
+  @Test("D4 users get equal shares of the time, whatever their turns take")
   func shares() {
     var share = FairShare<UInt32, Int>()
     var taken: [UInt32: Int] = [:]
-    // The first wants long turns on a hundred connections, the second short ones on one.
+    // The first user has long turns on a hundred connections, the second short ones on one.
     for item in 0..<100 { share.append(item, of: 1) }
     share.append(0, of: 2)
     for _ in 0..<1000 {
@@ -23,7 +23,7 @@ struct TurnTests {
     #expect(abs((taken[1] ?? 0) - (taken[2] ?? 0)) <= 20)
   }
 
-  @Test("D4 who wants something now and then is next, and has saved nothing up")
+  @Test("D4 an occasional user is next, but has not saved up turns")
   func newcomer() {
     var share = FairShare<UInt32, Int>()
     func takeTurn() -> UInt32? {
@@ -41,7 +41,8 @@ struct TurnTests {
     #expect((95...105).contains(turns.count { $0 == 9 }))
   }
 
-  @Test("D4 a second user who comes in the turn of one who was alone gets as much from then on")
+  @Test(
+    "D4 a second user who arrives during the turn of a single one gets an equal share from then on")
   func secondUser() {
     var share = FairShare<UInt32, Int>()
     for item in 0..<100 { share.append(item, of: 1) }
@@ -49,7 +50,7 @@ struct TurnTests {
       #expect(share.takeTurn() == 1)
       share.charge(.milliseconds(10), to: 1)
     }
-    // In the midst of a turn.
+    // In the middle of a turn.
     #expect(share.popFirst()?.item == 50)
     for item in 0..<40 { share.append(item, of: 2) }
     share.charge(.milliseconds(10), to: 1)
@@ -65,7 +66,7 @@ struct TurnTests {
     #expect(left == 49 + 40 - 40 && share.isEmpty)
   }
 
-  @Test("D4 however much one wants, the others wait for one of his only")
+  @Test("D4 other users wait for only one turn of a busy user")
   func waiting() {
     var share = FairShare<UInt32, Int>()
     for number in 1...5 { share.append(number, of: 1000) }
@@ -78,7 +79,7 @@ struct TurnTests {
     #expect(share.takeItem() == 5 && share.takeItem() == nil && share.isEmpty)
   }
 
-  @Test("D4 what nobody waits for any more is taken out, and the others keep their places")
+  @Test("D4 abandoned items are removed, and the others keep their places")
   func removal() {
     var share = FairShare<UInt32, Int>()
     for number in 1...3 { share.append(number, of: 1000) }
@@ -92,7 +93,8 @@ struct TurnTests {
   }
 
   @Test(
-    "D4 of any coming and going nothing is lost, and each user's are in order", arguments: 0..<4)
+    "D4 any sequence of additions and turns loses nothing, and keeps each user's order",
+    arguments: 0..<4)
   func random(seed: Int) {
     var random = SeededGenerator(seed: UInt64(seed))
     var share = FairShare<UInt32, Int>()
@@ -119,12 +121,12 @@ struct TurnTests {
     }
   }
 
-  @Test("D4 however many come under ever new numbers, who waits is not passed for long")
+  @Test("D4 any number of new users does not delay a waiting user for long")
   func newcomers() {
     var share = FairShare<UInt32, Int>()
     for item in 0..<2 { share.append(item, of: 1) }
     share.append(0, of: 2)
-    // He has had a turn.
+    // This user has had a turn.
     #expect((0..<2).map { _ in share.takeTurn(of: 1) } == [2, 1])
     var turns = 0
     for user: UInt32 in 1000..<5000 {
@@ -136,10 +138,10 @@ struct TurnTests {
     #expect(turns < 100)
   }
 
-  @Test("D4 of users who have gone nothing is kept")
+  @Test("D4 nothing is kept about users who have gone")
   func forgotten() throws {
     var share = FairShare<UInt32, Int>()
-    // One stays, so that somebody waits all the time, and does not in vain.
+    // One user stays, so that some user always waits, and not in vain.
     var turns = 0
     share.append(0, of: 0)
     for user: UInt32 in 1...10_000 {
@@ -161,10 +163,10 @@ struct TurnTests {
   }
 
   @Test(
-    "D4 one who says what is no HTTP/2 and has gone by then takes nobody along",
+    "D4 a client that breaks HTTP/2 and has gone does not affect the others",
     arguments: [
       Array("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".utf8),
-      // PRIORITY on stream 0, and more PINGs than are answered at a time.
+      // PRIORITY on stream 0, and more PINGs than are answered together.
       preface + [0, 0, 5, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
       preface + Array(repeating: ping, count: 200).joined(),
     ])
@@ -184,7 +186,8 @@ struct TurnTests {
     }
   }
 
-  @Test("D4 a connection sends a part of much at a time, and then it is the others' turn")
+  @Test(
+    "D4 a connection with much to send sends a part, and then other connections have their turn")
   func turn() async throws {
     try await ReactorTests.run { reactor in
       var ends: [CInt] = [0, 0]
@@ -198,7 +201,7 @@ struct TurnTests {
       let request: HeaderBlock = [":method": "POST", ":scheme": "http", ":path": "/t.T/Pour"]
       let stream = try #require(connection.session?.submitRequest(request))
       connection.add(Endless(), stream)
-      // SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE for the connection: as much as there may be.
+      // SETTINGS_INITIAL_WINDOW_SIZE, and WINDOW_UPDATE for the connection, both at the maximum.
       let windows: [UInt8] =
         [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7F, 0xFF, 0xFF, 0xFF]
         + [0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7F, 0xFE, 0, 0]
@@ -211,12 +214,12 @@ struct TurnTests {
   }
 }
 
-/// A client's first words: RFC 9113, 3.4.
+/// A client's preface: RFC 9113, 3.4.
 private let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + [0, 0, 0, 4, 0, 0, 0, 0, 0]
 
 private let ping: [UInt8] = [0, 0, 8, 6, 0] + Array(repeating: 0, count: 12)
 
-/// Holds the owner of a connection for as long as that is open.
+/// Holds the owner of a connection while that is open.
 private final class Holder {
   private(set) var owner: Owner?
   private(set) var failures = 0
@@ -242,7 +245,7 @@ private final class Nobody: HTTP2ConnectionOwner {
   func connectionClosed() {}
 }
 
-/// There is always more to send.
+/// A stream that always has more to send.
 private final class Endless: HTTP2Stream {
   var isAnswered = false
   func received(header name: Bytes, _ value: Bytes) {}
@@ -257,14 +260,14 @@ private final class Endless: HTTP2Stream {
 extension FairShare<UInt32, Int> {
   fileprivate mutating func takeTurn() -> UInt32? { self.popFirst()?.user }
 
-  /// Whose turn it is, for so many milliseconds.
+  /// The user whose turn it is, charged with this many milliseconds.
   fileprivate mutating func takeTurn(of milliseconds: Int) -> UInt32? {
     guard let turn = self.popFirst() else { return nil }
     self.charge(.milliseconds(milliseconds), to: turn.user)
     return turn.user
   }
 
-  /// Takes the next, for a millisecond.
+  /// Takes the next item, charged with a millisecond.
   fileprivate mutating func takeItem() -> Int? {
     guard let turn = self.popFirst() else { return nil }
     self.charge(.milliseconds(1), to: turn.user)

@@ -6,7 +6,7 @@ import Netlink
 
 @testable import ConndServer
 
-/// The messages in which the kernel would say what the model says.
+/// The kernel messages for the model's state.
 enum KernelBytes {
   static func message(
     _ type: some BinaryInteger, _ payload: [UInt8], flags: CInt = 0
@@ -91,7 +91,7 @@ enum KernelBytes {
     return payload + attributes
   }
 
-  /// What a lookup answers.
+  /// The answer to a lookup.
   static func answer(_ route: Route, to address: IPAddress) -> [UInt8] {
     let type = Int(route.kind == .local ? RTN_LOCAL : RTN_UNICAST)
     return Self.message(
@@ -103,7 +103,7 @@ enum KernelBytes {
           + Self.attribute(RTA_PREFSRC.rawValue, route.source)))
   }
 
-  /// The entry that a lookup went by; an error if it does not fit into the answer to the request.
+  /// The entry used by a lookup, or an error if it does not fit into the answer.
   static func entry(_ entry: RouteEntry, _ request: [UInt8]) -> [UInt8] {
     guard let route = entry.route else { return Self.error(EMSGSIZE, request) }
     let legs = entry.legs.flatMap { leg -> [UInt8] in [8, 0, 0, 0] + Self.number(leg) }
@@ -174,7 +174,7 @@ enum KernelBytes {
 
   static let end = Self.message(NLMSG_DONE, Self.number(Int32(0)), flags: NLM_F_MULTI)
 
-  /// - Parameter request: what is refused.
+  /// - Parameter request: the refused request.
   static func error(_ code: CInt, _ request: [UInt8]) -> [UInt8] {
     Self.message(
       NLMSG_ERROR, Self.number(Int32(-code)) + request.prefix(16), flags: NLM_F_CAPPED)
@@ -182,7 +182,7 @@ enum KernelBytes {
 
   // MARK: - Notifications
 
-  /// `nil` for what is told in no message.
+  /// The message of an event, or `nil` if the kernel sends none.
   static func notification(_ event: KernelEvent) -> [UInt8]? {
     func rule(_ type: some BinaryInteger, _ family: AddressFamily) -> [UInt8] {
       Self.message(type, [Self.family(family)] + [UInt8](repeating: 0, count: 11))

@@ -4,10 +4,10 @@ import Netlink
 
 @testable import ConndServer
 
-/// The machine of a recording, as far as connd asked about it: its links, their addresses, and for each family the default route. What
-/// is at the other ends is the model's.
+/// The machine of a recording, as far as connd asked about it: its links, their addresses, and the
+/// default route of each family. The other ends of the links are the model's.
 extension ModelNetwork {
-  /// Of a link with a higher index none knows that it is there.
+  /// Links with a higher index are not found.
   private static let mostLinks: UInt32 = 4096
 
   init(_ recording: Recording) throws {
@@ -46,7 +46,7 @@ extension ModelNetwork {
     for link in self.links { _ = self.learnRouters(link.index) }
   }
 
-  /// The default route that most probes go by, and the source address that they are given.
+  /// Takes the default route that most probes use, and their source address.
   private mutating func takeRoute(
     _ family: AddressFamily, _ probes: [IPAddress], _ kernel: NetlinkKernel
   ) throws {
@@ -65,7 +65,7 @@ extension ModelNetwork {
 }
 
 extension LinkFacts {
-  /// - Parameter medium: what the configuration says.
+  /// - Parameter medium: the configured medium.
   fileprivate func sort(_ medium: Medium?) -> ModelLink.Sort {
     switch medium {
     case .wired: return .wired

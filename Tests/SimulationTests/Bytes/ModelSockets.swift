@@ -6,17 +6,17 @@ import Netlink
 
 @testable import ConndServer
 
-/// Netlink sockets of the model kernel: it answers requests in bytes, and what it tells comes in bytes.
+/// Netlink sockets of the model kernel. Requests, answers and notifications are bytes.
 final class ModelSockets: SocketSource {
-  /// What answers; who asks sets it.
+  /// The network that answers; set before each query.
   var network: ModelNetwork
-  /// No request is taken, and none is answered.
+  /// Whether requests are neither taken nor answered.
   var isFailing = false
-  /// What waits to be heard.
+  /// The events waiting to be received.
   var notifications: [KernelEvent] = []
-  /// Whether something does.
+  /// Whether events are waiting.
   var hasMessages: () -> Bool = { false }
-  /// What the socket of a connection says, or `nil` if there is none.
+  /// The report of a connection's socket, or `nil` if there is none.
   var socketReport: (Destination) -> SocketReport? = { _ in nil }
 
   init(_ network: ModelNetwork) { self.network = network }
@@ -101,7 +101,7 @@ final class ModelSockets: SocketSource {
 }
 
 extension Path.Reason {
-  /// What a lookup fails with.
+  /// The error of a failed lookup.
   fileprivate var code: CInt {
     switch self {
     case .unreachable: EHOSTUNREACH
@@ -113,7 +113,7 @@ extension Path.Reason {
   }
 }
 
-/// What a request says.
+/// The contents of a request.
 private struct ModelQuestion {
   let header: [UInt8]
   let attributes: [Int: [UInt8]]
@@ -141,7 +141,7 @@ private struct ModelQuestion {
     }
   }
 
-  /// In links', addresses' and neighbours' headers it is at the same place.
+  /// The index has the same offset in the headers of links, addresses and neighbours.
   var index: UInt32 { Self.number(self.header.dropFirst(4).prefix(4)) }
   var isOfEntry: Bool {
     Self.number(self.header.dropFirst(8).prefix(4)) & UInt32(RTM_F_FIB_MATCH) != 0
@@ -260,14 +260,14 @@ private final class ModelSocket: DatagramSocket {
   }
 }
 
-/// What sysfs says of the model's links.
+/// The contents of sysfs for the model's links.
 struct ModelFiles: FileReader {
   let sockets: ModelSockets
 
   func answer(_ question: FileQuestion) -> FileAnswer {
     let parts = question.subject.split(separator: "/").dropFirst(3)
     let network = self.sockets.network
-    // Whom names are asked of nobody may read here.
+    // DNS files cannot be read here.
     guard question.subject.hasPrefix("/sys/class/net/"), let name = parts.first else {
       return .failure(FileError(code: EACCES))
     }

@@ -5,34 +5,34 @@ import Netlink
 
 @testable import ConndServer
 
-/// Something that writes down what a simulated connd is told and asked, as `connd --record` does.
+/// Records a simulated connd's input and queries, as `connd --record` does.
 final class Writer {
   let path: String
   private(set) var recorder: Recorder?
-  /// What somebody asks the clock who is not connd is not recorded.
+  /// Queries to the clock by other code than connd's are not recorded.
   var isPaused = false
 
   init(path: String) { self.path = path }
 
-  /// A connd starts: the file begins anew.
+  /// Starts a new file when a connd starts.
   func begin(_ configuration: Configuration, restored: Snapshot) throws {
     let header = RecordingHeader(
       configuration: configuration.source.text, watchdogTimeout: nil, restored: restored)
-    // The one before closes its file first.
+    // The former recorder closes its file first.
     self.recorder = nil
     self.recorder = try Recorder(
       path: self.path, header, logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
     )
   }
 
-  /// What the last turn brought is complete, although others hold the recorder.
+  /// Completes the last turn's record, although others hold the recorder.
   func end() {
     self.recorder?.flush()
     self.recorder = nil
   }
 }
 
-/// The simulation's time, of which is noted when connd looks at it.
+/// The simulation's clock. It records when connd reads it.
 struct WrittenClock: MonitorClock {
   let clock: any MonitorClock
   let writer: Writer
@@ -50,8 +50,8 @@ struct WrittenClock: MonitorClock {
   }
 }
 
-/// The model kernel behind netlink's bytes, which connd's own code asks and reads, and a recorder beside them. What goes wrong is
-/// the faulty kernel's affair, who is asked each question first.
+/// The model kernel behind netlink's bytes, which connd's own code reads, with a recorder. The
+/// faulty kernel gets each query first, and causes the faults.
 final class WrittenKernel: ReopenableKernel {
   private let faulty: FaultyKernel
   private let recorder: Recorder
@@ -76,7 +76,7 @@ final class WrittenKernel: ReopenableKernel {
         from: RecordedFiles(files: ModelFiles(sockets: self.sockets), recorder: self.recorder)))
   }
 
-  /// Asks the faulty kernel, and then, about the network that it has answered of, in bytes.
+  /// Queries the faulty kernel first, and then, in bytes, the network that it used for its answer.
   private func ask<Answer>(
     _ faulty: (FaultyKernel) throws(KernelUnavailable) -> Void,
     _ question: (NetlinkKernel) throws(KernelUnavailable) -> Answer
@@ -89,7 +89,7 @@ final class WrittenKernel: ReopenableKernel {
       self.sockets.isFailing = true
     }
     defer { self.sockets.isFailing = false }
-    // What happens in between comes before the question while there is an order, and after it otherwise.
+    // Events in between come before the query if the order is fixed, and after it otherwise.
     self.sockets.network = self.faulty.isOrdered ? self.faulty.network : before
     return try question(kernel)
   }
@@ -206,7 +206,7 @@ final class WrittenKernel: ReopenableKernel {
     }
   }
 
-  /// There is no nl80211: nobody is asked.
+  /// Always answers "not Wi-Fi", because there is no nl80211.
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 

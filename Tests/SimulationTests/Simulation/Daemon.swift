@@ -7,7 +7,7 @@ import UnixTransport
 
 @testable import ConndServer
 
-/// connd in virtual time: the monitor's own loop, over the model kernel.
+/// connd in virtual time: the monitor's own loop over the model kernel.
 final class Daemon {
   private var loop: MonitorLoop
   let store: Store
@@ -18,25 +18,25 @@ final class Daemon {
   private let writer: Writer?
   private var mailboxes: [UInt64: RecordingMailbox] = [:]
 
-  /// What happened since somebody looked.
+  /// The publications since the last look.
   var published: [Publication] = []
   var told: [Notice] = []
   var batches: [Batch] = []
 
-  /// A change, when it was published, and what was published before it.
+  /// A change, the time of its publication, and the snapshot before it.
   struct Publication {
     var change: Change
     var before: Snapshot
     var at: Instant
   }
 
-  /// What a client was told of a flow.
+  /// A report to a client about a flow.
   struct Notice {
     var key: FlowTable.Key
     var event: FlowTable.Event
   }
 
-  /// What the kernel told, and what was published before and after it was acted upon.
+  /// The kernel's messages, and the published snapshots before and after they were processed.
   struct Batch {
     var events: [KernelEvent]
     var before: Snapshot
@@ -44,9 +44,9 @@ final class Daemon {
   }
 
   /// - Parameters:
-  ///   - past: what the connd before it published, the oldest first.
-  ///   - generation: after which to go on where the past is lost.
-  ///   - writer: what records it; `nil`: nobody does.
+  ///   - past: the former connd's changes, the oldest first.
+  ///   - generation: the generation to continue from if the past is lost.
+  ///   - writer: the recorder, or `nil` for none.
   init(
     _ configuration: Configuration, past: [Published], after generation: UInt64 = 0,
     _ faulty: FaultyKernel, _ mutation: Mutation?, _ writer: Writer? = nil
@@ -81,13 +81,13 @@ final class Daemon {
 
   var engine: Engine { self.loop.engine }
   var isOpen: Bool { self.loop.kernel != nil }
-  /// Whether it reads what the kernel tells.
+  /// Whether it reads the kernel's messages.
   var listens: Bool { self.isOpen && self.loop.listens }
 
-  /// When there is something to do although the kernel says nothing.
+  /// The next deadline without kernel messages.
   var deadline: Instant? { self.unrecorded { $0.due }.map(self.mutation.clockBack) }
 
-  /// Asks the loop for something, on its way to which it looks at the clock.
+  /// Queries the loop, without recording its look at the clock.
   private func unrecorded<Answer>(_ question: (MonitorLoop) -> Answer) -> Answer {
     self.writer?.isPaused = true
     defer { self.writer?.isPaused = false }
@@ -103,10 +103,10 @@ final class Daemon {
     self.collect()
   }
 
-  /// All that is due now.
+  /// Does everything that is due now.
   func turn() { self.turn(slept: nil) }
 
-  /// The machine woke.
+  /// The machine wakes up.
   func resume(after slept: Duration) {
     self.turn(slept: self.mutation == .ignoresSleep ? nil : slept)
   }
@@ -132,7 +132,7 @@ final class Daemon {
     self.kernel.endBatch()
     let batches = self.kernel.takeBatches()
     self.published += self.publisher.take()
-    // Which flow is looked at first no seed decides, and nobody cares.
+    // The order in which flows are evaluated does not depend on the seed, and does not matter.
     self.told += self.mailboxes.values.flatMap { $0.take() }.sorted {
       ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
     }
@@ -152,7 +152,7 @@ final class Daemon {
     self.loop.admit(mailbox)
   }
 
-  /// Guards flows from now on.
+  /// Registers flows.
   func register(_ registrations: [FlowTable.Registration]) {
     for var registration in registrations {
       if self.mutation == .ignoresPolicy { registration.flow.forbidsExpensive = false }
@@ -170,9 +170,9 @@ final class Daemon {
     self.collect()
   }
 
-  // MARK: - Rules that are broken from outside
+  // MARK: - Rules broken from outside
 
-  /// The flows that the simulation's clients have.
+  /// The keys of the simulation's flows.
   var keys: [FlowTable.Key] = []
 
   private func destroyTooMany(_ batches: [Batch]) {
@@ -203,7 +203,7 @@ final class Daemon {
   }
 }
 
-/// A mailbox of which is known what was put into it.
+/// A mailbox whose contents are recorded.
 final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
   private let guardian: Guardian
   private let mutation: Mutation?

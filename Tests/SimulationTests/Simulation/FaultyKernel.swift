@@ -4,8 +4,8 @@ import Netlink
 
 @testable import ConndServer
 
-/// The model kernel behind the seam, with all that can go wrong there: messages late, doubled or lost, answers that are
-/// stale because something happens between two questions, and no answers at all.
+/// The model kernel behind the seam, with everything that can go wrong: late, duplicate or lost
+/// messages, stale answers because something happens between two queries, and no answers at all.
 final class FaultyKernel: ReopenableKernel {
   private(set) var network: ModelNetwork {
     didSet {
@@ -16,19 +16,19 @@ final class FaultyKernel: ReopenableKernel {
   }
   /// The clients' connections, by their local ports.
   private(set) var connections: [UInt16: ModelConnection] = [:]
-  /// Which sockets were asked since the simulation looked, by their local ports, and what they said.
+  /// The sockets queried since the last look, by local port, and their reports.
   private var askedSockets: [(port: UInt16, report: SocketReport)] = []
-  /// All that the network was since somebody looked.
+  /// All states of the network since the last look.
   private var versions: [ModelNetwork] = []
 
   var now = Instant(sinceStart: .zero)
-  /// How many messages one reading gets at most.
+  /// The maximum number of messages for one reading.
   var batch = Int.max
-  /// Fails from this question on; `nil`: never.
+  /// The number of the query from which on it fails, or `nil` for never.
   var failsAfter: Int?
-  /// What happens before the question of that number.
+  /// An event before the query with that number.
   var interference: (question: Int, happen: () -> Void)?
-  /// Whether the seed decides the order of the questions: that of a set's elements it does not.
+  /// Whether the seed determines the order of the queries, which it does not for elements of a set.
   var isOrdered = true
   private var questions = 0
 
@@ -38,14 +38,14 @@ final class FaultyKernel: ReopenableKernel {
   private(set) var watched = Watched()
 
   var fileDescriptor: CInt { -1 }
-  /// Whether something waits to be read.
+  /// Whether messages wait to be read.
   var hasMessages: Bool {
     self.failsAfter == 0 || self.messages.first.map { $0.due <= self.now } ?? false
   }
   var isQuiet: Bool { self.messages.isEmpty }
   var nextMessage: Instant? { self.messages.first?.due }
 
-  /// Does something to the network, of which the messages come later.
+  /// Changes the network; the messages come later.
   func change(
     delay: Duration = .zero, isDoubled: Bool = false,
     _ body: (inout ModelNetwork) -> [KernelEvent]
@@ -66,7 +66,7 @@ final class FaultyKernel: ReopenableKernel {
     for event in events where self.passes(event) { self.messages.append((due, event)) }
   }
 
-  /// What the filter of the listening socket lets pass.
+  /// Whether the filter of the listening socket passes an event.
   private func passes(_ event: KernelEvent) -> Bool {
     switch event {
     case .route(let change, _), .routeRemoved(let change):
@@ -94,12 +94,13 @@ final class FaultyKernel: ReopenableKernel {
     return link <= unheard.above || unheard.except.contains(link)
   }
 
-  /// The buffer is full: some of what waits is lost, and the next reading begins by saying so.
+  /// The buffer overflows: some waiting messages are lost, and the next reading begins with an
+  /// overrun.
   func overrun(keeping count: Int) {
     self.messages = [(self.now, .overrun)] + self.messages.prefix(count)
   }
 
-  /// Sockets that were opened anew: what waited is gone with the old ones.
+  /// Reopens the sockets: messages in the old ones are lost.
   func reopen(_ watched: Watched) {
     self.messages = []
     self.failsAfter = nil
@@ -147,7 +148,7 @@ final class FaultyKernel: ReopenableKernel {
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     try self.ask()
     let answers = destinations.map { self.network.route(to: $0) }
-    // What the answers lead to is asked for later, when it may have gone.
+    // The links of the answers are queried later, when they may be gone.
     if !self.isOrdered, let interference = self.interference {
       self.interference = nil
       interference.happen()
@@ -184,7 +185,7 @@ final class FaultyKernel: ReopenableKernel {
     }
   }
 
-  /// There is no nl80211: nobody is asked.
+  /// Always answers "not Wi-Fi", because there is no nl80211.
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
 
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }

@@ -3,12 +3,13 @@ import ConnectivityRules
 
 @testable import ConndServer
 
-/// A client of `Guard`: it registers flows, reads of them when it likes, and registers them again when connd has restarted.
+/// A client of `Guard`: it registers flows, reads its answers irregularly, and registers again when
+/// connd has restarted.
 struct GuardClient {
   let number: UInt64
   let laziness: Int
   var guardian: Guardian
-  /// What it has been told of each flow: the path, `nil` when it was destroyed.
+  /// The last report for each flow: its path, or `nil` if it was destroyed.
   private(set) var told: [UInt64: Path?] = [:]
   private var lastID: UInt64 = 0
 
@@ -26,14 +27,14 @@ struct GuardClient {
 
   mutating func forget(_ id: UInt64) { self.told[id] = nil }
 
-  /// Takes what waits for it. The removal of a flow takes back what it has not read about that.
+  /// Takes the waiting messages. Removing a flow drops its unread messages.
   mutating func take() async -> String? {
     guard self.guardian.waitingMessages > 0 else { return nil }
     guard let messages = await self.guardian.next() else { return "the stream of flows ended" }
-    // What is not taken is joined from 256 messages on (D4); a few flows are told of at a time.
+    // From 256 messages on, unread ones are merged (D4); a few flows are reported at a time.
     if messages.count > 256 + 64 { return "D4: \(messages.count) messages wait" }
     for message in messages {
-      // What was on its way when the client let the flow go.
+      // A message that was in transit when the client removed the flow.
       guard let known = self.told[message.id] else { continue }
       guard case .flow(let event) = message.event else { return "a flow was refused" }
       if known == nil { return "told of flow \(message.id) after its end" }

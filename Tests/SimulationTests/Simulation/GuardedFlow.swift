@@ -3,30 +3,32 @@ import ConnectivityRules
 
 @testable import ConndServer
 
-/// A flow of a client, what it was made on, and by the rules' words what may and must become of it.
+/// A flow of a client, what it was made on, and by the words of the rules what may and must happen
+/// to it.
 ///
-/// Traffic is the truth (I0): does the model kernel still send what the flow sends, asked with all that is the flow's own,
-/// from an address of this machine, over links that carry? Nothing here is taken from connd's code.
+/// Traffic is the truth (I0): does the model kernel still route the flow's packets, looked up with
+/// all of the flow's own values, from an address of this machine, over working links? Nothing here
+/// comes from connd's code.
 struct GuardedFlow {
   let key: FlowTable.Key
   let flow: Flow
   let isLocal: Bool
-  /// What it was made on, as the client was told; `nil` as long as there was nothing to make it on.
+  /// What the flow was made on, as its client knew it, or `nil` while there was no path.
   private(set) var made: Made?
-  /// What the client was told last.
+  /// The client's last report.
   var told = Path.unknown {
     didSet { if self.told.status == .satisfied { self.knownLostAt = nil } }
   }
-  /// It was destroyed.
+  /// Whether it was destroyed.
   var isOver = false
-  /// What happened to what it was made on, so that it may be destroyed.
+  /// A change of what it was made on that allows its destruction.
   private(set) var disturbance: String?
-  /// Since when its way is away for a moment (I10), by the model.
+  /// Since when its way is temporarily lost (I10), by the model.
   private var lostAt: Instant?
   private var isAway = false
   /// Since when connd must know that it has no way.
   private var knownLostAt: Instant?
-  /// What the lookup has said of it for how long, which its socket may refute.
+  /// How long the lookup has been against it; its socket may refute that.
   private(set) var testimony = Testimony()
 
   struct Made {
@@ -34,23 +36,24 @@ struct GuardedFlow {
     var path: Path
     var source: IPAddress?
     var network: UInt8?
-    /// Who answered for the gateway, if connd can have known.
+    /// The router that answered for the gateway, if connd can have known it.
     var router: [UInt8]?
-    /// It was made from a subnet that new connections did not get, or nobody knows.
+    /// Whether its subnet was not the one that new connections get, or that is unknown.
     var hasChosen: Bool
-    /// Who follows it found its path away, and so knows nothing of a link that failed since: it may come back in time (I0).
+    /// Whether the following connd found its path lost, and so knows no later failure of a link:
+    /// the path may come back in time (I0).
     var beganAway = false
   }
 
-  /// What the network is to a flow.
+  /// The state of the network for a flow.
   private enum Fate: Equatable {
     case carried
     /// It may come back in time.
     case away
-    /// It may come back in time, if that is what connd has heard of: else it is over.
+    /// It may come back in time if connd knows that much; otherwise it is over.
     case awayOrOver(String)
     case over(String)
-    /// connd may know of it, and may not.
+    /// connd may or may not know that it is over.
     case maybeOver(String)
   }
 
@@ -60,7 +63,7 @@ struct GuardedFlow {
     self.isLocal = flow.destination.address.isLoopback
   }
 
-  /// It begins on the path that it was told, which is the model's.
+  /// Begins on the path that its client got, which is the model's.
   mutating func begin(on path: Path, in network: ModelNetwork) {
     let link = network[path.chain.first?.index]
     self.made = Made(
@@ -79,25 +82,25 @@ struct GuardedFlow {
     }
   }
 
-  /// Another connd follows it now, which does not know for how long its path has been away, or who the router was. Without
-  /// an address of its own, and without a path when it was registered again, it begins anew.
+  /// Another connd follows the flow now. It does not know since when the path has been lost, or the
+  /// former router. A flow without an address and without a path at its registration begins again.
   mutating func isRegisteredAgain(in network: ModelNetwork) {
     self.made?.router = nil
     self.made?.hasChosen = true
     self.made?.beganAway = self.told.status != .satisfied
     self.knownLostAt = nil
     self.testimony.isUnread()
-    // Which address it has, nobody knows but by what it was told.
+    // Its address is only known from its client's path.
     if self.flow.local == nil, self.told.status == .satisfied {
       self.made?.source = self.told.source
     }
     if self.flow.local == nil, self.told.status != .satisfied { self.made = nil }
-    // What it was told is compared with; where it had no path then, it begins with what there is.
+    // The last reported path is compared; a flow without one begins with the present path.
     if self.told.chain.first != self.made?.link { self.made = nil }
   }
 
-  /// It began on what connd had not heard of, which may have found in that moment that new connections get another subnet, and takes the
-  /// router for the one before.
+  /// It began on a state that connd did not know. At that moment connd may have found that new
+  /// connections get another subnet, and takes the router for the former one.
   mutating func beganUnheard() {
     self.excuse("it began on what connd had not heard of")
     self.made?.hasChosen = true
@@ -106,16 +109,16 @@ struct GuardedFlow {
 
   mutating func excuse(_ why: String) { self.disturbance = self.disturbance ?? why }
 
-  // MARK: - What happened
+  // MARK: - Changes
 
-  /// Looks at what the network has become.
+  /// Processes a state of the network.
   mutating func observe(_ network: ModelNetwork, at now: Instant) {
     self.passTime(to: now)
     self.testimony.observe(
       isInTrouble: self.isInTrouble(in: network), isStanding: self.isStanding(in: network),
       isGone: self.isGone(in: network), at: now)
     guard !self.isLocal, let made = self.made else { return }
-    // Who looks at that moment finds neither the link nor the address.
+    // A lookup at that moment finds neither the link nor the address.
     if network[made.link?.index] == nil { return self.excuse("its link was made anew, or is gone") }
     switch self.fate(in: network) {
     case .carried: self.isAway = false
@@ -140,14 +143,14 @@ struct GuardedFlow {
   private func fate(in network: ModelNetwork) -> Fate {
     guard let made = self.made, let link = made.link else { return .carried }
     if let source = made.source, !network.isLocal(source) {
-      // An address that another link had may have gone together with that link.
+      // An address of another link may have been lost together with that link.
       if made.path.sourcePrefixLength == nil { return .awayOrOver("its source went") }
       let isUp = network.link(link.index)?.state == .up
       return isUp && !self.isReplaced(source, in: network) ? .away : .over("its source went")
     }
     let path = self.ownPath(in: network)
     let before = network[link.index]
-    // What comes from an address that is not the link's may be on another link in time.
+    // Traffic from an address that is not the link's may move to another link in time.
     let isElsewhere = made.source.map { source in
       let owner = network.owner(of: source)
       return !made.path.chain.contains { $0.index == owner }
@@ -155,11 +158,11 @@ struct GuardedFlow {
     guard path.status == .satisfied else {
       if isElsewhere ?? false { return .awayOrOver("\(link.name) went") }
       guard let before, before.isUp else { return .over("\(link.name) went") }
-      // What fails below a tunnel may be gone round.
+      // A failure below a tunnel may be rerouted.
       let upper = network.path(to: self.question, upToTunnel: true)
       let isFailed =
         path.chain.first == link && upper.status != .satisfied && upper.reason != .noSourceAddress
-      // A cable that is out is out. Where the way is refused by then, connd may have asked for it before.
+      // A pulled cable is final. If the way is refused by then, connd may have looked it up before.
       if made.path.medium == .wifi || made.beganAway { return .away }
       if isFailed { return .over("\(link.name) failed") }
       return network.link(link.index)?.state == .up ? .away : .maybeOver("\(link.name) failed")
@@ -177,7 +180,7 @@ struct GuardedFlow {
     guard network.link(link.index)?.state == .up else {
       return isElsewhere ?? false ? .away : .over("\(link.name) failed")
     }
-    // Where its own route was removed, a worse one over the same link says nothing.
+    // If its own route was removed, a worse one over the same link does not count.
     return self.hasOldRoute(in: network) ? .awayOrOver("another link is preferred") : .away
   }
 
@@ -195,7 +198,7 @@ struct GuardedFlow {
     return sort == .cellular || sort == .tunnel || new.isOfSameSubnet(as: lost)
   }
 
-  /// Whether new connections by the way that it takes now get its address, too.
+  /// Whether new connections on its present way also get its address.
   private func isPreferred(by path: Path, in network: ModelNetwork) -> Bool {
     var question = self.question
     question.source = nil
@@ -204,13 +207,14 @@ struct GuardedFlow {
     return new.chain.first == path.chain.first && new.source == self.made?.source
   }
 
-  /// Whether its address is not that of the link that its way leads over now, and that is no leg of several that are as good.
+  /// Whether its address is not that of the link it now leaves by, and that link is not one of
+  /// several equivalent legs.
   private func isTied(to link: PathLink, _ path: Path, in network: ModelNetwork) -> Bool {
     guard let source = made?.source else { return false }
     let owner = network.owner(of: source)
     if owner == path.chain.first?.index { return false }
     let legs = network.entry(for: self.question)?.legs ?? []
-    // What IPv6 believes of routers is not modelled: each leg that carries is as good.
+    // IPv6's beliefs about routers are not modelled: each working leg is as good.
     let isUp = network.link(link.index)?.state == .up
     let isIPv6 = self.question.address.family == .ipv6
     let isOwn =
@@ -231,9 +235,9 @@ struct GuardedFlow {
     question.source = nil
     question.transport?.localPort = 0
     let new = network.path(to: question, upToTunnel: true)
-    // Of several nexthops each connection takes one, and its address.
+    // Each connection takes one of several next hops, and its address.
     if network.entry(for: question)?.legs.count ?? 0 > 1 { return false }
-    // A router of several prefixes sends all of them on.
+    // A router with several prefixes forwards all of them.
     if own.gateway == self.made?.path.gateway { return false }
     guard own.status == .satisfied, new.chain.first == own.chain.first,
       new.gateway == own.gateway, new.table == own.table, let prefix = Self.prefix(own),
@@ -242,13 +246,13 @@ struct GuardedFlow {
     return !prefix.contains(preferred) && !other.contains(source)
   }
 
-  /// connd has read what there is.
+  /// connd has read the present state.
   ///
-  /// - Parameter isSpared: Whether connd says that the flow's socket has refuted the lookup.
+  /// - Parameter isSpared: Whether connd reports that the flow's socket has refuted the lookup.
   mutating func isRead(in network: ModelNetwork, isSpared: Bool, at now: Instant) {
     guard self.made != nil else { return }
     self.follow(network)
-    // Two losses between which nobody looked are one.
+    // Two losses without a reading in between are one.
     if !self.isAway { self.lostAt = nil }
     switch self.fate(in: network) {
     case .away, .awayOrOver: self.knownLostAt = self.knownLostAt ?? now
@@ -262,15 +266,15 @@ struct GuardedFlow {
       isOver: self.whyOver(in: network, at: now) != nil, isSpared: isSpared, at: now)
   }
 
-  /// connd was told of a change that may have cost a path.
+  /// connd learned of a change that may have cost a path.
   mutating func isAskedAbout(_ connection: ModelConnection, at now: Instant) {
     self.testimony.isAskedAbout(connection, at: now)
   }
 
-  /// Its client was told of something else, which ends what connd suspects.
+  /// The client got another report, which ends connd's suspicion.
   mutating func isAskedAnew() { self.testimony.isAskedAnew() }
 
-  /// Where its way leads over another link and it goes on, that is the link that it is on from now on.
+  /// The flow continues on another link, which is its link from now on.
   private mutating func follow(_ network: ModelNetwork) {
     guard self.fate(in: network) == .carried else { return }
     self.made?.beganAway = false
@@ -282,7 +286,7 @@ struct GuardedFlow {
       }
       self.made?.path = path
     }
-    // The connection may be on its own link's leg still.
+    // The connection may still be on its own link's leg.
     let legs = network.entry(for: self.question)?.legs ?? []
     let isOwn = self.made?.source.flatMap { network.owner(of: $0) } == self.made?.link?.index
     if isOwn, self.question.transport?.localPort ?? 0 != 0, legs.count > 1,
@@ -293,12 +297,13 @@ struct GuardedFlow {
     self.move(to: path, network)
   }
 
-  /// Its client was told of a way: over its link by another medium, or over another link, which its address allows.
+  /// The client got a path: over its link by another medium, or over another link that its address
+  /// allows.
   mutating func isTold(_ path: Path, in network: ModelNetwork) {
-    // What is in doubt stays on what it was made on.
+    // A flow in doubt stays on what it was made on.
     guard let source = self.made?.source, !self.isAway || network[self.made?.link?.index] == nil
     else { return }
-    // Below a tunnel's link another may carry by now: what it is lost with is that one's cable, or its Wi-Fi.
+    // Another link may work below a tunnel's link by now: the loss of that link's carrier counts.
     if path.chain.first == self.made?.link, path.status == .satisfied {
       if path.gateway != self.made?.path.gateway {
         let link = network[path.chain.first?.index]
@@ -307,7 +312,7 @@ struct GuardedFlow {
       }
       self.made?.path = path
     }
-    // On another link nothing is known of the network that it was on.
+    // On another link, the network of the former one is unknown.
     if path.chain.first != self.made?.link { self.made?.router = nil }
     let owner = network.owner(of: source)
     let isFree =
@@ -326,7 +331,7 @@ struct GuardedFlow {
     self.made = made
   }
 
-  /// It cannot be asked what there is: a grace that ends has to wait (K8).
+  /// The present state cannot be read: the end of a grace period has to wait (K8).
   mutating func isUnread() {
     self.knownLostAt = nil
     self.testimony.isUnread()
@@ -345,10 +350,10 @@ struct GuardedFlow {
     return question
   }
 
-  /// The way of what the flow sends.
+  /// The way of the flow's packets.
   private func ownPath(in network: ModelNetwork) -> Path { network.path(to: self.question) }
 
-  /// What its client must have been told.
+  /// The path that its client must know.
   func shown(in network: ModelNetwork) -> Path { network.path(to: self.question) }
 
   private static func prefix(_ path: Path) -> IPPrefix? {
@@ -357,10 +362,10 @@ struct GuardedFlow {
     }
   }
 
-  // MARK: - What must not be
+  // MARK: - Violations
 
-  /// Why the flow must not be there any more, once connd has read what there is, or `nil` if it
-  /// may: its socket may refute the lookup (E1).
+  /// Why the flow must be gone after connd's reading, or `nil` if it may stay because its socket
+  /// may refute the lookup (E1).
   func whyDead(
     in network: ModelNetwork, _ connection: ModelConnection?, at now: Instant
   ) -> String? {
@@ -369,13 +374,13 @@ struct GuardedFlow {
     return self.testimony.excuses(connection, at: now) ? nil : why
   }
 
-  /// Whether something is wrong with its way, by what a lookup and the neighbours show.
+  /// Whether lookups and neighbours show a fault on its way.
   private func isInTrouble(in network: ModelNetwork) -> Bool {
     guard !self.isLocal, self.made != nil else { return false }
     return self.fate(in: network) != .carried || self.hasOtherRouter(in: network)
   }
 
-  /// Whether nothing but its socket shows that it is dead.
+  /// Whether only its socket shows that it is dead.
   private func isStanding(in network: ModelNetwork) -> Bool {
     guard !self.isLocal, let made = self.made, made.path.status == .satisfied,
       made.source.map(network.isLocal) ?? false
@@ -385,13 +390,13 @@ struct GuardedFlow {
       && (made.hasChosen || !self.prefersOtherSubnet(network))
   }
 
-  /// Whether neither its address nor its link is there.
+  /// Whether both its address and its link are gone.
   private func isGone(in network: ModelNetwork) -> Bool {
     guard let made = self.made, let source = made.source else { return false }
     return !network.isLocal(source) && network[made.link?.index] == nil
   }
 
-  /// Why the lookup says that the flow is over, or `nil` if it does not.
+  /// Why the flow is over by the lookup, or `nil` if it is not.
   private func whyOver(in network: ModelNetwork, at now: Instant) -> String? {
     guard !self.isLocal, let made = self.made, made.path.status == .satisfied else { return nil }
     switch self.fate(in: network) {

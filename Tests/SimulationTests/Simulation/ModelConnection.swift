@@ -1,17 +1,17 @@
 import Connectivity
 import ConnectivityRules
 
-/// A TCP connection of a client: what becomes of its packets, and what its socket says of that.
+/// A TCP connection of a client: the fate of its packets, and its socket's report.
 ///
-/// Bytes are the truth here (I0). A connection that is active sends and receives all the time while
-/// its packets are carried. Nothing is taken from connd's rules.
+/// Bytes are the truth here (I0). An active connection sends and receives continuously while its
+/// packets arrive. Nothing comes from connd's rules.
 struct ModelConnection {
   struct Kind {
-    /// Whether bytes come and go all the time. Otherwise none ever do.
+    /// Whether it carries traffic continuously, or never.
     var isActive: Bool
-    /// The link that netfilter sends its packets by, or `nil` if they go as the lookup says.
+    /// The link that netfilter sends its packets by, or `nil` if they follow the lookup.
     var markedLink: UInt32?
-    /// Whether the peer's copies still arrive when its own packets are lost.
+    /// Whether the peer's retransmissions still arrive when its own packets are lost.
     var hearsCopies: Bool
     var roundTrip: Duration
   }
@@ -25,17 +25,17 @@ struct ModelConnection {
 
   private var isCarried = true
   private var carriedSince: Instant
-  /// Since when nothing new arrives, or `nil` while bytes come and go.
+  /// Since when nothing new arrives, or `nil` while it carries traffic.
   private var silentSince: Instant?
   private var aliveSince: Instant
-  /// How long bytes came and went before that.
+  /// How long it carried traffic before that.
   private var aliveBefore = Duration.zero
 
   init(_ question: Destination, _ kind: Kind, in network: ModelNetwork, at now: Instant) {
     self.question = question
     self.kind = kind
     let link = kind.markedLink ?? network.path(to: question).chain.first?.index
-    // An address that no link has goes with whatever leads to the destination.
+    // A source address on no link follows any route to the destination.
     let isTied = kind.markedLink != nil || question.source.flatMap(network.owner) != nil
     self.link = isTied ? link : nil
     self.network = self.link.flatMap { network[$0]?.network }
@@ -45,7 +45,7 @@ struct ModelConnection {
 
   // MARK: - Traffic
 
-  /// Looks at what the network has become.
+  /// Processes a state of the network.
   mutating func follow(_ network: ModelNetwork, at now: Instant) {
     self.settle(at: now)
     let isCarried = self.carries(network)
@@ -61,7 +61,7 @@ struct ModelConnection {
     }
   }
 
-  /// Whether a packet that the connection sends now reaches its peer, and the answer comes back.
+  /// Whether a packet sent now reaches the peer, and is answered.
   private func carries(_ network: ModelNetwork) -> Bool {
     guard case .route(let route) = network.route(to: self.question) else { return false }
     if route.kind == .local { return true }
@@ -69,13 +69,13 @@ struct ModelConnection {
       let path = network.path(to: self.question)
       guard path.status == .satisfied else { return false }
       guard let link = self.link else { return true }
-      // Behind another link, or in another network, another router translates addresses.
+      // Another link or network has another router with its own address translation.
       return path.chain.first?.index == link && network[link]?.network == self.network
     }
     return network.link(self.link)?.state == .up && network[self.link]?.network == self.network
   }
 
-  /// Takes note of an answer that has come meanwhile.
+  /// Processes an answer that has come in between.
   private mutating func settle(at now: Instant) {
     if let answer = self.answer, answer <= now { self.resume(at: answer) }
   }
@@ -90,7 +90,7 @@ struct ModelConnection {
     return settled
   }
 
-  /// When the peer's answer comes to the first packet that is sent again and carried.
+  /// When the peer's answer to the first successful retransmission arrives.
   private var answer: Instant? {
     guard self.isCarried else { return nil }
     return self.expiry(from: self.carriedSince)?.advanced(by: self.kind.roundTrip)
@@ -101,7 +101,7 @@ struct ModelConnection {
   /// The first retransmission timeout.
   private var firstTimeout: Duration { self.kind.roundTrip + .milliseconds(200) }
 
-  /// When the retransmission timer expires for the first time at that moment or later.
+  /// When the retransmission timer next expires, at that moment or later.
   private func expiry(from time: Instant) -> Instant? {
     guard let silentSince else { return nil }
     var (expiry, timeout) = (silentSince.advanced(by: self.firstTimeout), self.firstTimeout)
@@ -122,7 +122,7 @@ struct ModelConnection {
     return count
   }
 
-  // MARK: - What the socket says
+  // MARK: - The socket's report
 
   func report(at now: Instant) -> SocketReport {
     let socket = self.settled(at: now)
@@ -145,7 +145,7 @@ struct ModelConnection {
       nextTimeout: next.map { now.duration(to: $0) })
   }
 
-  /// When the peer last sent again what it has no acknowledgement for.
+  /// When the peer last retransmitted unacknowledged data.
   private func lastCopy(at now: Instant) -> Instant {
     guard let silentSince else { return now }
     var (last, timeout) = (silentSince, Duration.milliseconds(70))
@@ -160,15 +160,15 @@ struct ModelConnection {
     UInt64(Instant(sinceStart: alive).milliseconds)
   }
 
-  // MARK: - What the invariants ask
+  // MARK: - Queries by the invariants
 
-  /// Whether bytes come and go.
+  /// Whether it carries traffic.
   func isAlive(at now: Instant) -> Bool {
     let socket = self.settled(at: now)
     return socket.kind.isActive && socket.silentSince == nil
   }
 
-  /// Whether the answer to a packet is on its way.
+  /// Whether the answer to a packet is in transit.
   func isAnswered(at now: Instant) -> Bool {
     let socket = self.settled(at: now)
     guard socket.isCarried, let sent = socket.expiry(from: socket.carriedSince) else {
@@ -177,14 +177,14 @@ struct ModelConnection {
     return sent <= now
   }
 
-  /// When something new arrived last, by its handshake at the earliest.
+  /// When something new last arrived, at the earliest by its handshake.
   func lastNews(at now: Instant) -> Instant {
     let socket = self.settled(at: now)
     return socket.kind.isActive ? socket.silentSince ?? now : socket.aliveSince
   }
 
-  /// By when the retransmission timer has expired for the third time at least, at that moment or
-  /// later, or `nil` while bytes come and go.
+  /// When the retransmission timer has expired three times, at that moment or later, or `nil` while
+  /// it carries traffic.
   func thirdTimeout(from time: Instant, at now: Instant) -> Instant? {
     let socket = self.settled(at: now)
     guard socket.kind.isActive, let silentSince = socket.silentSince else { return nil }

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// What can be done to links, addresses and routes, and what the kernel says of it.
+/// Changes of links, addresses and routes, and the kernel's messages about them.
 extension ModelNetwork {
   mutating func change(_ index: UInt32?, _ body: (inout ModelLink) -> Void) -> [KernelEvent] {
     guard let place = self.place(index) else { return [] }
@@ -16,20 +16,21 @@ extension ModelNetwork {
     return self.messages(since: before)
   }
 
-  /// A bridge forgets what was behind a port that does not carry (br_stp_disable_port). connd does not listen to that.
+  /// A bridge forgets what was behind a port without carrier (br_stp_disable_port). connd does not
+  /// listen to that.
   private mutating func forgetLearnt(behind port: UInt32?) {
     guard let place = self.place(self[port]?.master) else { return }
     self.links[place].learnt = self.links[place].learnt.filter { $0.value != port }
   }
 
-  /// What the kernel would say of each link.
+  /// The kernel's message about each link.
   private var told: [UInt32: Link] {
     var told: [UInt32: Link] = [:]
     for link in self.links { told[link.index] = self.link(link.index) }
     return told
   }
 
-  /// Also of the vlan, whose carrier is that of the link below it.
+  /// The messages include the vlan, whose carrier is that of the link below it.
   private func messages(since before: [UInt32: Link]) -> [KernelEvent] {
     self.links.compactMap { link in
       guard let now = self.link(link.index), now != before[link.index] else { return nil }
@@ -37,7 +38,8 @@ extension ModelNetwork {
     }
   }
 
-  /// Set down: IPv4's routes go silently, IPv6's addresses and routes with messages.
+  /// Sets a link down: IPv4's routes are removed silently, IPv6's addresses and routes with
+  /// messages.
   mutating func setDown(_ index: UInt32) -> [KernelEvent] {
     var events = self.change(index) { $0.isUp = false }
     events += self.dropRoutes { $0.legs.contains { $0.link == index } }
@@ -55,7 +57,7 @@ extension ModelNetwork {
     return [.address(address)]
   }
 
-  /// With the last IPv4 address of a link all its IPv4 routes go, silently.
+  /// Removes an address. With a link's last IPv4 address, all its IPv4 routes are removed silently.
   mutating func removeAddress(_ address: Address) -> [KernelEvent] {
     guard let place = self.place(address.link), self.has(address.address, on: address.link) else {
       return []
@@ -92,7 +94,7 @@ extension ModelNetwork {
     return [.routeRemoved(route.change)]
   }
 
-  /// - Returns: what the kernel says, which is nothing of IPv4's.
+  /// - Returns: the kernel's messages; there are none for IPv4.
   private mutating func dropRoutes(where isDropped: (ModelRoute) -> Bool) -> [KernelEvent] {
     let dropped = self.routes.filter(isDropped)
     self.routes.removeAll(where: isDropped)
@@ -132,7 +134,7 @@ extension ModelNetwork {
         prefix: .all(family), metric: link.metric, target: .by(index, gateway: gateway)))
   }
 
-  /// The kernel asks who has the routers' addresses, and is answered.
+  /// The kernel resolves the routers' addresses.
   mutating func learnRouters(_ index: UInt32) -> [KernelEvent] {
     if let master = self[index]?.master { return self.learnRouters(master) }
     guard let place = self.place(index), self.links[place].hasNeighbours,
@@ -143,7 +145,7 @@ extension ModelNetwork {
     for leg in self.routes.flatMap(\.legs) where leg.link == index {
       guard let router = leg.gateway else { continue }
       let found = self.links[place].hardwareAddress(of: router)
-      // Of a bridge whose cable is out it is only the guests' who could answer.
+      // Behind a bridge without its cable, only guests could answer.
       if self.links[place].sort == .bridge {
         guard let port, self.link(port.index)?.state == .up else { continue }
         if self.links[place].learnt[found] != port.index {
@@ -158,7 +160,7 @@ extension ModelNetwork {
     return events
   }
 
-  /// What a network manager does to have a link work.
+  /// Repairs a link as a network manager would.
   mutating func repair(_ name: String) -> [KernelEvent] {
     guard let index = self.named(name)?.index else { return [] }
     var events = self.change(index) { link in
@@ -170,7 +172,7 @@ extension ModelNetwork {
     return events + self.configure(index)
   }
 
-  /// What DHCP and router advertisements bring.
+  /// Adds what DHCP and router advertisements bring.
   mutating func configure(_ index: UInt32) -> [KernelEvent] {
     guard let link = self[index], link.isUp else { return [] }
     if let master = link.master { return self.configure(master) }

@@ -4,17 +4,17 @@ import TestKit
 
 extension ModelNetwork {
   static let tunnelRemote = IPAddress.bytes([198, 51, 100, 200])
-  /// Where flows lead beside the default route.
+  /// A destination of flows beside the default route.
   static let elsewhere = IPAddress.bytes([198, 51, 100, 9])
 
-  /// Something that happens to a network, and may change what everybody knows.
+  /// A random event in the network that may change any path.
   mutating func happen(using random: inout SeededGenerator) -> [KernelEvent] {
     let links = self.links.filter { $0.sort != .loopback && !self.isBystander($0) }
-    // A recorded machine may have lost all of its own.
+    // A recorded machine may have lost all of its links.
     guard !links.isEmpty else { return [] }
     let link = random.pick(links)
     let family = random.pick(AddressFamily.allCases)
-    // What has addresses and routes is the bridge or the bond, not its ports.
+    // The bridge or the bond has addresses and routes, not its ports.
     let top = self[link.master] ?? link
     switch random.number(0...32) {
     case 0...4: return self.repair(random.pick(["eth0", "wlan0", "wwan0", "wlan0"]))
@@ -63,10 +63,10 @@ extension ModelNetwork {
     }
   }
 
-  /// Where flows may come from although no link has it (`ip route add local … dev lo`).
+  /// Source addresses of flows that are on no link (`ip route add local … dev lo`).
   static let anyIP = IPPrefix.block(.bytes([198, 18, 0, 0]), 24)
 
-  /// A default route by two links at once.
+  /// A default route over two links.
   private mutating func toggleSpread(
     _ family: AddressFamily, _ random: inout SeededGenerator
   ) -> [KernelEvent] {
@@ -89,14 +89,15 @@ extension ModelNetwork {
     self.links.filter { $0.sort == .container && $0.master == nil }
   }
 
-  /// Whether nothing leads to a container's link, so that it is nobody's.
+  /// Whether no route leads to a container's link, so that it does not matter.
   private func isBystander(_ link: ModelLink) -> Bool {
     link.sort == .container && link.master == nil
       && link.addresses.allSatisfy(\.address.isLinkLocal)
       && !self.routes.contains { $0.link == link.index }
   }
 
-  /// A container takes the traffic, as the far side of a VPN in one does; or something else leads there, and it may later.
+  /// A container takes the traffic, like the far side of a VPN in one; or another route leads
+  /// there, and the traffic may follow later.
   private mutating func leadToContainer(
     _ family: AddressFamily, _ random: inout SeededGenerator
   ) -> [KernelEvent] {
@@ -106,14 +107,14 @@ extension ModelNetwork {
     return events
   }
 
-  /// Containers start, one stops, or does something in between.
+  /// Containers start or stop, or change something in between.
   private mutating func containerNoise(_ random: inout SeededGenerator) -> [KernelEvent] {
     let bystanders = self.containers.filter(self.isBystander)
     guard let link = bystanders.randomElement(using: &random),
       bystanders.count > 8 || !random.oneIn(3)
     else {
       var events: [KernelEvent] = []
-      // Where there are many, connd does not listen to more.
+      // With many of them, connd stops listening to new ones.
       for _ in 0..<random.pick([1, 1, 6]) {
         events += self.addLink("veth\(self.lastIndex)", .container) { $0.isUp = false }
         for isUp in [true, false, true] {
@@ -144,7 +145,8 @@ extension ModelNetwork {
     return events + self.addAddress(link.host(family, random.pick([7, 8, 9])))
   }
 
-  /// Another network: Wi-Fi at another place, the cable in another socket, a modem that dials again.
+  /// Another network: Wi-Fi at another place, the cable in another socket, or a modem that
+  /// re-dials.
   private mutating func join(_ link: ModelLink, _ random: inout SeededGenerator) -> [KernelEvent] {
     let networks: [ModelLink.Sort: [UInt8]] = [
       .wifi: [2, 3, 4], .wired: [6, 7], .cellular: [20, 21], .vlan: [6, 7],
@@ -158,7 +160,7 @@ extension ModelNetwork {
       link.hasCarrier = true
       link.isDormant = false
     }
-    // What is above comes out of the same cable.
+    // Links above share the cable.
     for place in self.links.indices
     where self.links[place].lower == link.index || self.links[place].index == link.master {
       self.links[place].network = network
@@ -167,14 +169,14 @@ extension ModelNetwork {
     return events + (random.oneIn(4) ? [] : self.configure(link.index))
   }
 
-  /// From one access point to another of the same network.
+  /// Roams from one access point to another of the same network.
   private mutating func roam() -> [KernelEvent] {
     guard let wifi = self.named("wlan0"), wifi.isUp, wifi.hasCarrier else { return [] }
     let down = self.change(wifi.index) { $0.hasCarrier = false }
     return down + self.change(wifi.index) { $0.hasCarrier = true } + self.learnRouters(wifi.index)
   }
 
-  /// A modem that was pulled out and put in again has another number.
+  /// A modem that was replugged has another index.
   private mutating func enumerateAnew(_ link: ModelLink) -> [KernelEvent] {
     guard link.sort == .cellular || link.sort == .wired else { return [] }
     let events = self.removeLink(link.index)
@@ -183,7 +185,8 @@ extension ModelNetwork {
       + self.repair(link.name)
   }
 
-  /// A VPN as OpenVPN makes it: two halves that hide the default route, and a host route to its other end.
+  /// A VPN like OpenVPN's: two halves that hide the default route, and a host route to its remote
+  /// end.
   private mutating func toggleTunnel(_ random: inout SeededGenerator) -> [KernelEvent] {
     if let tunnel = self.named("gre1") {
       guard random.oneIn(3) else { return self.reroute(random.pick(self.links.map(\.index))) }
@@ -204,7 +207,7 @@ extension ModelNetwork {
     return events
   }
 
-  /// The tunnel's packets go by another link.
+  /// The tunnel's packets use another link.
   private mutating func reroute(_ index: UInt32) -> [KernelEvent] {
     guard let link = self[index], link.sort != .tunnel, link.sort != .loopback,
       link.sort != .container, link.master == nil
@@ -225,7 +228,7 @@ extension ModelNetwork {
     return events + self.repair("vlan5")
   }
 
-  /// What comes from an address of a link stays on that link, whatever else there is.
+  /// Traffic from an address of a link stays on that link, whatever else there is.
   private mutating func toggleRule(_ random: inout SeededGenerator) -> [KernelEvent] {
     if let rule = self.rules.first {
       self.rules.removeFirst()
@@ -241,7 +244,7 @@ extension ModelNetwork {
     let rule = ModelRule(selector: selector, table: 100)
     let gateway = link.router(family, 1)
     self.rules.append(rule)
-    // The route first: it does nothing before its rule is there.
+    // The route comes first: it has no effect before its rule.
     return self.addRoute(
       ModelRoute(
         prefix: .all(family), table: 100, metric: 0, target: .by(link.index, gateway: gateway)))
@@ -276,13 +279,13 @@ extension ModelNetwork {
         target: .refusal(random.pick([.unreachable, .prohibited, .blackhole]))))
   }
 
-  /// Something that leaves every path alone (T3).
+  /// A random event that leaves every path alone (T3).
   mutating func noise(_ probe: IPAddress, using random: inout SeededGenerator) -> [KernelEvent] {
     let link = random.pick(self.links.filter { $0.sort != .container })
     switch random.number(0...8) {
     case 0, 6, 7: return self.containerNoise(&random)
     case 1:
-      // Wireless drivers say so while they scan: a name, and flags that are not to be believed.
+      // Wireless drivers send this while they scan: a name, and flags that mean nothing.
       guard let wifi = self.named("wlan0"), wifi.isUp else { return [] }
       return [.link(Link(index: wifi.index, name: wifi.name, flags: [.up]))]
     case 2: return link.addresses.map { .address($0) }
@@ -293,7 +296,7 @@ extension ModelNetwork {
       return self.addRoute(route) + self.removeRoute(route)
     case 5: return [.rule(.ipv4), .ruleRemoved(.ipv4)]
     default:
-      // A host route that captures one probe of several.
+      // A host route that captures one of several probes.
       let prefix = IPPrefix.block(probe, probe.family.bitWidth)
       if let route = self.routes.first(where: { $0.prefix == prefix }) {
         return self.removeRoute(route)

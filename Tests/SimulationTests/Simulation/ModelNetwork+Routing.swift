@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// The lookup, as the kernel does it.
+/// The route lookup, like the kernel's.
 extension ModelNetwork {
   func route(to destination: Destination) -> RouteAnswer {
     let address = destination.address
@@ -21,7 +21,8 @@ extension ModelNetwork {
       Route(outLink: leg.link, gateway: leg.gateway, source: source, table: route.table))
   }
 
-  /// Of several legs that which is of the source's link, as Linux does since 6.15; else one by the ports.
+  /// The leg of a multipath route: the one of the source's link, as Linux has done since version
+  /// 6.15; otherwise one by the ports.
   private func leg(of route: ModelRoute, for destination: Destination) -> ModelRoute.Leg? {
     let legs = route.legs.filter {
       destination.outLink == nil || $0.link == destination.outLink
@@ -35,7 +36,7 @@ extension ModelNetwork {
     return legs.isEmpty ? nil : legs[port % legs.count]
   }
 
-  /// The entry as the kernel names it.
+  /// The entry in the kernel's form.
   func tableEntry(for destination: Destination) -> RouteEntry? {
     let address = destination.address
     if self.isLocal(address) {
@@ -51,8 +52,8 @@ extension ModelNetwork {
       route.matched, outLink: legs.count == 1 ? legs[0] : nil, legs: legs.count > 1 ? legs : [])
   }
 
-  /// The entry that decides: rules in their order, in a table the longest prefix and then the least metric. It is most of what a
-  /// simulation does, so that nothing is copied before it has won.
+  /// The deciding entry: rules in order, in a table the longest prefix and then the lowest metric.
+  /// This takes most of a simulation's time, so nothing is copied before it has won.
   func entry(for destination: Destination) -> ModelRoute? {
     for rule in self.rules where rule.applies(to: destination) {
       if let best = self.best(in: rule.table, for: destination) { return best }
@@ -71,7 +72,7 @@ extension ModelNetwork {
       compare(self.routes[index])
     }
     guard table == 254 else { return best }
-    // The routes of the subnets that the links are in.
+    // The routes of the links' subnets.
     for index in self.links.indices
     where self.links[index].isUp && self.links[index].sort != .loopback
       && (destination.outLink == nil || destination.outLink == self.links[index].index)
@@ -88,7 +89,7 @@ extension ModelNetwork {
     return best
   }
 
-  /// Whether an address is this machine's, as the local table has it.
+  /// Whether an address is this machine's, by the local table.
   func isLocal(_ address: IPAddress) -> Bool {
     address.isLoopback || self.owner(of: address) != nil || self.local?.contains(address) == true
   }
@@ -97,8 +98,9 @@ extension ModelNetwork {
     self.links.first { self.has(address, on: $0.index) }?.index
   }
 
-  /// The source address: one in the subnet of the next hop before others, one that is preferred before a deprecated one, the
-  /// latest of them. One that is good for its link alone is none: no destination is on a link only.
+  /// The source address. Addresses in the next hop's subnet come first, then preferred ones before
+  /// deprecated ones, then the latest. A link-local address does not count, because no destination
+  /// is on-link only.
   private func source(
     on link: UInt32, for nextHop: IPAddress, _ family: AddressFamily
   ) -> IPAddress? {
@@ -114,11 +116,11 @@ extension ModelNetwork {
   }
 }
 
-/// What must be known, by the rules' words and not by the code's.
+/// The required knowledge, by the words of the rules and not by the code.
 extension ModelNetwork {
   /// The path to a destination (K2 to K6).
   ///
-  /// - Parameter upToTunnel: whether what is below a tunnel counts.
+  /// - Parameter upToTunnel: whether the path ends at a tunnel.
   func path(to destination: Destination, upToTunnel: Bool = false) -> Path {
     let route: Route
     switch self.connect(to: destination) {
@@ -150,7 +152,8 @@ extension ModelNetwork {
     return path
   }
 
-  /// As connect(2): where there is no way without a source address, one of the machine's own is tried (IPv6).
+  /// Like connect(2): if there is no way without a source address, one of the machine's own is
+  /// tried (IPv6).
   private func connect(to destination: Destination) -> RouteAnswer {
     let answer = self.route(to: destination)
     guard answer == .noRoute(.noRoute), destination.address.family == .ipv6,
@@ -195,7 +198,7 @@ extension ModelNetwork {
       chain.append(link)
       next = nil
       if let lower = link.lower { next = self[lower] }
-      // The port behind which the next hop is: here, always the cable's.
+      // The port with the next hop: in this model always the cable's.
       if link.sort == .bridge {
         next = self.ports(of: link.index).min { $0.sort == .wired && $1.sort != .wired }
       } else if link.sort == .bond {
@@ -208,7 +211,8 @@ extension ModelNetwork {
     return (chain, nil)
   }
 
-  /// What is below a tunnel: of several nexthops one that carries, for which of them a connection inside takes nobody knows.
+  /// The path below a tunnel. Of several next hops it takes a working one, because the one that a
+  /// connection inside uses is unknown.
   private func way(
     ofTunnelTo remote: IPAddress, under chain: [ModelLink], _ nextHop: IPAddress
   ) -> (links: [ModelLink], isBroken: Path.Reason?) {
@@ -221,7 +225,7 @@ extension ModelNetwork {
     var legs = self.entry(for: Destination(remote))?.legs.map(\.link) ?? []
     if legs.count < 2 || chain.contains(where: { self.whatFails(on: $0) != nil }) { legs = [] }
     let ways = ([route.outLink] + legs).map { leg -> (links: [ModelLink], isBroken: Path.Reason?) in
-      // The kernel drops what a tunnel would send into itself.
+      // The kernel drops packets that a tunnel would send into itself.
       if chain.contains(where: { $0.index == leg }) { return ([], .noRoute) }
       return self.chain(below: leg, nextHop, upToTunnel: false)
     }

@@ -1,6 +1,6 @@
 import Connectivity
 
-/// A link of the model kernel, what is on it, and what is at its other end.
+/// A link of the model kernel, with everything on it and at its other end.
 struct ModelLink: Hashable {
   enum Sort: Hashable {
     case loopback, wired, wifi, cellular, vlan, tunnel, container, bridge, bond
@@ -16,24 +16,24 @@ struct ModelLink: Hashable {
   var downCount: UInt32 = 0
   /// The bridge or bond that it is a port of.
   var master: UInt32?
-  /// Of a bridge: behind which of its ports hardware addresses are.
+  /// For a bridge: the ports behind which it has learnt MAC addresses.
   var learnt: [[UInt8]: UInt32] = [:]
-  /// Below a vlan.
+  /// The link below a vlan.
   var lower: UInt32?
-  /// The other end of a tunnel.
+  /// The remote end of a tunnel.
   var remote: IPAddress?
   var addresses: [Address] = []
-  /// Which network the link is plugged into, or has joined.
+  /// The network that the link is plugged into, or has joined.
   var network: UInt8 = 0
-  /// What the kernel knows of the routers there.
+  /// The MAC addresses of its routers that the kernel knows.
   var neighbours: [IPAddress: [UInt8]] = [:]
 
-  /// Modems have none, nor have tunnels.
+  /// Whether its neighbours have MAC addresses, which they do not on modems and tunnels.
   var hasNeighbours: Bool {
     [.wired, .wifi, .vlan, .bridge, .bond].contains(self.sort)
   }
 
-  /// That of the link's default routes: the lowest wins.
+  /// The metric of the link's default routes: the lowest wins.
   var metric: UInt32 {
     switch self.sort {
     case .vlan: 90
@@ -50,7 +50,7 @@ struct ModelLink: Hashable {
 struct ModelRoute: Hashable {
   enum Target: Hashable {
     case by(UInt32, gateway: IPAddress?)
-    /// Several nexthops, of which each connection takes one.
+    /// Several next hops, of which each connection takes one.
     case spread([Leg])
     case refusal(Path.Reason)
   }
@@ -82,7 +82,7 @@ struct ModelRoute: Hashable {
     return self.legs.contains { $0.link == link }
   }
 
-  /// Whether it comes before another of its table that matches as well.
+  /// Whether it precedes another route of its table that matches as well.
   func isBetter(than other: ModelRoute) -> Bool {
     (-self.prefix.length, self.metric, self.link ?? 0)
       < (-other.prefix.length, other.metric, other.link ?? 0)
@@ -123,8 +123,9 @@ struct ModelRule: Hashable {
   }
 }
 
-/// All that the model kernel holds at one moment. Whatever changes it says which messages the kernel sends of that, which
-/// is not all that happened: IPv4's routes go silently with their link or their last address.
+/// The whole state of the model kernel at one moment. Each change returns the kernel's messages
+/// about it. These do not cover everything: IPv4's routes are removed silently with their link or
+/// their last address.
 struct ModelNetwork: Hashable {
   var links: [ModelLink] = []
   var routes: [ModelRoute] = []
@@ -138,7 +139,7 @@ struct ModelNetwork: Hashable {
     case laptop
     /// A bridge, beside a guest.
     case host
-    /// A bond of two cables, of which one carries what there is.
+    /// A bond of two cables, of which one carries all traffic.
     case server
   }
 
@@ -174,7 +175,7 @@ struct ModelNetwork: Hashable {
   subscript(index: UInt32?) -> ModelLink? { self.place(index).map { self.links[$0] } }
   func named(_ name: String) -> ModelLink? { self.links.first { $0.name == name } }
 
-  /// What the kernel says of a link.
+  /// The kernel's description of a link.
   func link(_ index: UInt32?) -> Link? {
     guard let link = self[index] else { return nil }
     let carrier = link.isUp && self.carries(link)
@@ -229,12 +230,12 @@ struct ModelNetwork: Hashable {
 
   func ports(of bridge: UInt32) -> [ModelLink] { self.links.filter { $0.master == bridge } }
 
-  /// The port of a bond that carries what there is: the first that can.
+  /// The port of a bond that carries all traffic: the first working one.
   func activePort(of bond: UInt32) -> ModelLink? {
     self.ports(of: bond).first { $0.isUp && $0.hasCarrier }
   }
 
-  /// The links that may have routers: neither ports, nor what is above a cable.
+  /// The links that may have routers: neither ports, nor links above a cable.
   var uplinks: [ModelLink] {
     self.links.filter { $0.master == nil && [.wired, .wifi, .bridge, .bond].contains($0.sort) }
   }
@@ -269,8 +270,8 @@ extension IPPrefix {
 }
 
 extension ModelLink {
-  /// What tells the subnet of a network. Two networks of a kind have the same one, as many homes do; modems are given
-  /// another one by each.
+  /// The number of a network's subnet. Two networks of a kind share it, as many homes do; a modem
+  /// gets another one from each.
   private var subnet: UInt8 {
     switch self.sort {
     case .cellular: self.network
@@ -291,14 +292,14 @@ extension ModelLink {
       .bytes(bytes), prefixLength: family == .ipv4 ? 24 : 64, link: self.index)
   }
 
-  /// A router's address: in IPv6 it is good for this link only.
+  /// A router's address, which in IPv6 is link-local.
   func router(_ family: AddressFamily, _ number: UInt8) -> IPAddress {
     family == .ipv4
       ? self.host(.ipv4, number).address
       : .bytes([0xfe, 0x80] + [UInt8](repeating: 0, count: 13) + [number])
   }
 
-  /// What answers there: another box in each network.
+  /// The MAC address that answers: another device in each network.
   func hardwareAddress(of router: IPAddress) -> [UInt8] {
     [2, 0, 0, 0, self.network, router.bytes.last ?? 0]
   }

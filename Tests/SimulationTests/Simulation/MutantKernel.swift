@@ -4,12 +4,12 @@ import Netlink
 
 @testable import ConndServer
 
-/// A kernel whose sockets can be opened anew.
+/// A kernel whose sockets can be reopened.
 protocol ReopenableKernel: Kernel {
   func reopen(_ watched: Watched) throws(KernelUnavailable)
 }
 
-/// A kernel of which something is not believed, and that knows what it was asked for.
+/// A kernel from which something is withheld, and that knows what it was asked for.
 final class MutantKernel: Kernel {
   private let kernel: any ReopenableKernel
   private let store: Store
@@ -18,7 +18,7 @@ final class MutantKernel: Kernel {
   private var batch: (events: [KernelEvent], before: Snapshot)?
   private var wasOpened = false
   private var unheard: UnheardLinks?
-  /// What sockets said last.
+  /// The sockets' last reports.
   private var reports: [Destination: SocketReport] = [:]
 
   init(_ kernel: any ReopenableKernel, _ store: Store, _ mutation: Mutation?) {
@@ -33,7 +33,7 @@ final class MutantKernel: Kernel {
     try self.kernel.reopen(self.watched(watched))
   }
 
-  /// What the kernel has told was acted upon.
+  /// The kernel's messages were processed.
   func endBatch() {
     guard let batch = self.batch else { return }
     self.batches.append(
@@ -47,7 +47,8 @@ final class MutantKernel: Kernel {
   }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
-    // A loss is read once more with what came meanwhile: both are one batch then.
+    // After a loss the kernel is read once more, with the messages in between: both are one batch
+    // then.
     let isOpen = self.batch.map { $0.before.generation == self.store.snapshot.generation } ?? false
     if !isOpen { self.endBatch() }
     var drained: [KernelEvent] = []

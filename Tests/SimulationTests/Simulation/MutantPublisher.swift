@@ -2,11 +2,11 @@ import Connectivity
 
 @testable import ConndServer
 
-/// What the loop publishes, as the clients see it, or as a mutation makes of it.
+/// The loop's publications, as clients see them, or altered by a mutation.
 final class MutantPublisher: Publisher {
-  /// What is published is lost.
+  /// Whether publications are lost.
   var isMuted = false
-  /// How much was to be published.
+  /// The number of publications.
   private(set) var count = 0
   private let store: Store
   private let kernel: FaultyKernel
@@ -42,11 +42,11 @@ final class MutantPublisher: Publisher {
       self.published.append(.init(change: change, before: snapshot, at: self.kernel.now))
       snapshot.apply(change)
     }
-    // No change that connd makes fails to be serialised: one that does is missing, and the clients notice.
+    // No change of connd's fails to serialise; a missing one would be noticed by the clients.
     self.store.publish(changes.compactMap { try? Published($0) })
   }
 
-  /// The kernel said something of which nothing was to be published.
+  /// The kernel sent something that requires no publication.
   func tellNoise() {
     guard self.mutation == .tellsNoise else { return }
     var snapshot = self.store.snapshot
@@ -86,7 +86,7 @@ final class MutantPublisher: Publisher {
   }
 }
 
-/// Virtual time; that of a link that flaps passes faster for one mutation.
+/// Virtual time; for one mutation it passes faster for a flapping link.
 struct MutantClock: MonitorClock {
   private let kernel: FaultyKernel
   private let mutation: Mutation?

@@ -5,28 +5,28 @@ import ConnectivityRules
 
 /// A connd that breaks one rule, which the invariants must notice.
 ///
-/// The fault is put around the monitor's loop: into what it is told, answered and configured with, and into what becomes of
-/// what it says.
+/// The fault is around the monitor's loop: in its input, answers and configuration, and in its
+/// output.
 enum Mutation: String, CaseIterable, Sendable {
-  /// K3: links without a carrier are taken for good ones.
+  /// K3: links without a carrier count as working.
   case ignoresCarrier
-  /// K8: a kernel that cannot be asked is taken for no network.
+  /// K8: a kernel that cannot be asked counts as no network.
   case knowsNothingSaysNone
   /// T1: a loss is published with the next change.
   case holdsBackLoss
-  /// T1: a link that flaps is never noticed to.
+  /// T1: flapping links are never noticed.
   case holdsNoGain
-  /// T2: what the messages say is not listened to.
+  /// T2: messages are not evidence of a bounce.
   case swallowsBounce
-  /// T3: only one probe stands for the internet.
+  /// T3: a single probe stands for the internet.
   case asksOneProbe
-  /// T3: whatever the kernel says is published.
+  /// T3: every kernel message is published.
   case tellsNoise
-  /// T3: a link that comes late is never heard, whatever leads to it.
+  /// T3: late links stay filtered out, whatever leads to them.
   case ignoresLateLinks
-  /// T3: links are not heard that were there before the others.
+  /// T3: early links are filtered out.
   case ignoresEarlyLinks
-  /// T4: the status published is that of the change before.
+  /// T4: the published status is that of the change before.
   case publishesOldStatus
   /// I1
   case keepsLostAddress
@@ -34,53 +34,53 @@ enum Mutation: String, CaseIterable, Sendable {
   case keepsLostLink
   /// I3
   case keepsOldPath
-  /// I4: of gateways nothing is heard or asked.
+  /// I4: gateways are neither watched nor queried.
   case ignoresNeighbours
-  /// I5: a changed category means nothing.
+  /// I5: a changed category is ignored.
   case ignoresCategory
-  /// I5: a changed category ends what never left the machine, too.
+  /// I5: a changed category also ends flows that never leave the machine.
   case sparesNobody
   /// I6
   case ignoresSleep
   /// I7: an overrun ends all flows.
   case overrunDestroys
-  /// I7: an overrun is not acted upon.
+  /// I7: an overrun is ignored.
   case ignoresOverrun
   /// I7: a restart ends all flows.
   case restartDestroys
-  /// I7: what an earlier run published is not compared with.
+  /// I7: the first reading is not compared with the earlier publications.
   case forgetsAtRestart
-  /// I7: what the first reading after a restart shows is not told.
+  /// I7: changes found by the first reading after a restart are not published.
   case startsBlind
   /// I8
   case ignoresPolicy
   /// I9: one generation for two changes.
   case repeatsGeneration
-  /// I9: invalidations before the transition that they follow from.
+  /// I9: invalidations come before the transition that causes them.
   case invalidatesFirst
-  /// I9: a flow that was destroyed is not told of.
+  /// I9: a destroyed flow gets no report.
   case forgetsDestroyed
-  /// I9: a flow that nothing happened to is destroyed.
+  /// I9: an unaffected flow is destroyed.
   case destroysUnaffected
-  /// I10: what is lost for a moment is lost.
+  /// I10: a temporary loss is final.
   case hasNoGrace
-  /// I10: no grace ends.
+  /// I10: grace periods never end.
   case hasEndlessGrace
-  /// E1: no socket is asked.
+  /// E1: no socket is queried.
   case asksNoSocket
-  /// E1: every socket has heard something new just now.
+  /// E1: every socket has just received something new.
   case believesAll
-  /// E1: copies of old packets are taken for new ones.
+  /// E1: retransmissions count as new data.
   case countsCopies
-  /// E2: data that is not acknowledged is overlooked.
+  /// E2: unacknowledged data is overlooked.
   case overlooksSilence
   /// E2: a socket that was silent once stays silent.
   case neverHearsAgain
   /// D5: a change is lost on its way to the history.
   case dropsChange
-  /// D6: the filter does not follow what is guarded.
+  /// D6: the filter does not follow the guarded flows.
   case filtersTooMuch
-  /// D8: the kernel is read no more after a failure.
+  /// D8: the kernel is not read any more after a failure.
   case staysBlind
 }
 
@@ -106,7 +106,7 @@ extension Mutation? {
     return configuration
   }
 
-  /// What an earlier run published: where it is forgotten, nothing tells what the last category was.
+  /// The changes of an earlier run; if they are forgotten, the last category is unknown.
   func past(_ past: [Published]) -> [Published] {
     guard self == .forgetsAtRestart, case .some(var last) = past.last?.change.snapshot else {
       return past
@@ -122,7 +122,7 @@ extension Mutation? {
     case .ignoresNeighbours:
       events.filter { if case .neighbour = $0 { false } else { true } }
     case .ignoresOverrun: events.filter { $0 != .overrun }
-    // The evidence of a bounce is in the messages of links, addresses and routes, and nowhere else.
+    // Messages about links, addresses and routes are the only evidence of a bounce.
     case .swallowsBounce:
       events.map { event in
         switch event {
@@ -134,7 +134,7 @@ extension Mutation? {
     }
   }
 
-  /// - Parameter before: What the same socket said before.
+  /// - Parameter before: The former report of the same socket.
   func report(_ report: SocketReport?, after before: SocketReport?) -> SocketReport? {
     guard var report else { return nil }
     switch self {

@@ -3,11 +3,11 @@ import ConnectivityRules
 
 @testable import ConndServer
 
-// What sockets are asked, and what must follow from it (E1 to E3).
+// Queries to sockets, and their consequences (E1 to E3).
 extension Simulation {
-  /// A flow whose bytes come and go ends only for what no socket refutes.
+  /// A flow with working traffic ends only for a reason that no socket refutes.
   ///
-  /// - Parameter path: What new connections get.
+  /// - Parameter path: The path of new connections.
   func checkEnd(of flow: GuardedFlow, _ verdict: FlowTracker.Verdict, _ path: Path) {
     guard let port = flow.port, let connection = self.kernel.connections[port] else { return }
     self.kernel.close(port)
@@ -28,7 +28,7 @@ extension Simulation {
     }
   }
 
-  /// Notes what connd was told, and checks how often it asked (E3).
+  /// Notes connd's input, and checks how often it queried sockets (E3).
   func lookAtSockets(after batches: [Daemon.Batch]) {
     if !batches.isEmpty || !self.daemon.isOpen { self.record.lastReasonToAsk = self.now }
     if batches.contains(where: { $0.events.contains(where: \.mayCostAPath) }) {
@@ -56,7 +56,7 @@ extension Simulation {
       return
     }
     let wasSound = !self.record.soundSockets.insert(port).inserted
-    // The first question comes a second after the change, as does the end of a grace period.
+    // The first query comes a second after the change, like the end of a grace period.
     let isIdle = self.record.lastReasonToAsk.duration(to: self.now) > .milliseconds(2500)
     if isIdle, wasSound {
       self.fail("E3: the socket of port \(port) is asked without a change")
@@ -65,7 +65,7 @@ extension Simulation {
 }
 
 extension KernelEvent {
-  /// Whether a path may have been lost by it.
+  /// Whether it may have cost a path.
   fileprivate var mayCostAPath: Bool {
     switch self {
     case .neighbour(let neighbour): neighbour.isFailed

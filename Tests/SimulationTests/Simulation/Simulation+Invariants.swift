@@ -4,35 +4,35 @@ import Netlink
 
 @testable import ConndServer
 
-/// What the invariants need to remember.
+/// The memory of the invariants.
 struct Record {
-  /// connd has restarted, and not all flows are registered again.
+  /// Whether connd has restarted, and not all flows are registered again.
   var isRegistering = false
-  /// Since connd last read all that there is, nothing happened but noise.
+  /// Whether only noise has happened since connd's last full reading.
   var isCalm = false
-  /// The clients of `Guard` for whom messages wait.
+  /// The clients of `Guard` with waiting messages.
   var waiting: Set<UInt64> = []
-  /// The generation of what was published last.
+  /// The generation of the last publication.
   var lastGeneration: UInt64 = 0
-  /// When the path of a family over a link was lost, as it was published.
+  /// The published losses of a family's path over a link.
   var losses: [String: [Instant]] = [:]
   /// Since when the kernel cannot be asked.
   var blindSince: Instant?
-  /// What was published last; `nil` where that is lost.
+  /// The last published snapshot, or `nil` if it is lost.
   var last: Snapshot?
-  /// Since when a changed category is only advised, and which one it was (I5).
+  /// Since when a changed category is only advised, and which it was (I5).
   var advised: (since: Instant, category: Connectivity.Category)?
-  /// What the trace said of the network.
+  /// The trace's description of the network.
   var words: [String] = []
   /// Since when a gain is held back.
   var heldSince: [AddressFamily: Instant] = [:]
-  /// When connd was last given a reason to ask sockets.
+  /// When connd last had a reason to query sockets.
   var lastReasonToAsk = Instant(sinceStart: .zero)
   /// When the machine last woke from a long sleep.
   var longSleepAt: Instant?
-  /// When each socket was asked within the last second, by its local port.
+  /// The queries to each socket within the last second, by local port.
   var questions: [UInt16: [Instant]] = [:]
-  /// Which sockets were sound when they were asked last, by their local ports.
+  /// The sockets that were sound at their last query, by local port.
   var soundSockets: Set<UInt16> = []
 
   mutating func restarted(hasHistory: Bool) {
@@ -47,12 +47,12 @@ struct Record {
 }
 
 extension Simulation {
-  /// What the network became, as far as it was not looked at.
+  /// Processes the states of the network since the last look.
   func observe() {
     for network in self.kernel.takeVersions() {
       let before = self.truth.paths
       self.truth.follow(network, self.configuration.destinations)
-      // Where the probes disagree already, one that is captured decides.
+      // If the probes already disagree, a captured one decides.
       if self.truth.paths != before { self.record.isCalm = false }
       self.record.heldSince = [:]
       for index in self.flows.indices {
@@ -62,7 +62,7 @@ extension Simulation {
     }
   }
 
-  /// Looks at what connd has done.
+  /// Processes connd's output.
   func look() {
     self.observe()
     for publication in self.daemon.published { self.look(at: publication) }
@@ -75,7 +75,7 @@ extension Simulation {
     self.daemon.batches = []
   }
 
-  // MARK: - What was published
+  // MARK: - Publications
 
   private func look(at publication: Daemon.Publication) {
     let (change, before) = (publication.change, publication.before)
@@ -118,7 +118,8 @@ extension Simulation {
     }
   }
 
-  /// From the third loss of a link within ten seconds on a gain is held back by a quarter of a second at least (T1).
+  /// From the third loss of a link within ten seconds on, a gain is held back by at least a quarter
+  /// of a second (T1).
   private func lookForFlapping(
     _ family: AddressFamily, _ before: Path, _ after: Path, at now: Instant
   ) {
@@ -153,7 +154,7 @@ extension Simulation {
     }
   }
 
-  /// What the messages say went of the path that was published is never swallowed (T2).
+  /// A loss on the published path that messages report is never swallowed (T2).
   private func look(at batch: Daemon.Batch) {
     guard batch.after.generation == batch.before.generation else { return }
     for family in AddressFamily.allCases {
@@ -173,7 +174,7 @@ extension Simulation {
     }
   }
 
-  // MARK: - What was told of flows
+  // MARK: - Reports about flows
 
   private func look(at notice: Daemon.Notice) {
     let (key, event) = (notice.key, notice.event)
@@ -206,20 +207,20 @@ extension Simulation {
     guard self.flows[index].made == nil, told.status == .satisfied else { return }
     let network = self.kernel.network
     self.flows[index].begin(on: told, in: network)
-    // What is drained as it begins lost its way before.
+    // A flow that drains at its registration lost its way before.
     if case .invalidation(let verdict, _, _) = event, verdict.severity == .drain {
       self.flows[index].excuse("its way went before it began")
     }
-    // It may have read what connd has not heard of yet; then what connd hears concerns it.
+    // It may have read a state that connd does not know yet; then connd's next messages concern it.
     let isPresent = told.agrees(with: self.flows[index].shown(in: network))
     if !isPresent || !self.kernel.isQuiet || !self.daemon.isOpen {
       self.flows[index].beganUnheard()
     }
   }
 
-  // MARK: - What is
+  // MARK: - Present state
 
-  /// What must be so now.
+  /// Checks the present state.
   func check() {
     guard self.broken == nil else { return }
     self.checkMemory()
@@ -248,7 +249,8 @@ extension Simulation {
     }
   }
 
-  /// All hints were delivered: what is published is what is so, but for a gain that is held back (T1).
+  /// All messages were delivered: the published state is the present one, except for a held gain
+  /// (T1).
   private func checkPublished() {
     let status = self.daemon.store.snapshot.status
     for family in AddressFamily.allCases {
@@ -275,7 +277,7 @@ extension Simulation {
     }
   }
 
-  /// While a gain is held, what is published is the best path without it (T1).
+  /// While a gain is held, the best path without it is published (T1).
   private func checkHeld(_ family: AddressFamily, _ published: Path, _ truth: Path) {
     let network = self.kernel.network
     guard published.status != .satisfied else { return }
@@ -365,7 +367,7 @@ extension FlowTable.Event {
 }
 
 extension Simulation {
-  /// Only what is another than it was.
+  /// Notes only differences.
   private func noteNetwork(_ network: ModelNetwork) {
     let words = network.words
     let gone = self.record.words.filter { !words.contains($0) }.map { "-[\($0)]" }

@@ -4,11 +4,11 @@ import ConnectivityRules
 @testable import ConndServer
 import TestKit
 
-/// A network to which anything happens, a connd that watches it, and clients that follow connd: one seed decides
-/// everything, and time is virtual.
+/// A network with random events, a connd that watches it, and clients that follow connd. One seed
+/// determines everything, and time is virtual.
 ///
-/// After each step the invariants are checked (`Simulation+Invariants.swift`); the first that does not hold is kept as
-/// `broken`, and ends the run.
+/// After each step the invariants are checked (`Simulation+Invariants.swift`). The first violation
+/// is kept as `broken`, and ends the run.
 final class Simulation {
   let seed: UInt64
   let mutation: Mutation?
@@ -24,17 +24,18 @@ final class Simulation {
   private var lastPort: UInt16 = 40_000
   private(set) var steps = 0
   private(set) var broken: String?
-  /// What happened, where somebody wants to read it.
+  /// The trace, or `nil` if it is not wanted.
   private(set) var trace: [String]?
 
   var now: Instant { self.kernel.now }
 
-  /// What records it; `nil`: nobody does.
+  /// The recorder, or `nil` for none.
   private let writer: Writer?
 
   /// - Parameters:
-  ///   - network: how it begins; `nil`: as the seed says.
-  ///   - writer: records it as bytes, which connd's own code has read; it may go on otherwise than without.
+  ///   - network: the first network, or `nil` if the seed decides.
+  ///   - writer: records it as bytes that connd's own code reads; the run may differ from one
+  ///     without.
   init(
     seed: UInt64, mutation: Mutation? = nil, from network: ModelNetwork? = nil,
     isTraced: Bool = false, writer: Writer? = nil
@@ -58,11 +59,11 @@ final class Simulation {
     self.startDaemon()
   }
 
-  /// Runs so many steps, or until an invariant is broken.
+  /// Runs this many steps, or until an invariant is broken.
   func run(steps: Int) async {
     for _ in 0..<steps where self.broken == nil {
       await self.step()
-      // Others of the process share these threads, and have deadlines.
+      // Other tests of the process share these threads, and have deadlines.
       await Task.yield()
     }
   }
@@ -112,7 +113,7 @@ final class Simulation {
     self.turn()
   }
 
-  /// connd does what is due.
+  /// connd does everything that is due.
   func turn() {
     repeat {
       self.kernel.expectQuestions()
@@ -120,7 +121,7 @@ final class Simulation {
       self.look()
     } while self.broken == nil && self.daemon.listens
       && (self.kernel.nextMessage.map { $0 <= self.now } ?? false)
-    // What became due while it was at other things.
+    // Work that became due while it was busy.
     if let due = self.daemon.deadline, due <= self.now {
       self.daemon.turn()
       self.look()
@@ -149,7 +150,7 @@ final class Simulation {
     let probe =
       self.random.oneIn(2) ? probes[0] : probes[self.configuration.destinations.ipv4.count]
     self.kernel.change(delay: self.delay, isDoubled: self.random.oneIn(5)) { network in
-      // One probe at a time: of two that are captured the majority is not the internet's any more.
+      // One probe at a time: with two captured ones, the majority is not the internet's any more.
       network.noise(probe, using: &self.random)
     }
     self.note("noise")
@@ -169,7 +170,7 @@ final class Simulation {
     if self.random.oneIn(2) { self.happen() }
   }
 
-  /// Something happens between two questions of the next step: its first answers are stale.
+  /// An event between two queries of the next step: its first answers are stale.
   private func interfere() {
     let changes = self.random.number(1...2)
     self.kernel.interference = (
@@ -181,7 +182,7 @@ final class Simulation {
     )
   }
 
-  /// The machine sleeps and wakes (I6), in the simulation's time.
+  /// The machine sleeps and wakes up (I6), in the simulation's time.
   private func suspendMachine() {
     self.record.isCalm = false
     let slept = Duration.seconds(self.random.pick([5, 60, 600]))
@@ -215,14 +216,15 @@ extension Simulation {
     self.turn()
   }
 
-  /// connd dies, and comes back with the history that it kept, if that was not lost.
+  /// connd dies, and restarts with its stored history, if that was not lost.
   fileprivate func restart() async {
     await self.readGuards(all: true)
     let hasHistory = !self.random.oneIn(4)
     self.note(hasHistory ? "restart" : "restart without the history")
     self.record.restarted(hasHistory: hasHistory)
     self.record.isRegistering = true
-    // What is kept is bytes. Not all of them are read: that takes long, and one is like another.
+    // The history is stored as bytes. Not all of them are parsed, because that takes long and they
+    // are alike.
     let past = self.daemon.store.past
     let read = past.suffix(8).compactMap { try? Published(decoding: $0.message.bytes) }
     if read.map(\.change) != past.suffix(8).map(\.change) {
@@ -239,7 +241,7 @@ extension Simulation {
     self.registerAgain()
   }
 
-  /// The clients of `Guard` register what they have, and say what they knew of it.
+  /// The clients of `Guard` register their flows again, with their last knowledge.
   private func registerAgain() {
     self.flows.removeAll(where: \.isOver)
     for index in self.flows.indices { self.flows[index].isRegisteredAgain(in: self.kernel.network) }
@@ -306,7 +308,7 @@ extension Simulation {
     guard path.status == .satisfied || self.random.oneIn(6) else { return nil }
     let isConnected = path.status == .satisfied && !self.random.oneIn(4)
     var local = isConnected ? path.source : nil
-    // A socket that was bound to an address of a block that is local as a whole.
+    // A socket bound to an address of a block that is local as a whole.
     if isConnected, address.family == .ipv4, !address.isLoopback, network.local != nil,
       self.random.oneIn(6)
     {
@@ -320,7 +322,7 @@ extension Simulation {
     return flow
   }
 
-  /// Half of all connections are active, and half of these go another way than the lookup says.
+  /// Half of all connections are active, and half of these take another way than the lookup's.
   private func randomKind(besides link: PathLink?) -> ModelConnection.Kind {
     let network = self.kernel.network
     let others = network.links.filter { other in
@@ -345,7 +347,7 @@ extension Simulation {
     }
   }
 
-  /// A client of the stream comes back, or goes away for a while.
+  /// A client of the stream reconnects, or goes away for a while.
   fileprivate func reconnect() {
     let index = self.random.number(0...self.streams.count - 1)
     if self.streams[index].isConnected {
@@ -375,7 +377,7 @@ extension Simulation {
         }
       }
     }
-    // Both have been told of its end.
+    // Both have received its end.
     self.flows.removeAll { $0.isOver && !self.record.waiting.contains($0.key.guardian) }
   }
 }

@@ -2,11 +2,11 @@ import Connectivity
 
 @testable import ConndServer
 
-/// A client of the stream that knows what it was told and nothing else, and reads when it likes.
+/// A client of the stream that knows only what it has received, and reads irregularly.
 struct StreamClient {
-  /// It reads once in so many steps.
+  /// It reads once in this many steps.
   let laziness: Int
-  /// What it was told adds up to this; `nil` before the first message.
+  /// The sum of its messages, or `nil` before the first one.
   private(set) var known: Snapshot?
   private(set) var gaps = 0
   private var subscriber: Subscriber?
@@ -15,7 +15,7 @@ struct StreamClient {
 
   var isConnected: Bool { self.subscriber != nil }
 
-  /// - Parameter asNew: whether it has forgotten what it knew.
+  /// - Parameter asNew: whether it has forgotten everything.
   mutating func connect(to store: Store, asNew: Bool = false) {
     if asNew { self.known = nil }
     self.subscriber = store.admit(since: self.known?.generation)
@@ -26,9 +26,9 @@ struct StreamClient {
     self.subscriber = nil
   }
 
-  /// Reads all that there is.
+  /// Reads everything available.
   ///
-  /// - Returns: what is wrong with it, if anything.
+  /// - Returns: a description of the fault, or `nil` if there is none.
   mutating func read(from store: Store) -> String? {
     guard var subscriber = self.subscriber else { return nil }
     defer { self.subscriber = subscriber }

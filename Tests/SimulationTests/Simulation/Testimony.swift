@@ -1,62 +1,61 @@
 import Connectivity
 
-/// For how long a flow's lookup has said something that its socket may refute (E1), or has stood
+/// How long a flow's lookup has been against it, which its socket may refute (E1), or has stood
 /// while its socket is silent (E2).
 struct Testimony {
-  /// Since when something is wrong with the flow's way, by the model, and when the network last
-  /// changed meanwhile.
+  /// Since when the flow's way has a fault, by the model, and when the network last changed since.
   private var troubleAt: Instant?
   private var lastChange = Instant(sinceStart: .zero)
   /// Since when connd must know that the flow is over by its lookup.
   private var knownOverAt: Instant?
-  /// Since when connd has read nothing but that the lookup stands.
+  /// Since when all of connd's readings say that the lookup stands.
   private var standsSince: Instant?
-  /// The first change since then that connd heard of while the socket was silent.
+  /// The first change since then that connd learned of while the socket was silent.
   private var suspectSince: Instant?
   /// Whether its path has led through a tunnel since then.
   private var wasTunnelled = false
   /// Whether its socket has proved that the lookup does not describe the flow, so that E2 decides.
   private var isSpared = false
-  /// When neither the flow's address nor its link was there last.
+  /// When both the flow's address and its link were last gone.
   private(set) var goneAt: Instant?
 
-  /// The network has become another.
+  /// The network has changed.
   mutating func observe(isInTrouble: Bool, isStanding: Bool, isGone: Bool, at now: Instant) {
     self.lastChange = now
-    // Unless connd reads in between that all is well, the trouble is the same.
+    // Unless connd reads in between that all is well, the fault is the same.
     if isInTrouble, self.troubleAt == nil { self.troubleAt = now }
     if !isInTrouble { self.knownOverAt = nil }
     if isGone { self.goneAt = now }
     if !isStanding, !self.isSpared { (self.standsSince, self.suspectSince) = (nil, nil) }
   }
 
-  /// connd has read what there is.
+  /// connd has read the present state.
   ///
-  /// - Parameter isSpared: Whether connd says that the socket has refuted the lookup.
+  /// - Parameter isSpared: Whether connd reports that the socket has refuted the lookup.
   mutating func isRead(
     isInTrouble: Bool, isStanding: Bool, isOver: Bool, isSpared: Bool, at now: Instant
   ) {
     self.isSpared = isSpared
     let isStanding = isStanding || isSpared
-    // What connd takes for the flow's way may change without the network.
+    // connd's view of the flow's way may change without the network.
     self.troubleAt = isInTrouble ? self.troubleAt ?? now : nil
     self.knownOverAt = isOver ? self.knownOverAt ?? now : nil
     self.standsSince = isStanding ? self.standsSince ?? now : nil
     if !isStanding { self.suspectSince = nil }
   }
 
-  /// connd could not read what there is.
+  /// connd could not read the present state.
   mutating func isUnread() {
     (self.knownOverAt, self.standsSince, self.suspectSince) = (nil, nil, nil)
   }
 
   // MARK: - E1
 
-  /// How long the evidence may take at most, besides a round trip.
+  /// The maximum time for the evidence, besides a round trip.
   private static let patience = Duration.milliseconds(110)
 
-  /// Whether the flow may be there although its lookup says that it is over: something new has
-  /// arrived since, or the socket has had no time yet to show that.
+  /// Whether the flow may exist although its lookup is against it: something new has arrived since,
+  /// or the socket has had no time yet to show it.
   func excuses(_ connection: ModelConnection, at now: Instant) -> Bool {
     if self.isSpared { return true }
     guard let troubleAt else { return false }
@@ -70,7 +69,7 @@ struct Testimony {
 
   // MARK: - E2
 
-  /// connd was told of a change that may have cost a path.
+  /// connd learned of a change that may have cost a path.
   mutating func isAskedAbout(_ connection: ModelConnection, at now: Instant) {
     guard self.standsSince != nil, self.suspectSince == nil, !connection.isAlive(at: now) else {
       return
@@ -80,14 +79,14 @@ struct Testimony {
 
   mutating func isAskedAnew() { self.suspectSince = nil }
 
-  /// A VPN may move the tunnel that the flow is in.
+  /// A VPN may move the flow's tunnel.
   mutating func isTunnelled() { self.wasTunnelled = true }
 
   /// Why a dead flow must have been found by now, or `nil` if it need not.
   func whyUnfound(_ connection: ModelConnection, at now: Instant) -> String? {
     let news = connection.lastNews(at: now)
     guard let suspectSince, news <= suspectSince else { return nil }
-    // The first question, and what three timeouts take at least.
+    // The first query, and the minimum time of three timeouts.
     let ripe = suspectSince.advanced(by: self.wasTunnelled ? .seconds(31) : .milliseconds(2400))
     guard let timeout = connection.thirdTimeout(from: ripe, at: now),
       timeout.advanced(by: connection.kind.roundTrip * 2 + Self.patience) < now

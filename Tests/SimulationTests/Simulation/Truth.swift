@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// What the model network amounts to.
+/// The truth about the model network.
 struct Truth {
   private(set) var paths: [AddressFamily: Path] = [:]
   private(set) var category = Connectivity.Category.none
@@ -29,8 +29,8 @@ struct Truth {
 }
 
 extension Path {
-  /// Whether it is the same but for the words that say why, and for whether its cost is known: that
-  /// depends on the past (`TunnelCosts`), and tests of its own hold it.
+  /// Whether it is the same except for the texts of reasons and for whether its cost is known. The
+  /// latter depends on the past (`TunnelCosts`) and has its own tests.
   func agrees(with truth: Path) -> Bool {
     var (path, truth) = (self, truth)
     (path.evidence, truth.evidence) = (nil, nil)
