@@ -1,4 +1,5 @@
-// Sets the wall clock of a program: what CLOCK_REALTIME says is later by the seconds that the file CLOCK_STEP holds.
+// Shifts the wall clock of a program: CLOCK_REALTIME is later by the seconds in the file
+// CLOCK_STEP.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

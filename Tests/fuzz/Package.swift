@@ -5,11 +5,11 @@ let swiftSettings: [SwiftSetting] = [
   .enableUpcomingFeature("ExistentialAny"), .enableUpcomingFeature("InternalImportsByDefault"),
 ]
 
-/// libFuzzer brings the main function.
+/// libFuzzer provides the main function.
 let fuzzerSettings: [SwiftSetting] = swiftSettings + [.unsafeFlags(["-parse-as-library"])]
 
-/// A target of the product's, or some of its files. They are here by the link `connd`: what is fuzzed is internal, and no
-/// product of that package offers it.
+/// A target of the product, or some of its files. They are here through the link `connd`, because
+/// the fuzzed code is internal and not in any product of that package.
 func ours(
   _ name: String, sources: [String]? = nil, exclude: [String] = [], resources: [Resource] = [],
   _ dependencies: Target.Dependency...

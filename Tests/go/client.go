@@ -1,11 +1,11 @@
-// client WHAT: what Debian's grpc-go makes of connd, over the socket that CONND_SOCKET names. Its requests and responses are
-// bytes here, so that it needs no generated code.
+// client WHAT: tests connd with Debian's grpc-go, over the socket in CONND_SOCKET. Its requests and
+// responses are bytes here, so that it needs no generated code.
 //
-//	watch N      follows N changes on one stream, for whose messages grpc-go measures the bandwidth by pings
-//	resume       follows a change, hangs up, and after SIGUSR1 gets on another connection the two that it has not seen
-//	guard        guards a connection to 203.0.113.9 until it is told to destroy it
+//	watch N      follows N changes on one stream while grpc-go measures the bandwidth with pings
+//	resume       follows a change, hangs up, and after SIGUSR1 gets the two that it missed
+//	guard        guards a connection to 203.0.113.9 until connd destroys it
 //
-// Prints a word when it is ready, and "done" in the end; whatever is wrong ends it with status 1.
+// Prints a word when it is ready, and "done" in the end; any fault exits with status 1.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const service = "/connectivity.v1.Connectivity/"
 
-// Passes bytes on as they are.
+// Passes bytes unchanged.
 type raw struct{}
 
 func (raw) Name() string                          { return "proto" }
@@ -63,7 +63,7 @@ func receive(stream grpc.ClientStream) []byte {
 	return message
 }
 
-// The field of a message: its bytes, or its number.
+// The field of a message: its bytes or its number.
 func field(message []byte, wanted protowire.Number) (bytes []byte, number uint64, found bool) {
 	for len(message) > 0 {
 		name, kind, count := protowire.ConsumeTag(message)

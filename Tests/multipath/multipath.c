@@ -1,4 +1,4 @@
-// Preloaded into a program: its sockets of TCP speak Multipath TCP, as mptcpize(8) has them do.
+// Preloaded into a program: its TCP sockets use Multipath TCP, as with mptcpize(8).
 #define _GNU_SOURCE
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,5 +1,6 @@
-"""What the services that tests play on a bus have in common: what a program asks is answered, what they tell is sent, and a test says
-what happens by lines of JSON."""
+"""The common part of the services that tests play on a bus: they answer calls and send signals,
+controlled by lines of JSON.
+"""
 
 import json
 import os
@@ -14,7 +15,9 @@ PROPERTIES = "org.freedesktop.DBus.Properties"
 
 
 class BusService:
-    """A service without its name yet. Its methods but these are commands: each takes what the line's object has under its name."""
+    """A service without its name. All other methods are commands: each takes the value under its
+    name in the line's object.
+    """
 
     def __init__(self, address):
         loop = dbus.mainloop.glib.DBusGMainLoop(set_as_default=True)
@@ -36,7 +39,7 @@ class BusService:
         return dbus.lowlevel.HANDLER_RESULT_HANDLED
 
     def write(self, reply, call):
-        """Writes the reply to a call; false where there is no such method."""
+        """Writes the reply to a call; returns false if there is no such method."""
         raise NotImplementedError
 
     def tell(self, origin, interface, member, signature, *arguments):
@@ -44,12 +47,12 @@ class BusService:
         self.bus.flush()
 
     def forge_signal(self, name, *described):
-        """A stranger tells the same, to whoever has asked the service of that name for anything."""
+        """Another bus client sends the same signal to every client of that name's service."""
         for program in self.asked:
             message = signal(*described)
             message.set_destination(program)
             self.stranger.send_message(message)
-        # It is delivered before what the service tells next.
+        # It is delivered before the service's next signal.
         self.stranger.get_name_owner(name)
 
     def mute(self, is_mute):
@@ -63,7 +66,7 @@ def signal(origin, interface, member, signature, *arguments):
 
 
 def serve(service, descriptor):
-    """Prints `ready`, does what the lines say, and prints `done` after each, until there are none."""
+    """Prints `ready`, executes the lines, and prints `done` after each, until the input ends."""
     loop = GLib.MainLoop()
     rest = b""
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A client of connd in another language: what it does is what any program may rely on.
+"""A client of connd in another language: it does what any program may rely on.
 
     client.py SOCKET CHECK
 
-runs one of the checks below against the connd on the Unix socket. It is run as root in connd's network namespace, whose
-eth0 leads out by 192.0.2.1 and which belongs to the test. Succeeds, or ends with the exception that says what was wrong.
+Runs one of the checks below against the connd on the Unix socket. Runs as root in connd's network
+namespace, whose eth0 leads out by 192.0.2.1 and which belongs to the test. Succeeds, or ends with
+the exception of the failed check.
 """
 
 import json
@@ -24,7 +25,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-DEADLINE = 10  # seconds: a guard against hanging, nothing is measured
+DEADLINE = 10  # seconds: limits a hang, nothing is measured
 SERVICE = "connectivity.v1.Connectivity"
 
 
@@ -46,7 +47,7 @@ def regain():
 
 
 def any_event(stream):
-    """The next message of a Watch, and the name of its event."""
+    """Returns the next message of a Watch, and the name of its event."""
     message = next(stream)
     name = message.WhichOneof("event")
     assert message.generation == getattr(message, name).generation, message
@@ -54,7 +55,7 @@ def any_event(stream):
 
 
 def event(stream):
-    """The next one that is no invalidation."""
+    """Returns the next one that is not an invalidation."""
     while True:
         name, message = any_event(stream)
         if name != "invalidation":
@@ -148,7 +149,7 @@ def resume(socket):
         regain()
         missed += [event(followed)]
 
-        # What was missed comes first, and nothing else before it.
+        # The missed changes come first, and nothing else before them.
         resumed = stub.Watch(pb.WatchRequest(since_generation=seen), timeout=DEADLINE)
         assert [event(resumed), event(resumed)] == missed
         lose()
@@ -165,7 +166,7 @@ def resume(socket):
             stream = stub.Watch(pb.WatchRequest(since_generation=unknown), timeout=DEADLINE)
             name, gap = event(stream)
             assert name == "gap", name
-            # The last thing published may be an invalidation.
+            # The last publication may be an invalidation.
             assert gap.generation >= live[1].generation, gap
             assert gap.status.generation == gap.generation, gap
             gap.status.generation = live[1].generation
@@ -178,8 +179,10 @@ def resume(socket):
 
 
 def invalidations(socket):
-    """I10: a route that comes back in time destroys nothing; I5: one that does not, destroys everything. What is on the link
-    itself is not concerned, and the narrow scope comes before the wide (I9)."""
+    """I10: a route that comes back in time destroys nothing; I5: one that does not, destroys
+    everything. On-link destinations are not affected, and the narrow scope comes before the wide
+    one (I9).
+    """
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
         stream = stub.Watch(pb.WatchRequest(), timeout=3 * DEADLINE)
@@ -212,7 +215,7 @@ def invalidations(socket):
         assert any_event(stream)[0] == "transition"
         narrow(pb.INVALIDATION_SEVERITY_ADVISE)
         wide(pb.INVALIDATION_SEVERITY_ADVISE)
-        # As soon as the grace is over.
+        # As soon as the grace period is over.
         narrow(pb.INVALIDATION_SEVERITY_DESTROY)
         wide(pb.INVALIDATION_SEVERITY_DESTROY)
         stream.cancel()
@@ -225,7 +228,7 @@ def invalidations(socket):
 
 
 class Guard:
-    """A Guard stream, and what was told of each flow."""
+    """A Guard stream, and the reports about each flow."""
 
     def __init__(self, stub):
         self.requests = queue.SimpleQueue()
@@ -238,7 +241,7 @@ class Guard:
         self.requests.put(pb.GuardRequest(remove=pb.RemoveFlow(id=id)))
 
     def next(self, id, event):
-        """The next message, which must be about this flow and of this kind."""
+        """Returns the next message, which must be about this flow and of this kind."""
         message = next(self.stream)
         assert (message.id, message.WhichOneof("event")) == (id, event), message
         return getattr(message, event)
@@ -263,7 +266,7 @@ def guard(socket):
         guard.add(2, "192.0.2.200", local="192.0.2.2")
         assert not guard.next(2, "path").HasField("gateway")
 
-        # What makes no sense is refused, and the stream lives on.
+        # An invalid request is refused, and the stream lives on.
         wrong = grpc.StatusCode.INVALID_ARGUMENT
         for id, remote, fields, field in [
             (3, "", {}, "add.remote"), (3, "localhost", {}, "add.remote"),
@@ -282,12 +285,12 @@ def guard(socket):
         guard.requests.put(pb.GuardRequest())
         guard.refused(0, wrong, "request")
 
-        # A flow that is dead when it is registered is told so at once.
+        # A flow that is dead at its registration is destroyed immediately.
         guard.add(4, "203.0.113.9", local="192.0.2.99")
         guard.invalid(
             4, pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, pb.INVALIDATION_SEVERITY_DESTROY)
 
-        # A host route concerns the flows that it captures, and no others.
+        # A host route affects only the flows that it captures.
         ip("route add 203.0.113.9/32 via 192.0.2.77")
         assert guard.next(1, "path").gateway == "192.0.2.77"
         ip("route replace prohibit 203.0.113.9/32")
@@ -296,14 +299,14 @@ def guard(socket):
             1, pb.INVALIDATION_REASON_INTERFACE_LOST, pb.INVALIDATION_SEVERITY_DESTROY)
         assert gone.path.reason == pb.PATH_REASON_PROHIBITED, gone
         ip("route del prohibit 203.0.113.9/32")
-        # Its id is free, and a flow that is removed is told nothing more.
+        # Its id is free, and a removed flow gets no more reports.
         guard.add(1, "203.0.113.9")
         assert guard.next(1, "path").gateway == "192.0.2.1"
         guard.remove(1)
         guard.remove(1)
-        guard.refused(1, wrong, "remove.id")  # so the first removal has come through
+        guard.refused(1, wrong, "remove.id")  # so the first removal has arrived
 
-        # The link stands, so the address has the route's grace period to come back in.
+        # The link stays up, so the address has the route's grace period.
         ip("address del 192.0.2.2/24 dev eth0")
         for severity in [pb.INVALIDATION_SEVERITY_ADVISE, pb.INVALIDATION_SEVERITY_DESTROY]:
             guard.invalid(2, pb.INVALIDATION_REASON_SOURCE_ADDRESS_LOST, severity)
@@ -345,7 +348,7 @@ def reflection(socket):
         # A method and a message's field are symbols too.
         for symbol in [f"{SERVICE}.Watch", "connectivity.v1.Status", "connectivity.v1.Category"]:
             assert database.FindFileContainingSymbol(symbol).name == file.name, symbol
-        # What it imports can be had as well.
+        # Its imports are available as well.
         for name in file.dependency:
             assert database.FindFileByName(name).name == name
 
@@ -365,7 +368,7 @@ def get_path(socket):
             assert answer.network_namespace == os.stat("/proc/self/ns/net").st_ino, answer
             return answer.path
 
-        # Of more hosts than there may be questions at a time, on one connection beside a stream.
+        # More destinations than concurrent queries are allowed, on one connection beside a stream.
         watch = stub.Watch(pb.WatchRequest())
         next(watch)
         for host in range(400):
@@ -392,7 +395,7 @@ def watch_path(socket):
         assert first.destination == "203.0.113.9", first
         assert first.path.gateway == "192.0.2.1", first
 
-        # A host route is no business of the default path's, but of this one's.
+        # A host route does not concern the default path, only this one.
         ip("route add 203.0.113.9/32 via 192.0.2.77")
         host = next(stream)
         assert host.path.gateway == "192.0.2.77", host
@@ -434,7 +437,7 @@ def explain(socket):
 def links(socket):
     with connect(socket) as channel:
         answer = rpc.ConnectivityStub(channel).ListLinks(pb.ListLinksRequest(), timeout=DEADLINE)
-        # As the kernel lists them, the one that leads out first.
+        # In the kernel's order, with the link of the default route first.
         listed = json.loads(
             subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout)
         assert {(l.index, l.name) for l in answer.links} == {
@@ -515,7 +518,9 @@ def invalid(socket):
 
 
 def cancelled(socket):
-    """Opens many streams, sees two changes, cancels all streams and stays connected: who runs it sees what remains."""
+    """Opens many streams, sees two changes, cancels all streams and stays connected: the caller
+    checks what remains.
+    """
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
         health_stub = health_pb2_grpc.HealthStub(channel)
@@ -530,14 +535,16 @@ def cancelled(socket):
             event(streams[0])
         for stream in streams:
             stream.cancel()
-        # When this is answered, connd has read what came before it on the same connection.
+        # Once this is answered, connd has read everything before it on the same connection.
         stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE)
         print("cancelled", flush=True)
         time.sleep(60)
 
 
 def stopping(socket):
-    """Every stream ends with UNAVAILABLE when connd stops: the client is to connect again. Who runs this stops connd."""
+    """Every stream ends with UNAVAILABLE when connd stops, so that clients reconnect. The caller
+    stops connd.
+    """
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
         guard = Guard(stub)
@@ -554,7 +561,7 @@ def stopping(socket):
 
 
 def idle_reader(socket):
-    """Somebody who never reads disturbs nobody, and costs no more than what the socket and its stream hold."""
+    """A client that never reads disturbs no other, and costs only its socket and stream buffers."""
     with connect(socket) as lazy, connect(socket, "localhost") as channel:
         unread = rpc.ConnectivityStub(lazy).Watch(pb.WatchRequest())
         stub = rpc.ConnectivityStub(channel)
@@ -566,7 +573,7 @@ def idle_reader(socket):
             assert name == "path", change
             assert change.generation == last.generation + 1, change
             last = change
-        # In the end it gets everything in order, or is told of the gap.
+        # In the end it gets everything in order, or a gap.
         _, first = event(unread)
         generation = first.generation
         while generation < last.generation:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Many flows, races and restarts: what a client that guards by the thousand relies on.
+"""Many flows, races and restarts: what a client with thousands of guarded flows relies on.
 
     guard.py SOCKET CHECK
 
-runs one of the checks below against the connd on the Unix socket, as root in connd's network namespace, which belongs to the
-test: default route by eth0 (10.0.0.2, gateway 10.0.0.1), and eth1 (10.1.0.2, gateway 10.1.0.1).
+Runs one of the checks below against the connd on the Unix socket, as root in connd's network
+namespace, which belongs to the test. Its default route uses eth0 (10.0.0.2, gateway 10.0.0.1);
+there is also eth1 (10.1.0.2, gateway 10.1.0.1).
 """
 
 import queue
@@ -18,11 +19,11 @@ import grpc
 from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
 
-DEADLINE = 60  # seconds: a guard against hanging, nothing is measured
+DEADLINE = 60  # seconds: limits a hang, nothing is measured
 
 
 class Ip:
-    """One `ip` that is told what to do line by line, without the time that a new process takes."""
+    """One `ip` that takes commands line by line, without the time of a new process."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -38,7 +39,7 @@ class Ip:
 
 
 class Stream:
-    """One Guard stream. `told` holds what came, by flow."""
+    """One Guard stream. `told` holds its reports, by flow."""
 
     def __init__(self, socket, deadline=DEADLINE):
         self.channel = grpc.insecure_channel(f"unix:{socket}")
@@ -55,7 +56,7 @@ class Stream:
 
 
 def fate(stream, id):
-    """Waits until this flow is destroyed, or is known to go by eth1."""
+    """Waits until this flow is destroyed, or known to use eth1."""
     for message in stream.call:
         event = message.WhichOneof("event")
         assert event != "refused", message
@@ -63,17 +64,19 @@ def fate(stream, id):
             continue
         if event == "path" and message.path.interface == "eth1":
             return "eth1"
-        # An address that goes is advised first, and has a grace period.
+        # A lost address is first advised, and has a grace period.
         if event == "invalidation" and message.invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY:
             return message.invalidation.reason
     raise AssertionError(f"flow {id} was never told")
 
 
 def races(socket):
-    """A change and a registration at the same time, a thousand times: whichever comes first, the flow is told.
+    """A change and a registration at the same time, a thousand times: in either order, the flow
+    gets a report.
 
-    A connection that has just been made is evidence of its way (I0): one that names no path it was told of before is on the
-    other link where that was preferred first."""
+    A new connection is evidence of its way (I0): without an earlier path, it is on the other link
+    if that was preferred first.
+    """
     ip = Ip()
     addresses = [f"10.0.{1 + n // 200}.{1 + n % 200}" for n in range(500)]
     for address in addresses:
@@ -81,7 +84,7 @@ def races(socket):
     while address not in subprocess.run(
             ["ip", "address", "show", "dev", "eth0"], capture_output=True, text=True).stdout:
         pass
-    stream = Stream(socket, deadline=5 * DEADLINE)  # for all of them, also on a machine that does much else
+    stream = Stream(socket, deadline=5 * DEADLINE)  # for all of them, even on a busy machine
     chance = random.Random(1)
     last = 2 * len(addresses)
     stream.add(last, "203.0.113.1", local="10.0.0.2")
@@ -89,7 +92,7 @@ def races(socket):
     assert known.interface == "eth0", known
 
     def race(change, register):
-        """Both, in any order, up to half a millisecond apart."""
+        """Does both, in any order, up to half a millisecond apart."""
         first, second = (change, register) if chance.random() < 0.5 else (register, change)
         first()
         end = time.monotonic() + chance.random() * 0.0005
@@ -116,7 +119,7 @@ def races(socket):
 
 
 def cut(socket):
-    """Streams that are cut in the middle of a registration leave nothing behind."""
+    """Streams cut in the middle of a registration leave nothing behind."""
     chance = random.Random(2)
     for _ in range(100):
         stream = Stream(socket)
@@ -125,7 +128,7 @@ def cut(socket):
         for _ in range(chance.randrange(20)):
             next(stream.call)
         stream.cut()
-    # The next client is served as ever.
+    # The next client is served as usual.
     stream = Stream(socket)
     stream.add(1, "198.51.100.1")
     assert next(stream.call).WhichOneof("event") == "path"
@@ -133,8 +136,10 @@ def cut(socket):
 
 
 def restart(socket):
-    """connd is killed and started again under a thousand flows in ten streams: all are guarded again, only what changed
-    meanwhile is told. Whoever runs this does so between the two lines that are printed first."""
+    """connd is killed and restarted under a thousand flows in ten streams: all are guarded again,
+    and only changes in between are reported. The caller does so between the two lines that are
+    printed first.
+    """
     remotes = {id: f"198.51.{100 + id // 250}.{1 + id % 250}" for id in range(1000)}
     paths, generation = {}, 0
     streams = [Stream(socket) for _ in range(10)]
@@ -172,7 +177,7 @@ def restart(socket):
     assert invalidation.cause.learnt_late, invalidation
     print("again", flush=True)
 
-    # They are guarded indeed.
+    # They are really guarded.
     subprocess.run(["ip", "link", "set", "eth0", "down"], check=True)
     for number, stream in enumerate(streams):
         dead = {id for id in remotes if id % 10 == number and id != 123}
@@ -206,7 +211,7 @@ def limits(socket):
 
 
 def blind(socket):
-    """While the kernel cannot be asked, every flow is answered all the same: nothing is known of its path."""
+    """While the kernel cannot be asked, every flow is still answered: its path is unknown."""
     stream = Stream(socket)
     for id in range(2000):
         stream.add(id, "198.51.100.1")
@@ -216,7 +221,7 @@ def blind(socket):
 
 
 def watching(socket):
-    """Guards a hundred flows, and prints which of them are destroyed. Whoever runs this ends it."""
+    """Guards a hundred flows, and prints those that are destroyed. The caller ends it."""
     stream = Stream(socket, deadline=None)
     for id in range(100):
         stream.add(id, f"198.18.{id}.1", local="10.0.0.2")

@@ -3,12 +3,12 @@
 
     hostile.py SOCKET ATTACK
 
-does to the connd on the Unix socket what one of the functions below says. What becomes of the connections is printed, one
-word or two a line, as soon as it is known: "goaway 11" (the error code, RFC 9113, 7), "reset 8", "closed", or of calls the
-name of their status; "held" where nothing will be said and all is as bad as it gets. Then the client waits to be killed,
-with everything open.
+Runs one of the functions below against the connd on the Unix socket. It prints the fate of the
+connections as soon as it is known, one or two words a line: "goaway 11" (the error code, RFC 9113,
+7), "reset 8", "closed", or the name of a call's status. "held" means that no answer will come and
+the attack is at its worst. Then the client waits to be killed, with everything open.
 
-HTTP/2 is spoken by hand, because no library lets one misbehave so; calls that a well-behaved library can make are made by
+HTTP/2 is handwritten, because no library allows such misbehaviour. Valid calls are made with
 grpcio.
 """
 
@@ -26,7 +26,7 @@ import h2.exceptions
 from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
 
-DEADLINE = 30  # seconds: a guard against hanging, nothing is measured
+DEADLINE = 30  # seconds: limits a hang, nothing is measured
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
@@ -65,11 +65,11 @@ class Connection:
         self.socket.settimeout(DEADLINE)
         self.next = 1
         if greet:
-            # With the acknowledgement of connd's own: from then on its limits hold.
+            # With the acknowledgement of connd's settings, after which its limits apply.
             self.send(PREFACE + frame(SETTINGS, 0, 0, settings) + frame(SETTINGS, 1, 0))
 
     def send(self, data):
-        """Returns whether somebody takes it."""
+        """Returns whether connd takes it."""
         try:
             self.socket.sendall(data)
             return True
@@ -77,7 +77,7 @@ class Connection:
             return False
 
     def call(self, path, payload=b""):
-        """What begins a call, and its stream."""
+        """Returns the beginning of a call, and its stream."""
         stream, self.next = self.next, self.next + 2
         return frame(HEADERS, END_HEADERS, stream, headers(path)) + payload, stream
 
@@ -96,7 +96,7 @@ class Connection:
         return data
 
     def frames(self):
-        """What comes, to the end of the connection."""
+        """Yields the frames up to the end of the connection."""
         try:
             while True:
                 head = self.receive(9)
@@ -106,7 +106,7 @@ class Connection:
             return
 
     def fate(self):
-        """How the connection, or a stream of it, ends."""
+        """Returns how the connection, or a stream of it, ends."""
         for kind, _, _, payload in self.frames():
             if kind == GOAWAY:
                 return f"goaway {int.from_bytes(payload[4:8], 'big')}"
@@ -115,7 +115,7 @@ class Connection:
         return "closed"
 
     def await_frame(self, wanted):
-        """Whether such a frame comes before the end."""
+        """Returns whether such a frame comes before the end."""
         return any(kind == wanted for kind, *_ in self.frames())
 
 
@@ -124,12 +124,12 @@ def say(text):
 
 
 def stay(*_):
-    """With everything open."""
+    """Waits with everything open."""
     signal.pause()
 
 
 def subscribers(path, count):
-    """Connections that subscribe and have got their first message."""
+    """Connections that have subscribed and received their first message."""
     made = [Connection(path) for _ in range(count)]
     for connection in made:
         connection.watch()
@@ -139,7 +139,9 @@ def subscribers(path, count):
 
 
 def are_told_of_the_end(path, count=900):
-    """Subscribers like any others: says how many of them get a proper end, with a status, when connd stops."""
+    """Ordinary subscribers: prints how many of them get a proper end, with a status, when connd
+    stops.
+    """
     made = subscribers(path, count)
     say("held")
     told = 0
@@ -149,7 +151,7 @@ def are_told_of_the_end(path, count=900):
 
 
 def have_long_deadlines(path):
-    """Subscribers that would have waited an hour, and leave."""
+    """Subscribers with a deadline of an hour that leave early."""
     for _ in range(200):
         with grpc.insecure_channel(f"unix:{path}", [("grpc.use_local_subchannel_pool", 1)]) as channel:
             next(rpc.ConnectivityStub(channel).Watch(pb.WatchRequest(), timeout=3600))
@@ -177,7 +179,7 @@ def never_reads(path):
 
 
 def reads_byte_by_byte(path):
-    """A byte for each change that it hears of on another connection."""
+    """Reads a byte for each change that it receives on another connection."""
     slow = Connection(path, struct.pack(">HI", 4, 0x7FFFFFFF))
     for _ in range(100):
         slow.watch()
@@ -190,7 +192,9 @@ def reads_byte_by_byte(path):
 
 
 def is_stopped(path):
-    """Is to be stopped once it holds; when it goes on, it is to find the end of the story: in order, or with a gap."""
+    """Is stopped once it holds; when it continues, it must get the end of the history: in order, or
+    with a gap.
+    """
     with grpc.insecure_channel(f"unix:{path}") as channel:
         changes = rpc.ConnectivityStub(channel).Watch(pb.WatchRequest())
         last = next(changes).generation
@@ -202,7 +206,7 @@ def is_stopped(path):
 
 
 def vanishes(path):
-    """Is to be killed."""
+    """Is killed by the test."""
     made = subscribers(path, 200)
     say("held")
     stay(made)
@@ -221,7 +225,7 @@ def opens_and_closes(path):
 
 
 def cancels(path):
-    """Rapid reset (CVE-2023-44487), again and again."""
+    """Rapid reset (CVE-2023-44487), repeatedly."""
     for _ in range(20):
         connection = Connection(path)
         for _ in range(1000):
@@ -235,7 +239,7 @@ def cancels(path):
 
 
 def dies_at_birth(path):
-    """Begins a call, and breaks the protocol in the same breath."""
+    """Begins a call, and breaks the protocol immediately."""
     for _ in range(1000):
         connection = Connection(path, greet=False)
         begin, stream = connection.call(WATCH)
@@ -249,7 +253,7 @@ def dies_at_birth(path):
 
 
 def asks_and_leaves(path):
-    """As many questions to the kernel as connd takes, and gone before one is answered; again and again."""
+    """As many kernel queries as connd takes, and disconnects before an answer; repeatedly."""
     for _ in range(20):
         connection = Connection(path)
         connection.socket.settimeout(0.2)
@@ -258,7 +262,7 @@ def asks_and_leaves(path):
                 begin, stream = connection.call(LIST_LINKS)
                 connection.send(begin + frame(DATA, END_STREAM, stream, message()))
         except TimeoutError:
-            pass  # Nobody reads it, as long as the answers are not read.
+            pass  # No answer comes while the earlier ones are unread.
         connection.socket.close()
     say("held")
     stay()
@@ -291,7 +295,9 @@ def connects_without_end(path):
 
 
 def hears_no_more(path):
-    """Subscribes, and shuts its end down for reading: nothing that is sent to it arrives any more, and it stays open."""
+    """Subscribes, and shuts its end down for reading: nothing that is sent to it arrives any more,
+    and it stays open.
+    """
     connection = Connection(path)
     connection.watch()
     assert connection.await_frame(DATA)
@@ -301,7 +307,9 @@ def hears_no_more(path):
 
 
 def refused_streams(path):
-    """Acknowledges no settings, reads nothing, and begins streams without end, each of which is refused by a frame."""
+    """Acknowledges no settings, reads nothing, and opens streams without end, each of which is
+    refused with a frame.
+    """
     connection = Connection(path, greet=False)
     connection.send(PREFACE + frame(SETTINGS, 0, 0))
     connection.socket.settimeout(2)
@@ -312,16 +320,16 @@ def refused_streams(path):
                 break
         say(connection.fate())
     except TimeoutError:
-        # Nobody reads it any more.
+        # connd does not read any more.
         say("held")
     stay(connection)
 
 
-# Clients that mean well
+# Harmless clients
 
 
 def measures_bandwidth(path, pings=250):
-    """As grpc-go does: a ping for each message that comes while none is out."""
+    """Like grpc-go: a ping for each message while none is outstanding."""
     connection = Connection(path)
     connection.watch()
     say("held")
@@ -342,7 +350,7 @@ def measures_bandwidth(path, pings=250):
 
 
 def asks_and_cancels(path, calls=1000):
-    """Many questions on one connection, each cancelled when its first answer is there."""
+    """Many queries on one connection, each cancelled after its first answer."""
     connection = Connection(path)
     connection.send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 30)))
     frames = connection.frames()
@@ -373,11 +381,11 @@ def garbage(path):
 
 
 def half_frames(path):
-    """The first bytes of a header that is as long as a frame may be."""
+    """The first bytes of a header of the maximum frame size."""
     made = [Connection(path) for _ in range(1000)]
     for connection in made:
         connection.send(frame(HEADERS, END_HEADERS, 1, headers(WATCH) + bytes(16000))[:-1])
-    # Read together with the settings that are acknowledged.
+    # Read together with the acknowledged settings.
     for connection in made:
         assert connection.await_frame(SETTINGS) and connection.await_frame(SETTINGS)
     say("held")
@@ -385,7 +393,7 @@ def half_frames(path):
 
 
 def fill_calls(path, settings, payload, connections):
-    """Begins calls that never end, as many as the windows of the connections let through at once."""
+    """Begins calls that never end, as many as the connections' windows allow."""
     made = [Connection(path, settings) for _ in range(connections)]
     for connection in made:
         for _ in range(65535 // len(payload)):
@@ -405,12 +413,12 @@ def half_messages(path):
 
 
 def refuses_answers(path):
-    """Requests by the hundred, and no window for the answers."""
+    """Hundreds of requests, and no window for the answers."""
     fill_calls(path, struct.pack(">HI", 4, 0), message() * 800, 5)
 
 
 def reads_settings(path):
-    """No harm meant: what connd says of itself at first."""
+    """Harmless: connd's first frames."""
     for kind, flags, _, payload in Connection(path).frames():
         if kind == SETTINGS and not flags:
             say(" ".join(f"{key}={value}" for key, value in struct.iter_unpack(">HI", payload)))
@@ -419,7 +427,7 @@ def reads_settings(path):
 
 
 def asks_early(path, count=20):
-    """No harm meant: a call that begins before connd's SETTINGS were read, and asks more than its first windows hold."""
+    """Harmless: a call before connd's SETTINGS were read that exceeds the initial windows."""
     connection = Connection(path, greet=False)
     begin, stream = connection.call(GUARD)
     connection.send(PREFACE + frame(SETTINGS, 0, 0) + begin)
@@ -468,7 +476,7 @@ def continuations(path):
 
 
 def flood(path, attack, count=100_000):
-    """Of frames that cost the sender little: ends when connd has had enough."""
+    """Sends frames that cost the sender little: ends when connd closes the connection."""
     connection = Connection(path)
     connection.watch()
     for _ in range(count // 100):
@@ -489,7 +497,7 @@ def settings(path):
 
 
 def empty_data(path):
-    """On a call that may go on."""
+    """On a call that may continue."""
     connection = Connection(path)
     begin, stream = connection.call(GUARD)
     connection.send(begin + frame(DATA, 0, stream) * 10_000)
@@ -498,7 +506,7 @@ def empty_data(path):
 
 
 def malformed(path):
-    """Requests that are none (RFC 9113, 8.1.1), each on a connection of its own."""
+    """Invalid requests (RFC 9113, 8.1.1), each on its own connection."""
     fates = set()
     for odd in [
         literal("Te", "trailers"), literal("te", "gzip"), literal("connection", "close"), literal("upgrade", "h2c"),
@@ -514,7 +522,9 @@ def malformed(path):
 
 
 def faults_when_answered(path, times=300):
-    """Has each call answered, and then sends more data than its request has, so that connd resets it."""
+    """Lets each call be answered, and then sends more data than its request has, so that connd
+    resets it.
+    """
     connection = Connection(path)
     fate = "held"
     frames = connection.frames()
@@ -538,16 +548,16 @@ def faults_when_answered(path, times=300):
 
 
 def forbidden_frames(path):
-    """Frames that RFC 9113 forbids and that a server might pass over, each on a connection of its own."""
+    """Frames that RFC 9113 forbids and that a server might ignore, each on its own connection."""
     def begin(stream):
         return frame(HEADERS, END_HEADERS, stream, headers(GUARD))
 
     fates = set()
     for frames in [
-        # A number that was left out, and one that was there before (5.1.1).
+        # A skipped stream number, and a reused one (5.1.1).
         begin(5) + begin(3),
         begin(1) + frame(RESET, 0, 1, struct.pack(">I", 8)) + begin(1),
-        # Trailers that are not the end, and that are no trailers (8.1).
+        # Trailers without the end of the stream, and trailers with a pseudo-header (8.1).
         begin(1) + frame(HEADERS, END_HEADERS, 1, literal("x", "y")),
         begin(1) + frame(HEADERS, END_HEADERS | END_STREAM, 1, literal(":path", "/")),
         frame(PRIORITY, 0, 0, bytes(5)),
@@ -560,11 +570,11 @@ def forbidden_frames(path):
     stay()
 
 
-# Clients that speak the protocol, and make no sense
+# Clients with valid frames in senseless order
 
 
 def random_frames(path, clients=60, steps=300):
-    """Frames that are allowed, in any order: drawn from seeds, made by a library that knows what is."""
+    """Allowed frames in any order: chosen by seeds, made by a library that knows the protocol."""
     for seed in range(clients):
         RandomFrames(path, random.Random(seed)).play(steps)
     say("held")
@@ -583,7 +593,7 @@ class RandomFrames:
         self.open = []
 
     def play(self, steps):
-        """Until connd has had enough, or all was done."""
+        """Until connd closes the connection, or all steps are done."""
         for _ in range(steps):
             try:
                 self.step()
@@ -602,7 +612,7 @@ class RandomFrames:
             return False
 
     def take(self):
-        """What is there, or now and then not."""
+        """Reads what is available, most of the time."""
         if self.chance.random() < 0.3:
             return True
         self.socket.setblocking(False)
@@ -649,11 +659,11 @@ class RandomFrames:
         return self.chance.choice([message(), message(bytes), bytes, message(b"\x0a\x09127.0.0.1")])
 
 
-# Somebody in connd's place
+# In connd's place
 
 
 def accepts_nobody(path):
-    """A listener with as many in its queue as may wait there."""
+    """A listener with a full backlog."""
     listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     listener.bind(path)
     listener.listen(0)
@@ -668,7 +678,7 @@ def accepts_nobody(path):
         stay(waiting)
 
 
-# More than there may be
+# Beyond the limits
 
 
 def declares_100_megabytes(path):
@@ -693,7 +703,7 @@ def sends_100_megabytes(path):
 
 
 def many_connections(path, count=100):
-    """With a limit of fewer: how many are admitted, and what becomes of the others."""
+    """Above the limit of connections: how many are admitted, and the fate of the others."""
     made = [Connection(path) for _ in range(count)]
     fates = []
     for connection in made:
@@ -708,7 +718,7 @@ def many_connections(path, count=100):
 
 
 def many_streams(path, count=40):
-    """With a limit of fewer for the user: those above it are told, the others live."""
+    """Above the user's limit of streams: the excess ones are refused, the others live."""
     with grpc.insecure_channel(f"unix:{path}") as channel:
         stub = rpc.ConnectivityStub(channel)
         codes = []
@@ -721,7 +731,7 @@ def many_streams(path, count=40):
                 codes.append(error.code().name)
         say(f"admitted {count - len(codes)}")
         say(" ".join(sorted(set(codes))))
-        # A call that ends makes room.
+        # The end of a call frees a place.
         next(call for call in calls if call.is_active()).cancel()
         while True:
             try:
@@ -734,10 +744,10 @@ def many_streams(path, count=40):
 
 
 def too_many_streams(path):
-    """On one connection, whose SETTINGS say how many there may be."""
+    """On one connection, beyond the number in its SETTINGS."""
     connection = Connection(path)
     for _ in range(2000):
-        # Without their requests: there is nothing to be said yet.
+        # Without their requests, so that there is nothing to answer yet.
         begin, _ = connection.call(LIST_LINKS)
         if not connection.send(begin):
             break
@@ -746,7 +756,7 @@ def too_many_streams(path):
 
 
 def holds_connections(path):
-    """More than connd has descriptors for; closes them when it gets SIGUSR1."""
+    """More than connd has descriptors for; closes them on SIGUSR1."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     made = [Connection(path) for _ in range(100)]
     say("held")

@@ -1,20 +1,20 @@
-"""A ModemManager that says what a test has it say.
+"""A scripted ModemManager.
 
     modem_manager.py ADDRESS FIFO
 
-It takes the service's name on the bus at ADDRESS, and prints `ready`. Each line of FIFO is an object of JSON that changes what there
-is, after which it prints `done`:
+It takes the service's name on the bus at ADDRESS, and prints `ready`. Each line of FIFO is a JSON
+object with a command; `done` is printed after each:
 
-    {"publish": {PATH: {INTERFACE: {NAME: [SIGNATURE, VALUE]}}}}   objects that are there from now on
-    {"withdraw": [PATH]}
-    {"set": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}          and tells of it
-    {"forge": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}        a stranger tells of it, to whoever has asked for the objects
-    {"bearers": [PATH, COUNT]}                                      a modem with so many
-    {"idle": [MODEM, BEARER, COUNT]}                                goes on as a modem does that is connected: so often its signal is another,
-                                                                    and its bearer has carried more
-    {"mute": true}                                                  no call is answered from now on
+    {"publish": {PATH: {INTERFACE: {NAME: [SIGNATURE, VALUE]}}}}   adds objects
+    {"withdraw": [PATH]}                                           removes objects
+    {"set": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}         changes them, with a signal
+    {"forge": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}       signals as another bus client
+    {"bearers": [PATH, COUNT]}                                     a modem with many bearers
+    {"idle": [MODEM, BEARER, COUNT]}                               signal and byte counts change
+    {"mute": true}                                                 answers no more calls
 
-Paths begin behind /org/freedesktop/ModemManager1/, interfaces behind org.freedesktop.ModemManager1. and a dot.
+A forged signal goes to every client that has asked for the objects. Paths begin after
+/org/freedesktop/ModemManager1/, interfaces after org.freedesktop.ModemManager1. and a dot.
 """
 
 import os
@@ -57,7 +57,7 @@ def properties(described):
 class ModemManager(BusService):
     def __init__(self, address):
         super().__init__(address)
-        # By path, their interfaces' properties.
+        # The properties of each interface, by path.
         self.objects = {}
 
     def write(self, reply, call):
@@ -109,7 +109,7 @@ class ModemManager(BusService):
     def idle(self, arguments):
         modem, bearer, count = arguments
         for number in range(1, count + 1):
-            # As of a bearer that is half a minute older (BEARER_STATS_UPDATE_TIMEOUT).
+            # Like a bearer that is half a minute older (BEARER_STATS_UPDATE_TIMEOUT).
             stats = {"duration": dbus.UInt32(30 * number), "rx-bytes": dbus.UInt64(1000 * number), "attempts": dbus.UInt32(1)}
             self.set([bearer, "Bearer", {"Stats": ["a{sv}", stats]}])
             self.set([modem, "Modem", {"SignalQuality": ["(ub)", [number % 101, True]]}])
@@ -118,5 +118,5 @@ class ModemManager(BusService):
 address, commands = sys.argv[1:]
 service = ModemManager(address)
 service.bus.request_name(NAME)
-# Open for writing as well: it never ends.
+# Also open for writing, so that it never ends.
 serve(service, os.open(commands, os.O_RDWR | os.O_NONBLOCK))

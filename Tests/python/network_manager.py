@@ -1,15 +1,15 @@
-"""A NetworkManager that says of its devices what a test has it say.
+"""A scripted NetworkManager.
 
     network_manager.py ADDRESS
 
-It takes the service's name on the bus at ADDRESS, and prints `ready`. Each line of standard input is an object of JSON that changes what
-there is, after which it prints `done`:
+It takes the service's name on the bus at ADDRESS, and prints `ready`. Each line of standard input
+is a JSON object with a command; `done` is printed after each:
 
-    {"device": [NUMBER, {NAME: VALUE}]}   this one is there from now on, with these properties (Metered, Interface, IpInterface)
-    {"set": [NUMBER, {NAME: VALUE}]}      and tells of it
-    {"forge": [NUMBER, {NAME: VALUE}]}    a stranger tells of it
-    {"remove": NUMBER}
-    {"mute": true}                        no call is answered from now on
+    {"device": [NUMBER, {NAME: VALUE}]}   adds a device (Metered, Interface, IpInterface)
+    {"set": [NUMBER, {NAME: VALUE}]}      changes it, with a signal
+    {"forge": [NUMBER, {NAME: VALUE}]}    signals as another bus client
+    {"remove": NUMBER}                    removes it
+    {"mute": true}                        answers no more calls
 """
 
 import sys
@@ -42,7 +42,7 @@ class NetworkManager(BusService):
             reply.append(dbus.Array([dbus.ObjectPath(path(number)) for number in self.devices], signature="o"))
         elif (call.get_interface(), call.get_member(), call.get_args_list()) == (PROPERTIES, "GetAll", [DEVICE]):
             number = int(call.get_path().rsplit("/", 1)[1])
-            # Among much else, as in NetworkManager.
+            # Among many other properties, as in NetworkManager.
             all_of_it = {"State": 100, "Udi": "/sys/devices/virtual/net/x"} | self.devices[number]
             reply.append(properties(all_of_it), signature="a{sv}")
         else:

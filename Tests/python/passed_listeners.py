@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a command to which it passes Unix sockets that listen, as systemd does with several ListenStream=.
+"""Runs a command and passes it listening Unix sockets, as systemd does with several ListenStream=.
 
     passed_listeners.py PATH[,PATH...] COMMAND [ARGUMENT...]
 """
@@ -12,7 +12,7 @@ FIRST = 3  # SD_LISTEN_FDS_START
 
 paths = sys.argv[1].split(",")
 for place, path in enumerate(paths):
-    # What is open is 0 to 2, and those of before.
+    # The open descriptors are 0 to 2, and the earlier listeners.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen()

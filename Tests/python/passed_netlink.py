@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs a command to which it passes an rtnetlink socket, as systemd's ListenNetlink=route does, with a receive buffer of
-that many bytes (the kernel takes twice as many, and at least 2304).
+"""Runs a command and passes it an rtnetlink socket, as systemd's ListenNetlink=route does.
 
     passed_netlink.py BYTES COMMAND [ARGUMENT...]
+
+The receive buffer has BYTES (the kernel uses twice as many, and at least 2304).
 """
 
 import os

@@ -1,10 +1,10 @@
-"""A polkit that answers as a test has it answer.
+"""A scripted polkit.
 
     polkitd.py ADDRESS ANSWER
 
-It takes polkit's name on the bus at ADDRESS and prints `ready`. Each question is printed as an object of JSON, and answered by the word
-that the file ANSWER has then: yes, no, challenge (somebody would have to authenticate), unknown (there is no such action), nonsense (an
-answer of another type), or mute.
+It takes polkit's name on the bus at ADDRESS and prints `ready`. Each query is printed as a JSON
+object. The word in the file ANSWER decides the answer: yes, no, challenge (authentication is
+needed), unknown (there is no such action), nonsense (an answer of another type), or mute.
 """
 
 import json

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A connd that is wrong: it declares each connection dead as soon as that is made. Or it sees no path for it, and declares it
-dead when the grace is over. Or it sees a better one then, and later what goes on nevertheless loses its link.
+"""A connd with wrong verdicts: it destroys each new connection immediately.
 
     refuter.py SOCKET [--doubt | --better]
 
-serves `Guard` on the Unix socket, and prints each flow that it is told of, as JSON on a line.
+It serves `Guard` on the Unix socket, and prints each registered flow as a JSON line. With --doubt
+it sees no path for a connection, and destroys it at the end of the grace period. With --better it
+then sees a better path, and later reports the link of a continuing connection as lost.
 """
 
 import sys
@@ -42,7 +43,7 @@ class Refuter(rpc.ConnectivityServicer):
                 continue
             if self.finds_better:
                 yield self.lost(flow, pb.INVALIDATION_SEVERITY_ADVISE, pb.CAUSE_TRIGGER_REGISTRATION, "pathMissing")
-                time.sleep(1)  # Calls are on it by then.
+                time.sleep(1)  # Calls are in flight by then.
             if self.doubts:
                 yield self.lost(flow, pb.INVALIDATION_SEVERITY_ADVISE, pb.CAUSE_TRIGGER_REGISTRATION, "pathMissing")
                 time.sleep(1)  # InvalidationPolicy.routeGrace

@@ -1,8 +1,8 @@
-"""Starts a process of a user that has a certain pid, which must be free.
+"""Starts a user's process with a given pid, which must be free.
 
     take_pid.py PID UID
 
-Prints `taken` and stays until it is killed, and its process with it.
+Prints `taken`, and stays with its process until it is killed.
 """
 
 import ctypes

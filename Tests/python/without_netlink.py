@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a command to which socket(AF_NETLINK) answers EAFNOSUPPORT, as systemd's RestrictAddressFamilies= makes it.
+"""Runs a command for which socket(AF_NETLINK) fails with EAFNOSUPPORT, as with systemd's
+RestrictAddressFamilies=.
 
     without_netlink.py COMMAND [ARGUMENT...]
 """

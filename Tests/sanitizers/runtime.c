@@ -1,21 +1,23 @@
-// Tells the thread sanitizer what Swift's runtime, which is not instrumented, orders without its knowledge. To be preloaded
-// into tests that are instrumented.
+// Tells the thread sanitizer about synchronisation in Swift's runtime, which is not instrumented.
+// To be preloaded into instrumented tests.
 //
-// - Mutex. Where threads meet at one, the kernel hands it over (FUTEX_LOCK_PI), called by libswiftSynchronization.
-// - A continuation that is resumed before its task awaits it. swift_continuation_resume tells the sanitizer that the task is
-//   released, but swift_continuation_await returns at once then, and does not tell that it is acquired (Swift 6.3). What an
-//   AsyncStream hands over in that moment would be reported as a race. Its calls within the runtime cannot be replaced; the
-//   first that a program does when an asynchronous function has returned is to free what that one needed.
+// - Mutex: after contention, the kernel hands it over (FUTEX_LOCK_PI), called by
+//   libswiftSynchronization.
+// - A continuation resumed before its task awaits it: swift_continuation_resume releases the task
+//   for the sanitizer. But swift_continuation_await then returns immediately, without an acquire
+//   (Swift 6.3). Values that an AsyncStream hands over at that moment would be reported as a race.
+//   Calls within the runtime cannot be replaced. The first call that a program makes after an
+//   asynchronous function returns is to free its memory.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-// Of the sanitizer's runtime, which is in the program.
+// Functions of the sanitizer's runtime, which is in the program.
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
 
-// A method of Swift's, whose self is passed apart from all parameters.
+// A Swift method: self is passed separately from all parameters.
 #define METHOD __attribute__((swiftcall))
 #define SELF __attribute__((swift_context)) void *
 

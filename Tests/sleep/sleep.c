@@ -1,5 +1,5 @@
-// Preloaded into connd: its CLOCK_BOOTTIME runs ahead by as many seconds as the file CONND_TEST_SLEPT says, as after a sleep
-// of the machine, which no test can put to sleep.
+// Preloaded into connd: its CLOCK_BOOTTIME runs ahead by the seconds in the file CONND_TEST_SLEPT,
+// as after a sleep of the machine, which a test cannot cause.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

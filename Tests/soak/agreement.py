@@ -1,4 +1,4 @@
-"""Whether connd says what `ip` says."""
+"""Compares connd with `ip`."""
 
 import json
 import subprocess
@@ -7,14 +7,14 @@ from clients import check, pb
 from network import PROBES
 
 LOOPBACK = ("127.", "::1")
-# The reasons that stand behind the kernel's errors.
+# The reasons for the kernel's errors.
 REASONS = {
     "Network is unreachable": pb.PATH_REASON_NO_ROUTE, "No route to host": pb.PATH_REASON_UNREACHABLE,
     "Permission denied": pb.PATH_REASON_PROHIBITED, "Invalid argument": pb.PATH_REASON_BLACKHOLE,
     "Resource temporarily unavailable": pb.PATH_REASON_THROW,
 }
 
-# By the names that the configuration has them by.
+# By the names in the configuration.
 MEDIA = {"eth": pb.MEDIUM_WIRED, "wlan": pb.MEDIUM_WIFI, "wwan": pb.MEDIUM_CELLULAR}
 CATEGORIES = {
     pb.MEDIUM_WIRED: (pb.CATEGORY_WIRED, pb.THREE_WAY_CATEGORY_WIFI),
@@ -37,7 +37,7 @@ def dump(namespace, *words):
 
 
 def answer(namespace, destination, source=None):
-    """The kernel's: link, source, gateway and table, or why there is none."""
+    """The kernel's answer: link, source, gateway and table, or the reason for none."""
     done = ip(namespace, "route", "get", destination, *(["from", source] if source else []))
     if done.returncode != 0:
         reasons = [reason for error, reason in REASONS.items() if error in done.stderr]
@@ -50,7 +50,7 @@ def answer(namespace, destination, source=None):
 
 
 def told(path):
-    """The same of a path."""
+    """The same properties of a path."""
     if path.status == pb.PATH_STATUS_UNSATISFIED:
         return path.reason
     field = lambda name: getattr(path, name) if path.HasField(name) else None
@@ -58,14 +58,14 @@ def told(path):
 
 
 def majority(answers):
-    """Most probes' answer, whatever their source; at a tie the earliest."""
+    """The answer of most probes, whatever their source; in a tie the earliest."""
     way = lambda answer: answer if isinstance(answer, int) else (answer[0], *answer[2:])
     ways = [way(answer) for answer in answers]
     return answers[max(range(len(ways)), key=lambda n: (ways.count(ways[n]), -n))]
 
 
 def check_summary(status):
-    """The summary is that of the better path (K7), and the category what the table says (K1)."""
+    """The summary is that of the better path (K7), and the category follows the table (K1)."""
     order = [pb.PATH_STATUS_SATISFIED, pb.PATH_STATUS_REQUIRES_CONNECTION, pb.PATH_STATUS_UNSATISFIED]
     family, path = min([(pb.ADDRESS_FAMILY_IPV4, status.ipv4), (pb.ADDRESS_FAMILY_IPV6, status.ipv6)],
                        key=lambda each: order.index(each[1].status))
@@ -85,10 +85,12 @@ def check_summary(status):
 
 
 class Kernel:
-    """What `ip` says, all of it at one moment; two that are equal, with a status in between, say that it held then."""
+    """Everything that `ip` shows at one moment. Two equal ones with a status in between hold for
+    that status.
+    """
 
     def __init__(self, namespace, questions):
-        """Asks for destinations, each with the source that the traffic has, or None."""
+        """Queries destinations, each with the source of the traffic, or None."""
         # The rest of it has timers and counters.
         self.links = {
             link["ifname"]: {
@@ -110,13 +112,14 @@ class Kernel:
         return vars(self) == vars(other)
 
     def check_settled(self):
-        """Nothing is under way: no duplicate is sought, and all carriers have been told of."""
+        """Checks that nothing is under way: no duplicate detection, and all carriers are reported.
+        """
         for name, link in self.links.items():
             flags = link["flags"]
             if "UP" in flags:
                 is_told = link["operstate"] in ["UP", "UNKNOWN"]
                 check(("LOWER_UP" in flags) == is_told, f"{name} never settled:", link)
-            # Without a carrier nobody can be asked.
+            # Without a carrier no neighbour can answer.
             if "LOWER_UP" in flags:
                 for info in self.addresses.get(name, []):
                     check(not info.get("tentative"), f"{name} never settled:", info)
@@ -126,7 +129,7 @@ class Kernel:
         return {f"{info['local']}/{info['prefixlen']}" for info in self.addresses.get(link, [])}
 
     def why(self, path):
-        """Why the path is none that carries traffic, as K3 says; None where it is one."""
+        """Why the path carries no traffic, as K3 says, or None if it does."""
         for name in reversed(path.chain):
             flags = self.links[name]["flags"]
             if "UP" not in flags:
@@ -159,8 +162,8 @@ class Kernel:
         if path.status == pb.PATH_STATUS_SATISFIED:
             check(reason is None, f"{what}: satisfied, but {reason and pb.PathReason.Name(reason)}:", path)
         elif path.reason != reason:
-            # What is below a tunnel is not looked for above: its other end has no route, or it sends from an address that is gone
-            # (K6; of that ip says what it says of no route).
+            # The path ends at a tunnel whose remote end has no route, or whose own address is gone
+            # (K6). For the latter, ip gives the same answer as for no route.
             tunnels = [name for name in path.chain if self.links[name]["remote"]]
             present = {info["local"] for infos in self.addresses.values() for info in infos}
             known = set(REASONS.values())
@@ -172,7 +175,7 @@ class Kernel:
         check(status.category != pb.CATEGORY_UNKNOWN, "the category is unknown:", status)
         for family, path in [(4, status.ipv4), (6, status.ipv6)]:
             answer = self.default[family]
-            # Of type local, say: not by a default route.
+            # For example of type local: no default route is used.
             if not isinstance(answer, int) and answer[4] != "unicast":
                 answer = pb.PATH_REASON_NO_ROUTE
             self.check_path(path, answer, f"default path of IPv{family}")
@@ -192,8 +195,8 @@ class Kernel:
             check(set(link.addresses) == self.addresses_of(link.name), "addresses:", link)
 
     def check_flow(self, flow):
-        """One that lives: the way to its other end, and its own address, which is there."""
-        # Asked with its own address (I0).
+        """Checks a living flow: the route to its remote end, and that its own address exists."""
+        # Looked up with its own address (I0).
         self.check_path(flow.path, self.answers[flow.remote, flow.local], f"flow to {flow.remote} from {flow.local}")
         check(not flow.local or any(flow.local == info["local"]
                                     for infos in self.addresses.values() for info in infos),

@@ -1,4 +1,4 @@
-"""Clients of a connd: each believes nothing but what it is told, and checks that it is told in order."""
+"""Clients of a connd: each relies only on its messages, and checks their order."""
 
 import collections
 import copy
@@ -9,17 +9,17 @@ import grpc
 from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
 
-DEADLINE = 60  # seconds: a guard against hanging, nothing is measured
-HISTORY = 512  # changes that connd promises to remember
+DEADLINE = 60  # seconds: limits a hang, nothing is measured
+HISTORY = 512  # the number of changes that connd promises to remember
 OPTIONS = [
-    # Each client has a connection of its own, and finds a connd that is back within a moment.
+    # Each client has its own connection, and finds a restarted connd quickly.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 200),
 ]
 
 
 class Failure(Exception):
-    """connd did what it must not do."""
+    """connd violated an invariant."""
 
 
 def check(holds, what, *details):
@@ -32,7 +32,7 @@ def connect(socket):
 
 
 class Client(threading.Thread):
-    """Follows a stream, and again when connd is back. `outlives`: connd may go away."""
+    """Follows a stream, also after a restart of connd. `outlives`: connd may go away."""
 
     def __init__(self, name, socket, outlives):
         super().__init__(name=name, daemon=True)
@@ -76,7 +76,7 @@ class Client(threading.Thread):
                 self.changed.notify_all()
 
     def wait(self, what, holds):
-        """Until it has been told."""
+        """Waits for a report."""
         with self.changed:
             done = self.changed.wait_for(lambda: self.failure or holds(), DEADLINE)
             if self.failure:
@@ -89,11 +89,11 @@ class Client(threading.Thread):
 
 
 class Mirror(Client):
-    """The status, made of what Watch tells."""
+    """The status, built from the messages of Watch."""
 
     def __init__(self, *arguments):
         self.status = None
-        self.states = collections.deque(maxlen=200)  # the last ones, for who asks about a generation
+        self.states = collections.deque(maxlen=200)  # the last ones, for queries about a generation
         self.events = collections.Counter()
         super().__init__(*arguments)
 
@@ -123,7 +123,7 @@ class Mirror(Client):
             check(inner.to == inner.status.category, "a transition to another category:", message)
             check(getattr(inner, "from") == old.category, "a transition from elsewhere:", old, message)
         elif event == "path":
-            # What becomes known of a path leaves its way as it is.
+            # Better knowledge of a path does not change its way.
             check(inner.status.category == old.category or inner.status.interface == old.interface,
                   "a path that is a transition:", old, message)
             check(inner.status.since == old.since, "a path with another since:", old, message)
@@ -139,7 +139,7 @@ class Mirror(Client):
         self.states.append(new)
 
     def state(self, generation):
-        """What it had made of all up to that generation."""
+        """Returns the state built up to that generation."""
         self.wait(f"told of generation {generation}",
                   lambda: self.status and self.status.generation >= generation)
         with self.changed:
@@ -167,11 +167,11 @@ class Follower(Client):
 
 
 class Guarded:
-    """One flow, as its owner sees it."""
+    """One flow, from its owner's view."""
 
     def __init__(self, remote):
         self.remote = remote
-        self.local = None  # as getsockname(2) would have it
+        self.local = None  # as getsockname(2) would return it
         self.path = None
         self.is_answered = False
 
@@ -180,7 +180,9 @@ class Guarded:
 
 
 class Guardian(Client):
-    """Flows that come and go, and come again when connd does. One that is destroyed is another's place."""
+    """Flows that come and go, and come back after a restart of connd. A destroyed one frees its
+    place for another.
+    """
 
     SIZE = 24
 
@@ -194,7 +196,7 @@ class Guardian(Client):
         return "\n".join(map(str, self.alive()))
 
     def alive(self):
-        """As they are now, whatever is told meanwhile."""
+        """Returns a copy of the present ones."""
         with self.changed:
             return [copy.copy(flow) for flow in self.flows.values() if flow.is_answered]
 
@@ -211,7 +213,7 @@ class Guardian(Client):
         try:
             super().follow(call)
         finally:
-            # The thread of grpc's that reads requests must not wait for ever.
+            # grpc's thread that reads requests must not wait forever.
             self.requests.put(None)
 
     def add(self, remote):
@@ -240,7 +242,7 @@ class Guardian(Client):
         self.generation = message.generation
         flow = self.flows.get(message.id)
         if event == "refused":
-            # A removal that crossed the news of the flow's end.
+            # A removal that crossed the report of the flow's end.
             check(flow is None and inner.message.startswith("remove.id"), "refused:", message)
         elif flow:
             flow.is_answered = True
@@ -256,7 +258,7 @@ class Guardian(Client):
 
 
 def remote(chance):
-    """Far away, on a link, or one of few that many flows go to."""
+    """Far away, on-link, or one of a few destinations that many flows share."""
     return chance.choice([
         f"203.0.113.{chance.randrange(256)}", f"100.{chance.randrange(64)}.{chance.randrange(256)}.1",
         f"2001:db8:f::{chance.randrange(1, 9999):x}", f"10.{chance.randrange(4)}.0.{chance.randrange(3, 250)}",

@@ -1,4 +1,4 @@
-"""A connd in a namespace, the clients that never leave it, and those that come and go."""
+"""A connd in a namespace, its permanent clients, and those that come and go."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ MIRRORS = 2
 
 
 class Connd:
-    """`outlives`: it is to be restarted, and its clients know."""
+    """`outlives`: it will be restarted, and its clients know."""
 
     def __init__(self, name, namespace, directory, binary, outlives):
         self.name, self.namespace, self.binary, self.outlives = name, namespace, binary, outlives
@@ -38,7 +38,7 @@ class Connd:
             env=passed | {"RUNTIME_DIRECTORY": self.directory}, stdout=self.log, stderr=self.log)
 
     def attach(self):
-        """The clients that stay."""
+        """Starts the permanent clients."""
         arguments = self.socket, self.outlives
         self.mirrors = [Mirror(f"{self.name}, mirror {n}", *arguments) for n in range(MIRRORS)]
         self.followers = [Follower(to, f"{self.name}, path to {to}", *arguments) for to in FOLLOWED]
@@ -50,7 +50,7 @@ class Connd:
     def stop(self, kill):
         self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
         status = self.process.wait(DEADLINE)
-        # Before it serves, it may not have come to say what SIGTERM means to it.
+        # Before it serves, it may not handle SIGTERM yet.
         early = self.mirrors[0].streams == self.streams
         expected = [-signal.SIGKILL] if kill else [0, -signal.SIGTERM] if early else [0]
         check(status in expected, f"{self.name} ended with {status}")
@@ -75,12 +75,12 @@ class Connd:
         return self.ask(self.stub.ListLinks, pb.ListLinksRequest()).links
 
     def holds(self):
-        """What connd itself believes that it holds, by name."""
+        """What connd itself believes to hold, by name."""
         answer = self.ask(self.stub.GetStatistics, pb.GetStatisticsRequest())
         return {each.name: each.value for each in answer.statistics if each.present}
 
     def told(self):
-        """Messages on all streams."""
+        """The number of messages on all streams."""
         return sum(client.messages for client in self.clients)
 
     def end(self):
@@ -95,7 +95,9 @@ class Connd:
 
 
 class Visitors:
-    """Subscribers that come and go: politely, by closing the socket, by being killed; some are stopped for a while."""
+    """Subscribers that come and go: politely, by closing the socket, or by being killed; some are
+    stopped for a while.
+    """
 
     def __init__(self, steady, restless, chance, directory):
         self.steady, self.all, self.chance = steady, [steady, restless], chance
@@ -120,10 +122,10 @@ class Visitors:
             self.subscribe(connd, back)
 
     def subscribe(self, connd, back):
-        """As somebody who was away for so many changes."""
+        """Like a client that has missed this many changes."""
         channel = connect(connd.socket)
         seen = max(connd.mirrors[0].status.generation - back, 0)
-        # The deadline of an hour is not to come: what connd would keep for it, would be there to the end.
+        # The deadline of an hour never comes: a timer for it that connd kept would stay to the end.
         call = rpc.ConnectivityStub(channel).Watch(
             pb.WatchRequest(since_generation=seen), wait_for_ready=connd is self.steady, timeout=3600)
         self.calls.append(channel)
@@ -143,7 +145,7 @@ class Visitors:
             check(first.generation == seen + 1, f"a hole after {seen}:", first)
 
     def open(self, connd):
-        """One that never reads, or does not even speak."""
+        """Opens one that never reads, or never sends."""
         self.count += 1
         try:
             connection = hostile.Connection(connd.socket)
@@ -154,7 +156,7 @@ class Visitors:
             check(connd is not self.steady, "nobody listens")
 
     def send(self):
-        """A program: it checks what it is told, and fails if there is a hole."""
+        """A program that checks its messages, and fails at a gap."""
         self.count += 1
         with open(f"{self.directory}/visitor.log", "a") as log:
             self.processes.append(subprocess.Popen(
@@ -162,7 +164,7 @@ class Visitors:
                 stdout=subprocess.DEVNULL, stderr=log))
 
     def stop(self):
-        """One of the programs stands still, or goes on."""
+        """Stops or continues one of the programs."""
         if self.processes:
             self.chance.choice(self.processes).send_signal(
                 self.chance.choice([signal.SIGSTOP, signal.SIGCONT]))
@@ -197,7 +199,7 @@ class Visitors:
 
 
 def eventually(what, holds):
-    """For what nobody tells of: asks until it holds, or no longer fails."""
+    """Polls until a condition without notification holds, or no longer fails."""
     end = time.monotonic() + DEADLINE
     while True:
         try:

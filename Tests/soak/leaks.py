@@ -1,4 +1,4 @@
-"""What a process holds, over time: a slope, not a snapshot."""
+"""A process's memory and descriptors over time: a slope, not a snapshot."""
 
 import collections
 import contextlib
@@ -9,7 +9,7 @@ import time
 
 
 def descriptors(pid):
-    """How many there are, by what they are."""
+    """The number of descriptors of each kind."""
     kinds = collections.Counter()
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -18,28 +18,29 @@ def descriptors(pid):
 
 
 def anonymous(pid):
-    """Kilobytes of memory that no file backs: the heap, stacks; not the pages of the program."""
+    """Kilobytes of anonymous memory: the heap and stacks; not the pages of the program."""
     with open(f"/proc/{pid}/smaps_rollup") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("Anonymous:"))
 
 
 def slope(points):
-    """The median of the slopes between all pairs (Theil and Sen): a few leaps do not move it."""
+    """The median of the slopes between all pairs (Theil and Sen), which a few leaps do not change.
+    """
     return statistics.median(
         (y2 - y1) / (x2 - x1)
         for index, (x1, y1) in enumerate(points) for x2, y2 in points[index + 1:] if x2 > x1)
 
 
-# Kilobytes. Without a leak memory is level after two or three minutes, and the slope 0; a run that ends by then has seen it
-# grow by up to 400, in pieces of up to 220. In an hour 200 bytes for each change that was published show, or 400 for
-# each subscriber that came and went.
+# Kilobytes. Without a leak, memory is level after two or three minutes, and the slope is 0; a run
+# that ends by then has seen it grow by up to 400, in pieces of up to 220. Within an hour, a leak of
+# 200 bytes for each published change shows, or of 400 for each subscriber that came and went.
 LEAP = 1024
 HOURLY = 512
-FEWEST = 6  # samples that a slope is made of
+FEWEST = 6  # samples for a slope
 
 
 class Samples:
-    """Of one process, taken when nothing happens and with the same clients each time."""
+    """Samples of one process, taken when nothing happens and with the same clients each time."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -49,7 +50,9 @@ class Samples:
         self.all.append((time.monotonic(), anonymous(self.pid)))
 
     def verdict(self):
-        """What to say, and whether it is good. The first third is not looked at: memory grows until all has been used."""
+        """Returns the text, and whether it is good. The first third is ignored, because memory
+        grows until all of it has been used.
+        """
         late = self.all[len(self.all) // 3:]
         if len(late) < FEWEST:
             return f"memory: {self.all[-1][1]} kB; {len(self.all)} samples are too few for a slope", True

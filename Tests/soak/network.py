@@ -1,12 +1,12 @@
-"""A machine with four links to the world, in network namespaces of their own, and what may happen to it.
+"""A machine with four links to the world, in its own network namespaces, and its random events.
 
-Which changes are made is up to the seed alone: nothing here depends on what the kernel answers. Many are refused, as those
-of a careless administrator are.
+The changes depend on the seed alone: nothing here depends on the kernel's answers. Many are
+refused, like those of a careless administrator.
 """
 
 import subprocess
 
-MARK = "198.51.100.77"  # a destination whose route nobody changes but `mark`
+MARK = "198.51.100.77"  # a destination whose route only `mark` changes
 MARK_TABLE, RULES_FROM, TABLES_FROM = 4999, 100, 1000
 UPLINKS = ["eth0", "eth1", "wlan0", "wwan0"]
 MEDIA = """links:
@@ -38,7 +38,7 @@ class Network:
         self.name, self.world, self.chance = name, f"{name}-world", chance
         self.made = []
         self.count = self.marks = self.flips = self.births = 0
-        self.last = []  # changes, for who wants to know why
+        self.last = []  # changes, for debugging
         self.uplinks = [Uplink(link, number) for number, link in enumerate(UPLINKS)]
         self.extra, self.rules, self.addresses, self.obstacles = [], [], [], []
         self.nexthop = None
@@ -68,7 +68,7 @@ class Network:
             subprocess.run(["ip", "netns", "del", namespace], stderr=subprocess.DEVNULL)
 
     def ip(self, *lines, namespace=None):
-        """Makes changes; returns when they are made, and whether all were."""
+        """Makes changes; returns when they are made, and whether all succeeded."""
         self.count += len(lines)
         namespace = namespace or self.name
         done = subprocess.run(
@@ -84,9 +84,9 @@ class Network:
         return known
 
     def plug(self, link):
-        """A new link, with another index than the last of that name."""
+        """Adds a link, with another index than the last of that name."""
         self.births += 1
-        # Two ends with one index would be told late by the kernel.
+        # The kernel reports a pair with equal indexes late.
         self.ip(f"link add {link.name} index {1000 + 2 * self.births} type veth peer name {link.name} "
                 f"index {1001 + 2 * self.births} netns {self.world}")
         link.up = link.carrier = True
@@ -95,16 +95,18 @@ class Network:
         self.ip(*self.configured(link))
 
     def configured(self, link):
-        """What a network manager does when a link is there; sometimes without waiting for duplicates."""
+        """What a network manager does with a new link; sometimes without waiting for duplicate
+        detection.
+        """
         nodad = self.chance.choice(["nodad", ""])
         return [f"link set {link.name} up", f"address replace {link.address[4]} dev {link.name}",
                 f"address replace {link.address[6]} dev {link.name} {nodad}",
                 link.default(4), link.default(6)]
 
-    # What happens
+    # Events
 
     def change(self):
-        """The next change."""
+        """Makes the next change."""
         names = list(CHANGES)
         name = self.chance.choices(names, [CHANGES[name] for name in names])[0]
         self.last = self.last[-40:] + [name]
@@ -137,7 +139,7 @@ class Network:
         self.plug(link)
 
     def address(self):
-        """The address goes, comes, or gets another beside it."""
+        """Removes or adds the address, or adds another one."""
         link, family = self.uplink(), self.chance.choice([4, 6])
         what = self.chance.choice(["del", "replace", "replace", "more"])
         if what != "more":
@@ -162,7 +164,7 @@ class Network:
                 link.default(10 - family, "del", old))
 
     def bounce(self):
-        """Gone and back before anybody can look."""
+        """Lost and back before connd reads."""
         link, family = self.uplink(), self.chance.choice([4, 6])
         self.ip(*self.chance.choice([
             [link.default(family, "del"), link.default(family)],
@@ -188,7 +190,7 @@ class Network:
         self.ip(link.default(family) + f" table {table}", f"{inet}rule add {words}")
 
     def obstacle(self):
-        """A default route that leads nowhere, or one to a probe."""
+        """A default route that leads nowhere, or a route to a probe."""
         if self.obstacles:
             self.ip(self.obstacles.pop())
             return
@@ -201,7 +203,7 @@ class Network:
         self.ip(f"{inet}route add {words}")
 
     def nexthops(self):
-        """A default route by a nexthop object, which takes the route with it."""
+        """A default route with a nexthop object, which takes the route with it."""
         if self.nexthop:
             self.ip(f"nexthop del id {self.nexthop}")
             self.nexthop = None
@@ -231,7 +233,7 @@ class Network:
         }.get(kind, f"link add {' '.join(lower)} name {name} type {kind}")
 
     def extras(self):
-        """Links of other kinds, on top of others and beside them, with a name never used before."""
+        """Links of other kinds, above others and beside them, with an unused name."""
         if len(self.extra) > 4 or self.extra and self.chance.random() < 0.4:
             self.ip(f"link del {self.extra.pop(self.chance.randrange(len(self.extra)))}")
             return
@@ -247,14 +249,14 @@ class Network:
         self.ip(*lines)
 
     def containers(self):
-        """What concerns nobody else."""
+        """Events that concern no path."""
         self.births += 1
         name = f"c{self.births}"
         self.ip(*[f"link add {name} type veth peer name {name}p", f"link set {name} up",
                   f"link set {name}p up", f"link del {name}"] * self.chance.choice([1, 5]))
 
     def burst(self):
-        """Routes to elsewhere, by the hundred."""
+        """Hundreds of unrelated routes."""
         count = self.chance.choice([50, 300, 1000])
         if self.chance.random() < 0.5:
             self.ip(*[f"route add unreachable 20.0.{n // 256}.{n % 256}" for n in range(count)],
@@ -264,14 +266,14 @@ class Network:
                     "-6 route flush root 2001:db8:ffff::/48")
 
     def storm(self):
-        """One default route goes from link to link and back."""
+        """One default route moves from link to link and back."""
         links, family = self.chance.sample(self.uplinks, 2), self.chance.choice([4, 6])
         inet = "-6 " if family == 6 else ""
         self.ip(*[link.default(family, "replace", 40) for link in links * self.chance.choice([2, 30])],
                 f"{inet}route del default metric 40")
 
     def repair(self):
-        """All that leads astray goes, and all links work."""
+        """Removes all obstacles, and repairs all links."""
         self.ip(*self.obstacles, *self.rules)
         self.obstacles, self.rules = [], []
         for link in self.uplinks:
@@ -280,7 +282,9 @@ class Network:
             self.ip(*self.configured(link))
 
     def flip(self):
-        """A change that is sure to be published: the default route is another's, before and after all the others. Returns whose."""
+        """Makes a change that is always published: the default route moves to another link, before
+        and after all others. Returns the link.
+        """
         self.flips += 1
         gateway = f"10.250.0.{3 + self.flips % 2}"
         if not self.ip(f"route replace default via {gateway} dev mark metric 1"):
@@ -291,7 +295,7 @@ class Network:
         self.ip("route del default metric 1")
 
     def mark(self):
-        """A change of its own, after all others: a gateway that was never before."""
+        """Makes a unique change after all others: a gateway that was never used before."""
         self.marks += 1
         gateway = f"10.250.{1 + self.marks // 250 % 250}.{1 + self.marks % 250}"
         if not self.ip(f"route replace {MARK} via {gateway} dev mark table {MARK_TABLE}"):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """soak.py CONND SECONDS [SEED]: changes a network at random under two connds, and follows them.
 
-One connd is never restarted, and must not grow; the other is, again and again, and its clients must miss nothing. From time to
-time all stands still, and what the clients have been told, what connd says and what `ip` says must be the same.
+One connd is never restarted, and must not grow. The other is restarted repeatedly, and its clients
+must miss nothing. From time to time everything rests: then the clients' knowledge, connd's and the
+output of `ip` must agree.
 """
 
 import contextlib
@@ -21,16 +22,16 @@ from connd import FOLLOWED, MIRRORS, Connd, Visitors, eventually
 from leaks import Samples, descriptors
 from network import MEDIA, Network
 
-LULL = 0.08  # seconds between two changes, in the mean
-FULL = 1200  # changes after which connd has had to forget and to rewrite
+LULL = 0.08  # mean seconds between two changes
+FULL = 1200  # changes after which connd has had to forget some and rewrite its file
 ENDS = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
-STEPS = 100  # changes between two looks, in the mean
+STEPS = 100  # mean number of changes between two checks
 
 
 class Soak:
     def __init__(self, binary, seconds, seed):
         self.seconds = seconds
-        # Apart, so that clients do not decide what happens to the network.
+        # Separate, so that clients do not influence the network's events.
         self.chance, self.client_chance = random.Random(seed), random.Random(f"clients of {seed}")
         self.binary, self.directory = binary, tempfile.mkdtemp(prefix="connd-soak-")
         self.network = Network(f"connd-soak-{os.getpid()}", random.Random(f"network of {seed}"))
@@ -39,7 +40,7 @@ class Soak:
         self.began = time.monotonic()
 
     def start(self):
-        # It may be built anew meanwhile.
+        # It may be rebuilt during the run.
         binary = shutil.copy(self.binary, f"{self.directory}/connd")
         with open(f"{self.directory}/connd.yaml", "w") as file:
             file.write(MEDIA)
@@ -51,20 +52,21 @@ class Soak:
             connd.start()
         self.steady, self.restless = self.connds
         for connd in self.connds:
-            # A socket that is not there yet is waited for.
+            # A missing socket is waited for.
             connd.attach()
             connd.get()
         self.samples = Samples(self.steady.process.pid)
         self.visitors = Visitors(*self.connds, self.client_chance, self.directory)
 
     def fill(self):
-        """Fills the history, and has its file rewritten: what grows until then is no leak."""
+        """Fills the history, and has its file rewritten: growth until then is not a leak."""
         mirror = self.steady.mirrors[0]
         mirror.wait("told of the present", lambda: mirror.status)
         for _ in range(FULL):
             if mirror.status.generation > FULL:
                 break
-            # Of two that follow each other too fast nothing might be left to tell: something else may be told in between.
+            # Of two changes in quick succession no difference might be left: another report may
+            # come in between.
             gateway = self.network.flip()
             mirror.wait("told of another route", lambda: mirror.status.ipv4.gateway == gateway)
         self.network.flop()
@@ -79,7 +81,7 @@ class Soak:
 
     def step(self):
         self.network.change()
-        # The load; nothing waits for it to be dealt with.
+        # The load; nothing waits for its completion.
         if self.chance.random() < 0.7:
             time.sleep(min(self.chance.expovariate(1 / LULL), 2))
         if self.client_chance.random() < 0.3:
@@ -94,7 +96,7 @@ class Soak:
         for connd in self.connds:
             connd.check_running()
 
-    # What must be true when all stands still
+    # Conditions at rest
 
     def look(self):
         self.looks += 1
@@ -109,12 +111,12 @@ class Soak:
             marked.wait("told of the mark", lambda: marked.path and marked.path.gateway == mark)
             for mirror in connd.mirrors:
                 mirror.state(marked.generation)
-                # A gain that is held back (T1) is told within seconds.
+                # A held gain (T1) is published within seconds.
                 mirror.wait("told of the end of the hold", lambda: not any(
                     path.reason == pb.PATH_REASON_FLAPPING
                     for path in [mirror.status.ipv4, mirror.status.ipv6]))
             eventually("still enough to compare", lambda: self.agrees(connd))
-            # Flows are looked at after all others were told.
+            # Flows are evaluated after all other clients.
             eventually("flows as ip says", lambda: self.flows_agree(connd))
         one, other = (self.comparable(connd.get()) for connd in self.connds)
         check(one == other, "the two disagree:", one, other)
@@ -123,14 +125,16 @@ class Soak:
         self.samples.take()
 
     def moment(self, questions, read):
-        """What was read, and what `ip` says, if that was the same before and after; else None."""
+        """Returns the read values and what `ip` shows, if the latter was equal before and after;
+        otherwise None.
+        """
         before = agreement.Kernel(self.network.name, questions)
         found = read()
         kernel = agreement.Kernel(self.network.name, questions)
         return (kernel, found) if kernel == before else None
 
     def agrees(self, connd):
-        """Whether there was a moment to compare all; where they then differ, it fails."""
+        """Returns whether there was a moment for the comparison; fails on a difference."""
         moment = self.moment([(each, None) for each in FOLLOWED], lambda: (connd.get(), connd.links(), connd.get()))
         if not moment:
             return False
@@ -158,13 +162,13 @@ class Soak:
         return True
 
     def comparable(self, status):
-        """Without what two connds need not agree on: how much they have told, and when."""
+        """Removes what may differ between two connds: the number of changes, and their times."""
         status.ClearField("generation")
         status.ClearField("since")
         return status
 
     def count(self, connd):
-        """What a connd holds is what its clients hold, and nothing of those who left."""
+        """connd holds its clients' state, and nothing of those that left."""
         expected = {
             "subscribers": MIRRORS, "watched_paths": len(FOLLOWED), "guarding_clients": 1,
             "guarded_flows": len(connd.guardian.flows)}
@@ -198,7 +202,7 @@ class Soak:
             print(f"the log of {connd.name}:", *connd.log.read().splitlines()[-30:], sep="\n  ")
 
     def end(self):
-        # Each of these, whatever becomes of the others; the last first.
+        # Each of these, even if others fail; the last one first.
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, self.directory)
             stack.callback(self.network.remove)
@@ -212,7 +216,7 @@ def main():
     binary, seconds = sys.argv[1], float(sys.argv[2])
     seed = int(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else random.SystemRandom().randrange(1 << 32)
     print(f"seed {seed}, {seconds:.0f} seconds", flush=True)
-    # An end from outside cleans up, too.
+    # A signal also cleans up.
     for number in ENDS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     soak = Soak(binary, seconds, seed)
@@ -230,12 +234,12 @@ def main():
     except SystemExit as end:
         status = end.code
     finally:
-        # Once more would leave things behind.
+        # A second signal would leave things behind.
         for number in ENDS:
             signal.signal(number, signal.SIG_IGN)
         soak.end()
     sys.stdout.flush()
-    # grpc's threads are not waited for.
+    # Does not wait for grpc's threads.
     os._exit(status)
 
 

@@ -1,6 +1,7 @@
-// adversary ROUNDS NAMESPACE SOCKET OTHER: how late a subscriber of the connd at SOCKET hears of a change, and somebody who asks
-// has his answer, while all attacks are made at once, each by a user of its own, as ratios to the same without them, and to the
-// same while they attack another connd at OTHER. Says "attacking" then, attacks SOCKET once more, and waits to be killed.
+// adversary ROUNDS NAMESPACE SOCKET OTHER: measures how late a subscriber of the connd at SOCKET
+// receives a change, and a client its answer, while all attacks run together, each by its own user.
+// Prints the ratios to the same without attacks, and to the same while they attack another connd at
+// OTHER. Then prints "attacking", attacks SOCKET once more, and waits to be killed.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

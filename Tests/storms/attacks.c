@@ -34,7 +34,7 @@ void put_frame(int type, int flags, uint32_t stream, const void *payload, size_t
 }
 
 void put_greeting(void) {
-  // SETTINGS_INITIAL_WINDOW_SIZE, and a connection's window that never runs out either.
+  // SETTINGS_INITIAL_WINDOW_SIZE, and a connection's window that never runs out.
   static const uint8_t wide[] = {0, 4, 0x7f, 0xff, 0xff, 0xff}, much[] = {0x7f, 0xff, 0, 0};
   put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
   put_frame(settings, 0, 0, wide, sizeof(wide));
@@ -71,7 +71,7 @@ void put_watch(uint32_t stream) {
   put_frame(data, end_stream, stream, "\0\0\0\0", 5);
 }
 
-/// Sends what was put; whether somebody takes it.
+/// Sends the queued frames. Returns whether connd takes them.
 int send_out(int connection) {
   size_t sent = 0;
   ssize_t count = 0;
@@ -83,7 +83,7 @@ int send_out(int connection) {
   return count >= 0;
 }
 
-/// Sends what was put, and drops what comes meanwhile; whether somebody takes it.
+/// Sends the queued frames, and drops received ones. Returns whether connd takes them.
 int exchange(int connection) {
   static uint8_t in[1 << 16];
   int is_open = 1;
@@ -110,7 +110,8 @@ static void subscribe(const char *socket, int connections[many]) {
   }
 }
 
-// These two are no attacks: they say what of the lateness is due to the number of clients, and to the processor.
+// These two are not attacks: they show the part of the delay that the number of clients and the
+// processor cause.
 
 static void read_all(const char *socket) {
   static uint8_t in[1 << 16];
@@ -130,7 +131,7 @@ static void spin(const char *socket) {
 
 // Subscribers that do not read
 
-/// Fifty subscribers with one connection: its socket is full soon.
+/// Fifty subscribers on one connection, whose socket is soon full.
 static int subscribe_by_one(const char *socket) {
   int connection = connect_to(socket);
   put_greeting();
@@ -193,7 +194,7 @@ void put_question(uint32_t stream) {
 }
 
 static void cancel(const char *socket) { call(socket, put_cancelled); }
-/// Asks the kernel for its links, as fast as it is answered or refused.
+/// Queries the kernel's links, as fast as connd answers or refuses.
 static void ask(const char *socket) { call(socket, put_question); }
 
 // Clients that do not speak the protocol
@@ -244,13 +245,13 @@ static void bomb(const char *socket) {
   }
 }
 
-// More than there may be
+// Beyond the limits
 
 static void put_pings(void) {
   for (int i = 0; i < 1000; i++) put_frame(ping, 0, 0, "\0\0\0\0\0\0\0", 8);
 }
 
-/// Sends them as fast as they are taken, and reads what comes or does not, as `pass` does.
+/// Sends them as fast as connd takes them, and reads or not, as `pass` does.
 static void flood(const char *socket, int pass(int connection)) {
   for (;;) {
     int connection = connect_to(socket);
@@ -265,7 +266,8 @@ static void flood(const char *socket, int pass(int connection)) {
 static void ping_and_read(const char *socket) { flood(socket, exchange); }
 static void ping_only(const char *socket) { flood(socket, send_out); }
 
-/// Reads what comes up to the end of a stream, and adds to the connection's window what it is given; whether it lasts.
+/// Reads up to the end of a stream, and adds window updates to the connection's window. Returns
+/// whether the connection lasts.
 static int await_stream(int connection, uint32_t stream, int64_t *left) {
   static uint8_t in[longest];
   uint8_t head[frame_header];
@@ -280,7 +282,7 @@ static int await_stream(int connection, uint32_t stream, int64_t *left) {
   }
 }
 
-/// As much of a message of 100 MB as may be sent before connd asks for more, call by call.
+/// As much of a message of 100 MB as may be sent before connd allows more, call by call.
 static void send_much(const char *socket) {
   static const uint8_t message[longest] = {0, 100 << 20 >> 24, (100 << 20 >> 16) & 0xff, 0, 0}, rest[longest];
   for (;;) {
@@ -314,7 +316,7 @@ static void begin_streams(const char *socket) {
   }
 }
 
-/// As many questions as are taken, and gone before the first is answered.
+/// As many queries as connd takes, and disconnects before the first answer.
 static void ask_and_leave(const char *socket) {
   for (;;) {
     int connection = connect_to(socket);
@@ -335,7 +337,7 @@ static void put_old_watch(uint32_t stream) {
 /// Subscribers from long ago, without end.
 static void read_history(const char *socket) { call(socket, put_old_watch); }
 
-/// As many connections as it is given.
+/// As many connections as it gets.
 static void hold_connections(const char *socket) {
   for (int i = 0; i < 2000; i++) {
     int connection = connect_to(socket);

@@ -1,12 +1,12 @@
-// Clients that mean harm. Each is a process of one thread that never ends by itself.
+// Hostile clients. Each is a process with one thread that never ends by itself.
 #pragma once
 #include <sys/types.h>
 
 struct attack {
   const char *name;
-  /// Begins anew whenever connd has closed its connection.
+  /// Begins again whenever connd has closed its connection.
   void (*run)(const char *socket);
-  /// It is several users at once, and has to be root to become them.
+  /// It acts as several users, and has to be root to become them.
   int is_many;
 };
 
@@ -22,7 +22,7 @@ void ask_as_subordinates(const char *socket);
 void hold_as_subordinates(const char *socket);
 void hold_as_services(const char *socket);
 
-/// Begins an attack in a process of its own, of another user where `user` is not 0.
+/// Begins an attack in its own process, as another user if `user` is not 0.
 pid_t start_attack(const struct attack *attack, const char *socket, uid_t user);
-/// Ends it; and the program, where it has ended by itself: who went has attacked nobody.
+/// Ends it. Exits if it has ended by itself, because then it did not attack.
 void end_attack(pid_t attacker);

@@ -12,14 +12,14 @@
 #include "frames.h"
 
 enum {
-  // Uids that `newuidmap` gives to login users, and those of people.
+  // Uids that `newuidmap` gives to login users, and uids of people.
   first_subordinate = 100000, first_person = 30000,
   crowd = 1800, few = 40,
-  // As many as one user may have, and what a stream may have outstanding.
+  // The streams of one user, and the outstanding requests of a stream.
   most_streams = 960, outstanding = 256,
 };
 
-/// Connects as another user: connd is told the effective one (SO_PEERCRED).
+/// Connects as another user: connd gets the effective uid (SO_PEERCRED).
 static int connect_as(uid_t user, const char *socket) {
   if (seteuid(user)) perror("seteuid"), exit(1);
   int connection = connect_to(socket);
@@ -27,7 +27,7 @@ static int connect_as(uid_t user, const char *socket) {
   return connection;
 }
 
-/// Reads what comes on connections, and calls `again` for one when something has come on it.
+/// Reads from connections, and calls `again` for each one with input.
 static void serve(const int *connections, int count, void again(int connection)) {
   static struct pollfd waits[2 * crowd];
   static uint8_t in[1 << 16];
@@ -45,7 +45,7 @@ static void serve(const int *connections, int count, void again(int connection))
 
 static int connections[2 * crowd];
 
-/// A terminal server: subscribers that are different people, and do nothing.
+/// A terminal server: idle subscribers that are different people.
 void watch_as_people(const char *socket) {
   for (int i = 0; i < crowd; i++) {
     connections[i] = connect_as(first_person + (uid_t)i, socket);
@@ -64,7 +64,7 @@ static void ask_again(int connection) {
   filled = 0;
 }
 
-/// One user with all its subordinate uids, each with four calls at a time.
+/// One user with all its subordinate uids, each with four concurrent calls.
 void ask_as_subordinates(const char *socket) {
   for (int i = 0; i < crowd; i++) {
     connections[i] = connect_as(first_subordinate + (uid_t)i, socket);
@@ -77,7 +77,7 @@ void ask_as_subordinates(const char *socket) {
   serve(connections, crowd, ask_again);
 }
 
-/// Few subordinate uids, each with as many connections as it gets.
+/// A few subordinate uids, each with as many connections as it gets.
 void hold_as_subordinates(const char *socket) {
   for (int i = 0; i < 2 * crowd; i++) {
     int connection = connect_as(first_subordinate + (uid_t)(i % few), socket);
@@ -108,7 +108,8 @@ static uint8_t *put_bytes(uint8_t *at, int field, const void *bytes, size_t leng
   return at + length;
 }
 
-/// GuardRequest.add of a flow, with the longest path that it may be known by, or GuardRequest.remove of it.
+/// Writes GuardRequest.add for a flow, with the longest possible known path, or
+/// GuardRequest.remove.
 ///
 /// Returns the length of the message with gRPC's prefix.
 static size_t write_request(uint8_t *message, uint16_t id, int is_removal, int is_long) {
@@ -138,7 +139,8 @@ struct guard_stream {
 
 static struct guard_stream guards[most_streams];
 
-/// Puts what a stream may send, as far as there is room. Without `removes` it ends at the number that may be outstanding.
+/// Queues as many of a stream's requests as fit. Without `removes` it stops at the number of
+/// outstanding requests.
 static void put_requests(uint32_t stream, int removes, int64_t *left) {
   struct guard_stream *guard = &guards[stream / 2];
   uint8_t message[2048];
@@ -156,7 +158,7 @@ static uint32_t number(const uint8_t *at) {
   return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/// Reads what is there, and widens the windows by what it says; whether the connection lasts.
+/// Reads the available frames, and applies window updates. Returns whether the connection lasts.
 static int take_frames(int connection, int64_t *left) {
   static uint8_t in[1 << 16];
   static size_t gathered;
@@ -179,8 +181,8 @@ static int take_frames(int connection, int64_t *left) {
   return 1;
 }
 
-/// As many streams of `Guard` as a user may have, each with as many requests as are taken. `window` is how much of a stream's
-/// answers is taken.
+/// As many streams of `Guard` as a user may have, each with as many requests as connd takes.
+/// `window` is the part of a stream's answers that is read.
 static void guard(const char *socket, int removes, uint32_t window) {
   for (;;) {
     int connection = connect_to(socket);
@@ -213,12 +215,12 @@ static void guard(const char *socket, int removes, uint32_t window) {
   }
 }
 
-/// Registers flows, and takes no answer.
+/// Registers flows, and reads no answer.
 void guard_unread(const char *socket) { guard(socket, 0, 0); }
-/// Registers flows and lets them go again, and reads everything.
+/// Registers and removes flows, and reads everything.
 void guard_and_remove(const char *socket) { guard(socket, 1, 0x7fffffff); }
 
-/// Asks for the whole history in as many calls as there may be, and takes no answer.
+/// Requests the whole history in as many calls as possible, and reads no answer.
 void leave_history_unread(const char *socket) {
   static uint8_t in[1 << 16];
   for (;;) {
@@ -230,7 +232,7 @@ void leave_history_unread(const char *socket) {
       put_frame(data, end_stream, 2 * i + 1, "\0\0\0\0", 5);
     }
     exchange(connection);
-    // Refused calls come again in a while.
+    // Refused calls are repeated later.
     for (int i = 0; i < 100; i++) {
       poll(&(struct pollfd){connection, POLLIN, 0}, 1, 50);
       if (recv(connection, in, sizeof(in), MSG_DONTWAIT) == 0) break;

@@ -1,4 +1,4 @@
-// The frames that hostile clients send: as little of HTTP/2 as that takes.
+// The frames of hostile clients, with as little of HTTP/2 as they need.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,7 +7,7 @@ enum { data = 0, headers = 1, reset = 3, settings = 4, ping = 6, window_update =
 enum { end_stream = 1, ack = 1, end_headers = 4 };
 enum { out_size = 1 << 18 };
 
-/// What is to be sent next.
+/// The queued frames.
 extern uint8_t out[out_size];
 extern size_t filled;
 
@@ -20,7 +20,7 @@ void put_watch(uint32_t stream);
 /// ListLinks.
 void put_question(uint32_t stream);
 
-/// Sends what was put. Returns whether the other end takes it.
+/// Sends the queued frames. Returns whether connd takes them.
 int send_out(int connection);
-/// The same, and drops what comes meanwhile.
+/// The same, and drops received frames.
 int exchange(int connection);

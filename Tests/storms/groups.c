@@ -1,5 +1,6 @@
-// Preloaded into a program: joining the netlink groups that NETLINK_GROUPS_REFUSED lists ("1 32") fails with the errno
-// NETLINK_GROUPS_ERRNO, as it does where a security module refuses (EPERM) or the kernel has no such group (EINVAL).
+// Preloaded into a program: joining the netlink groups in NETLINK_GROUPS_REFUSED ("1 32") fails
+// with the errno NETLINK_GROUPS_ERRNO. That happens if a security module refuses it (EPERM), or if
+// the kernel has no such group (EINVAL).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

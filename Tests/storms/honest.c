@@ -19,7 +19,7 @@ static struct call subscription, guard;
 
 enum { person = 1000 };
 
-/// Opens a call as a user of its own: root has a part of the limits that attackers cannot take.
+/// Opens a call as its own user, because root has reserves that attackers cannot take.
 static void open_as_person(struct call *call, const char *method) {
   if (seteuid(person)) perror("seteuid"), exit(1);
   open_call(call, socket_path, method);
@@ -31,7 +31,7 @@ static void count(void *context, const uint8_t *message, size_t length) {
   ++*(int *)context;
 }
 
-/// Whether a message comes within so many milliseconds.
+/// Whether a message comes within this many milliseconds.
 static int take(struct call *call, int timeout) {
   int arrived = 0;
   for (call->context = &arrived; !arrived; read_messages(call))

@@ -1,6 +1,7 @@
-// hostile ROUNDS NAMESPACE SOCKET PROCESS OTHER [CASE]: how late honest clients of the connd PROCESS are served beside
-// hostile ones, as ratios to the same without them, and to the same while they attack another connd at the socket
-// OTHER, which takes the processors as much. All take turns, so that noise hits them alike.
+// hostile ROUNDS NAMESPACE SOCKET PROCESS OTHER [CASE]: measures how late honest clients of the
+// connd PROCESS are served beside hostile ones. Prints ratios to the same without them, and to the
+// same while they attack another connd at the socket OTHER, which takes as much processor time. All
+// take turns, so that noise hits them alike.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static void measure(struct samples *samples, int rounds) {
   }
 }
 
-/// kB of connd's own.
+/// connd's own memory in kB.
 static long memory(void) {
   char path[64], line[128];
   snprintf(path, sizeof(path), "/proc/%s/status", process);

@@ -1,4 +1,6 @@
-"""connd in the machine's namespace, and the client that has its connections guarded, each as the user whom it belongs to."""
+"""connd in the machine's namespace, and the client that has its connections guarded, each as its
+own user.
+"""
 
 import collections
 import platform
@@ -18,7 +20,7 @@ DESTROY = pb.INVALIDATION_SEVERITY_DESTROY
 
 
 class Told:
-    """What connd said of a connection."""
+    """connd's report about a connection."""
 
     def __init__(self, message):
         self.time = time.monotonic()
@@ -49,7 +51,7 @@ def flat(message):
 
 
 class Relay(threading.Thread):
-    """Passes connections to a Unix socket on, as another user: the kernel names the one who connects."""
+    """Relays connections to a Unix socket as another user: the kernel names the relay's uid."""
 
     def __init__(self, path, target, user):
         super().__init__(daemon=True)
@@ -61,7 +63,7 @@ class Relay(threading.Thread):
         self.start()
 
     def run(self):
-        # That of this thread alone; glibc's call would change all of them.
+        # Only for this thread; glibc's call would change all threads.
         libc.syscall(SETRESUID, -1, self.user, -1)
         while True:
             try:
@@ -95,7 +97,7 @@ class Relay(threading.Thread):
 
 
 class Stream(threading.Thread):
-    """A stream that puts what it is told into a queue, and rings the bell of who waits for it."""
+    """A stream that puts its messages into a queue, and wakes the waiting thread."""
 
     def __init__(self, call, inbox, ring):
         super().__init__(daemon=True)
@@ -113,7 +115,7 @@ class Stream(threading.Thread):
 
 
 class Guarding:
-    """`traffic` goes on while something is waited for."""
+    """`traffic` continues while something is awaited."""
 
     def __init__(self, world, traffic, directory, binary, relay):
         self.world, self.traffic = world, traffic
@@ -151,7 +153,7 @@ class Guarding:
         return self.stub.GetStatus(pb.GetStatusRequest(), wait_for_ready=True, timeout=DEADLINE)
 
     def take(self):
-        """Sorts what has come."""
+        """Sorts the received messages."""
         for stream in self.streams:
             check(stream.error is None, "a stream ended:", stream.error)
         while self.inbox:
@@ -178,15 +180,15 @@ class Guarding:
         return self.told.get(connection.id, [])
 
     def destroyed(self, connection):
-        """The word that ended it, or None."""
+        """Returns the report that destroyed it, or None."""
         return next((told for told in self.answers(connection) if told.is_destroy), None)
 
     def is_in_doubt(self, connection):
-        """Whether it may be ended yet by what was told of it before (I10)."""
+        """Whether earlier reports say that it may end (I10)."""
         return any(told.is_doubt for told in self.answers(connection)[-1:])
 
     def fence(self):
-        """Returns when connd has told of all that happened before."""
+        """Returns when connd has reported everything that happened before."""
         self.fences += 1
         gateway = f"10.249.{1 + self.fences // 250 % 250}.{1 + self.fences % 250}"
         refused = self.world.do(["M", f"route replace {FENCE} via {gateway} dev fence table {FENCE_TABLE}"])
@@ -198,7 +200,7 @@ class Guarding:
 
         check(self.traffic.pump(DEADLINE, is_told), "connd never told of the fence")
         self.marks.clear()
-        # Flows are looked at after paths: a registration is answered after them.
+        # Flows are evaluated after paths: a registration is answered after them.
         for requests in self.requests.values():
             self.last += 1
             id = self.last

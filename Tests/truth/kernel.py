@@ -1,4 +1,6 @@
-"""What the kernel answers now, asked by rtnetlink: what `ip route get` and `ip link` ask, without a process for each."""
+"""The kernel's answers over rtnetlink: those of `ip route get` and `ip link`, without a process for
+each.
+"""
 
 import ctypes
 import ipaddress
@@ -22,7 +24,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Namespace:
-    """A network namespace, entered for the time of a `with` by the calling thread alone."""
+    """A network namespace that the calling thread enters for the duration of a `with`."""
 
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -45,7 +47,7 @@ class Namespace:
 
 @dataclass(frozen=True)
 class Answer:
-    """The way that the kernel names for a question, or the error that it answers with."""
+    """The way that the kernel gives for a query, or its error."""
     link: int = 0
     source: str = None
     gateway: str = None
@@ -79,14 +81,14 @@ class Link:
 
     @property
     def is_settled(self):
-        """The kernel has told of the carrier: its messages may come a second after the loss."""
+        """The kernel has reported the carrier: its messages may come a second after the loss."""
         return not self.is_up or self.has_carrier == (
             self.operstate in (OPERSTATE_UP, OPERSTATE_UNKNOWN))
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a packet is routed by."""
+    """The routing keys of a packet."""
     remote: str
     local: str = None
     local_port: int = 0
@@ -97,7 +99,7 @@ class Question:
     link: int = 0
 
     def words(self, name=None):
-        """As `ip route get` takes it."""
+        """In the syntax of `ip route get`."""
         words = [self.remote]
         for word, value in [("from", self.local), ("oif", name), ("mark", self.mark), ("uid", self.uid or None),
                             ("ipproto", self.protocol), ("sport", self.local_port), ("dport", self.remote_port)]:
@@ -127,13 +129,13 @@ def text(data):
 
 
 class Kernel:
-    """Asks the kernel of one namespace."""
+    """Queries the kernel of one namespace."""
 
     def __init__(self, namespace):
         with namespace:
             self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self.socket.bind((0, 0))
-        # Without it, a lookup with ports is not what it says.
+        # Without it, a lookup with ports ignores them.
         self.socket.setsockopt(270, 12, 1)
         self.sequence = 0
 
@@ -141,7 +143,7 @@ class Kernel:
         self.socket.close()
 
     def ask(self, kind, flags, body):
-        """The messages of the answer: type and body."""
+        """Returns the messages of the answer: type and body."""
         self.sequence += 1
         self.socket.send(struct.pack("=IHHII", 16 + len(body), kind, REQUEST | flags, self.sequence, 0) + body)
         while True:
@@ -155,7 +157,8 @@ class Kernel:
                 data = data[length + 3 & ~3:]
 
     def legs(self, question):
-        """The links of all nexthops of the entry that decides; the answer to `route` is by one of them."""
+        """The links of all next hops of the deciding entry; the answer to `route` uses one of them.
+        """
         (kind, data), = self.ask(GETROUTE, 0, self.lookup(question, FIB_MATCH))
         spread = b"" if kind == ERROR else dict(attributes(data[12:])).get(RTA_MULTIPATH, b"")
         links = []

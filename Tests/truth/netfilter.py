@@ -1,12 +1,13 @@
-"""What netfilter does to packets after the route lookup, which therefore does not describe where they go.
+"""The effects of netfilter on packets after the route lookup, which therefore does not describe
+where they go.
 
-    marks    mwan3, split tunnels: a mark that is set in the output hook sends the packet by another uplink, with its address
-    service  a cluster: the service's address stands for a pod, which is a namespace behind a bridge on this machine
+    marks    mwan3, split tunnels: a mark in the output hook moves packets to another uplink
+    service  a cluster: the service's address stands for a pod in a namespace behind a bridge
     proxy    connections to a port are redirected to a local proxy
-    routers  lose packets at random, or are replaced by others, which know none of the connections
+    routers  lose packets at random, or are replaced by others without connection state
 
-A world draws the first three from its seed, and how strict its reverse-path filter is. Only the traffic knows where these
-connections go.
+A world's seed decides on the first three, and on how strict its reverse-path filter is. Only the
+traffic shows where these connections go.
 """
 
 from topology import PORTS, REMOTES, TABLES, Uplink, six
@@ -14,13 +15,13 @@ from topology import PORTS, REMOTES, TABLES, Uplink, six
 SERVICE, POD = "10.96.0.1", "10.244.0.2"
 STEERED, PROXIED, PROXY = 7003, 7004, 7009  # ports
 MARKED = 32
-KINDS = ["steered", "proxied", "service"]  # of connections that no lookup describes
+KINDS = ["steered", "proxied", "service"]  # kinds of connections that no lookup describes
 
 
 def draw(chance, uplinks):
-    """Returns what this world has of it, with the connections that show it."""
+    """Returns this world's share of it, with the connections that show it."""
     steered = chance.choice(uplinks)["number"] if chance.random() < 0.4 else None
-    # A strict reverse-path filter drops the answers to packets that a mark sends elsewhere.
+    # A strict reverse-path filter drops the answers to packets that a mark moves elsewhere.
     topology = {
         "steered": steered, "service": chance.random() < 0.4, "proxy": chance.random() < 0.3,
         "rp_filter": chance.choice([0, 2] if steered else [0, 1, 1, 2])}
@@ -33,7 +34,7 @@ def draw(chance, uplinks):
         if topology["proxy"]:
             connections.append({"kind": "proxied", "family": family, "remote": remote, "port": PROXIED})
     if topology["rp_filter"]:
-        # A connection that is bound to a link notices that another link is preferred.
+        # A connection bound to a link notices that another link is preferred.
         uplink = Uplink(chance.choice(uplinks))
         connections.append({"kind": "device", "family": 4, "remote": REMOTES[4][0], "port": PORTS[0], "device": uplink.top})
     if topology["service"]:
@@ -83,7 +84,7 @@ RULES = {
             }}
         }}
         """,
-    # A router that was put in the place of another one: it knows none of the connections that there are.
+    # A router that replaced another one: it knows none of the existing connections.
     "forget": """
         table inet remembering
         delete table inet remembering

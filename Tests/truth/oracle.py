@@ -1,18 +1,21 @@
-"""What must be true of a connection, by its traffic and by what the kernel answers (rule I0). Nothing here knows how connd decides.
+"""Checks connections by their traffic and by the kernel's answers (rule I0), independently of
+connd.
 
-- E1: A connection that carries bytes is not told `destroy`, whatever the kernel answers.
-- A connection whose bytes stop for a moment and then come and go again was told no `destroy`, unless policy says so. Policy is
-  read from the kernel, at each moment between two commands of a step:
-    moved     I3: asked with all that is its own, the kernel sends it by another link than before
-    resourced I3: by the same route the kernel would now choose a source of another subnet, and would not when it was made, and
-              the route is by another router than it was made by
-    removed   I1: its address was not local for as long as the grace, or another address of its subnet took its place
-    link      I2: a link of its path, or that of its address, was gone or down; or had lost its carrier, and the medium has no
-              grace (I10)
-    network   I4: a link of its path had lost its carrier, and the router's hardware address is another
-- E2: A connection that was not heard after the last change of this machine's network, and stays dead for longer than its grace
-  and two seconds, was told `destroy`. Without such a change connd does not ask the socket: a router that falls silent is not known.
-- A new connection, whose handshake is done, is not ended by its registration.
+- E1: A connection that carries bytes gets no `destroy`, whatever the kernel answers.
+- A connection whose bytes stop briefly and then continue got no `destroy`, unless a policy below
+  allows it. Policy is read from the kernel between any two commands of a step:
+    moved     I3: looked up with its own values, the kernel sends it by another link than before
+    resourced I3: by the same route the kernel would now choose a source of another subnet, which
+              it did not when the connection was made, and the route has another router
+    removed   I1: its address was not local for the grace period, or another address of its
+              subnet replaced it
+    link      I2: a link of its path, or that of its address, was gone or down; or it had lost its
+              carrier, and the medium has no grace period (I10)
+    network   I4: a link of its path had lost its carrier, and the router's MAC address changed
+- E2: A connection that received nothing after the last change of this machine's network, and stays
+  dead beyond its grace period and two seconds, got `destroy`. Without such a change connd does not
+  query the socket, so that a silent router stays unknown.
+- A new connection, whose handshake is done, does not end by its registration.
 """
 
 import dataclasses
@@ -25,22 +28,22 @@ from network import PROBES
 from topology import TUNNEL_END, subnet
 
 GRACE = 1.0
-LATE = 2.0  # seconds that connd has beyond the grace
+LATE = 2.0  # seconds that connd has beyond the grace period
 SLACK = 0.5  # for a busy machine
-LISTENING = 0.02  # seconds that E1 waits for a connection with a short way
-IN_FLIGHT = 0.05  # seconds after a change in which an echo may have been under way before it
-# By a hash of what is inside, the kernel takes one of many ports.
+LISTENING = 0.02  # seconds that E1 waits for a connection with a short round trip
+IN_FLIGHT = 0.05  # seconds after a change in which an echo may be from before it
+# The kernel hashes the inner packet to one of many ports.
 TUNNEL = [Question(TUNNEL_END, protocol=17, local_port=port, remote_port=4789) for port in (32768, 40000, 46000, 50000, 60999)]
 
 
 @dataclasses.dataclass
 class View:
-    """What the kernel said of one connection at one moment."""
+    """The kernel's view of one connection at one moment."""
     own: Answer
     free: Answer
     is_local: bool
-    below: str  # "" if the links of its path carry, else why not
-    home: str  # the same of the link that has its address, whatever the path
+    below: str  # "" if the links of its path carry traffic, otherwise the reason
+    home: str  # the same for the link that has its address, whatever the path
     time: float = dataclasses.field(default_factory=time.monotonic, compare=False)
 
     def resources(self, connection):
@@ -51,12 +54,12 @@ class View:
 
     @property
     def is_dead(self):
-        """The kernel has no way for it that could work."""
+        """The kernel has no working way for it."""
         return bool(self.own.error or self.own.type != UNICAST or not self.is_local or self.below)
 
 
 class Moment:
-    """What the kernel says at one moment."""
+    """The kernel's answers at one moment."""
 
     def __init__(self, kernel, uplinks):
         self.kernel, self.links = kernel, kernel.links()
@@ -64,15 +67,17 @@ class Moment:
         self.named = {link.name: link for link in self.links.values()}
 
     def below(self, index):
-        """Why the links of a path do not carry: gone, down, or without a carrier for which there is a grace or none."""
+        """Why the links of a path do not carry traffic: gone, down, or no carrier, with or without
+        a grace period.
+        """
         link = self.links.get(index)
         if not link:
             return "gone"
         uplink = self.uplinks.get(link.name)
         chain = [link]
-        # A bond knows by itself whether one of its ports carries.
+        # A bond knows itself whether one of its ports works.
         if uplink and uplink.over in ("bridge", "macvlan"):
-            # Of a bridge's ports the uplink is the one that counts, whatever the others do.
+            # For a bridge, only the uplink's port counts.
             port = self.named.get(uplink.name)
             if not port:
                 return "gone"
@@ -87,7 +92,7 @@ class Moment:
         return ""
 
     def below_tunnel(self):
-        """`below` of each link that may lead to the tunnel's other end."""
+        """`below` for each link that may lead to the tunnel's remote end."""
         links = set()
         for question in TUNNEL:
             outer = self.kernel.route(question)
@@ -96,7 +101,7 @@ class Moment:
         return [self.below(link) for link in links if self.links[link].name != "vx0"]
 
     def view(self, connection, base=None):
-        """Where there is no way, the links are those of the way that there was in `base`."""
+        """Without a way, the links are those of the way in `base`."""
         own = self.kernel.route(connection.own)
         link = own.link or base and base.own.link
         home = next((self.named[top].index for top, uplink in self.uplinks.items()
@@ -105,8 +110,9 @@ class Moment:
                     self.below(link) if link else "", self.below(home) if home else "")
 
     def default(self):
-        """Whether there is a default way, None where that is disputable: probes that differ, a nexthop of several that does not
-        carry, addresses that cannot be used."""
+        """Whether there is a default way, or None if that is disputable: probes that differ, one of
+        several next hops that does not work, or unusable addresses.
+        """
         verdicts = []
         for family, probes in PROBES.items():
             answers = [self.kernel.route(Question(probe)) for probe in probes]
@@ -117,7 +123,7 @@ class Moment:
                 return None
             answer = answers[0]
             if answer.error or answer.type != UNICAST:
-                # A default that holds for some sources only: connect(2) may choose one of them.
+                # A default route for some sources only: connect(2) may choose one of them.
                 if family == 6 and self.has_way_from_some_source(probes[0]):
                     return None
                 verdicts.append(False)
@@ -135,8 +141,9 @@ class Moment:
         return any(not answer.error and answer.type == UNICAST for answer in answers)
 
     def has_other_way(self, probe, link):
-        """Whether there are two ways, of which one carries. IPv6 takes the worse one while it believes that the router of the
-        better one does not answer, and no message says when it believes so."""
+        """Whether there are two ways, and only one works. IPv6 takes the worse one while it
+        considers the better one's router unreachable, which no message reports.
+        """
         others = [self.named[top].index for top in self.uplinks if top in self.named and self.named[top].index != link]
         answers = [self.kernel.route(Question(probe, link=other)) for other in others]
         return any(not answer.error and answer.type == UNICAST and bool(self.below(answer.link)) != bool(self.below(link))
@@ -148,9 +155,12 @@ class Moment:
 
 
 def policy(base, views, connection, swapped=False, told=None):
-    """Why connd may end a connection that works again: words of the docstring above, by what the kernel said since `base`."""
+    """Why connd may end a connection that works again: words of the docstring above, from the
+    kernel's answers since `base`.
+    """
     reasons = set()
-    # What IPv6 believes of routers changes between two looks, and with it the way: of that connd's word is all there is.
+    # IPv6's beliefs about routers change between two readings, and with them the way: only connd's
+    # report shows that.
     if told and ":" in connection.address and told.is_of_router and told.reason in ("betterPath", "interfaceLost"):
         reasons.add("moved")
     if was_removed(views, connection):
@@ -162,7 +172,7 @@ def policy(base, views, connection, swapped=False, told=None):
             reasons.add("network")
         if not view.own.error and view.own.link != base.own.link:
             reasons.add("moved")
-        # Where it has moved since it was made, what it was made on says nothing of that.
+        # If it has moved since it was made, the original view does not count.
         chosen = connection.first if connection.first.own.link == base.own.link else base
         is_of_same_router = view.own.gateway == chosen.own.gateway
         if view.resources(connection) and not chosen.resources(connection) and not is_of_same_router:
@@ -171,28 +181,33 @@ def policy(base, views, connection, swapped=False, told=None):
 
 
 def is_quiet(connection, told):
-    """Whether connd heard nothing of a connection for as long as it asks: E1, if no lookup describes the connection, and E2."""
+    """Whether connd received nothing about a connection for the time of its query: E1, if no lookup
+    describes the connection, and E2.
+    """
     if told.reason == "silent":
         return not connection.was_heard(told.time - GRACE, told.time)
     return connection.wanted["kind"] in KINDS and not connection.was_heard(told.time - LISTENING, told.time)
 
 
 def was_removed(views, connection):
-    """Whether the address was away for the grace, or another one of its subnet was in its place."""
+    """Whether the address was away for the grace period, or another one of its subnet replaced it.
+    """
     away = [view for view in views if not view.is_local]
     return bool(away) and (away[-1].time - away[0].time > GRACE - SLACK or any(
         view.free.source and subnet(view.free.source) == subnet(connection.address) for view in away))
 
 
 def is_unknowable(connection, views, changed):
-    """Whether connd need not find a dead connection in this step (E2): it was heard after the last change, at `changed`; or it
-    is in a tunnel whose lookup stands, which a VPN may take 30 s to move (I5)."""
+    """Whether connd need not find a dead connection in this step (E2). Either it received data
+    after the last change, at `changed`; or it is in a tunnel whose lookup stands, which a VPN may
+    take 30 s to move (I5).
+    """
     was_heard = bool(connection.echoes) and connection.echoes[-1] > changed + IN_FLIGHT
     return was_heard or connection.wanted["kind"] == "inner" and not views[-1].is_dead
 
 
 def status_disagrees(status, moment):
-    """What is wrong with the published category, or None."""
+    """Returns the fault of the published category, or None."""
     expected = moment.default()
     if expected is None or expected == (status.category != pb.CATEGORY_NONE):
         return None

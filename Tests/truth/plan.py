@@ -1,7 +1,8 @@
-"""Steps, drawn beforehand: a list of commands each, so that a script can be saved, replayed, and shortened by leaving steps out.
+"""Steps, drawn beforehand: a list of commands each, so that a script can be saved, replayed, and
+shortened by removing steps.
 
-Which steps are drawn follows what earlier ones did; none needs another to make sense. Many are refused by the kernel when others
-have been left out, and change nothing.
+Earlier steps influence which ones are drawn, but no step needs another. When steps are removed, the
+kernel refuses many others, which then change nothing.
 """
 
 import random
@@ -32,12 +33,12 @@ class Plan:
     def __init__(self, chance, topology):
         self.chance, self.topology = chance, topology
         self.uplinks = [Uplink(data) for data in topology["uplinks"]]
-        self.undo = []  # what is to be undone some time: (name, operations)
+        self.undo = []  # actions to be undone later: (name, operations)
         self.births = 0
-        self.broken = {}  # uplinks that do not carry, and how they are mended
+        self.broken = {}  # broken uplinks, and how they are repaired
 
     def step(self):
-        # A world in which nothing works tells little.
+        # A world in which nothing works shows little.
         if self.broken and (len(self.broken) > len(self.uplinks) - 1 or self.chance.random() < 0.3):
             return self.mend()
         if self.undo and (len(self.undo) > 6 or self.chance.random() < 0.3):
@@ -74,7 +75,7 @@ class Plan:
         return [[link.router, "link set port down"]]
 
     def carrier_bounce(self):
-        """A roam, or a cable that is touched."""
+        """A roam, or a touched cable."""
         link = self.uplink()
         return link and [[link.router, "link set port down"], ["pause", self.chance.choice([0, 20, 130, 400])],
                          [link.router, "link set port up"]]
@@ -99,7 +100,9 @@ class Plan:
         return machine(link.addresses(family, "del"))
 
     def address_bounce(self):
-        """A network manager, a bridge or a switch takes the link over: the same address returns within the grace."""
+        """A network manager, a bridge or a switch takes the link over: the same address returns
+        within the grace period.
+        """
         link, family = self.uplink(), self.family()
         return link and machine(link.addresses(family, "del")) + [["pause", self.chance.choice([0, 50, 150, 300])]] + machine(
             *link.configured())
@@ -112,15 +115,15 @@ class Plan:
         return machine(link.default(family, "del"))
 
     def route_bounce(self):
-        """As a DHCP client renews it: within the grace."""
+        """Like the renewal of a DHCP lease: within the grace period."""
         link, family = self.uplink(), self.family()
         return link and machine(link.default(family, "del")) + [["pause", self.chance.choice([0, 2, 50, 300])]] + machine(
             link.default(family))
 
-    # What else may come to be preferred
+    # Other preferences
 
     def metric(self):
-        """Another link's default is preferred, or that of the same one again."""
+        """Another link's default route is preferred, or the first one's again."""
         link, family = self.uplink(), self.family()
         if not link:
             return None
@@ -129,7 +132,7 @@ class Plan:
         return machine(link.default(family, metric=metric))
 
     def other_router(self):
-        """The default moves to another router of the same LAN."""
+        """The default route moves to another router of the same LAN."""
         link, family = self.uplink(lambda link: link.has_second), self.family()
         if not link:
             return None
@@ -159,14 +162,16 @@ class Plan:
         return machine(words.format("add"))
 
     def own_rules(self):
-        """Each address by its own link, as multihomed machines have it; then the defaults may come and go."""
+        """Each address gets its own link, as on multihomed machines; then the default routes may
+        come and go.
+        """
         lines = [f"{six(family)}rule {{}} from {link.prefix(family)} lookup {TABLES + link.number} priority 90"
                  for link in self.uplinks for family in (4, 6)]
         self.later("own rules", *[line.format("del") for line in lines])
         return machine(*[line.format("add") for line in lines])
 
     def several(self):
-        """A default by several links at once."""
+        """A default route over several links."""
         family = self.family()
         links = [link for link in self.uplinks if link.name not in self.broken]
         if len(links) < 2:
@@ -176,7 +181,7 @@ class Plan:
         return machine(f"{six(family)}route replace default metric 6 {hops}")
 
     def nexthops(self):
-        """The same by objects; without the object the route is gone, and nobody is told."""
+        """The same with objects; without the object the route is gone, without a message."""
         family = self.family()
         links = [link for link in self.uplinks if link.name not in self.broken]
         if len(links) < 2:
@@ -193,7 +198,9 @@ class Plan:
                        f"{six(family)}route replace default nhid {base} metric 5")
 
     def more_addresses(self):
-        """Beside the first: of the same subnet, of another one, for one host (DHCPv6) or temporary; sometimes preferred."""
+        """More addresses: of the same subnet, of another one, for one host (DHCPv6) or temporary;
+        sometimes preferred.
+        """
         link, family = self.uplink(), self.family()
         if not link:
             return None
@@ -213,7 +220,9 @@ class Plan:
         return machine(*lines)
 
     def source_local(self):
-        """The source of some connections goes: an address of lo or of the LAN, or what makes many local."""
+        """Removes the source of some connections: an address on lo or of the LAN, or a route that
+        makes many addresses local.
+        """
         link = self.uplink()
         if not link:
             return None
@@ -234,7 +243,9 @@ class Plan:
     # Routers
 
     def failover(self):
-        """The gateway's address is taken over by another machine, whose MAC is another; the link never goes."""
+        """Another machine, with another MAC address, takes over the gateway's address; the link
+        stays up.
+        """
         link = self.uplink()
         if not link:
             return None
@@ -243,7 +254,9 @@ class Plan:
         return [[link.router, f"link set lan address {address}"], ["pause", 30]]
 
     def swap(self):
-        """The cable's other end moves to another network, as with a port of a switch: another router has the same address."""
+        """The cable's other end moves to another network, like a switch port: another router has
+        the same address.
+        """
         link = self.uplink()
         if not link:
             return None
@@ -273,7 +286,7 @@ class Plan:
         return does + [["pause", 10]]
 
     def silence(self):
-        """One of two IPv6 routers says nothing any more, and the kernel finds out by itself."""
+        """One of two IPv6 routers falls silent, and the kernel finds out by itself."""
         link = self.uplink(lambda link: link.has_second and link.over == "plain")
         if not link:
             return None
@@ -281,10 +294,10 @@ class Plan:
         silent = [[link.other, "-6 rule add iif lan blackhole priority 0"], ["pause", 700]]
         self.undo.append(("silence", [[link.other, "-6 rule del iif lan blackhole priority 0"]] + [
             ["ra", router, "lan", 0, 0, None, 0] for router in link.routers]))
-        # The default that is preferred is the one that was advertised.
+        # The preferred default route is the advertised one.
         return machine(link.default(6, "del")) + does + silent
 
-    # What leaves the traffic alone
+    # Events that leave the traffic alone
 
     def port(self):
         """Ports of a bridge that the traffic does not use."""
@@ -296,7 +309,7 @@ class Plan:
         return machine(f"link set {end} down")
 
     def uplink_port(self):
-        """The uplink's port of a bridge, while a guest's keeps the bridge's carrier."""
+        """The uplink's port of a bridge, while a guest's port keeps the bridge's carrier."""
         link = self.uplink(lambda link: link.over == "bridge")
         if not link:
             return None

@@ -1,4 +1,4 @@
-"""Plays one script (a topology and steps) in a world of its own, and judges after each step."""
+"""Plays one script (a topology and steps) in its own world, and judges after each step."""
 
 import contextlib
 import dataclasses
@@ -18,17 +18,18 @@ from topology import PORTS, Uplink, setup
 from traffic import Traffic
 from world import World
 
-CONNECT = 0.3  # seconds that a handshake may take
-TRIES = 2  # of a connection while the kernel's answer is the same
-PATIENCE = 15  # steps after which it is tried again all the same
-SETTLE = 1.5  # seconds after which the kernel has told of a carrier
+CONNECT = 0.3  # maximum seconds of a handshake
+TRIES = 2  # attempts for a connection while the kernel's answer is the same
+PATIENCE = 15  # steps after which it is attempted again anyway
+SETTLE = 1.5  # seconds after which the kernel has reported a carrier
 PIECE = 20  # milliseconds
 HOLD = 2.0  # a gain may be held back for a second (T1)
-WHILE = 0.15  # seconds before and after the end of a connection in which its bytes are looked at (E1 waits 0.1 s at most)
+# seconds before and after the end of a connection in which its bytes count (E1 waits at most 0.1 s)
+WHILE = 0.15
 
 
 def parts(operation):
-    """A pause in pieces: the kernel goes on meanwhile, and is looked at."""
+    """Splits a pause: the kernel continues in the meantime, and is queried."""
     name, *arguments = operation
     if name != "pause":
         return [operation]
@@ -37,13 +38,15 @@ def parts(operation):
 
 
 def is_change(operation):
-    """Whether it may cost a path of this machine: its own links, addresses, routes and rules, and the other ends of its cables."""
+    """Whether it may cost a path of this machine: its own links, addresses, routes and rules, and
+    the other ends of its cables.
+    """
     name, *arguments = operation
     return name in ("M", "ra") or "link set port" in str(arguments[0])
 
 
 class Finding:
-    """Something that must not be, of the connection in a slot. Two of one `kind` are taken for the same fault."""
+    """A violation for the connection in a slot. Two of one `kind` count as the same fault."""
 
     def __init__(self, kind, step, slot, text):
         self.kind, self.step, self.slot, self.text = kind, step, slot, text
@@ -57,7 +60,7 @@ class Play:
         self.binary = binary
         self.findings = []
         self.slots = {}
-        self.tried = {}  # by slot, the kernel's answer when it failed, the step, and how often
+        self.tried = {}  # by slot: the kernel's answer at the failure, the step, and the count
         self.spoiled = set()  # slots whose new connections are refuted
         self.bases = {}
         self.counts = {"connections": 0, "ended": 0, "survived": 0, "reset": 0, "unknowable": 0}
@@ -65,11 +68,11 @@ class Play:
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
         self.changed = 0  # when the machine's network last changed
-        self.wrong = None  # what was last wrong with the status
+        self.wrong = None  # the last fault of the status
         self.world = self.traffic = self.guarding = self.directory = None
 
     def run(self, until=None):
-        """All steps, or those until something of this kind is found."""
+        """Plays all steps, or until a finding of this kind."""
         try:
             self.start()
             for number, step in enumerate(self.script["steps"]):
@@ -115,7 +118,7 @@ class Play:
     # New connections
 
     def fill(self):
-        """Makes those connections that there are not, where the kernel has a way for them."""
+        """Makes the missing connections if the kernel has a way for them."""
         moment = self.moment()
         made = []
         for slot, wanted in enumerate(self.topology["connections"]):
@@ -194,20 +197,22 @@ class Play:
         self.check_status()
         self.settle()
         self.guarding.fence()
-        # What connd tells late, or only when something else happens.
+        # connd reports some changes late, or only with the next one.
         look()
         for connection in connections:
             if connection in self.bases and self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, time.monotonic())
         moment = self.moment()
         for connection in self.slots.values():
-            # What has moved because a route was removed is ended by that later.
+            # A connection that moved because a route was removed is ended later for that.
             if not self.guarding.is_in_doubt(connection):
                 self.bases[connection] = moment.view(connection, self.bases[connection])
         self.fill()
 
     def judge(self, connections, views, look, swapped):
-        """Until each connection has been judged: those that live by an echo, those that are ended by why, the others by time."""
+        """Judges each connection: living ones by an echo, ended ones by the reason, the others by
+        time.
+        """
         changed = time.monotonic()
         numbers = {connection: self.traffic.send(connection) for connection in connections}
         fresh = lambda connection: connection.echoed >= numbers[connection]
@@ -237,7 +242,7 @@ class Play:
             if self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
             elif connection.error:
-                # Its owner knows: the other end has given up.
+                # Its owner knows: the peer has given up.
                 self.counts["reset"] += 1
                 self.drop(connection)
             elif not fresh(connection):
@@ -265,7 +270,7 @@ class Play:
         self.drop(connection)
 
     def check_status(self):
-        """The published category, as soon as a gain that is held back is told."""
+        """Checks the published category, as soon as held gains are published."""
         end = time.monotonic() + (0 if self.wrong else HOLD)
         while True:
             status = self.guarding.status()
@@ -282,10 +287,10 @@ class Play:
         self.wrong = wrong
 
     def settle(self):
-        """Until the kernel has told of all carriers: it may take a second over it."""
+        """Waits until the kernel has reported all carriers, which may take a second."""
         self.traffic.pump(SETTLE, lambda: self.moment().is_settled)
 
-    # What is found
+    # Findings
 
     def state(self):
         show = self.world.show
@@ -312,12 +317,12 @@ class Play:
             self.world.show("route", "get", *connection.own.words(name)),
             "ip route get " + " ".join(connection.free.words(name)) + ":",
             self.world.show("route", "get", *connection.free.words(name)), *self.state()]
-        # What a lookup without ports gets wrong is a fault by itself.
+        # A fault in a lookup without ports is a kind of its own.
         by_ports = ", by ports" if bare.link != own.link else ""
         self.find(f"{kind} ({connection.wanted['kind']}{by_ports})", "\n".join(text), connection.slot)
 
     def story(self, connection, views):
-        """What the kernel said of it before the step and after each command, where it was something else."""
+        """The kernel's view before the step and after each command, if it changed."""
         last = None
         for number, view in enumerate([self.bases.get(connection), *views]):
             if view and view != last:
@@ -335,7 +340,7 @@ class Play:
             f"topology: {json.dumps(self.topology['uplinks'])}", "the last commands:", *last, text])))
 
     def end(self):
-        # Each of these, whatever becomes of the others; the last first.
+        # Each of these, even if others fail; the last one first.
         with contextlib.ExitStack() as stack:
             if self.directory:
                 stack.callback(shutil.rmtree, self.directory, ignore_errors=True)

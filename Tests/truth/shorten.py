@@ -1,8 +1,10 @@
-"""Leaves out of a script what a finding does not need: steps, by delta debugging, and the connections that it is not about."""
+"""Removes from a script what a finding does not need: steps, by delta debugging, and unrelated
+connections.
+"""
 
 
 def shorten(script, finding, fails, tries):
-    """The shortest script found in so many tries in which `fails` still finds it."""
+    """Returns the shortest script found within the tries for which `fails` still holds."""
     left = tries
 
     def attempt(connections, steps):
@@ -12,7 +14,7 @@ def shorten(script, finding, fails, tries):
         return fails(shorter)
 
     steps, connections = script["steps"][:finding["step"] + 1], script["topology"]["connections"]
-    # What is found follows from the step that it was found in, and from earlier ones; the others' connections rarely matter.
+    # A finding follows from its step and from earlier ones; the other connections rarely matter.
     alone = [wanted if slot == finding["slot"] else None for slot, wanted in enumerate(connections)]
     if finding["slot"] is not None and attempt(alone, steps):
         connections = alone

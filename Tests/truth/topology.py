@@ -1,9 +1,11 @@
-"""What a world is made of, drawn from a seed: uplinks with routers that are strict like a provider's, and connections over them.
+"""The parts of a world, drawn from a seed: uplinks with routers as strict as a provider's, and
+connections over them.
 
     machine (M) --- uplink n --- router Rn (and Qn on the same LAN) --- server (S)
 
-Rn and Qn pass on what comes from uplink n's own addresses, and drop everything else: what leaves by the wrong link is lost.
-The server answers each uplink's addresses by Rn. A topology is data, so that it can be saved and replayed.
+Rn and Qn forward packets from uplink n's own addresses, and drop all others: packets that leave by
+the wrong link are lost. The server answers each uplink's addresses by Rn. A topology is data, so
+that it can be saved and replayed.
 """
 
 import ipaddress
@@ -11,10 +13,11 @@ import random
 
 REMOTES = {4: [f"203.0.113.{n}" for n in range(1, 5)], 6: [f"2001:db8:f::{n}" for n in range(1, 5)]}
 TUNNEL_END = "203.0.113.9"
-INNER = {4: ("172.31.0.2", "172.31.0.1"), 6: ("fd31::2", "fd31::1")}  # the machine's and the server's end
+# the machine's and the server's end
+INNER = {4: ("172.31.0.2", "172.31.0.1"), 6: ("fd31::2", "fd31::1")}
 PORTS = [7001, 7002]
 MARK, UID = 7, 1000
-FENCE = "198.51.100.77"  # a destination whose route nobody changes but the fence
+FENCE = "198.51.100.77"  # a destination whose route only the fence changes
 FENCE_TABLE, TABLES = 4999, 1000
 NAMES = ["eth0", "wlan0", "wwan0", "eth1"]
 
@@ -27,7 +30,8 @@ class Uplink:
         self.routers = [self.router] + [self.other] * self.has_second
         self.top = {"plain": self.name, "bridge": f"br{self.number}", "macvlan": f"mv{self.number}",
                     "bond": f"bond{self.number}"}[self.over]
-        # Between `up` and the next loss of a wifi carrier connd waits (I10); other media have no grace.
+        # Between `up` and the next loss of a Wi-Fi carrier connd waits (I10); other media have no
+        # grace period.
         self.is_wifi = self.name.startswith("wlan")
 
     def address(self, family, host=2, net=0):
@@ -42,7 +46,7 @@ class Uplink:
         return f"10.{self.number}.0.0/16" if family == 4 else f"2001:db8:{self.number}::/48"
 
     def any_address(self, host):
-        """Of those that the whole of is local by a route (AnyIP)."""
+        """An address of a block that a route makes local as a whole (AnyIP)."""
         return f"198.18.{self.number}.{host}"
 
     @property
@@ -50,7 +54,7 @@ class Uplink:
         return f"198.18.{self.number}.0/24"
 
     def owns(self, address):
-        """Whether its provider lets it pass."""
+        """Whether its provider forwards it."""
         address = ipaddress.ip_address(address)
         prefixes = [self.prefix(4), self.any_prefix, self.prefix(6)]
         return any(address in ipaddress.ip_network(prefix) for prefix in prefixes)
@@ -78,7 +82,7 @@ def six(family):
 
 
 def subnet(address):
-    """Those of one subnet have it in common, whatever the prefix length that they came with."""
+    """The common key of one subnet's addresses, whatever their prefix length."""
     address = ipaddress.ip_address(address)
     if address.version == 6 and address.ipv4_mapped:
         address = address.ipv4_mapped
@@ -86,13 +90,15 @@ def subnet(address):
 
 
 def draw(chance, bonds=False):
-    """A topology: uplinks, what else there is, and which connections are kept. `bonds`: this kernel has them."""
+    """A topology: uplinks, other parts, and the connections to keep. `bonds`: this kernel supports
+    them.
+    """
     names = NAMES[:2] + chance.sample(NAMES[2:], chance.randrange(3))
     uplinks = [
         {"name": name, "number": number, "over": chance.choices(["plain", "bridge", "macvlan"], [6, 3, 1])[0],
          "second": chance.random() < 0.35, "metric": 100 * number}
         for number, name in enumerate(names, 1)]
-    # Drawn by themselves: a seed is the same world, but for these, on a kernel without them.
+    # Drawn separately: a seed is the same world on a kernel without bonds, except for these.
     for uplink in uplinks if bonds else []:
         if random.Random(f"bond {uplink['name']} {chance.getstate()[1][0]}").random() < 0.25:
             uplink["over"] = "bond"
@@ -104,7 +110,7 @@ def draw(chance, bonds=False):
 
 
 def draw_connection(chance, topology):
-    """How a connection is bound, and where it goes; a replacement of it is the same."""
+    """How a connection is bound, and where it goes; its replacement is the same."""
     family = chance.choice([4, 4, 6])
     uplink = Uplink(chance.choice(topology["uplinks"]))
     kinds = ["plain"] * 6 + ["source"] * 3 + ["device"] * 2 + ["mark", "uid", "local", "neighbour"]
@@ -135,7 +141,9 @@ def draw_connection(chance, topology):
 
 
 def settings(namespace):
-    """Timers that suit a test: what is lost is sent again within 20 ms at first and every second at last."""
+    """Timers for a test: lost data is retransmitted within 20 ms at first, and every second at
+    last.
+    """
     keys = {
         "ipv4/tcp_rto_min_us": 20000, "ipv4/tcp_rto_max_ms": 1000, "ipv4/conf/all/rp_filter": 0,
         "ipv4/conf/default/rp_filter": 0, "ipv4/conf/all/send_redirects": 0, "ipv4/conf/default/send_redirects": 0,
@@ -146,7 +154,7 @@ def settings(namespace):
     if namespace == "M":
         keys |= {"ipv4/conf/all/promote_secondaries": 1, "ipv4/conf/default/promote_secondaries": 1}
     elif namespace == "S":
-        # The internet: what its end of a tunnel sends by a way that it remembers still comes to where it is to go.
+        # The internet: packets that its end of a tunnel sends by a remembered way still arrive.
         keys |= {"ipv4/ip_forward": 1, "ipv4/conf/all/accept_local": 1, "ipv4/conf/default/accept_local": 1}
     else:
         keys |= {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1, "ipv4/conf/default/arp_notify": 1,
@@ -155,7 +163,7 @@ def settings(namespace):
 
 
 def setup(topology):
-    """The operations that make it."""
+    """The operations that set it up."""
     uplinks = [Uplink(data) for data in topology["uplinks"]]
     namespaces = ["M", "S"] + [router for uplink in uplinks for router in uplink.routers]
     operations = [["namespace", namespace] for namespace in namespaces]
@@ -184,13 +192,13 @@ def setup(topology):
         for namespace, ends, own, own6, other, other6, mac, remote_mac in [
                 ("M", f"remote {TUNNEL_END}", mine, mine6, its, its6, "02:00:00:00:f0:02", "02:00:00:00:f0:01"),
                 ("S", f"local {TUNNEL_END}", its, its6, mine, mine6, "02:00:00:00:f0:01", "02:00:00:00:f0:02")]:
-            # The server's end learns where the machine is by what comes from there.
+            # The server's end learns the machine's location from its packets.
             operations += [[namespace, line] for line in [
                 f"link add vx0 index 950 address {mac} mtu 1300 type vxlan id 42 {ends} dstport 4789", "link set vx0 up",
                 f"address add {own}/24 dev vx0", f"address add {own6}/64 dev vx0 nodad",
                 f"neigh replace {other} lladdr {remote_mac} dev vx0 nud permanent",
                 f"neigh replace {other6} lladdr {remote_mac} dev vx0 nud permanent"]]
-    # For each link: a namespace has no default of these.
+    # For each link, because a namespace has no defaults for these.
     quick = {"retrans_time_ms": 50, "base_reachable_time_ms": 500, "delay_first_probe_time": 0, "locktime": 0}
     return operations + [["neighbours", namespace, quick] for namespace in namespaces]
 
@@ -220,7 +228,7 @@ def router_setup(uplink, router):
     operations = [[router, line] for line in lines]
     server = [f"link set {port} up", f"address add {far}/30 dev {port}", f"address add {far6}/64 dev {port} nodad"]
     if is_first:
-        # Known for good, so that the way to these does not depend on the machine's other address.
+        # Permanent, so that the way to these does not depend on the machine's other address.
         for family, host in [(4, uplink.address(4)), (6, uplink.address(6))]:
             operations.append([router, f"neigh replace {host} lladdr {uplink.mac(2)} dev lan nud permanent"])
             operations += [[router, f"{six(family)}route add {net} via {host} dev lan"] for net in (
@@ -247,13 +255,13 @@ def uplink_setup(uplink):
         lines = [
             f"link add {top} index {index + 2} address {uplink.mac(2)} type bridge forward_delay 0 stp_state 0",
             f"link set {name} master {top} up",
-            # A second port that carries nothing, and a guest's.
+            # A second port without traffic, and a guest's port.
             f"link add more{uplink.number} index {index + 4} type veth peer name morep{uplink.number} index {index + 5}",
             f"link add tap{uplink.number} index {index + 6} type veth peer name tapp{uplink.number} index {index + 7}",
             *[f"link set {end}{uplink.number} {what}" for end, what in [
                 ("more", f"master {top} up"), ("tap", f"master {top} up"), ("morep", "up"), ("tapp", "up")]]]
     elif uplink.over == "bond":
-        # Two ports to one router: the loss of one is nothing.
+        # Two ports to one router: the loss of one has no effect.
         second = f"{name}b"
         operations += [
             ["M", f"link add {second} index {index + 4} type veth peer name portb index {index + 1005} netns {{{uplink.router}}}"],
@@ -261,7 +269,8 @@ def uplink_setup(uplink):
         lines = [f"link add {top} index {index + 2} address {uplink.mac(2)} type bond mode active-backup miimon 20",
                  f"link set {name} master {top}", f"link set {second} master {top}"]
     elif uplink.over == "macvlan":
-        # Or the link below answers for the address above it, and what the router sends there comes to no socket bound to that.
+        # Otherwise the link below answers for the address above it, and the router's packets there
+        # reach no socket bound to that address.
         operations.append(["sysctl", "M", f"ipv4/conf/{name}/arp_ignore", 1])
         lines = [f"link set {name} address 02:00:00:00:{uplink.number:02x}:aa up",
                  f"link add {top} index {index + 2} link {name} address {uplink.mac(2)} type macvlan mode bridge"]

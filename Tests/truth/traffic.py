@@ -1,8 +1,9 @@
-"""Real TCP connections that carry bytes all the time, and the servers that send them back.
+"""Real TCP connections with continuous traffic, and their echo servers.
 
-All of it is one thread: a socket belongs to the namespace in which it was made. Each connection sends a number every 50 ms, every
-second connection every 10 ms, and gets it back. TCP keeps the order. If a number that was sent after a change comes back, the
-way works in both directions after the change.
+All of it is one thread: a socket belongs to the namespace in which it was made. Each connection
+sends a number every 50 ms, every second connection every 10 ms, and gets it back. TCP keeps the
+order. If a number that was sent after a change comes back, the way works in both directions after
+the change.
 """
 
 import collections
@@ -16,14 +17,15 @@ import time
 from kernel import Question, libc
 
 TICK = 0.01
-SLOW = 5  # ticks between two numbers of a connection that is not busy
-GAP = 0.018  # the longest time between two echoes of a busy connection that carries bytes; E1 waits 20 ms at least
+SLOW = 5  # ticks between two numbers of a slow connection
+# the longest time between two echoes of a working busy connection; E1 waits at least 20 ms
+GAP = 0.018
 NUMBER = struct.Struct("!Q")
 TCP_RTO_MAX_MS = 44
 
 
 class Connection:
-    """One connection of a kind that was drawn; see topology.draw_connection."""
+    """One connection of a drawn kind; see topology.draw_connection."""
 
     def __init__(self, slot, wanted, sock):
         self.slot, self.wanted, self.socket = slot, wanted, sock
@@ -32,22 +34,22 @@ class Connection:
         self.is_connected = False
         self.error = None
         self.number = self.echoed = 0
-        self.echoes = collections.deque(maxlen=800)  # when each came
+        self.echoes = collections.deque(maxlen=800)  # the time of each
         self.rest = b""
         self.unsent = b""
-        self.id = None  # by which connd knows it
-        self.first = None  # what the kernel said of it when it was made
+        self.id = None  # connd's id for it
+        self.first = None  # the kernel's view when it was made
         self.began = time.monotonic()
 
     def name(self, kernel_links):
-        """The 5-tuple as the kernel has it, and what else it is routed by."""
+        """Returns the kernel's 5-tuple, and the other routing keys."""
         self.local, self.local_port = self.socket.getsockname()[:2]
         self.remote, self.remote_port = self.socket.getpeername()[:2]
         device = self.wanted.get("device")
         index = next((link.index for link in kernel_links.values() if link.name == device), 0)
         plain = lambda address: address.removeprefix("::ffff:")
         self.address = plain(self.local)
-        # A socket that is bound to a link goes by no other. A lookup says so, too, but for IPv6 only where no source is given.
+        # A socket bound to a link uses no other. A lookup agrees, except for IPv6 with a source.
         asked = None if index and ":" in self.address else self.address
         self.own = Question(
             plain(self.remote), asked, self.local_port, self.remote_port, socket.IPPROTO_TCP,
@@ -57,7 +59,7 @@ class Connection:
             self.wanted.get("mark", 0), self.uid, index)
 
     def witness(self):
-        """What the socket says of itself."""
+        """The socket's own report."""
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         unacknowledged, = struct.unpack_from("=I", info, 24)
         acknowledged, = struct.unpack_from("=I", info, 56)
@@ -68,7 +70,9 @@ class Connection:
         return any(start < echo < end for echo in self.echoes)
 
     def carried(self, start, end):
-        """Whether bytes came back all the time from `start` to `end`; only of a busy connection this is known."""
+        """Whether bytes came back all the time from `start` to `end`; known only for a busy
+        connection.
+        """
         times = [start, *[echo for echo in self.echoes if start < echo < end], end]
         return self.is_busy and all(later - earlier < GAP for earlier, later in zip(times, times[1:]))
 
@@ -123,7 +127,7 @@ class Traffic:
         except OSError:
             return
         self.tune(sock)
-        # Who is gone without a word is forgotten.
+        # Forgets clients that vanished.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30000)
         self.sockets[sock.fileno()] = sock
         self.watch(sock.fileno(), lambda _: self.echo(sock))
@@ -144,11 +148,11 @@ class Traffic:
     # The clients
 
     def connect(self, slot, wanted, namespace):
-        """A connection that is under way, or None where the kernel refuses at once."""
+        """Returns a connection being made, or None if the kernel refuses immediately."""
         is_six = wanted["family"] == 6 or wanted["kind"] == "mapped"
         map = lambda address: f"::ffff:{address}" if wanted["kind"] == "mapped" else address
         with namespace:
-            # A socket is of the user who made it.
+            # A socket belongs to the user who made it.
             libc.setfsuid(wanted.get("uid", 0))
             sock = socket.socket(socket.AF_INET6 if is_six else socket.AF_INET)
             libc.setfsuid(0)
@@ -196,7 +200,7 @@ class Traffic:
             self.fail(connection, error)
 
     def send(self, connection):
-        """The next number, which is returned."""
+        """Sends the next number, and returns it."""
         connection.number += 1
         if not connection.error and connection.is_connected:
             connection.unsent += NUMBER.pack(connection.number)
@@ -210,7 +214,8 @@ class Traffic:
         return connection.number
 
     def fail(self, connection, error):
-        # A soft error, as an ICMP message makes, is told once, and the connection goes on.
+        # A soft error, like one from an ICMP message, is reported once, and the connection
+        # continues.
         if connection.is_connected and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN):
             return
         connection.error = error
@@ -220,14 +225,16 @@ class Traffic:
             pass
 
     def close(self, connection):
-        """At once, without a trace."""
+        """Closes it immediately, without a trace."""
         self.connections.remove(connection)
         self.handlers.pop(connection.socket.fileno(), None)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.socket.close()
 
     def pump(self, seconds, holds=lambda: False):
-        """Lets the bytes flow until it holds, for so long at most. Returns whether it holds."""
+        """Lets the bytes flow until the condition holds, but not longer than this. Returns whether
+        it holds.
+        """
         end = time.monotonic() + seconds
         while True:
             now = time.monotonic()
@@ -235,7 +242,7 @@ class Traffic:
                 self.next = now + TICK
                 self.ticks += 1
                 for connection in self.connections:
-                    # No more than one buffer is filled while nothing gets through.
+                    # At most one buffer is filled while nothing gets through.
                     if (connection.is_busy or self.ticks % SLOW == 0) and connection.number - connection.echoed < 500:
                         self.send(connection)
             if holds():

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """truth.py CONND: traffic is the truth (rule I0).
 
-Worlds are drawn from seeds: a machine, its uplinks, routers that are strict like a provider's, and a server, in network
-namespaces. They are changed at random under real TCP connections that carry bytes all the time, each guarded by connd. After
-each change, connd must not have ended a connection whose bytes still come and go, and must have ended one that stays dead.
-oracle.py says what exactly must be true; it asks the traffic and the kernel and knows nothing of connd. topology.py and
-netfilter.py say what a world is made of, plan.py what happens in it, and play.py judges it.
+Worlds are drawn from seeds: a machine, its uplinks, routers as strict as a provider's, and a
+server, in network namespaces. They change at random under real TCP connections with continuous
+traffic, each guarded by connd. After each change, connd must not have ended a connection that still
+carries bytes, and must have ended one that stays dead. oracle.py defines the conditions; it checks
+the traffic and the kernel, and knows nothing of connd. topology.py and netfilter.py define the
+parts of a world, plan.py its events, and play.py judges it.
 
-By the environment: STEPS, how many changes in all (50 in each world); WORLDS, how many at a time; SEED, that of the first world,
-which the others follow; SCRIPT, a file with a world and its steps, in place of a seed; SHORTEN, how many tries a finding is
-worth. What is found is printed, shortened by leaving steps out, and saved as a script.
+Environment: STEPS, the number of changes in all (50 in each world); WORLDS, the number at a time;
+SEED, that of the first world, which the others follow; SCRIPT, a file with a world and its steps,
+instead of a seed; SHORTEN, the number of tries for a finding. Findings are printed, shortened by
+removing steps, and saved as scripts.
 """
 
 import collections
@@ -30,12 +32,12 @@ from shorten import shorten
 from world import is_known
 
 ENDS = [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]
-KINDS = 8  # findings of so many kinds are shortened
+KINDS = 8  # the number of kinds of findings to shorten
 SAVED = ".build/truth"
 
 
 class Run:
-    """One world, in a process of its own."""
+    """One world, in its own process."""
 
     def __init__(self, binary, script, directory, kind=None):
         self.script, self.began = script, time.monotonic()
@@ -45,7 +47,7 @@ class Run:
         self.process = subprocess.Popen([sys.executable, __file__, "--play", binary, file.name, self.result])
 
     def finish(self):
-        """What was found, and what was counted."""
+        """Returns the findings and the counts."""
         status = self.process.wait()
         if status:
             raise SystemExit(f"a world ended with {status}: seed {self.script['seed']}")
@@ -56,7 +58,7 @@ class Run:
 class Truth:
     def __init__(self, binary, worlds, tries):
         self.directory = tempfile.mkdtemp(prefix="connd-truth-")
-        # It may be built anew meanwhile.
+        # It may be rebuilt during the run.
         self.binary = shutil.copy(binary, self.directory)
         self.worlds, self.tries = worlds, tries
         self.runs = []
@@ -75,7 +77,7 @@ class Truth:
             self.runs.remove(run)
 
     def play(self, scripts):
-        """All of them, so many at a time."""
+        """Plays all of them, this many at a time."""
         waiting = collections.deque(scripts)
         while waiting or self.runs:
             while waiting and len(self.runs) < self.worlds:
@@ -98,7 +100,7 @@ class Truth:
             self.kinds[kind] += 1
 
     def shorten(self):
-        """The first of each kind, saved as scripts."""
+        """Shortens the first of each kind, and saves them as scripts."""
         os.makedirs(SAVED, exist_ok=True)
         for kind, (script, finding) in list(self.first.items())[:KINDS]:
             def fails(shorter):
@@ -140,7 +142,7 @@ def scripts(seed, steps):
 
 
 def play_one(binary, source, result):
-    """In a process of its own: plays one script, and writes down what was found."""
+    """In its own process: plays one script, and writes down the findings."""
     from play import Play
     with open(source) as file:
         given = json.load(file)
@@ -153,13 +155,13 @@ def play_one(binary, source, result):
 
 
 def main():
-    # An end from outside cleans up, too, also that of the process which started this one.
+    # A signal also cleans up, even one to the parent process.
     for number in ENDS:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     if sys.argv[1] == "--play":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)
         play_one(*sys.argv[2:])
-        # grpc's threads are not waited for.
+        # Does not wait for grpc's threads.
         sys.stdout.flush()
         os._exit(0)
     setting = lambda name, default: os.environ.get(name) or default

@@ -11,7 +11,7 @@ from netfilter import RULES
 
 
 class Ip:
-    """An `ip` that is told what to do line by line, without the time that a new process takes."""
+    """One `ip` that takes commands line by line, without the time of a new process."""
 
     def __init__(self, namespace, family):
         self.process = subprocess.Popen(
@@ -19,8 +19,8 @@ class Ip:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def __call__(self, line):
-        """Returns when it is done, with what the kernel or `ip` has against it."""
-        # The second line's answer says that the first one is done.
+        """Returns when it is done, with the error of the kernel or `ip`."""
+        # The second line's answer shows that the first one is done.
         self.process.stdin.write(f"{line}\nlink show dev lo\n")
         self.process.stdin.flush()
         told = []
@@ -56,7 +56,7 @@ class World:
         self.name, self.pump = name, pump
         self.namespaces, self.ips = {}, {}
         self.kernel = None
-        self.log = []  # every operation, and what was said to it
+        self.log = []  # every operation, and its answer
 
     def full(self, namespace):
         return f"{self.name}-{namespace}"
@@ -95,7 +95,7 @@ class World:
                 return str(error)
 
     def do_neighbours(self, namespace, settings):
-        """Settings of neighbour discovery, for each link that there is."""
+        """Settings of neighbour discovery, for each existing link."""
         with self.namespaces[namespace]:
             for inet in ["ipv4", "ipv6"]:
                 for link in os.listdir(f"/proc/sys/net/{inet}/neigh"):
@@ -104,7 +104,7 @@ class World:
                             file.write(str(value))
 
     def do_nft(self, namespace, name, values={}):
-        """Gives these rules to nft(8), in one transaction."""
+        """Passes these rules to nft(8), in one transaction."""
         rules = RULES[name].format_map(values)
         with self.namespaces[namespace]:
             nft = subprocess.run(["nft", "-f", "-"], input=rules, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -114,7 +114,7 @@ class World:
         self.pump(milliseconds / 1000)
 
     def do_ra(self, namespace, link, lifetime, preference, prefix, valid):
-        """A router advertisement: `lifetime` as a default router, and a prefix to make addresses of."""
+        """A router advertisement: `lifetime` as a default router, and a prefix for addresses."""
         advertisement = struct.pack("!BBHBBHII", 134, 0, 0, 64, preference << 3, lifetime, 0, 0)
         if prefix:
             advertisement += struct.pack("!BBBBIII", 3, 4, 64, 0xc0, valid, valid, 0)
@@ -130,7 +130,7 @@ class World:
                     return str(error)
 
     def show(self, *words):
-        """What `ip` prints, for who wants to know why."""
+        """The output of `ip`, for debugging."""
         return subprocess.run(
             ["ip", "-netns", self.full("M"), *words], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.strip()
 
@@ -146,7 +146,7 @@ class World:
 
 
 class Names(dict):
-    """Puts the namespaces' full names into lines."""
+    """Replaces names with the namespaces' full names."""
 
     def __init__(self, world):
         self.world = world

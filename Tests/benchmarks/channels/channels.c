@@ -1,5 +1,6 @@
-// channels LOSSES MANY-LOSSES NETNS:FLOOR'S-SOCKET NETNS:COMMAND: when an application sees that the network of its calls is
-// gone. Each NETNS is a machine, see machine.h. COMMAND, followed by a number of channels, is the application in it.
+// channels LOSSES MANY-LOSSES NETNS:FLOOR'S-SOCKET NETNS:COMMAND: measures when an application sees
+// that the network of its calls is gone. Each NETNS is a machine, see machine.h. COMMAND, followed
+// by a number of channels, is the application in it.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "../common/socket.h"
 #include "program.h"
 
-// When, in milliseconds, all has come to rest.
+// The milliseconds after which everything has come to rest.
 enum { most_subscribers = 1000, quiet = 50 };
 
 static void prepare(struct machine *machine, int link) {
@@ -33,7 +34,7 @@ static void regain(struct machine *machine, int link) {
   pause_for(quiet);
 }
 
-// The floor: what the last of its subscribers hears.
+// The floor: when the last of its subscribers is notified.
 
 static int subscribers[most_subscribers], subscriber_count;
 
@@ -74,7 +75,7 @@ static void lose_of_application(struct machine *machine, int link, struct progra
   regain(machine, link);
 }
 
-/// Both in turns, so that noise hits them alike.
+/// Measures both in turns, so that noise hits them alike.
 static void measure(struct machine *floor, const char *socket, struct machine *machine,
                     const char *command, int count, int rounds) {
   static struct samples told, ended, heard;

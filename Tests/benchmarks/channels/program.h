@@ -1,4 +1,4 @@
-// A program that tells by lines what it sees: the application with the channels.
+// A program that reports its events by lines: the application with the channels.
 #pragma once
 
 struct program {
@@ -7,11 +7,11 @@ struct program {
   char line[256];
 };
 
-/// Starts a shell's command; it ends with this process.
+/// Starts a shell command, which ends with this process.
 void start_program(struct program *program, const char *command);
 
 void say(struct program *program, const char *line);
-/// The next line that it prints, without its end; waits for at most so many milliseconds.
+/// Returns the next line that it prints, without its end; waits at most this many milliseconds.
 const char *hear(struct program *program, int timeout);
 
 /// Ends its input, and waits for its end.

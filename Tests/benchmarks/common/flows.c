@@ -36,7 +36,7 @@ void remove_flow(struct call *call, uint64_t id) {
   send_message(call, request, (size_t)(end - request), 0);
 }
 
-/// One field: what it holds, or how long it is and where.
+/// One field: its number, or its length and position.
 struct field {
   int number;
   uint64_t value;
@@ -53,7 +53,7 @@ static uint64_t take_varint(const uint8_t **at, const uint8_t *end) {
   return value;
 }
 
-/// Takes the next field; none of another type than these two comes.
+/// Takes the next field; no other types than these two occur.
 static int take_field(struct field *field, const uint8_t **at, const uint8_t *end) {
   if (*at >= end) return 0;
   uint64_t tag = take_varint(at, end);

@@ -1,20 +1,20 @@
-// What is said in the call `Guard`, and as much of protobuf as that takes.
+// The messages of the call `Guard`, and as much of protobuf as they need.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 #include "http2.h"
 
-/// Asks connd to guard a flow to an address, a host-order number.
+/// Asks connd to guard a flow to an address, which is a host-order number.
 void add_flow(struct call *call, uint64_t id, uint32_t remote);
 
 void remove_flow(struct call *call, uint64_t id);
 
-/// What connd says of a flow.
+/// connd's report about a flow.
 struct answer {
   uint64_t id;
   enum { path_told = 3, invalidated = 4, refused = 5 } event;
-  /// Of an invalidation; 1 is `destroy`.
+  /// The severity of an invalidation; 1 is `destroy`.
   uint64_t severity;
 };
 enum { destroy = 1 };

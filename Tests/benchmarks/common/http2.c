@@ -14,7 +14,7 @@
 enum { data = 0, headers = 1, reset = 3, settings = 4, ping = 6, go_away = 7, window_update = 8 };
 enum { end_stream = 1, ack = 1, end_headers = 4 };
 enum { initial_window_size = 4 };
-// A frame is at most 16 KiB long as long as nobody asks for more, and a message of connd's is shorter by far.
+// A frame is at most 16 KiB long by default, and connd's messages are much shorter.
 enum { frame_header = 9, prefix = 5, buffer_size = 1 << 16 };
 
 static void fail(const char *what) {
@@ -32,7 +32,8 @@ static void send_all(struct call *call, const uint8_t *bytes, size_t length) {
     ssize_t count = send(call->descriptor, bytes, length, MSG_NOSIGNAL);
     if (count < 0 && errno != EAGAIN) fail("send");
     if (count < 0) {
-      // Of who does not read nothing is read: there would never be room. What is read may be answered, but not within a frame.
+      // Reads from connd before writing, because a peer that is not read has no room. Received
+      // frames may need an answer, but not within a frame.
       int may_read = !has_begun && !call->is_reading;
       struct pollfd wait = {call->descriptor, may_read ? POLLIN | POLLOUT : POLLOUT, 0};
       poll(&wait, 1, -1);
@@ -83,7 +84,7 @@ void open_call(struct call *call, const char *socket, const char *method) {
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
     length += put_header(block + length, all[i][0], all[i][1]);
   send_frame(call, headers, end_headers, 1, block, length);
-  // The windows are never to run out.
+  // Windows that never run out.
   static const uint8_t much[] = {0x3f, 0, 0, 0};
   send_frame(call, window_update, 0, 0, much, sizeof(much));
   send_frame(call, window_update, 0, 1, much, sizeof(much));
@@ -101,7 +102,7 @@ void send_message(struct call *call, const void *message, size_t length, int is_
   send_frame(call, data, is_last ? end_stream : 0, 1, framed, (size_t)size);
 }
 
-/// Messages and frames are cut at different places.
+/// Assembles messages, which are split differently than frames.
 static void gather(struct call *call, const uint8_t *bytes, size_t length) {
   if (call->gathered + length > buffer_size) fprintf(stderr, "a message is too long\n"), exit(1);
   memcpy(call->messages + call->gathered, bytes, length);

@@ -1,11 +1,11 @@
-// A machine to be measured: a network namespace with links v0 to v4 (10.N.0.2/24). Their other ends, p0 to p4, are in the
-// namespace NAMESPACE-far: what happens to those is no news of the machine's.
+// A machine to be measured: a network namespace with links v0 to v4 (10.N.0.2/24). Their other
+// ends, p0 to p4, are in the namespace NAMESPACE-far, whose events do not concern the machine.
 #pragma once
 #include <stdint.h>
 
-// A link that is lost three times within ten seconds flaps, and its gains are held back: so many links take turns. Each
-// rests so long that it neither flaps for connd nor is held back by the kernel's linkwatch. And so long is waited, for what
-// must come. In milliseconds.
+// A link that is lost three times within ten seconds flaps, and its gains are held back, so several
+// links take turns. Each rests long enough that it neither flaps for connd nor is held back by the
+// kernel's linkwatch. `patience` is the maximum wait for an expected event. In milliseconds.
 enum { links = 5, rest = 2100, patience = 60000 };
 
 struct machine {
@@ -18,7 +18,7 @@ void open_machine(struct machine *machine, const char *namespace);
 /// An address on the subnet of a link.
 uint32_t address_on(int link, int host);
 
-/// Has the default route lead over a link.
+/// Makes the default route lead over a link.
 void use_link(struct machine *machine, int link);
-/// Takes a link its carrier, or gives it back.
+/// Takes a link's carrier, or restores it.
 void set_carrier(struct machine *machine, int link, int is_there);

@@ -1,4 +1,4 @@
-# Read by bash: the machines that machine.h speaks of. Whoever reads this removes the namespaces in the end.
+# Sourced by bash: the machines of machine.h. The sourcing script removes the namespaces in the end.
 namespaces=()
 inside() { ip netns exec "$1" "${@:2}"; }
 
@@ -11,8 +11,8 @@ make_machine() { # NAMESPACE
         ip -n "$namespace" link set lo up
     done
     for i in 0 1 2 3 4 5; do
-        # Moved, so that it has another number than its peer: the kernel tells of such a link at once, of others once a second
-        # (linkwatch_urgent_event).
+        # Moved, so that it has another index than its peer: the kernel reports such a link
+        # immediately, and others once a second (linkwatch_urgent_event).
         ip -n "$1" link add "v$i" type veth peer name "p$i"
         ip -n "$1" link set "p$i" netns "$1-far"
         ip -n "$1-far" link set "p$i" up

@@ -30,7 +30,7 @@ int open_netlink(const char *name) {
   return netlink;
 }
 
-/// Sends a request and waits for its answer, whose first message is left in the buffer.
+/// Sends a request and waits for its answer, whose first message stays in the buffer.
 static void request(int netlink, struct nlmsghdr *message, char *answer, size_t size) {
   static unsigned sequence;
   message->nlmsg_seq = ++sequence;

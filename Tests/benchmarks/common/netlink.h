@@ -1,8 +1,10 @@
-// The changes whose way to a subscriber is measured. All of it is IPv4 and by netlink, without a process between.
+// The changes whose way to a subscriber is measured. They are IPv4 and made by netlink, without
+// another process.
 #pragma once
 #include <stdint.h>
 
-/// An rtnetlink socket in the network namespace NAME (of `ip netns`); it stays there whatever the caller does.
+/// An rtnetlink socket in the network namespace NAME (of `ip netns`); it stays there whatever the
+/// caller does.
 int open_netlink(const char *name);
 
 int link_index(int netlink, const char *name);
@@ -13,5 +15,5 @@ void set_mtu(int netlink, int link, int mtu);
 void replace_default_route(int netlink, int link, uint32_t gateway);
 void change_address(int netlink, int link, uint32_t address, int add);
 
-/// Asks the kernel for the way to an address, and waits for its answer.
+/// Asks the kernel for the route to an address, and waits for its answer.
 void look_up(int netlink, uint32_t destination);

@@ -1,4 +1,4 @@
-// Measurements of one thing, and what is printed of them.
+// Measurements of one thing, and their output.
 #pragma once
 
 enum { most_samples = 10000 };
@@ -8,9 +8,9 @@ struct samples {
   int count;
 };
 
-/// Microseconds of a clock that nobody sets.
+/// Microseconds of a clock that is never set.
 double now(void);
-/// Microseconds that this thread has worked.
+/// Microseconds of this thread's processor time.
 double worked(void);
 
 void pause_for(int milliseconds);

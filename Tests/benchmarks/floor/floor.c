@@ -1,5 +1,6 @@
-// floor SOCKET: the least that any daemon of this kind must do, as the measure of all others. It hears rtnetlink,
-// asks the kernel once for the way out, and tells each subscriber of a Unix socket the answer in a line.
+// floor SOCKET: the minimum that any such daemon must do, as the reference for all others. It
+// receives rtnetlink messages, asks the kernel once for the route, and sends the answer as a line
+// to each subscriber of a Unix socket.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
@@ -60,7 +61,7 @@ int main(int argc, char **argv) {
   if (argc != 2) return fprintf(stderr, "usage: floor SOCKET\n"), 64;
 
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  // Who sees the socket can connect to it.
+  // Once the socket is visible, clients can connect.
   snprintf(address.sun_path, sizeof(address.sun_path), "%s.new", argv[1]);
   int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
   if (bind(listener, (struct sockaddr *)&address, sizeof(address)) ||
@@ -78,7 +79,7 @@ int main(int argc, char **argv) {
   int subscribers[most_subscribers], count = 0;
   for (;;) {
     if (poll(waits, 2, -1) < 0) fail("poll");
-    // All of them: who has connected before a change waits to be told of it.
+    // All of them, because clients that connected before a change must receive it.
     while (waits[1].revents && count < most_subscribers) {
       int subscriber = accept(listener, NULL, NULL);
       if (subscriber < 0) break;

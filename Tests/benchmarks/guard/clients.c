@@ -10,16 +10,17 @@
 
 enum { clients = 1000 };
 
-/// A thousand connections to a daemon, and how many of them have heard what they wait for.
+/// A thousand connections to a daemon, and the number of those that have received the awaited
+/// message.
 struct crowd {
   struct daemon *daemon;
-  /// What the clients call; of the floor, nothing.
+  /// The clients' method; unused for the floor.
   const char *method;
   int epoll, answered, told;
   uint64_t flow;
   struct client {
     struct crowd *crowd;
-    /// Of the floor's subscribers only its descriptor is used.
+    /// For the floor's subscribers only its descriptor is used.
     struct call call;
     int is_told;
   } clients[clients];
@@ -42,7 +43,7 @@ static void take_answer(void *context, const uint8_t *message, size_t length) {
   if (answer.event == invalidated && answer.severity == destroy) tell(client);
 }
 
-/// The first message is a snapshot, which nobody waits for.
+/// The first message is a snapshot, which does not count.
 static void take_event(void *context, const uint8_t *message, size_t length) {
   (void)message, (void)length;
   tell(context);
@@ -68,7 +69,7 @@ static void open_crowd(struct crowd *crowd, struct daemon *daemon) {
   }
 }
 
-/// Reads what comes until so many are there of what is counted, or until nothing comes any more.
+/// Reads until the counter has reached the count, or until nothing arrives any more.
 static int await(struct crowd *crowd, const int *counter, int count, int timeout) {
   while (!counter || *counter < count) {
     struct epoll_event events[clients];

@@ -9,7 +9,7 @@
 
 enum { flows = 10000, bystander = 4 };
 
-/// On the subnet of v5, which nothing happens to.
+/// An address in the subnet of v5, which nothing happens to.
 static uint32_t remote(int flow) { return 0x0a050000u + 256 + (uint32_t)flow; }
 
 static struct samples evaluation, lookups, without, with;
@@ -27,7 +27,8 @@ static void await_messages(struct call *call, int *arrived, int count) {
   }
 }
 
-/// How long one look at all of them takes: a link that they have nothing to do with changes. And as many bare lookups.
+/// Measures one evaluation of all flows, when an unrelated link changes, and the same number of
+/// bare lookups.
 static void evaluate(struct daemon *daemon, int round) {
   struct machine *machine = &daemon->machine;
   double before = monitor_worked(daemon->process);
@@ -40,7 +41,7 @@ static void evaluate(struct daemon *daemon, int round) {
   add_sample(&lookups, worked() - before);
 }
 
-/// When a subscriber knows that the default path's carrier is lost.
+/// Measures when a subscriber knows that the default path's carrier is lost.
 static void lose_carrier(struct daemon *daemon, struct call *watch, int *arrived, int link,
                          struct samples *samples) {
   use_link(&daemon->machine, link);
@@ -67,7 +68,7 @@ void measure_flows(struct daemon *guarding, struct daemon *idle, int evaluations
   struct call guard = {.take = count_message, .context = &answers}, watches[2];
   use_link(&guarding->machine, 0);
   open_call(&guard, guarding->socket, "Guard");
-  // What the first flow brings with it is not each one's cost.
+  // The first flow has one-time costs.
   add_flow(&guard, 0, remote(flows));
   await_messages(&guard, &answers, 1);
   await_idle(guarding->process);
@@ -102,7 +103,7 @@ void measure_flows(struct daemon *guarding, struct daemon *idle, int evaluations
   print_times("carrier lost", "with no flows", &without, &without);
   print_times("carrier lost", "with 10,000", &with, &without);
 
-  // They were looked at many times, and nothing was to be told.
+  // They were evaluated many times, without a report.
   while (poll(&(struct pollfd){guard.descriptor, POLLIN, 0}, 1, 20) > 0) read_messages(&guard);
   if (answers != flows + 1) fprintf(stderr, "a flow was told of that nothing happened to\n"), exit(1);
   close_call(&guard), close_call(&watches[0]), close_call(&watches[1]);

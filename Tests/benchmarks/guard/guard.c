@@ -1,6 +1,7 @@
-// guard EVALUATIONS LOSSES NETNS:FLOOR'S-SOCKET NETNS:CONND'S-SOCKET:PID NETNS:ANOTHER-CONND'S-SOCKET:PID: what guarding
-// costs when much is guarded, and whom it delays. Each daemon has a network namespace of its own, see machine.h, which
-// for connd has v5 (10.5.0.2/16) besides.
+// guard EVALUATIONS LOSSES NETNS:FLOOR'S-SOCKET NETNS:CONND'S-SOCKET:PID
+// NETNS:ANOTHER-CONND'S-SOCKET:PID: measures the cost of guarding many flows, and the delay it
+// causes. Each daemon has its own network namespace, see machine.h; connd's also has v5
+// (10.5.0.2/16).
 #define _GNU_SOURCE
 #include "guard.h"
 

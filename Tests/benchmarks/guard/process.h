@@ -1,4 +1,4 @@
-// What /proc tells of connd.
+// Figures about connd from /proc.
 #pragma once
 
 /// A process, and its thread that owns the kernel.
@@ -8,11 +8,11 @@ struct process {
 
 struct process open_process(const char *number);
 
-/// Waits until the monitor's thread has nothing to do.
+/// Waits until the monitor's thread is idle.
 void await_idle(struct process process);
 
-/// Microseconds that the monitor's thread has worked.
+/// Microseconds of the monitor thread's processor time.
 double monitor_worked(struct process process);
 
-/// Kilobytes of memory that stand for no file.
+/// The process's anonymous memory in kilobytes.
 long anonymous_memory(struct process process);

@@ -1,8 +1,10 @@
-// latency [--made] ROUNDS NETNS:floor:SOCKET NETNS:http2:SOCKET NETNS:guard:SOCKET NETNS:connctl:"COMMAND": how long a change of
-// the kernel takes to a subscriber, and to a client that guards a flow on the default path. Each subject has a network
-// namespace of its own, so that none of them works while another is measured; and they take turns, so that noise hits
-// them alike. With --made it is told, too, how much of it is left once the kernel has made the change: beside a million
-// routes that takes the kernel itself long.
+// latency [--made] ROUNDS NETNS:floor:SOCKET NETNS:http2:SOCKET NETNS:guard:SOCKET
+// NETNS:connctl:"COMMAND":
+// measures how long a change of the kernel takes to a subscriber, and to a client that guards a
+// flow on the default path. Each subject has its own network namespace, so that none of them works
+// while another is measured. They take turns, so that noise hits them alike. With --made it also
+// prints the part after the kernel has made the change, because beside a million routes the kernel
+// itself takes long.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -25,7 +27,7 @@ struct subject {
   struct machine machine;
   int events;
   struct call call;
-  /// What has come: events, and answers to requests.
+  /// The number of events, and of answers to requests.
   int arrived, answered;
   uint64_t flow;
   struct samples samples, rest;
@@ -41,7 +43,7 @@ static void take_event(void *context, const uint8_t *message, size_t length) {
   ((struct subject *)context)->arrived++;
 }
 
-/// Of a guarded flow only its end counts.
+/// Only the end of a guarded flow counts.
 static void take_answer(void *context, const uint8_t *message, size_t length) {
   struct subject *subject = context;
   struct answer answer = read_answer(message, length);
@@ -50,7 +52,7 @@ static void take_answer(void *context, const uint8_t *message, size_t length) {
   if (answer.event == invalidated && answer.severity == destroy) subject->arrived++;
 }
 
-/// The number of events that have arrived; waits for the first.
+/// Returns the number of events that have arrived; waits for the first.
 static int take(struct subject *subject, int timeout) {
   subject->arrived = 0;
   while (!subject->arrived) {
@@ -74,7 +76,7 @@ static void settle(struct subject *subject) {
 
 static int tells_rest;
 
-/// The change was begun at `start`, and is made.
+/// The change was begun at `start`, and is complete.
 static void await(struct subject *subject, double start) {
   double made = now();
   if (!take(subject, patience)) fprintf(stderr, "%s: no event in a minute\n", subject->name), exit(1);
@@ -87,7 +89,7 @@ static void prepare(struct subject *subject, int link) {
   use_link(&subject->machine, link);
   settle(subject);
   if (subject->kind != 'g') return;
-  // What was guarded before is dead.
+  // Earlier flows are dead.
   subject->answered = 0;
   add_flow(&subject->call, ++subject->flow, 0x11000001);
   while (!subject->answered)
@@ -101,7 +103,8 @@ static void change_route(struct subject *subject, int round) {
   if (subject->kind == 'g') return;
   struct machine *machine = &subject->machine;
   double start = now();
-  // Not back and forth: of what is read at once, the end would be no news. Of more gateways, each would be new to connd.
+  // Not back and forth, because of a batch only the end matters. More gateways would each be new to
+  // connd.
   replace_default_route(machine->netlink, machine->link[0], address_on(0, 3 + round % 8));
   await(subject, start);
   settle(subject);
@@ -147,7 +150,7 @@ static void measure(const char *name, int rounds, int pause,
   }
 }
 
-/// Starts a command, which ends with this process; what it prints can be read from the result.
+/// Starts a command that ends with this process; returns a descriptor of its output.
 static int start(const char *command) {
   int ends[2];
   if (pipe(ends)) perror("pipe"), exit(1);

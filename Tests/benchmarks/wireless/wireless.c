@@ -1,8 +1,10 @@
-// wireless ROUNDS SOCKET LINK SSID:FREQUENCY:BSSID SSID:FREQUENCY:BSSID: how long it takes from the kernel's message that a Wi-Fi link
-// has joined another network (NL80211_CMD_CONNECT) to the end of a flow that connd guards on SOCKET; and, as the measure of that,
-// to a subscriber of the least that could know of it: a process that reads nl80211, asks the kernel once for the link's SSID, and tells
-// it. The one is measured, and then the other without the first, so that neither waits for it on a single processor. Both networks are
-// open, and of the same subnet. The link has an address and the default route.
+// wireless ROUNDS SOCKET LINK SSID:FREQUENCY:BSSID SSID:FREQUENCY:BSSID:
+// measures the time from the kernel's message that a Wi-Fi link has joined another network
+// (NL80211_CMD_CONNECT) to the end of a flow that connd guards on SOCKET. The reference is a
+// subscriber of the simplest daemon: a process that reads nl80211, asks the kernel once for the
+// link's SSID, and sends it on. The two are measured one after the other, so that neither waits for
+// the other on a single processor. Both networks are open, and share a subnet. The link has an
+// address and the default route.
 #define _GNU_SOURCE
 #include <libmnl/libmnl.h>
 #include <linux/genetlink.h>
@@ -99,7 +101,7 @@ static int find_connect(const struct nlmsghdr *message, void *is_there) {
   return MNL_CB_OK;
 }
 
-/// Whether what has come tells that a link has joined a network.
+/// Whether the received messages say that a link has joined a network.
 static int tells_connect(struct mnl_socket *netlink) {
   char buffer[32768];
   int is_there = 0;
@@ -110,7 +112,7 @@ static int tells_connect(struct mnl_socket *netlink) {
 
 // MARK: - The floor
 
-/// What it tells: when it had heard of a network, and of which.
+/// The floor's message: the time of the kernel's message, and the network.
 struct news {
   double heard;
   char ssid[64];
@@ -125,13 +127,13 @@ static int read_ssid(const struct nlmsghdr *message, void *ssid) {
   return MNL_CB_OK;
 }
 
-/// Starts it, and returns what a subscriber reads.
+/// Starts the floor, and returns the descriptor of its subscriber.
 static int start_floor(pid_t *process) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) fail("socketpair");
   if ((*process = fork())) return close(ends[1]), ends[0];
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  // Before connd, and after who measures, who is told at once.
+  // Priority over connd, but below the measuring process, which is woken immediately.
   sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 11});
   struct mnl_socket *events = listen_to_wireless(), *questions = open_generic();
   struct pollfd wait = {mnl_socket_get_fd(events), POLLIN, 0};
@@ -147,7 +149,7 @@ static int start_floor(pid_t *process) {
   }
 }
 
-// MARK: - What is measured
+// MARK: - Measurement
 
 static struct {
   int answered, ended;
@@ -161,7 +163,7 @@ static void take(void *context, const uint8_t *message, size_t length) {
   if (answer.event == invalidated && answer.severity == destroy) flow.ended = 1;
 }
 
-/// By iw(8): SSID:FREQUENCY:BSSID, of which the last has colons itself.
+/// Joins a network with iw(8): SSID:FREQUENCY:BSSID, where the BSSID itself has colons.
 static void join(const char *link, char *network) {
   char command[256], copy[128], *rest = strcpy(copy, network);
   char *ssid = strsep(&rest, ":"), *frequency = strsep(&rest, ":");
@@ -170,7 +172,7 @@ static void join(const char *link, char *network) {
   if (system(command)) fprintf(stderr, "%s failed\n", command), exit(1);
 }
 
-/// The times from the kernel's message on: of the floor, or, where that is not there, of connd.
+/// The times since the kernel's message: the floor's, or connd's without a floor.
 static void measure(int rounds, char **arguments, int floor, struct call *call, struct samples *samples) {
   static uint64_t last_flow;
   struct mnl_socket *events = listen_to_wireless();
@@ -180,7 +182,7 @@ static void measure(int rounds, char **arguments, int floor, struct call *call, 
     while (!flow.answered)
       if (poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, patience) > 0) read_messages(call);
     join(arguments[3], arguments[4 + round % 2]);
-    // Nobody can say when the kernel sent it: it counts from when the first of two has heard it.
+    // The kernel's sending time is unknown: the time counts from the first of two receptions.
     double heard = 0, told = floor < 0 ? -1 : 0, ended = 0;
     struct news news = {0};
     while (!heard || !told || !ended) {

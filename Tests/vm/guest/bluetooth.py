@@ -1,9 +1,11 @@
-"""A network by Bluetooth between two controllers of this machine (btvirt): a phone's access point, and who uses it.
+"""A Bluetooth network between two controllers of this machine (btvirt): a phone's access point, and
+its user.
 
     bluetooth.py
 
-Prints the links of both, the phone's first, and holds the connection until it ends. BlueZ does no more for a personal area network
-once the devices are paired: it hands the kernel a channel of L2CAP (net/bluetooth/bnep).
+Prints the links of both, the phone's first, and holds the connection until it ends. For a personal
+area network of paired devices, BlueZ does no more: it hands the kernel an L2CAP channel
+(net/bluetooth/bnep).
 """
 
 import fcntl
@@ -39,7 +41,7 @@ near = channel(user, 0)
 near.connect((phone, PSM))
 far, _ = listener.accept()
 control = socket.socket(socket.AF_BLUETOOTH, socket.SOCK_RAW, 4)  # BTPROTO_BNEP
-# The kernel has both channels, too: they end where one is shut down, as by a phone that leaves.
+# The kernel has both channels, too: they end when one is shut down, as by a phone that leaves.
 signal.signal(signal.SIGTERM, lambda *_: far.shutdown(socket.SHUT_RDWR))
 print(add(control, far, ROUTER), add(control, near, USER), flush=True)
 signal.pause()

@@ -1,13 +1,14 @@
 #!/bin/bash
-# connd and links that other links carry: bonds and a team, each of two cables to one router in the namespace "net" (K6, I2). Behind the
-# router is a server. Each is tried with a connection that carries bytes.
+# connd and links above others: bonds and a team (K6, I2).
+# Each has two cables to one router in the namespace "net". Behind the router is a server. Each is
+# tested with a connection that carries bytes.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 
 # carrier PORT up|down: plugs a cable in, or pulls it, at the other end.
 carrier() { ip -n net link set "far$1" "$2"; }
-# without LINK: takes the ports, and the link that they carried, away.
+# without LINK: removes the ports, and the link above them.
 without() {
     ip link del "$1" 2>/dev/null
     for port in 0 1; do ip link set "port$port" nomaster; ip link set "port$port" down; done
@@ -27,7 +28,7 @@ serve net
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
 check "reload" configure <<<'links: [{match: "port*", medium: wired}]'
 
-# try LINK: what must be so with any kind of link above both ports. Its active port is that of which `active LINK` tells.
+# try LINK: the checks for any kind of link above both ports. `active LINK` prints its active port.
 try() {
     local link=$1 port other
     ip link set "$link" up
@@ -64,7 +65,7 @@ for mode in active-backup balance-xor; do
     echo "# a bond, $mode"
     ip link add bond0 type bond mode $mode miimon 20
     for port in 0 1; do ip link set "port$port" master bond0; done
-    # Of a bond that hashes either port may be the one: the connection goes on over the other all the same.
+    # A hashing bond may use either port: the connection continues over the other one.
     active() {
         local name
         name=$(cat /sys/class/net/bond0/bonding/active_slave)

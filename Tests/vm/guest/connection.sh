@@ -1,7 +1,7 @@
-# Sourced by the scenarios: one connection that carries bytes, and what connd tells whoever guards it.
+# Sourced by the scenarios: one connection that carries bytes, and connd's reports to its guard.
 
 server=198.51.100.9
-# serve NAMESPACE: has the server there, which echoes.
+# serve NAMESPACE: starts the echo server there.
 serve() {
     ip -n "$1" address add $server/32 dev lo
     systemd-run --quiet --unit="server-$1" ip netns exec "$1" busybox nc -ll -p 7 -e cat
@@ -11,11 +11,11 @@ configure() {
     cat >/etc/connd/connd.yaml
     systemctl reload connd.service
 }
-# told FILE REGEX: whether connctl, whose output is FILE, told what matches.
+# told FILE REGEX: whether connctl, whose output is FILE, printed a match.
 told() { grep -E "$2" "$1" || { cat "$1"; return 1; }; }
 untold() { ! grep -E "$2" "$1"; }
 
-# switches: how often connd's threads have waited by now.
+# switches: how often connd's threads have waited so far.
 switches() {
     awk '/^voluntary_ctxt_switches/ { sum += $2 } END { print sum }' \
         "/proc/$(systemctl show connd.service --property=MainPID --value)"/task/*/status

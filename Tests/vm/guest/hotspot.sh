@@ -1,19 +1,21 @@
 #!/bin/bash
-# connd and Wi-Fi where this machine is no station: it is an access point for others, and in groups of Wi-Fi Direct, as the client of
-# one and as the owner of another. wlan0 is this machine's; wlan1, in the namespace "peer", is another device's. The way out is a cable
-# all the while, and a connection by it carries bytes: nothing of Wi-Fi may be told of that.
+# connd and Wi-Fi while this machine is not a station.
+# It is an access point for others, and a member of Wi-Fi Direct groups, as the client of one and
+# the owner of another. wlan0 is this machine's; wlan1, in the namespace "peer", is another
+# device's. The default route uses a cable all the time, and a connection over it carries bytes: no
+# report may mention Wi-Fi.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 . ./radios.sh
 
-# undisturbed: what must be so of the connection by the cable.
+# undisturbed: the checks of the connection over the cable.
 undisturbed() {
     check "the way out is the cable still" connctl is wired
     check "I0 the connection by it goes on" echoes
     check "I0 and nothing was told of it" untold /run/guard '"severity"'
 }
-# typed TYPE [COMMAND...]: prints the link of the type, where COMMAND leads.
+# typed TYPE [COMMAND...]: prints the link of that type, where COMMAND leads.
 typed() {
     local type=$1
     shift
@@ -65,9 +67,10 @@ done
 here() { wpa_cli -p /run/here -i "${link:-wlan0}" "$@"; }
 there() { wpa_cli -p /run/there -i "${link:-wlan1}" "$@"; }
 unset link
-# at LINK COMMAND...: of that link.
+# at LINK COMMAND...: runs COMMAND with that link.
 at() { link=$1 "${@:2}"; }
-# owns OWNER MEMBER [WHERE]: OWNER makes a group, whose link is where WHERE leads, and MEMBER joins it.
+# owns OWNER MEMBER [WHERE]: OWNER creates a group, whose link is where WHERE leads, and MEMBER
+# joins it.
 owns() {
     check "$1 makes a group" within 60 is 'OK' "$1" p2p_group_add
     check "and has a link for it" within 60 typed P2P-GO $3

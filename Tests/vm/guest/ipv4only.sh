@@ -1,5 +1,6 @@
 #!/bin/bash
-# connd on a kernel without IPv6: AF_INET6 can be neither asked nor listened to, and IPv4 works as ever (K2).
+# connd on a kernel without IPv6: AF_INET6 can be neither queried nor listened to, and IPv4 works as
+# usual (K2).
 # kernel: ipv6.disable=1
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh

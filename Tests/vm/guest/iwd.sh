@@ -1,13 +1,15 @@
 #!/bin/bash
-# connd and Wi-Fi by iwd, which configures the addresses, too: where wpa_supplicant leaves them to others, it takes them away with
-# the network. In namespaces of their own, wlan1 and wlan2 are two access points of the network "home" (10.0.1.0/24), and wlan3 is that
-# of "cafe", which hands out the same subnet. Behind both is a server; what connd says is held against a connection that carries bytes.
+# connd and Wi-Fi with iwd, which also configures the addresses.
+# wpa_supplicant leaves addresses to others; iwd removes them with the network. In their own
+# namespaces, wlan1 and wlan2 are two access points of the network "home" (10.0.1.0/24), and wlan3
+# is that of "cafe", which uses the same subnet. Behind both is a server. connd's reports are
+# compared with a connection that carries bytes.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 . ./radios.sh
 
-# joined SSID [BSSID]: whether the station is in this network, and by this access point.
+# joined SSID [BSSID]: whether the station is in this network, and on this access point.
 joined() {
     local link
     link=$(iw dev wlan0 link)
@@ -20,7 +22,8 @@ echo "# radios"
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
 check "reload" configure <<<'grace: {wifi: 2m}'
 beyond home:wlan1 home:wlan2 cafe:wlan3
-# To iwd access points as good as these are alike, but one that says that it is busy (BSS load: 200 of 255) is the worse one.
+# To iwd, equally strong access points are alike, but one that reports a high load (BSS load: 200 of
+# 255) is worse.
 printf '%s\n' interface=wlan1 channel=1 vendor_elements=0b050c00c80000 $home >/run/wlan1.conf
 printf '%s\n' interface=wlan2 channel=6 $home >/run/wlan2.conf
 printf '%s\n' interface=wlan3 channel=11 ${home/ssid=home bridge=br0/ssid=cafe} >/run/wlan3.conf
@@ -32,7 +35,8 @@ for network in home cafe; do serve $network; done
 connctl watch --json >>/run/watch 2>&1 &
 
 echo "# association"
-# Software radios are heard with -30 dBm, or, at the least power, with -50: that is where it shall look for a better one.
+# Software radios are received with -30 dBm, or, at the lowest power, with -50: there iwd shall look
+# for a better one.
 mkdir -p /etc/iwd /var/lib/iwd
 printf '%s\n' '[General]' EnableNetworkConfiguration=true RoamThreshold=-40 '[Network]' EnableIPv6=false NameResolvingService=none \
     >/etc/iwd/main.conf

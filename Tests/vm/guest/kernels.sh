@@ -1,12 +1,12 @@
 #!/bin/bash
 # with: recordings
-# The commands of Tests/recordings/make on this VM's kernel: connd says what it said on the kernel that the recordings were made on, all
-# but the times, and which of several messages of one change it has read first; and each recording that is made here says the same in a
-# replay.
+# Runs the commands of Tests/recordings/make on this VM's kernel. connd must report the same as on
+# the kernel of the recordings, except for the times, and for which of several messages of one
+# change it has read first. Each recording made here must be reproduced by its replay.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
-# events FILE: what was told, without when, and by which message.
+# events FILE: the reported events, without their times and messages.
 events() { sed -E 's/"(since|time)": [^,}]*/"\1": -/g; s/"cause": \{[^}]*\}/"cause": -/' "$1"; }
 same() { diff <(events "recordings/$1.json") <(events "/run/recordings/$1.json"); }
 

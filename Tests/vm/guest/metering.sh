@@ -1,11 +1,12 @@
 #!/bin/bash
-# What a link costs, by those who know it: systemd-networkd, whose lease is of a phone that says so, and NetworkManager, by its guess and
-# by what its connection's settings say. The phone is dnsmasq in a network namespace.
+# The metering of a link by other sources.
+# systemd-networkd has a lease from a metered phone. NetworkManager has its guess, and its
+# connection's settings. The phone is dnsmasq in a network namespace.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
-# phone NAME NET [OPTION...]: a link NAME to a DHCP server that has 192.0.NET.1, with OPTIONs of dnsmasq's; another server where there is
-# one.
+# phone NAME NET [OPTION...]: a link NAME to a DHCP server with 192.0.NET.1 and dnsmasq's OPTIONs,
+# which replaces an earlier one.
 phone() {
     local name=$1 net=$2 pids=/run/$1.pid
     if [ -e "$pids" ]; then
@@ -22,9 +23,9 @@ phone() {
         --dhcp-range="192.0.$net.10,192.0.$net.20,1h" --dhcp-leasefile="/run/$name.leases" --pid-file="$pids" "${@:3}"
 }
 metered=--dhcp-option-force=43,ANDROID_METERED
-# cost: what a path costs, and who says so.
+# cost: a path's cost, and its source.
 cost() { connctl explain | sed -n 's/^ *metered *//p'; }
-# told: of each change of the path that was told since the watch began, whether it is expensive now, and why.
+# told: whether each reported path change since the watch began made it expensive, and its cause.
 told() {
     python3 -c '
 import json, sys

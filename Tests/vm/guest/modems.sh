@@ -1,17 +1,20 @@
 #!/bin/bash
-# connd and what connects a machine beside cables and Wi-Fi: the real ModemManager with a modem that is software (wwan_hwsim), one that
-# stands for it where that modem has no network to register with (modem_manager.py), a board and a modem by USB (dummy_hcd, as gadgets
-# of this very kernel), a phone by Bluetooth (bnep over controllers that are software). The phone and what is at USB are routers in namespaces of their
-# own with the server behind them: what connd says of them is held against a connection that carries bytes.
+# connd and links other than cables and Wi-Fi:
+# the real ModemManager with a software modem (wwan_hwsim); a stand-in for it, because that modem
+# has no network to register with (modem_manager.py); a USB board and a USB modem (dummy_hcd,
+# gadgets of this kernel); and a Bluetooth phone (bnep over software controllers). The phone and the
+# USB devices are routers in their own namespaces with the server behind them: connd's reports are
+# compared with a connection that carries bytes.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 
 # modem: the state of the modem that ModemManager has found.
 modem() { busctl get-property org.freedesktop.ModemManager1 /org/freedesktop/ModemManager1/Modem/0 org.freedesktop.ModemManager1.Modem State; }
-# asked COUNT: whether ModemManager was asked for its objects so often. connd is the only one that does.
+# asked COUNT: whether ModemManager was asked for its objects this many times, which only connd
+# does.
 asked() { is "$1" grep -c '^method call' /run/asked; }
-# connects: whether connd is on the bus. It looks for it whenever there is a new link.
+# connects: whether connd is on the bus. connd looks for the bus whenever there is a new link.
 connects() { busctl list --no-pager | grep -w connd; }
 
 echo "# ModemManager"
@@ -22,7 +25,7 @@ check "reload" configure </dev/null
 connctl watch --json >>/run/watch 2>&1 &
 dbus-monitor --system "type=method_call,path=/org/freedesktop/ModemManager1,member=GetManagedObjects" >/run/asked 2>&1 &
 check "the bus is heard" within 30 test -s /run/asked
-# ModemManager takes software for no modem, unless it is told to.
+# ModemManager ignores software modems by default.
 mkdir -p /run/udev/rules.d
 echo 'SUBSYSTEM=="net|wwan", KERNEL=="wwan0*", ENV{ID_MM_PHYSDEV_UID}="software", ENV{ID_MM_DEVICE_PROCESS}="1"' >/run/udev/rules.d/78-software.rules
 udevadm control --reload
@@ -30,7 +33,7 @@ check "a modem" modprobe wwan_hwsim devices=1
 check "it has a link" within 30 test -e /sys/class/net/wwan0
 check "ModemManager starts" systemctl start ModemManager.service
 check "connd asks it" within 60 asked 1
-# It speaks AT commands, but nothing of a network: ModemManager has it, and can do nothing with it.
+# It supports AT commands, but no network: ModemManager uses it, and can do nothing with it.
 check "ModemManager finds the modem, which has no network" within 120 is 'i -1' modem
 ip link set wwan0 up
 ip address add 100.64.0.5/30 dev wwan0
@@ -43,7 +46,7 @@ check "and reads the modem that is there" within 60 asked 2
 check "it is cellular still" connctl wait cellular --timeout 2m
 before=$(switches)
 sleep 20
-# The watchdog's, at most.
+# At most the watchdog's.
 check "D7 an idle ModemManager wakes nobody" test $(($(switches) - before)) -le 3
 check "ModemManager is killed" systemctl kill --signal=KILL ModemManager.service
 check "and starts again" within 60 is active systemctl is-active ModemManager.service
@@ -54,8 +57,8 @@ check "the modem is pulled out" modprobe -r wwan_hwsim
 check "its path is gone" connctl wait none --timeout 2m
 check "ModemManager stops" systemctl stop ModemManager.service
 
-# gadget NAME VENDOR PRODUCT FUNCTION: a device on the bus of this machine's own, whose other end is in the namespace NAME as a router
-# (10.0.3.1) with the server behind it.
+# gadget NAME VENDOR PRODUCT FUNCTION: a device on this machine's own bus, whose other end is in the
+# namespace NAME as a router (10.0.3.1) with the server behind it.
 gadgets=/sys/kernel/config/usb_gadget
 gadget() {
     local name=$1 far directory=$gadgets/$1
@@ -69,17 +72,18 @@ gadget() {
     far=$(cat "$directory/functions/$4.u0/ifname")
     router "$name" "$far"
     ip link set "$near" up
-    # What the gadget has said of its carrier while nobody listened yet may be lost (cdc_ether): it says it again.
+    # The gadget's first report of its carrier may be lost if there was no listener (cdc_ether): it
+    # repeats it.
     ip -n "$name" link set "$far" down
     ip -n "$name" link set "$far" up
     ip address add 10.0.3.2/24 dev "$near"
     ip route replace default via 10.0.3.1
 }
-# announced: what the link's interface by USB is for.
+# announced: the class of the link's USB interface.
 announced() { cat "/sys/class/net/$near/device/bInterface"{Class,SubClass,Protocol} | tr '\n' ' '; }
 plugged() { basename -a /sys/devices/platform/dummy_hcd.0/usb*/*/*/net/* 2>/dev/null | grep -v '^\*$'; }
 unplug() { echo >"$gadgets/$1/UDC"; }
-# router NAMESPACE LINK: has the link there.
+# router NAMESPACE LINK: moves the link there.
 router() {
     ip netns add "$1"
     ip -n "$1" link set lo up
@@ -88,7 +92,7 @@ router() {
     ip -n "$1" address add 10.0.3.1/24 dev "$2"
     serve "$1"
 }
-# lost NAME: what must be so when a link with a connection has gone.
+# lost NAME: the checks after a link with a connection has gone.
 lost() {
     check "I2 without the $1 the connection is destroyed" within 60 told /run/guard '"destroy"'
     check "I2 and carries nothing" dead
@@ -102,7 +106,7 @@ check "its drivers" modprobe -a dummy_hcd libcomposite usb_f_rndis usb_f_ecm
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
 gadget board 0x0525 0xa4a2 rndis
 check "K5 it looks like a cable" connctl wait wired --timeout 2m
-# As this kernel's gadget announces itself, and as Android does not.
+# Like this kernel's gadget, and unlike Android.
 check "it announces RNDIS as boards do" is '02 02 ff ' announced
 check "K5 and is taken for no phone, and costs nothing" lists "$near" '"via": null' '"expensive": false'
 call 10.0.3.2
@@ -114,7 +118,7 @@ unplug board
 lost board
 
 echo "# a modem by USB"
-# Of u-blox: cdc_ether knows it for a modem.
+# A u-blox device: cdc_ether knows it as a modem.
 gadget modem 0x1546 0x1143 ecm
 check "K5 it is cellular" connctl wait cellular --timeout 2m
 check "it announces ECM" is '02 06 00 ' announced
@@ -123,14 +127,14 @@ call 10.0.3.2
 mkfifo /run/modem
 python3 modem_manager.py unix:path=/run/dbus/system_bus_socket /run/modem >/run/modem.answers &
 check "something stands for ModemManager" within 60 grep ready /run/modem.answers
-# tell JSON: has it do something.
+# tell JSON: sends it a command.
 answers=0
 tell() {
     echo "$1" >/run/modem
     answers=$((answers + 1))
     check "it ${2:?}" within 30 is $answers grep -c done /run/modem.answers
 }
-# dialled NUMBER: what it says of a modem that has dialled.
+# dialled NUMBER: what it reports about a modem that has dialled.
 dialled() {
     echo '{"publish": {"Bearer/'"$1"'": {"Bearer": {"Interface": ["s", "'"$near"'"], "Connected": ["b", true], "Suspended": ["b", false]}},' \
         '"Modem/0": {"Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/'"$1"'"]], "State": ["i", 11], "SignalQuality": ["(ub)", [67, true]]},' \

@@ -1,7 +1,8 @@
 #!/bin/bash
 # install: package
-# connd as a Debian package: installed, upgraded under subscribers, removed, purged, installed again; and what holds
-# network-online.target up, beside systemd-networkd. Expects two versions of the package in this directory.
+# connd as a Debian package: installed, upgraded under subscribers, removed, purged, and installed
+# again. Also the units that hold network-online.target up, beside systemd-networkd. Expects two
+# versions of the package in this directory.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 export DEBIAN_FRONTEND=noninteractive
@@ -36,7 +37,7 @@ check "it ends" "${own[@]}" systemctl --user stop connd.service connd.socket
 systemctl stop own.service
 
 echo "# upgrade under a hundred subscribers"
-# The way out of the guarded connection, and of all subscribers' news.
+# The uplink of the guarded connection, and of all subscribers' changes.
 ip link add up0 type veth peer name far0
 ip link set far0 up
 ip address add 192.0.2.2/24 dev up0
@@ -71,7 +72,7 @@ check "is told to all" within 60 is 100 told
 check "none missed anything" is 0 bash -c 'cat /run/watchers/{1..100} | grep -c "\"gap\""'
 wait $guard
 check "the guard ended" test $? = 0
-# What each was told, but for the snapshot that it began with.
+# The events of each, without the first snapshot.
 check "all were told the same" is 1 bash -c 'for i in {1..100}; do grep -v snapshot /run/watchers/$i | sha256sum; done | sort -u | wc -l'
 check "the upgrade invalidated nothing" is 0 \
     bash -c "sed '/\"to\": *\"none\"/,\$d' /run/watchers/1 | grep -c '\"destroy\"'"
@@ -109,7 +110,7 @@ check "and says what is missing" within 60 \
 rm -r /etc/systemd/system/connd-wait-online.service.d
 systemctl daemon-reload
 systemctl reset-failed connd-wait-online.service
-# A link that never comes up, which networkd is to configure: its own wait-online waits for that.
+# A link that never comes up, and that networkd must configure: its own wait-online waits for that.
 ip link add never0 type veth peer name nowhere0
 cat >/etc/systemd/network/never0.network <<'N'
 [Match]

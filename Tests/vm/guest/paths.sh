@@ -1,20 +1,21 @@
 #!/bin/bash
-# connd and paths that end, or go on, where a route does not show it (K3, K6): Open vSwitch, PPPoE, tunnels whose other end stands in the
-# route, VRFs, and a VPN's kill switch. The machine has a cable, eth0 (a veth), to the router in the namespace "net". Behind it is a server.
+# connd and paths that end, or continue, where a route does not show it (K3, K6):
+# Open vSwitch, PPPoE, tunnels whose remote end is in the route, VRFs, and a VPN's kill switch. The
+# machine has a cable, eth0 (a veth), to the router in the namespace "net". Behind it is a server.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 
-# chain FAMILY LINK...: whether the default path of the family leads by these.
+# chain FAMILY LINK...: whether the default path of the family uses these links.
 chain() {
     local links family=$1
     shift
     links=$(printf '"%s", ?' "$@")
     says "\"$family\": ?\{[^}]*\"chain\": ?\[${links%, ?}\]" connctl status --json || { connctl explain; return 1; }
 }
-# bytes ADDRESS: whether what is sent to the address comes back.
+# bytes ADDRESS: whether the address answers.
 bytes() { busybox ping -c 1 -W 2 "$1"; }
-# says REGEX COMMAND [ARG...]: whether what COMMAND prints matches.
+# says REGEX COMMAND [ARG...]: whether COMMAND's output matches.
 says() {
     local regex=$1 output
     shift
@@ -83,7 +84,7 @@ ip link set red up
 ip link set eth0 master red
 ip route add default via 10.0.0.1 dev eth0 table 10
 ip rule add to 198.51.100.0/24 lookup 10
-# port STATUS: what connd says of the way by the VRF's port.
+# port STATUS: connd's status of the path over the VRF's port.
 port() { says "\"$1\"" connctl path $server --json; }
 check "K3 a port of a VRF that is up is used by itself" within 60 port satisfied
 check "and what is bound to it is answered" ip vrf exec red busybox ping -c 1 -W 2 $server

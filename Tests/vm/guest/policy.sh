@@ -1,6 +1,7 @@
 #!/bin/bash
-# What a system makes of what networks cost: polkit, which says who may set that, and the targets by which units run only while data is
-# free, as here apt's timer. Begins offline.
+# System integration of metering.
+# polkit decides who may set overrides. Units that may only run on unmetered networks are bound to
+# targets, here apt's timer. Begins offline.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
@@ -21,7 +22,7 @@ for unit in apt-daily.timer apt-daily.service; do
     mkdir -p /etc/systemd/system/$unit.d
     printf '[Unit]\nPartOf=connd-unmetered.target\n' >/etc/systemd/system/$unit.d/unmetered.conf
 done
-# Not at six in the morning, and for as long as it may.
+# Not at six in the morning, and without a time limit.
 cat >/etc/systemd/system/apt-daily.timer.d/now.conf <<'D'
 [Timer]
 OnCalendar=
@@ -32,7 +33,7 @@ Persistent=no
 D
 cat >/etc/systemd/system/apt-daily.service.d/long.conf <<'D'
 [Service]
-# It is stopped by a signal, which for a oneshot is else a failure.
+# A signal stops it, which otherwise is a failure of a oneshot.
 SuccessExitStatus=TERM
 ExecStartPre=
 ExecStart=
@@ -42,7 +43,7 @@ systemctl --quiet disable apt-daily.timer
 systemctl daemon-reload
 check "it is wanted where data is free" systemctl --quiet add-wants connd-unmetered.target apt-daily.timer
 
-# states WORD WORD WORD WORD: those of the two targets, of the timer and of what it starts.
+# states WORD WORD WORD WORD: the states of the two targets, of the timer and of its service.
 states() { is "$(printf '%s\n' "$@")" systemctl is-active connd-online.target connd-unmetered.target apt-daily.timer apt-daily.service; }
 echo "# targets"
 check "they are there, and nobody starts them" states inactive inactive inactive inactive
@@ -98,7 +99,8 @@ check "its rule for the group's members" as member connctl constrain up0
 check "it holds" connctl is constrained
 check "and for what is forgotten" as member connctl forget up0
 check "root needs no rule" connctl constrain up0
-# session TERMINAL USER COMMAND...: runs COMMAND in a session of USER's on TERMINAL: in front, where that is; with none, at no seat.
+# session TERMINAL USER COMMAND...: runs COMMAND in a session of USER on TERMINAL; with `none`, at
+# no seat.
 session() {
     systemd-run --quiet --wait --pipe --collect --uid="$2" --property=PAMName=login ${1:+--property=TTYPath="/dev/$1"} "${@:3}"
 }
@@ -110,7 +112,8 @@ check "it holds" connctl is not-constrained
 check "a session that is not in front may not" exits 77 session tty2 guest connctl constrain up0
 check "nor one without a seat, as those from afar" exits 77 session '' guest connctl constrain up0
 check "and changed nothing" connctl is not-constrained
-# A guest from afar connects, passes the connection on and exits. A process of the same guest, at the seat, gets its pid.
+# A remote guest connects, passes the connection on and exits. A process of the same guest, at the
+# seat, gets its pid.
 as guest python3 "$PWD/orphan.py" /run/connd/connd.sock /tmp/relay >/tmp/orphan &
 check "a guest's process connects and exits" within 60 grep -q '^ready' /tmp/orphan
 pid=$(cut -d' ' -f2 /tmp/orphan)

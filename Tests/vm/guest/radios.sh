@@ -1,13 +1,15 @@
-# Sourced by the scenarios of Wi-Fi: its radios are software (mac80211_hwsim), all else is the kernel's as everywhere. wlan0 is this machine's.
+# Sourced by the Wi-Fi scenarios: the radios are software (mac80211_hwsim), everything else is the
+# kernel's usual code. wlan0 is this machine's.
 
 common="driver=nl80211 hw_mode=g"
-# The network "home": of access points that a bridge joins.
+# The network "home": its access points share a bridge.
 home="$common ssid=home bridge=br0 wpa=2 wpa_key_mgmt=WPA-PSK rsn_pairwise=CCMP wpa_passphrase=correct-horse"
 
 phy() { cat "/sys/class/net/$1/phy80211/name"; }
 bssid() { ip -n "$1" -o link show "$2" | sed 's/.*ether \([^ ]*\).*/\1/'; }
 
-# beyond NAMESPACE:RADIO...: makes wlan0 and these radios, each in a namespace that stands for what is beyond this machine.
+# beyond NAMESPACE:RADIO...: creates wlan0 and these radios, each in a namespace outside of this
+# machine.
 beyond() {
     local where network radio
     check "the radios" modprobe mac80211_hwsim radios=$(($# + 1))
@@ -19,17 +21,18 @@ beyond() {
     done
 }
 
-# bridged NAMESPACE: has the bridge there that access points of one network join, with the router 10.0.1.1.
+# bridged NAMESPACE: creates the bridge of one network's access points there, with the router
+# 10.0.1.1.
 bridged() {
     ip -n "$1" link add br0 type bridge
     ip -n "$1" link set br0 up
     ip -n "$1" address add 10.0.1.1/24 dev br0
 }
 
-# access_point NAMESPACE NAME: starts hostapd by /run/NAME.conf.
+# access_point NAMESPACE NAME: starts hostapd with /run/NAME.conf.
 access_point() { systemd-run --quiet --unit="$2" ip netns exec "$1" hostapd "/run/$2.conf"; }
 
-# lease NETWORK [LINK]: what a DHCP client does when it got an address.
+# lease NETWORK [LINK]: does what a DHCP client does with an address.
 lease() {
     local link=${2:-wlan0}
     ip address flush dev "$link" scope global

@@ -1,12 +1,13 @@
 #!/bin/bash
-# Makes the recordings of Tests/recordings that need a radio or a modem: NAME.recording and, as connctl printed it, NAME.json.
+# Makes the recordings of Tests/recordings that need a radio or a modem: NAME.recording and
+# connctl's output NAME.json.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 . ./radios.sh
 
 supplicant() { wpa_cli -i wlan0 "$@"; }
-# record NAME: has a connd of its own record, and a client follow it from its first word on.
+# record NAME: starts a connd that records, and a client that follows it from the start.
 record() {
     name=$1
     rm -f /run/recorded/*
@@ -17,7 +18,7 @@ record() {
     watcher=$!
     check "a client follows it" within 60 told "/run/$name.json" '"snapshot"'
 }
-# recorded: what was recorded says the same in a replay.
+# recorded: whether the replay reproduces the recording.
 recorded() {
     kill $recorder
     wait $recorder
@@ -67,7 +68,7 @@ check "a modem's link" within 30 test -e /sys/class/net/wwan0
 mkfifo /run/modem
 python3 modem_manager.py unix:path=/run/dbus/system_bus_socket /run/modem >/run/modem.answers &
 check "something stands for ModemManager" within 60 grep ready /run/modem.answers
-# dial NUMBER ADDRESS: has it say that the modem has dialled.
+# dial NUMBER ADDRESS: makes it report that the modem has dialled.
 dial() {
     echo '{"publish": {"Bearer/'"$1"'": {"Bearer": {"Interface": ["s", "wwan0"], "Connected": ["b", true], "Suspended": ["b", false]}},' \
         '"Modem/0": {"Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/'"$1"'"]]},' \
@@ -87,7 +88,7 @@ dial 1 100.64.0.9
 check "the new connection is told" within 60 told /run/redial.json '"to": "cellular"'
 recorded
 
-# A VPN takes all traffic, as wg-quick has it, and lets go of it.
+# A VPN takes all traffic, as wg-quick sets it up, and releases it.
 record vpn
 umask 077
 wg genkey >/run/wg.key

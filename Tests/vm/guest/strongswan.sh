@@ -1,6 +1,7 @@
 #!/bin/bash
-# connd and IPsec by strongSwan, as a laptop has it (K6, I5): no link of its own, an address that the other end gives, and MOBIKE, which
-# takes the tunnel from one uplink to the other (RFC 4555). What connd says of a connection inside is held against its bytes.
+# connd and IPsec with strongSwan on a laptop (K6, I5):
+# no link of its own, an address assigned by the peer, and MOBIKE, which moves the tunnel between
+# uplinks (RFC 4555). connd's reports about a connection inside are compared with its bytes.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
@@ -74,7 +75,8 @@ check "K6 the path is the uplink's" within 60 chain eth0
 call 10.6.0.2
 check "it is transformed" told <(ip -s -n net xfrm state list) '[1-9][0-9]*\(bytes\)'
 
-# spared: whether connd has told nothing worse than that it drains: the tunnel takes some tenths of a second to move.
+# spared: whether connd has reported nothing worse than drain: the tunnel takes some tenths of a
+# second to move.
 spared() { untold /run/guard '"severity": ?"destroy"'; }
 uplink down
 check "I5 the connection goes on, by the modem" echoes
@@ -84,7 +86,7 @@ check "I2 I0 nothing ends it" spared
 uplink up
 check "I5 the connection goes on when the cable is back" echoes
 check "I3 I0 nothing has ended it" spared
-# The tunnel stays where it is as long as that works, and fails with the modem.
+# The tunnel stays on the modem as long as that works, and fails with it.
 ip link set wwan0 down
 check "I5 the connection goes on, by the cable" echoes
 check "K6 the path is the cable's" within 60 chain eth0

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Records a sleep of the machine, by the kernel's own test of it (Documentation/power/basic-pm-debugging.rst): all is suspended, time
-# among it, for five seconds. /host does not come back from that: so this runs elsewhere, and what was made goes by a serial line
+# Records a sleep of the machine with the kernel's own test
+# (Documentation/power/basic-pm-debugging.rst): everything is suspended for five seconds, including
+# time. /host does not survive that. So this runs elsewhere, and the results go over a serial line
 # (Tests/vm/run).
 # cpus: 1
 [ "$PWD" = /run ] || { cp ./*.sh /run && cd /run && exec bash suspend.sh; }
-unset OLDPWD # It is /host, and a shell looks at it as it starts.
+unset OLDPWD  # It is /host, and a shell accesses it at its start.
 . ./tap.sh
 . ./connection.sh
 exec >/run/.output 2>&1

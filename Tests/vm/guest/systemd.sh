@@ -1,6 +1,6 @@
 #!/bin/bash
-# connd as a service: boot, activation, notifications, sandbox, journal, room, reload, restarts, watchdog, stop.
-# Expects what `make install PREFIX=/usr` installs, and connd.service enabled.
+# connd as a service: boot, activation, notifications, sandbox, journal, memory, reload, restarts,
+# watchdog, stop. Expects the files of `make install PREFIX=/usr`, and connd.service enabled.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
@@ -9,7 +9,7 @@ main() { property connd.service MainPID; }
 in_status() { grep "^$1:" "/proc/$(main)/status" | cut -f2; }
 generation() { connctl status --json | sed -n 's/.*"generation": *\([0-9]*\).*/\1/p'; }
 configure() { cat >/etc/connd/connd.yaml; }
-# drop_in NAME: a file of the service's configuration, from standard input.
+# drop_in NAME: a configuration file of the service, from standard input.
 drop_in() {
     mkdir -p /etc/systemd/system/connd.service.d
     cat >"/etc/systemd/system/connd.service.d/$1.conf"
@@ -17,7 +17,8 @@ drop_in() {
 }
 
 cgroup=/sys/fs/cgroup/system.slice/connd.service
-# half FILE PROPERTY: whether the figure in the control group's FILE is below half of the unit's limit.
+# half FILE PROPERTY: whether the figure in the control group's FILE is below half of the unit's
+# limit.
 half() { [ $(($(<"$cgroup/$1") * 2)) -lt "$(property connd.service "$2")" ]; }
 show_room() {
     echo "# $1: memory $(<$cgroup/memory.current), of it anonymous $(sed -n 's/^anon //p' $cgroup/memory.stat)," \
@@ -31,7 +32,7 @@ check "D1 who waited for network-online.target found connd running" is active ca
 check "D1 and was answered" grep '"category"' /run/status-was
 check "D1 for connd comes before that target" bash -c "systemctl show connd.service --property=Before | grep -w network-online.target"
 check "connd started once" is 0 property connd.service NRestarts
-# The first to run the program also pays for its file in memory.
+# The first process of the program also pays for its file in memory.
 show_room boot
 check "MemoryMax has room for the start" half memory.peak MemoryMax
 systemctl disable --quiet --now connd.service connd.socket
@@ -195,7 +196,7 @@ check "connd is started anew" systemctl restart connd.service
 check "it still holds" within 60 connctl is constrained
 # Starts are limited.
 systemctl reset-failed connd.service
-# The sandbox hides the kernel's word for which start of the machine this is: a mark in /run does for it.
+# The sandbox hides the kernel's boot ID: a mark in /run replaces it.
 check "it is said until the machine starts anew" connctl constrain up0 --until boot
 check "connd is started anew" systemctl restart connd.service
 check "it holds, for the machine was not" within 60 connctl is constrained
@@ -215,9 +216,9 @@ mv /etc/resolv.conf.new /etc/resolv.conf
 check "D7 and of one that takes its place" within 60 is 'all  192\.0\.2\.54, search example\.org' connctl dns
 
 echo "# crash"
-# A test has many.
+# A test has many starts.
 systemctl reset-failed connd.service
-# What was published, in the order in which it was; paths are not in the history.
+# The publications in order; paths are not in the history.
 changes() { grep -E '"event": ?"(transition|invalidation)"' | sed 's/.*"generation": *\([0-9]*\).*/\1/'; }
 before=$(generation)
 crashes=$(property connd.service NRestarts)
@@ -225,7 +226,7 @@ oldest=$(connctl history --json | head -n 1)
 connctl watch --json >/run/watch-crash 2>/run/watch-crash.log &
 crash_watch=$!
 check "a subscriber" within 60 grep snapshot /run/watch-crash
-# What happens between these two nobody hears.
+# connd does not receive what happens between these two.
 systemctl kill --signal=STOP --kill-who=main connd.service
 ip route del default
 systemctl kill --signal=KILL --kill-who=main connd.service
@@ -282,7 +283,7 @@ systemctl reset-failed connd.service
 before=$(generation)
 restarts=$(property connd.service NRestarts)
 limit=$(property connd.service MemoryMax)
-# What connd has, and room for some subscribers, but not for all that come.
+# connd's memory, and room for some subscribers, but not for all that come.
 used=$(awk '$1 == "anon" || $1 == "kernel" { sum += $2 } END { print sum }' "$cgroup/memory.stat")
 systemctl set-property --runtime connd.service MemoryMax=$((used + (1 << 19)))
 subscribers=()
@@ -292,7 +293,7 @@ for ((i = 0; i < 80; i++)); do
 done
 restarted() { [ "$(property connd.service NRestarts)" -gt "$restarts" ]; }
 check "D8 a connd that gets no more memory is ended and started again" within 120 restarted
-# Those that it had told nothing yet have gone with it.
+# Those without a message yet have gone with it.
 kill "${subscribers[@]}" 2>/dev/null
 wait "${subscribers[@]}" 2>/dev/null
 systemctl set-property --runtime connd.service MemoryMax="$limit"
@@ -316,7 +317,8 @@ wait $watch 2>/dev/null
 echo "# without the socket unit being started first"
 check "the service brings its socket" systemctl start connd.service
 check "and answers" connctl is wired
-# What the libraries print goes past the journal's fields; what --check-config printed in the reloads is meant to.
+# The libraries' output bypasses the journal's fields; the output of --check-config in the reloads
+# is expected.
 check "nothing in connd complained past its log" is '' \
     bash -c 'journalctl --quiet --unit=connd --output=cat _COMM=connd _TRANSPORT=stdout _TRANSPORT=syslog | grep -v "/etc/connd/connd.yaml"'
 echo "# $(systemctl show connd.service --property=MemoryCurrent --property=TasksCurrent | xargs)"

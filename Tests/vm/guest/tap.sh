@@ -1,8 +1,8 @@
-# Sourced by the scenarios: checks that print TAP, and what a scenario ends with.
+# Sourced by the scenarios: checks with TAP output, and the end of a scenario.
 
 checks=0 failures=0
 
-# check NAME COMMAND [ARG...]: passes where COMMAND exits with 0; else shows what it printed.
+# check NAME COMMAND [ARG...]: passes if COMMAND exits with 0; otherwise shows its output.
 check() {
     local name=$1 output
     shift
@@ -25,7 +25,8 @@ exits() {
     [ "$got" = "$wanted" ] || { echo "exited with $got, not $wanted"; return 1; }
 }
 
-# is WANTED COMMAND [ARG...]: whether COMMAND prints what the extended regular expression WANTED matches as a whole.
+# is WANTED COMMAND [ARG...]: whether COMMAND's whole output matches the extended regular expression
+# WANTED.
 is() {
     local wanted=$1 got
     shift
@@ -33,7 +34,8 @@ is() {
     [[ $got =~ ^($wanted)$ ]] || { echo "printed: $got"; echo "not:     $wanted"; return 1; }
 }
 
-# within SECONDS COMMAND [ARG...]: whether COMMAND comes to succeed in that time. The time is a limit, not a wait.
+# within SECONDS COMMAND [ARG...]: whether COMMAND succeeds within that time. The time is a limit,
+# not a wait.
 within() {
     local deadline=$((SECONDS + $1)) output
     shift
@@ -43,7 +45,7 @@ within() {
     done
 }
 
-# finish UNIT...: the sum; the journal of the units where a check failed.
+# finish UNIT...: the total; the journal of the units if a check failed.
 finish() {
     if [ $failures != 0 ]; then
         for unit; do journalctl --no-pager --output=short-monotonic --unit="$unit" | sed 's/^/# /'; done

@@ -1,7 +1,9 @@
 #!/bin/bash
-# connd and tunnels whose other end the kernel does not tell whom is not privileged (K6, I5): WireGuard by the kernel's own module, with
-# two peers, and an IPsec interface. The machine has a cable and a modem (two veths); behind the routers of both is the world, the
-# namespace "net", where the tunnels end. Each is tried with a connection that carries bytes while the tunnel moves from one to the other.
+# connd and tunnels whose remote end the kernel hides from unprivileged processes (K6, I5):
+# WireGuard with the kernel's own module and two peers, and an IPsec interface. The machine has a
+# cable and a modem (two veths). Behind the routers of both is the world, the namespace "net", where
+# the tunnels end. Each is tested with a connection that carries bytes while the tunnel moves from
+# one to the other.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
@@ -65,7 +67,8 @@ ip rule del table main suppress_prefixlength 0
 ip link del wg0
 
 echo "# IPsec, by an interface"
-# security NAMESPACE OWN PEER OUT IN: both directions between two addresses, with keys that are no secret.
+# security NAMESPACE OWN PEER OUT IN: both directions between two addresses, with public keys that
+# are not secret.
 security() {
     local way
     for way in "out $2 $3 $4" "in $3 $2 $5"; do
@@ -104,7 +107,8 @@ exec {socket}>&-
 ip link del ipsec0
 
 echo "# IPsec, by policy"
-# Which packets are transformed is looked up after their route, and told to whom has CAP_NET_ADMIN: the path is what it is without.
+# The transformation is looked up after the route, and shown only with CAP_NET_ADMIN: the path is
+# the same as without it.
 ip xfrm policy flush
 ip xfrm state flush
 ip -n net xfrm policy flush

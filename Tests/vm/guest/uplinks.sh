@@ -1,12 +1,13 @@
-# Sourced by the scenarios of tunnels: a machine with a cable, preferred, and a modem (two veths); behind the routers of both is the world,
-# the namespace "net", with the server and what the tunnels lead to, 203.0.113.1 and 203.0.113.2.
+# Sourced by the tunnel scenarios: a machine with a cable, preferred, and a modem (two veths).
+# Behind the routers of both is the world, the namespace "net", with the server and the tunnels'
+# remote ends, 203.0.113.1 and 203.0.113.2.
 
-# uplink up|down: plugs the cable in, with its route, or takes it away.
+# uplink up|down: plugs the cable in, with its route, or removes it.
 uplink() {
     ip link set eth0 "$1"
     [ "$1" = down ] || ip route add default via 10.0.0.1 dev eth0 metric 100
 }
-# chain LINK...: whether the default path leads by these.
+# chain LINK...: whether the default path uses these links.
 chain() {
     local links
     links=$(printf '"%s", ?' "$@")

@@ -1,8 +1,9 @@
 #!/bin/bash
-# connd and Wi-Fi: the kernel's mac80211, wpa_supplicant and hostapd as everywhere; only the radios are software (mac80211_hwsim).
-# wlan0 is the station. In namespaces of their own, wlan1 and wlan2 are two access points of the network "home" (10.0.1.0/24), and
-# wlan3 is that of the network "cafe" (10.0.2.0/24), which like many a hotspot answers for 10.0.1.1 as well, in the end.
-# Behind both is a server, 198.51.100.9.
+# connd and Wi-Fi: the kernel's mac80211, wpa_supplicant and hostapd as usual; only the radios are
+# software (mac80211_hwsim).
+# wlan0 is the station. In their own namespaces, wlan1 and wlan2 are two access points of the
+# network "home" (10.0.1.0/24). wlan3 is that of the network "cafe" (10.0.2.0/24), which in the end
+# also answers for 10.0.1.1, like many a hotspot. Behind both is a server, 198.51.100.9.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
@@ -16,7 +17,7 @@ station() {
     for word; do grep -qxF "$word" <<<"$status" || { echo "$status"; return 1; }; done
 }
 
-# scan: has the station look for networks, on one channel, and waits until it has.
+# scan: makes the station scan one channel, and waits for the end.
 scan() {
     local before
     before=$(grep -c 'scan finished' /run/events)
@@ -33,7 +34,7 @@ check "connd runs since the boot" within 120 is active systemctl is-active connd
 beyond home:wlan1 home:wlan2 cafe:wlan3
 printf '%s\n' interface=wlan1 channel=1 $home >/run/wlan1.conf
 printf '%s\n' interface=wlan2 channel=6 $home >/run/wlan2.conf
-# Its owner pays for what it carries (the network cost element: a fixed allotment).
+# It is metered (the network cost element: a fixed allotment).
 printf '%s\n' interface=wlan3 channel=11 ssid=cafe vendor_elements=dd080050f21102000000 $common >/run/wlan3.conf
 bridged home
 access_point home wlan1
@@ -43,7 +44,7 @@ ip -n cafe address add 10.0.2.1/24 dev wlan3
 for network in home cafe; do serve $network; done
 
 echo "# association"
-# An emulated machine is slow: a roam may take it longer than the second of the default.
+# An emulated machine is slow: a roam may take longer than the default of a second.
 check "reload" configure <<<'grace: {wifi: 2m}'
 connctl watch --json >>/run/watch 2>&1 &
 cat >/run/station.conf <<'C'
@@ -62,7 +63,7 @@ systemd-run --quiet --unit=station wpa_supplicant -Dnl80211 -i wlan0 -c /run/sta
 check "the supplicant runs" within 60 station
 ip link set wlan0 up
 lease 10.0.1
-# With a wrong passphrase the association succeeds, and the handshake that follows does not.
+# With a wrong passphrase the association succeeds, and the following handshake does not.
 check "K3 associated without keys: dormant" within 120 told /run/watch '"reason": ?"dormant"'
 check "K3 with address, route and carrier, dormant is not reachable" connctl is none
 check "K3 nothing else was told so far" untold /run/watch '"to": ?"wifi"'
@@ -89,7 +90,7 @@ echo "# scans"
 iw event >/run/events &
 events=$!
 check "what the radio does is heard" within 30 scan
-# Every half a minute the watchdog is due.
+# The watchdog is due every half a minute.
 check "D7 three scans wake nobody" within 120 asleep scans
 check "and were heard" scanned 4
 kill $events
@@ -112,7 +113,7 @@ check "I4 the other access point is of the same network: data is to be saved" co
 echo "# another network with the same addresses"
 supplicant select_network 1 >/dev/null
 check "the station switches to the other network" within 120 station ssid=cafe wpa_state=COMPLETED
-# Nobody answers for the router there: the name alone tells.
+# No host answers for the router there: only the SSID differs.
 check "I4 another SSID is another network, before anything is sent there" within 60 told /run/guard '"reason": ?"networkChanged".*"destroy"'
 check "an access point that says so has its network paid for by use" within 60 listed '"ssid": "cafe"' '"security": ["open"]' '"metered": true' '"expensive": true'
 ip -n cafe address add 10.0.1.1/24 dev wlan3

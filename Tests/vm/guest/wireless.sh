@@ -1,7 +1,8 @@
 #!/bin/bash
 # program: wireless
 # clock: instructions
-# How long connd takes to tell of another Wi-Fi network, beside a floor in C (Tests/benchmarks/wireless): figures, not a test.
+# How long connd takes to report another Wi-Fi network, beside a floor in C
+# (Tests/benchmarks/wireless). These are figures, not a test.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
@@ -20,7 +21,7 @@ lease 10.0.1
 check "both are heard" within 60 bash -c '[ "$(iw dev wlan0 scan | grep -c "SSID: \(home\|cafe\)")" = 2 ]'
 check "the station joins one" iw dev wlan0 connect home 2412 "$(bssid home wlan1)"
 check "K3 the network is there" connctl wait wifi --timeout 2m
-# What else is to be done has to wait.
+# All other work has to wait.
 chrt --all-tasks --fifo --pid 10 "$(pidof connd)"
 chrt --fifo 20 ./wireless "${ROUNDS:-60}" /run/connd/connd.sock wlan0 "$second" "$first" || failures=1
 finish connd.service wlan1.service wlan2.service

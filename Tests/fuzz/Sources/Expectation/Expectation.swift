@@ -1,5 +1,5 @@
-/// Ends the process where something is not so: that is how a fuzz target tells libFuzzer of a finding. As `precondition`, which
-/// in an optimised build does not say what it has seen.
+/// Ends the process if the condition is false, which reports a finding to libFuzzer. `precondition`
+/// would not print the value in an optimised build.
 public func expect(_ condition: Bool, _ words: @autoclosure () -> String = "") {
   guard condition else { fatalError("this cannot be: \(words())") }
 }

@@ -4,15 +4,15 @@ import Glibc
 
 @testable import ConndServer
 
-/// Called by libFuzzer with ever new bytes: what a bus sends once it has said who ModemManager is, or, where the first byte is odd, who
-/// NetworkManager is.
+/// Called by libFuzzer with new bytes. They are the bus's messages after it has identified
+/// ModemManager, or NetworkManager if the first byte is odd.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   SystemBus.shared.send(UnsafeRawBufferPointer(start: bytes, count: size))
   return 0
 }
 
-/// The system bus that a watch finds: it lets everybody in, answers what is always asked first, and then says what it is given.
+/// A system bus: it admits every client, answers the first calls, and then sends the given bytes.
 private final class SystemBus {
   nonisolated(unsafe) static let shared = SystemBus()
 
@@ -61,7 +61,7 @@ private final class SystemBus {
   private func send(_ bytes: UnsafeRawBufferPointer, _ process: () -> Void) {
     let client = accept(self.listener, nil, nil)
     expect(client >= 0, "nobody has come: errno \(errno)")
-    // The client has said all that it says to be let in.
+    // The client's authentication is complete.
     process()
     var greeting = [UInt8](repeating: 0, count: 4096)
     let count = recv(client, &greeting, greeting.count, CInt(MSG_DONTWAIT))
@@ -69,7 +69,7 @@ private final class SystemBus {
     let admission =
       (asked.contains("DATA\r\n") ? "DATA\r\n" : "")
       + "OK 0123456789abcdef0123456789abcdef\r\nAGREE_UNIX_FD\r\n"
-    // Hello is the first call, GetNameOwner comes after three matches.
+    // Hello is the first call, and GetNameOwner comes after three matches.
     let start =
       Array(admission.utf8) + Self.reply(to: 1, ":1.1", number: 1)
       + Self.reply(to: 5, ":1.7", number: 2)
@@ -80,7 +80,7 @@ private final class SystemBus {
     process()
   }
 
-  /// The answer to a call, a string, from the bus itself (D-Bus Specification, "Message Format").
+  /// The bus's own answer to a call, a string (D-Bus Specification, "Message Format").
   private static func reply(to call: UInt8, _ text: String, number: UInt8) -> [UInt8] {
     let body = [UInt8(text.utf8.count), 0, 0, 0] + Array(text.utf8) + [0]
     let sender = Array("org.freedesktop.DBus".utf8)

@@ -3,12 +3,12 @@ import Expectation
 
 @testable import ConndServer
 
-/// Called by libFuzzer with ever new bytes.
+/// Called by libFuzzer with new bytes.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   let bytes = Array(UnsafeRawBufferPointer(start: bytes, count: size))
   read(bytes)
-  // Whoever may write the file makes a sum that is right, and of a file that is whole the lines count.
+  // Any writer of the file can compute the checksum, and in a valid file the lines count.
   read(sealed(bytes))
   read(sealed(Array("connd networks 1\nkey 000102030405060708090a0b0c0d0e0f\n".utf8) + bytes))
   return 0
@@ -18,7 +18,7 @@ private func sealed(_ body: [UInt8]) -> [UInt8] {
   body + Array("end \(ChoiceFile.checksum(body[...]))\n".utf8)
 }
 
-/// The bytes are none of ours, or what is written of what was read reads the same.
+/// The bytes are foreign, or reading and writing them is stable.
 private func read(_ bytes: [UInt8]) {
   guard let contents = try? ChoiceFile.read(bytes, boot: "1f-2e") else { return }
   expect(contents.key.bytes.count == NetworkKey.length)
@@ -28,7 +28,7 @@ private func read(_ bytes: [UInt8]) {
   let text = ChoiceFile.text(contents, boot: "1f-2e")
   let written = Array(text.utf8)
   expect((try? ChoiceFile.read(written, boot: "1f-2e")) == contents, text)
-  // Another start of the machine ends what holds until then, and nothing else.
+  // A reboot ends the overrides until then, and no others.
   let later = (try? ChoiceFile.read(written, boot: "3d-4c"))?.choices.all
   expect(later == choices.all.filter { $0.value.end != .boot }, text)
   var ending = choices

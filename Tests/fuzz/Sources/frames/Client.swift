@@ -2,8 +2,8 @@ import Expectation
 import Glibc
 import UnixTransport
 
-/// How a client goes about it: how much it writes at a time, whether it reads before it has written all, and whether it stays to
-/// read the rest.
+/// A client's manner: the size of its writes, whether it reads before it has written everything,
+/// and whether it stays to read the rest.
 struct Manner {
   var part: Int
   var readsEarly: Bool
@@ -16,14 +16,14 @@ struct Manner {
   }
 }
 
-/// A client by hand, to the end of its connection.
+/// A handwritten client, up to the end of its connection.
 struct Client {
   private let socket: CInt
   let manner: Manner
   private var output: [UInt8] = []
   private var isOver = false
 
-  /// A guard against hanging, in milliseconds: less than libFuzzer's own.
+  /// Limits a hang, in milliseconds: less than libFuzzer's own limit.
   private static let deadline: CInt = 8_000
 
   init(_ path: String, _ manner: Manner) {
@@ -33,11 +33,11 @@ struct Client {
     expect(isConnected, "connd takes no connections: \(errno)")
   }
 
-  /// Sends all of it, as far as connd takes it.
+  /// Sends everything that connd takes.
   mutating func send(_ input: [UInt8]) {
     var rest = input[...]
     while !rest.isEmpty, !self.isOver {
-      // Who never reads would wait for ever for room: so it reads where there is none.
+      // A client that never reads would wait for room forever, so it reads if there is none.
       if self.isReady(POLLOUT, within: 0) {
         let part = Array(rest.prefix(self.manner.part))
         let count = Glibc.send(
@@ -53,7 +53,7 @@ struct Client {
     }
   }
 
-  /// Reads until that is so of all that connd has said, or it says no more.
+  /// Reads until connd's output satisfies the condition, or ends.
   mutating func read(until isEnough: ([UInt8]) -> Bool) {
     while !self.isOver, !isEnough(self.output) { self.read(wait: Self.deadline) }
   }
@@ -61,9 +61,9 @@ struct Client {
   /// Neither sends nor reads any more.
   func leave() { close(self.socket) }
 
-  /// Sends no more, and reads to the end.
+  /// Stops sending, and reads to the end.
   ///
-  /// - Returns: what connd has said.
+  /// - Returns: connd's output.
   mutating func end() -> [UInt8] {
     shutdown(self.socket, CInt(SHUT_WR))
     while !self.isOver { self.read(wait: Self.deadline) }
@@ -73,7 +73,7 @@ struct Client {
 
   private func isReady(_ events: CInt, within milliseconds: CInt) -> Bool {
     var descriptor = pollfd(fd: self.socket, events: Int16(events), revents: 0)
-    // libFuzzer's clock interrupts.
+    // libFuzzer's timer interrupts.
     while true {
       let count = poll(&descriptor, 1, milliseconds)
       if count >= 0 || errno != EINTR { return count > 0 }

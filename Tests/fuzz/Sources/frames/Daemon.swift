@@ -6,14 +6,14 @@ import UnixTransport
 @testable import ConndServer
 @testable import Systemd
 
-/// connd as it is, but for its main function: on a thread of this process, for as long as that lasts.
+/// connd without its main function, on a thread of this process, for the process's lifetime.
 enum Daemon {
-  /// In a directory that whoever runs this removes.
+  /// In a directory that the calling script removes.
   static let path = "\(directory)/connd-\(getpid()).sock"
 
   private static let directory = getenv("FUZZ_DIRECTORY").map { String(cString: $0) } ?? "/tmp"
 
-  /// Whoever connects before connd is there waits in its queue, as where systemd holds the socket.
+  /// Clients that connect before connd is ready wait in the backlog, as if systemd held the socket.
   private static let listener: CInt = {
     let listener = socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
     let isBound = withUnixAddress(path) { bind(listener, $0, $1) } == 0
@@ -35,7 +35,7 @@ enum Daemon {
 
   private static func run() {
     var configuration = Configuration()
-    // So that an input can hold a message that is too long.
+    // So that an input can contain a message that is too long.
     configuration.limits.messageSize = 4096
     let fixed = configuration
     let passed = PassedSockets(sockets: [
@@ -48,7 +48,8 @@ enum Daemon {
     do { try connd.runOnOneThread() } catch { expect(false, "connd has failed: \(error)") }
   }
 
-  /// A client's preface, its settings and their acknowledgement, and a call of `GetStatus` without any field.
+  /// A client's preface, its settings and their acknowledgement, and a call of `GetStatus` without
+  /// fields.
   static let honestRequest: [UInt8] = {
     var headers: [UInt8] = []
     for (name, value) in [

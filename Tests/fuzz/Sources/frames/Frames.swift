@@ -2,7 +2,7 @@ import CLinux
 import Expectation
 import Glibc
 
-/// Starts connd, in a network namespace of its own.
+/// Starts connd in its own network namespace.
 @_cdecl("LLVMFuzzerInitialize")
 public func initialize(
   _ count: UnsafeMutablePointer<CInt>,
@@ -13,8 +13,8 @@ public func initialize(
   return 0
 }
 
-/// Called by libFuzzer with ever new bytes: what a client does, and what it sends. Whatever it sends, its connection comes to an
-/// end when it sends no more, what it is told are frames, and somebody else is answered.
+/// Called by libFuzzer with a client's manner and bytes. Whatever it sends, its connection ends
+/// once it stops, it receives valid frames, and another client is served.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   guard size > 0 else { return 0 }
@@ -22,7 +22,7 @@ public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   var hostile = Client(Daemon.path, Manner(input[0]))
   hostile.send(Array(input.dropFirst()))
   if !hostile.manner.stays { hostile.leave() }
-  // What it has begun goes on meanwhile.
+  // Its calls continue in the meantime.
   var honest = Client(Daemon.path, Manner(0x8f))
   honest.send(Daemon.honestRequest)
   honest.read(until: hasStatus)
@@ -31,7 +31,8 @@ public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   return 0
 }
 
-/// What connd says to a client are frames that RFC 9113, 4.1 knows, the first of them SETTINGS; the last may be cut off.
+/// connd's output consists of frames that RFC 9113, 4.1 defines, the first of them SETTINGS; the
+/// last may be cut off.
 private func checkFrames(_ output: [UInt8]) {
   for (place, frame) in heads(output).enumerated() {
     expect(frame.length <= 16 << 10, "\(frame)")
@@ -40,7 +41,7 @@ private func checkFrames(_ output: [UInt8]) {
   }
 }
 
-/// Whether a call has got a message, and a status behind it.
+/// Whether a call got a message, and then a status.
 private func isAnswered(_ output: [UInt8]) -> Bool {
   heads(output).contains { $0.type == 0 && $0.length > 5 } && hasStatus(output)
 }

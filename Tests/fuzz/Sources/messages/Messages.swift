@@ -7,7 +7,7 @@ import SwiftProtobuf
 
 @testable import ConndServer
 
-/// Called by libFuzzer with ever new bytes: the first says what the others are.
+/// Called by libFuzzer with new bytes: the first one selects the format of the others.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   let input = UnsafeRawBufferPointer(start: bytes, count: size)
@@ -31,14 +31,14 @@ private func readGuardRequest(_ bytes: [UInt8]) {
     expect(flow.local.map { $0.family == flow.destination.address.family } ?? true, "\(flow)")
     expect(!flow.destination.address.isUnspecified, "\(flow)")
     expect(registration.knownPath?.evidence == nil)
-    // It is kept for as long as the flow is.
+    // It is stored as long as the flow.
     expect((registration.knownPath?.chain.count ?? 0) <= PathReader.deepest)
   } catch {
     expect(error.message.contains("add."), error.message)
   }
 }
 
-/// A message of the stream means the same when it is written again.
+/// A stream message keeps its meaning when it is written again.
 private func readEvent(_ bytes: [UInt8]) {
   guard let message = try? Connectivity_V1_WatchResponse(serializedBytes: bytes),
     case .change(let change) = try? WatchEvent(message)
@@ -56,7 +56,7 @@ private let logger = Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() }
 private let directory = getenv("FUZZ_DIRECTORY").map { String(cString: $0) } ?? "/tmp"
 private let path = "\(directory)/connd-\(getpid()).history"
 
-/// A history of these messages, each behind its length, in records that are whole: what is in them is what is tried.
+/// A history of these messages, each after its length, in valid records: their contents are fuzzed.
 private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   func number(_ number: UInt32) -> [UInt8] {
     withUnsafeBytes(of: number.littleEndian) { Array($0) }
@@ -66,7 +66,7 @@ private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   while let length = rest.popFirst() {
     let message = Array(rest.prefix(Int(length)))
     rest = rest.dropFirst(message.count)
-    // FNV-1a, as HistoryFile has it.
+    // FNV-1a, as in HistoryFile.
     let checksum = message.reduce(2_166_136_261 as UInt32) { ($0 ^ UInt32($1)) &* 16_777_619 }
     let count = UInt32(message.count)
     history += number(count) + number(~count) + number(checksum) + message
@@ -74,8 +74,8 @@ private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   return history
 }
 
-/// A history is what its file holds, in order and without a gap, or one that says that it was lost; and what is begun with is
-/// there at the next start.
+/// A history has its file's changes, in order and without a gap, or says that some were lost; and
+/// it is the same at the next start.
 private func readHistory(_ bytes: [UInt8]) {
   let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
   expect(file >= 0 && write(file, bytes, bytes.count) == bytes.count)
@@ -86,6 +86,6 @@ private func readHistory(_ bytes: [UInt8]) {
   expect(zip(generations, generations.dropFirst()).allSatisfy { $0 + 1 == $1 }, "\(generations)")
   let again = HistoryFile(path: path, logger: logger).begin()
   expect(again.changes.map(\.message) == past.changes.map(\.message))
-  // That something was lost is known at the next start, too.
+  // A loss is also known at the next start.
   expect((past.generation > 0) == (again.generation > 0) || !past.changes.isEmpty)
 }

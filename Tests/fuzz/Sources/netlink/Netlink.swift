@@ -3,7 +3,7 @@ import Expectation
 
 @testable import Netlink
 
-/// Called by libFuzzer with ever new bytes.
+/// Called by libFuzzer with new bytes.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   let datagram = UnsafeRawBufferPointer(start: bytes, count: size)
@@ -13,21 +13,21 @@ public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   return 0
 }
 
-/// Everything that reads what the kernel sends: the notifications, and the answer to each kind of request. The address
-/// sanitizer sees a byte read too many; what makes no sense stops here.
+/// All parsers of kernel messages: the notifications, and the answer to each type of request. The
+/// address sanitizer finds out-of-bounds reads; invalid results fail here.
 private enum Readers {
-  /// What a listener makes of a datagram.
+  /// Parses a datagram as a listener does.
   static func hear(_ datagram: UnsafeRawBufferPointer) {
     let events = MessageParser.parse(datagram)
     expect(events.count <= datagram.count / 16 + 1, "\(events)")
     for event in events {
       expect(event.isPlausible, "\(event)")
-      // It is logged, and it may become the cause of a change.
+      // It is logged, and may become the cause of a change.
       _ = "\(event)".utf8.count
     }
   }
 
-  /// What a requester makes of it, whatever it has asked for.
+  /// Parses a datagram as a requester does, for any request.
   static func read(_ datagram: UnsafeRawBufferPointer, isDump: Bool) {
     var messages = MessageReader(datagram)
     var exchange = Exchange(isDump: isDump)
@@ -49,7 +49,7 @@ private enum Readers {
     expect(batch.isComplete == batch.answers.allSatisfy { $0 != nil })
   }
 
-  /// As the answer to each request for one object.
+  /// Parses it as the answer to each request for one object.
   private static func read(_ message: Message) {
     if let link = Link(message: message) {
       expect(KernelEvent.link(link).isPlausible, "\(link)")
@@ -74,7 +74,8 @@ private enum Readers {
     self.readWireless(message)
   }
 
-  /// As what generic netlink says of families, and nl80211 of Wi-Fi: part of it came by radio.
+  /// Parses it as generic netlink's families and nl80211's Wi-Fi, parts of which were received by
+  /// radio.
   private static func readWireless(_ message: Message) {
     if let family = GenericFamily(message: message) {
       expect(family.groups.count <= message.payload.count / 4, "\(family)")
@@ -87,7 +88,7 @@ private enum Readers {
     }
     if let joined = JoinedAccessPoint(message: message) {
       let network = joined.ssid.map { WirelessNetwork(ssid: $0, security: joined.security) }
-      // At most four characters for an octet.
+      // At most four characters per octet.
       expect(
         (1...32).contains(joined.ssid?.count ?? 1) && (1...128).contains(network?.name.count ?? 1))
       expect(!joined.security.isEmpty && joined.accessPoint?.bssid.count ?? 6 == 6, "\(joined)")
@@ -99,7 +100,7 @@ private enum Readers {
 }
 
 extension KernelEvent {
-  /// Whether this could be said of a real system.
+  /// Whether a real system could have sent this.
   fileprivate var isPlausible: Bool {
     switch self {
     case .link(let link), .linkRemoved(let link):

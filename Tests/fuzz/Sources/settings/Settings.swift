@@ -4,7 +4,7 @@ import Expectation
 @testable import ConnctlCommands
 @testable import ConndServer
 
-/// Called by libFuzzer with ever new bytes.
+/// Called by libFuzzer with new bytes.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   let text = String(decoding: UnsafeRawBufferPointer(start: bytes, count: size), as: UTF8.self)
@@ -13,7 +13,7 @@ public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
   return 0
 }
 
-/// A text is a configuration whose values are in bounds, or an error that says in which of its lines it is wrong.
+/// A text is a configuration whose values are in bounds, or an error with the line.
 private func readConfiguration(_ text: String) {
   do throws(ConfigurationError) {
     let configuration = try Configuration.parse(text, file: "connd.yaml")
@@ -33,7 +33,8 @@ private func readConfiguration(_ text: String) {
     expect(counts.allSatisfy { (1...1_000_000).contains($0) }, "\(limits)")
     expect((1024...1_048_576).contains(limits.messageSize), "\(limits)")
   } catch {
-    // YAML has more ends of lines than one. A mark may stand behind the last, where something is missing.
+    // YAML has several line endings. A mark may be after the last line, if something is missing
+    // there.
     let ends = text.unicodeScalars.count {
       "\n\r\u{85}\u{2028}\u{2029}".unicodeScalars.contains($0)
     }
@@ -45,7 +46,7 @@ private func readConfiguration(_ text: String) {
   }
 }
 
-/// What connctl reads of its arguments by itself.
+/// Parses connctl's own argument types.
 private func readArgument(_ text: String) {
   if let timeout = Timeout(argument: text) {
     expect(timeout.duration >= .zero && timeout.duration <= .seconds(3_600_000_000_001))

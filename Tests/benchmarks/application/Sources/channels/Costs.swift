@@ -8,7 +8,7 @@ func call(_ transport: some ClientTransport, times: Int) async throws {
   }
 }
 
-/// Prints what a channel adds to the anonymous memory, connected and without a call, in bytes.
+/// Prints the anonymous memory that a channel adds, connected and without a call, in bytes.
 func hold<Transport: ClientTransport>(
   _ channels: Int, _ make: @Sendable () throws -> Transport
 ) async throws {
@@ -22,7 +22,7 @@ func hold<Transport: ClientTransport>(
         clients.append(client)
       }
     }
-    // What the first ones bring with them is not each one's cost.
+    // The first channels have one-time costs.
     try await connect(10)
     let before = anonymousMemory()
     try await connect(channels)
@@ -41,7 +41,7 @@ private func callOnce(_ client: GRPCClient<some ClientTransport>) async throws {
   if answer != message { fail("the server answers something else") }
 }
 
-/// Memory of this process that stands for no file, in bytes.
+/// The process's anonymous memory, in bytes.
 private func anonymousMemory() -> Int {
   guard let file = fopen("/proc/self/status", "r") else { fail("no /proc/self/status") }
   defer { fclose(file) }

@@ -6,9 +6,9 @@ import NIOPosix
 struct Echo: RegistrableRPCService {
   typealias Message = [UInt8]
 
-  /// Sends back what it is sent.
+  /// Echoes its request.
   static let get = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Get")
-  /// Accepts the call, and never says anything.
+  /// Accepts the call, and never sends anything.
   static let hang = MethodDescriptor(fullyQualifiedService: "echo.Echo", method: "Hang")
 
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
@@ -41,7 +41,7 @@ func serve(port: Int) async throws {
   try await serving
 }
 
-/// What is sent is what is given.
+/// Messages are passed unchanged.
 struct Bytes: MessageSerializer, MessageDeserializer {
   func serialize<Sent: GRPCContiguousBytes>(_ message: Echo.Message) throws -> Sent {
     Sent(message)

@@ -2,9 +2,10 @@ import ConnectivityClient
 import GRPCCore
 import Synchronization
 
-/// For each line of the input: opens a call on each channel, prints `open` when the server has accepted all of
-/// them, and when all have ended for want of their network `ended LAST HEARD`, in ns of CLOCK_MONOTONIC. HEARD is when the
-/// library had heard it of the last of them, and 0 if that is not asked for.
+/// For each line of input: opens a call on each channel, and prints `open` when the server has
+/// accepted all of them. When all have ended because their network is gone, prints `ended LAST
+/// HEARD`, in ns of CLOCK_MONOTONIC. HEARD is when the library learned of the last one's loss, or 0
+/// if that is not requested.
 func loseCalls(
   to server: Server, socket: String, channels: Int, tellsHeard: Bool,
   _ input: AsyncStream<String>
@@ -29,7 +30,7 @@ func loseCalls(
       let last = await withTaskGroup(of: Int.self) { calls in
         var waits = opened.makeAsyncIterator()
         for (number, client) in clients.enumerated() {
-          // No more at once than a server's backlog takes.
+          // Not more at a time than a server's backlog.
           if number >= backlog { await waits.next() }
           calls.addTask { await endOfCall(client) { opening.yield() } }
         }
@@ -48,7 +49,7 @@ func loseCalls(
 
 private let backlog = 50
 
-/// When a call saw that its network is gone.
+/// Returns when a call saw that its network is gone.
 private func endOfCall(
   _ client: GRPCClient<NetworkAwareTransport>, onOpen: @escaping @Sendable () -> Void
 ) async -> Int {

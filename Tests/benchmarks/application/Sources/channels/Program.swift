@@ -3,17 +3,17 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
 
-/// An application with network-aware channels, and the server it calls.
+/// An application with network-aware channels, and its server.
 ///
 ///     channels serve PORT                             answers, until it is killed
-///     channels lose SOCKET HOST:PORT CHANNELS [heard] tells when calls in flight end
-///     channels call KIND HOST:PORT CALLS              makes so many unary calls, one by one
-///     channels hold KIND HOST:PORT CHANNELS           prints the anonymous memory of one channel, in bytes
+///     channels lose SOCKET HOST:PORT CHANNELS [heard] reports when calls in flight end
+///     channels call KIND HOST:PORT CALLS              makes unary calls, one by one
+///     channels hold KIND HOST:PORT CHANNELS           prints one channel's anonymous memory in bytes
 ///
 /// KIND is `plain`, which is gRPC's own transport, or connd's socket.
 @main
 struct Program {
-  // The main thread reads the input: none of those that the calls are on waits for it.
+  // The main thread reads the input, so that no thread of the calls waits for it.
   static func main() {
     let (lines, input) = AsyncStream.makeStream(of: String.self)
     Task.detached {
@@ -52,7 +52,7 @@ struct Program {
   }
 }
 
-/// Where to call.
+/// The server's address.
 struct Server: Sendable {
   private let target: ResolvableTargets.IPv4
 
@@ -78,7 +78,7 @@ struct Server: Sendable {
   }
 }
 
-/// Writes a line at once.
+/// Writes a line immediately.
 func say(_ line: String) { write(line, to: STDOUT_FILENO) }
 
 func fail(_ why: String) -> Never {
