@@ -48,8 +48,8 @@ int clinux_peer_process_descriptor(int socket) {
 
 const char *clinux_entry_name(const struct dirent *entry) { return entry->d_name; }
 
-// The first version (SCHED_ATTR_SIZE_VER0) of what linux/sched/types.h has, which not everywhere can be had together with the
-// C library's sched.h.
+// The first version (SCHED_ATTR_SIZE_VER0) of the struct in linux/sched/types.h, which on some
+// systems cannot be included together with the C library's sched.h.
 struct attributes {
   uint32_t size, policy;
   uint64_t flags;

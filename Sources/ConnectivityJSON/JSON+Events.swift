@@ -1,17 +1,17 @@
 package import Connectivity
 
 extension JSON {
-  /// The object of `connctl watch --json` with which a stream begins.
+  /// Returns the object with which `connctl watch --json` begins.
   package static func event(snapshot: Snapshot) -> JSON {
     .head("snapshot", snapshot.generation).appending(["status": .status(snapshot)])
   }
 
-  /// The object of `connctl watch --json` where something was missed.
+  /// Returns the object of `connctl watch --json` for a gap.
   package static func event(gap snapshot: Snapshot) -> JSON {
     .head("gap", snapshot.generation).appending(["status": .status(snapshot)])
   }
 
-  /// The object of `connctl watch --json` for a change.
+  /// Returns the object of `connctl watch --json` for a change.
   package static func event(_ change: Change) -> JSON {
     switch change {
     case .transition(let transition):

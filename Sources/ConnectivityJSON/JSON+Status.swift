@@ -1,8 +1,9 @@
 package import Connectivity
 
-// The shapes that scripts rely on: names, order and presence of keys change only with a major version.
+// The formats that scripts rely on. The names, order and presence of keys change only with a major
+// version.
 extension JSON {
-  /// The object of `connctl status --json`.
+  /// Returns the object of `connctl status --json`.
   package static func status(_ snapshot: Snapshot) -> JSON {
     let status = snapshot.status
     return [
@@ -20,7 +21,7 @@ extension JSON {
     ]
   }
 
-  /// The object of `connctl dns --json`.
+  /// Returns the object of `connctl dns --json`.
   package static func dns(_ settings: DNSSettings) -> JSON {
     func servers(_ servers: [DNSSettings.Server]) -> JSON {
       .array(servers.map { .string($0.description) })
@@ -62,7 +63,7 @@ extension JSON {
     ]
   }
 
-  /// The object of `connctl path --json`.
+  /// Returns the object of `connctl path --json`.
   package static func path(_ path: Path, to destination: String) -> JSON {
     let object: JSON = ["destination": .string(destination)]
     return object.appending(.path(path))

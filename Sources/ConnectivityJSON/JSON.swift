@@ -30,7 +30,7 @@ extension JSON {
     number.map { .signed(Int64($0)) } ?? .null
   }
 
-  /// The object with more pairs after its own; other values as they are.
+  /// Returns the object with more pairs appended, or any other value unchanged.
   package func appending(_ more: JSON) -> JSON {
     guard case .object(let pairs) = self, case .object(let others) = more else { return self }
     return .object(pairs + others)
@@ -51,10 +51,11 @@ extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral,
 }
 
 extension JSON: CustomStringConvertible {
-  /// One line, without a newline at its end.
+  /// The JSON text on one line, without a newline at the end.
   package var description: String { self.line(terminator: "") }
 
-  /// One line. Written into memory of the size that it can have at most: `connctl watch` does little else for an event.
+  /// Returns one line. It is written into memory of the maximum size, because this is most of the
+  /// work of `connctl watch` for an event.
   package func line(terminator: StaticString) -> String {
     let most = self.most + terminator.utf8CodeUnitCount
     return String(unsafeUninitializedCapacity: most) { buffer in
@@ -65,7 +66,7 @@ extension JSON: CustomStringConvertible {
     }
   }
 
-  /// How many bytes it has at most: `\u0000` is the longest that a byte becomes.
+  /// The maximum size in bytes. The longest form of a byte is `\u0000`.
   private var most: Int {
     switch self {
     case .null, .bool: 5
@@ -103,7 +104,7 @@ extension JSON: CustomStringConvertible {
   }
 }
 
-/// Bytes in memory that has room for all of them.
+/// A buffer that has room for all output.
 private struct Output {
   private let buffer: UnsafeMutableBufferPointer<UInt8>
   private(set) var count = 0
@@ -132,7 +133,7 @@ private struct Output {
   mutating func append(quoted text: String) {
     var text = text
     self.append(UInt8(ascii: "\""))
-    // Most texts are plain.
+    // Most strings need no escapes.
     if text.utf8.allSatisfy(Self.isPlain) {
       text.withUTF8 { self.append($0) }
     } else {
@@ -155,7 +156,7 @@ private struct Output {
     scalar.isUnprintable || scalar == "\"" || scalar == "\\"
   }
 
-  /// None of them is beyond U+FFFF.
+  /// No escaped character is beyond U+FFFF.
   private mutating func append(escaped scalar: Unicode.Scalar) {
     switch scalar {
     case "\"": self.append("\\\"")

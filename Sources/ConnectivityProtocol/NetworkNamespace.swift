@@ -6,12 +6,13 @@
   private import Darwin
 #endif
 
-/// Network namespaces, by the inodes that the messages name.
+/// Network namespaces, identified by their inodes as in the messages.
 package enum NetworkNamespace {
-  /// That of this process: of the thread that asks first. `nil` where /proc does not tell.
+  /// The namespace of this process, or of the first thread that uses this property. `nil` if /proc
+  /// does not reveal it.
   package static let own = Self.inode(of: "/proc/thread-self/ns/net")
 
-  /// That of this process as connd tells it; 0 where /proc does not tell.
+  /// The namespace of this process as connd reports it, or 0 if /proc does not reveal it.
   package static let told = Self.own ?? 0
 
   /// The corresponding C function is `stat`.

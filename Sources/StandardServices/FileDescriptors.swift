@@ -6,7 +6,8 @@ import SwiftProtobuf
   public import struct Foundation.Data
 #endif
 
-/// The .proto files that this module was generated from, as `protoc` describes them: what reflection answers from.
+/// The .proto files from which this module was generated, as descriptors by `protoc`. The
+/// reflection service answers from them.
 public struct FileDescriptors: Sendable {
   /// One file.
   public struct File: Sendable {
@@ -18,10 +19,10 @@ public struct FileDescriptors: Sendable {
   }
 
   private let files: [String: File]
-  /// The full names of the services, in the order of the alphabet.
+  /// The full names of the services, in alphabetical order.
   public let services: [String]
 
-  /// - Throws: where the embedded descriptors are damaged.
+  /// - Throws: An error if the embedded descriptors are damaged.
   public init() throws {
     let set = try Google_Protobuf_FileDescriptorSet(
       serializedBytes: PackageResources.descriptors_binpb)
@@ -36,15 +37,15 @@ public struct FileDescriptors: Sendable {
       .sorted()
   }
 
-  /// The file of that name, as imports spell it; `nil` where there is none.
+  /// Returns the file with this name, as used in imports, or `nil` if there is none.
   public func file(named name: String) -> File? { self.files[name] }
 
-  /// The file that declares a message, an enum, a service or a method by its full name.
+  /// Returns the file that declares a message, an enum, a service or a method, by its full name.
   public func file(declaring symbol: String) -> File? {
     self.files.values.first { $0.symbols.contains(symbol) }
   }
 
-  /// A file and all that it imports, itself first.
+  /// Returns a file and all its imports, itself first.
   public func withImports(_ file: File) -> [File] {
     var found = [file]
     var next = found.startIndex

@@ -1,6 +1,6 @@
-// The Linux interfaces that Swift's Glibc module leaves out: the kernel's uapi headers, and what the C library
-// declares for _GNU_SOURCE only. That macro is not defined here: Swift's Glibc module is built without it, and the
-// two would disagree about fd_set.
+// The Linux interfaces that Swift's Glibc module lacks: the kernel's uapi headers, and what the C
+// library declares only for _GNU_SOURCE. That macro is not defined here, because Swift's Glibc
+// module is built without it, and the two would disagree about fd_set.
 #pragma once
 
 #include <dirent.h>
@@ -31,8 +31,8 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 
-/// Of `IFLA_IPTUN_*` and `IFLA_GRE_*`: their header, linux/if_tunnel.h, cannot be had together with the C
-/// library's netinet headers. The numbers are ABI.
+/// Values of `IFLA_IPTUN_*` and `IFLA_GRE_*`. Their header, linux/if_tunnel.h, cannot be included
+/// together with the C library's netinet headers. The numbers are ABI.
 enum {
   CLINUX_IFLA_IPTUN_LOCAL = 2,
   CLINUX_IFLA_IPTUN_REMOTE = 3,
@@ -48,8 +48,9 @@ enum {
   CLINUX_IFLA_GRE_FWMARK = 20
 };
 
-/// The kinds of `RTA_ENCAP` that say where a packet goes, and their attributes. Their headers (linux/lwtunnel.h,
-/// linux/seg6_iptunnel.h, linux/ioam6_iptunnel.h) bring that of struct in6_addr with them. The numbers are ABI.
+/// The kinds of `RTA_ENCAP` that contain a destination, and their attributes. Their headers
+/// (linux/lwtunnel.h, linux/seg6_iptunnel.h, linux/ioam6_iptunnel.h) include that of struct
+/// in6_addr. The numbers are ABI.
 enum {
   CLINUX_LWTUNNEL_ENCAP_IP = 2,
   CLINUX_LWTUNNEL_ENCAP_IP6 = 4,
@@ -68,31 +69,34 @@ struct clinux_credentials {
   gid_t gid;
 };
 
-/// What SO_PEERCRED says of the other end of a connected Unix socket; -1 and errno where it fails.
+/// Reads SO_PEERCRED of a connected Unix socket. Returns -1 and sets errno if it fails.
 int clinux_peer_credentials(int socket, struct clinux_credentials *credentials);
 
-/// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC: a connection; -1 and errno where there is none.
+/// Calls accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC. Returns the connection, or -1 and sets
+/// errno if there is none.
 int clinux_accept(int listener);
 
-/// setns(2) of the calling thread into the network namespace that `descriptor` stands for.
+/// Calls setns(2): moves the calling thread into the network namespace of `descriptor`.
 int clinux_enter_network_namespace(int descriptor);
 
-/// unshare(2) of the calling thread into a new network namespace.
+/// Calls unshare(2): moves the calling thread into a new network namespace.
 int clinux_unshare_network_namespace(void);
 
-/// pipe2(2) with O_CLOEXEC.
+/// Calls pipe2(2) with O_CLOEXEC.
 int clinux_pipe(int descriptors[2]);
 
-/// posix_spawn_file_actions_addclosefrom_np(3): the new process has no descriptors but those below.
+/// Calls posix_spawn_file_actions_addclosefrom_np(3): the new process inherits only lower
+/// descriptors.
 int clinux_close_from(posix_spawn_file_actions_t *actions, int descriptor);
 
-/// environ(7), which Swift takes for anybody's to change.
+/// Returns environ(7), which Swift considers mutable shared state.
 char **clinux_environment(void);
 
-/// memfd_create(2) with MFD_CLOEXEC.
+/// Calls memfd_create(2) with MFD_CLOEXEC.
 int clinux_memory_file(const char *name);
 
-/// pidfd_open(2): a descriptor, close-on-exec, that polls readable when the process has ended.
+/// Calls pidfd_open(2). The descriptor is close-on-exec, and polls readable when the process has
+/// ended.
 int clinux_process_descriptor(pid_t process);
 
 /// SO_PEERPIDFD, since Linux 6.5: a pidfd, close-on-exec, of the process that opened the other end
@@ -100,29 +104,30 @@ int clinux_process_descriptor(pid_t process);
 /// does not have the option.
 int clinux_peer_process_descriptor(int socket);
 
-/// The name of a directory's entry, valid as long as the entry. `d_name` itself is declared longer
-/// than most entries are, so Swift, which copies all of it, would read beyond the entry.
+/// Returns the name of a directory entry, valid as long as the entry. `d_name` is declared longer
+/// than most entries. Swift copies all of it, and so would read beyond the entry.
 const char *clinux_entry_name(const struct dirent *entry);
 
-/// sched_setattr(2) of the calling thread, and of those that it starts: a slice of so many nanoseconds, and all else as it is.
-/// Before Linux 6.12 that changes nothing. Returns -1 and errno where it fails.
+/// Calls sched_setattr(2): gives the calling thread, and threads that it starts, a slice of this
+/// many nanoseconds. Changes nothing else. Has no effect before Linux 6.12. Returns -1 and sets
+/// errno if it fails.
 int clinux_use_slices(uint64_t nanoseconds);
 
-/// malloc_trim(3): gives memory that was freed back to the system.
+/// Calls malloc_trim(3): returns freed memory to the system.
 void clinux_trim_memory(void);
 
-/// pthread_setname_np(3) of the calling thread; at most 15 bytes of the name count.
+/// Calls pthread_setname_np(3) for the calling thread. The name is limited to 15 bytes.
 void clinux_name_thread(const char *name);
 
-/// A datagram of a netlink socket, as `clinux_receive_datagrams` has read it.
+/// A datagram read from a netlink socket by `clinux_receive_datagrams`.
 struct clinux_datagram {
-  /// Its own size, which may be more than what could be read of it.
+  /// Its full size, which may exceed the bytes that were read.
   size_t size;
-  /// The port of its sender: 0 is the kernel's, UINT32_MAX that of nobody who is known.
+  /// The port of its sender: 0 for the kernel, UINT32_MAX if the sender is unknown.
   uint32_t sender;
 };
 
-/// recvmmsg(2) of a netlink socket: waits for a datagram, and reads also those that wait behind it, at most 32. Each has a part
-/// of the buffer, `part` bytes long. Returns how many there were; -1 and errno where it fails.
+/// Calls recvmmsg(2) on a netlink socket: waits for a datagram, and reads up to 32 waiting ones.
+/// Each uses `part` bytes of the buffer. Returns their number, or -1 and sets errno if it fails.
 int clinux_receive_datagrams(int socket, void *buffer, size_t part, unsigned count,
                              struct clinux_datagram *datagrams);

@@ -24,8 +24,8 @@ package struct Link: Hashable, Sendable {
   package var master: UInt32?
   /// The port that an active-backup bond uses for sending.
   package var activePort: UInt32?
-  /// The way that a tunnel's own packets are sent (gre, ipip, sit, vxlan, …): to its other end, and with all that the link says
-  /// of them by which they are routed. `nil` where it sends to anyone, or does not say.
+  /// The destination of a tunnel's own packets (gre, ipip, sit, vxlan, …): its remote endpoint, and
+  /// all properties that affect their route. `nil` if the endpoint is not fixed or not known.
   package var outer: Destination?
   /// How the tunnel finds the remote endpoint of each packet, or `nil` if it has a fixed one or is
   /// not such a tunnel.

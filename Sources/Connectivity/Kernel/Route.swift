@@ -107,8 +107,8 @@ package struct RouteEntry: Hashable, Sendable {
   /// then.
   package var route: MatchedRoute?
   package var kind: Route.Kind
-  /// The index of the link that it leads to, of a local route that of the link that has the address; `nil` where it has
-  /// several.
+  /// The index of the outgoing link; for a local route, of the link with the address. `nil` if
+  /// there are several.
   package var outLink: UInt32?
   /// The indexes of the links of a multipath route, or empty.
   package var legs: [UInt32]

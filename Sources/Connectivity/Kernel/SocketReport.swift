@@ -1,4 +1,4 @@
-/// What the kernel reports about one TCP socket (`tcp_info` of sock_diag(7)).
+/// The kernel's report about one TCP socket (`tcp_info` of sock_diag(7)).
 ///
 /// Times have the resolution of the kernel's tick, which is 1 to 10 ms.
 package struct SocketReport: Hashable, Sendable {

@@ -107,7 +107,7 @@ public struct Cause: Hashable, Sendable {
     case start
     /// Messages were lost and everything was read again.
     case overrun
-    /// The configuration was read again.
+    /// The configuration was reloaded.
     case configuration
     /// A gain that was held back is published.
     case timer

@@ -1,8 +1,8 @@
 package import NIOCore
 private import NIOPosix
 
-/// The one thread that serves all of a process's connections to connd: one of those that NIO keeps for the whole
-/// process, so that none is left behind that was not there before.
+/// The single thread for all of a process's connections to connd. It is one of NIO's global
+/// threads, so that using connd leaves no additional thread behind.
 package enum ClientThread {
   package static let eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next()
 }

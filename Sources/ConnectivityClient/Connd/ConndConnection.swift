@@ -6,7 +6,7 @@ public import GRPCNIOTransportHTTP2Posix
 /// The generated client, on a connection to connd.
 public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTransport.Posix>
 
-/// Runs `body` with a client of connd, and closes the connection when it is done.
+/// Runs `body` with a client of connd, and then closes the connection.
 ///
 /// ```swift
 /// let status = try await withConnd { connd in
@@ -18,10 +18,10 @@ public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTr
 ///
 /// - Parameters:
 ///   - socket: The path of connd's socket.
-///   - body: What to do. Calls that are still running when it returns are cancelled.
-/// - Returns: What `body` returns.
-/// - Throws: ``ConndError`` where connd is not there, refuses this user or fails a call; `CancellationError`;
-///   other errors of `body` as they are.
+///   - body: Uses the client. Calls still running when it returns are cancelled.
+/// - Returns: The result of `body`.
+/// - Throws: ``ConndError`` if connd is not running, refuses this user or fails a call;
+///   `CancellationError`; other errors of `body` unchanged.
 public func withConnd<Result: Sendable>(
   at socket: String = SocketPath.default, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
@@ -32,7 +32,8 @@ public func withConnd<Result: Sendable>(
   }
 }
 
-/// By NIO, on a connection of its own. Its errors are gRPC's, but where connd is not there or refuses this user.
+/// Runs the body with a client over NIO, on a separate connection. Throws gRPC's errors, except if
+/// connd is not running or refuses this user.
 func withNIOConnection<Result: Sendable>(
   to socket: String, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
@@ -40,13 +41,13 @@ func withNIOConnection<Result: Sendable>(
   return try await withClient(over: try conndTransport(to: socket), body)
 }
 
-/// Connects to connd when it is run.
+/// Returns a transport that connects to connd when it runs.
 func conndTransport(to socket: String) throws -> HTTP2ClientTransport.Posix {
   try HTTP2ClientTransport.Posix(
     target: .unixDomainSocket(path: socket, authority: "localhost"),
     transportSecurity: .plaintext,
     config: .defaults { config in
-      // The other end is on this machine: it is back soon, and asking it costs little.
+      // connd is on this machine: it is soon back, and retrying costs little.
       config.backoff = .init(
         initial: .milliseconds(100), max: .seconds(2), multiplier: 1.6, jitter: 0.2)
       config.connection.flushCoalescing = nil

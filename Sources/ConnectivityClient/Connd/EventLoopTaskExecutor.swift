@@ -1,12 +1,13 @@
 internal import NIOCore
 
-/// Runs tasks on a thread of NIO's, beside the connections that they serve.
+/// Runs tasks on a NIO thread, along with the connections that they serve.
 ///
-/// A message then wakes one thread on its way from or to a socket, not two. And nothing starts Swift's own pool of threads:
-/// on Linux that is libdispatch's, which from its first use on looks once a second whether it has threads enough
-/// (`_dispatch_workq_monitor_pools` of its src/event/workqueue.c), and idle is to mean idle (D7).
+/// Thus a message wakes one thread on its way from or to a socket, not two. It also avoids Swift's
+/// own thread pool. On Linux that is libdispatch, which after its first use checks once a second
+/// whether it has enough threads (`_dispatch_workq_monitor_pools` in src/event/workqueue.c). An
+/// idle process must not wake up (D7).
 ///
-/// What runs here must not block for long: nothing else goes on meanwhile.
+/// Code that runs here must not block for long, because it stops everything else.
 final class EventLoopTaskExecutor: TaskExecutor {
   private let eventLoop: any EventLoop
 
@@ -21,7 +22,8 @@ final class EventLoopTaskExecutor: TaskExecutor {
 }
 
 extension EventLoop {
-  /// Returns after the time, in the machine's uptime. Unlike `Task.sleep` it needs no thread but the loop's.
+  /// Returns after a duration, in the machine's uptime. Unlike `Task.sleep` it needs no thread
+  /// besides the loop's.
   ///
   /// - Throws: `CancellationError`.
   func sleep(for duration: Duration) async throws(CancellationError) {

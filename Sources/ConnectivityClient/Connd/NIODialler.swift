@@ -4,9 +4,9 @@ internal import GRPCCore
 private import NIOCore
 private import NIOPosix
 
-/// Dials connd by NIO, on the one thread that serves all of a process's connections to it.
+/// Connects to connd with NIO, on the single thread for all of a process's connections to it.
 struct NIODialler: Dialler {
-  /// Who uses it takes what comes at once, and shares a connection with all others who do.
+  /// Whether it shares a connection with all other users that read input immediately.
   var shares = true
 
   var executor: any TaskExecutor { EventLoopTaskExecutor(ClientThread.eventLoop) }
@@ -32,7 +32,7 @@ struct NIODialler: Dialler {
   ) async throws {
     try await self.connection(to: socket) { connd in
       try await connd.watch(request) { response in
-        // The header comes at once, the first message only when something changes.
+        // The header arrives immediately, the first message only with the first change.
         _ = try response.accepted.get()
         try await accepted()
         for try await message in response.messages { try await take(message) }
@@ -61,14 +61,14 @@ struct NIODialler: Dialler {
   }
 }
 
-/// Reads why a server closes a connection that has asked for nothing.
+/// Reads the reason with which a server closes a connection before any request.
 private final class FarewellReader: ChannelInboundHandler {
   typealias InboundIn = ByteBuffer
 
-  /// `nil`: it did not say.
+  /// `nil` if the server gives none.
   private let reason: EventLoopPromise<String?>
   private var bytes: [UInt8] = []
-  /// More than that is no farewell.
+  /// A farewell is never longer than this.
   private static let most = 4096
 
   init(_ reason: EventLoopPromise<String?>) { self.reason = reason }

@@ -6,24 +6,24 @@ private import Synchronization
 
 /// Follows the path to one destination, across restarts of connd.
 ///
-/// A connection that is lost is told once, tried again after 100 ms, then in growing pauses of at most 2 s. Each begins
-/// with the present path.
+/// A lost connection is reported once. It is retried after 100 ms, and then in growing intervals of
+/// at most 2 s. Each connection begins with the current path.
 final class PathStream: Sendable {
   private let destination: IPAddress
   private let mark: UInt32
   private let socket: String
   private let outage = Mutex(Outage())
 
-  /// - Parameter mark: The mark (`SO_MARK`) of the traffic; 0: none.
+  /// - Parameter mark: The mark (`SO_MARK`) of the traffic; 0 means none.
   init(to destination: IPAddress, mark: UInt32, socket: String) {
     self.destination = destination
     self.mark = mark
     self.socket = socket
   }
 
-  /// Connects, reads, and connects again.
+  /// Connects, reads, and reconnects.
   ///
-  /// - Throws: `CancellationError`, nothing else.
+  /// - Throws: Only `CancellationError`.
   func run(_ tell: @escaping @Sendable (PathEvent) -> Void) async throws {
     while true {
       let error = await self.connection(tell)
@@ -34,7 +34,7 @@ final class PathStream: Sendable {
     }
   }
 
-  /// Reads one connection to its end, and returns why it ended.
+  /// Reads from one connection until it ends, and returns the reason.
   private func connection(_ tell: @escaping @Sendable (PathEvent) -> Void) async -> any Error {
     var request = Connectivity_V1_WatchPathRequest()
     request.destination = self.destination.description

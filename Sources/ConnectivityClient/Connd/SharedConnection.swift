@@ -4,15 +4,15 @@ internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 private import Synchronization
 
-/// The one connection to connd that all of a process share who take whatever comes at once: monitors and guards. It is there
-/// for as long as one of them uses it.
+/// The connection to connd that all monitors and guards of a process share. They read input
+/// immediately. The connection exists as long as one of them uses it.
 ///
-/// Who may be slow has a connection of his own: what he does not take would be in everybody's way.
+/// Slow consumers have their own connection, so that they do not block others.
 ///
 /// Implements rule C7.
 final class SharedConnection: Sendable {
   fileprivate struct Directory {
-    /// Those that new users join, by their sockets.
+    /// The connections that new users join, by socket.
     var open: [String: SharedConnection] = [:]
     var users: [ObjectIdentifier: Int] = [:]
   }
@@ -30,10 +30,10 @@ final class SharedConnection: Sendable {
     }
   }
 
-  /// Runs the body with a client on the connection, which is made where there is none.
+  /// Runs the body with a client on the connection, and connects if necessary.
   ///
-  /// - Throws: ``ConndError`` where connd is not there or refuses this user; what the body throws. After UNAVAILABLE the next
-  ///   user makes a new connection: this one has seen its end.
+  /// - Throws: ``ConndError`` if connd is not running or refuses this user; the error of the body.
+  ///   After UNAVAILABLE the next user makes a new connection, because this one has ended.
   static func with<Result: Sendable>(
     _ socket: String, _ body: (ConndClient) async throws -> Result
   ) async throws -> Result {
@@ -51,7 +51,7 @@ final class SharedConnection: Sendable {
     if let connection = Self.directory.withLock({ $0.join(socket) }) { return connection }
     try SocketProbe.connect(to: socket)
     return try Self.directory.withLock { directory in
-      // Another one may have been faster.
+      // Another thread may have been faster.
       if let connection = directory.join(socket) { return connection }
       let new = try SharedConnection(to: socket)
       directory.open[socket] = new
@@ -80,7 +80,7 @@ extension SharedConnection.Directory {
     return connection
   }
 
-  /// Nobody joins it any more.
+  /// Stops new users from joining the connection.
   fileprivate mutating func close(_ connection: SharedConnection, _ socket: String) {
     if self.open[socket] === connection { self.open[socket] = nil }
   }

@@ -1,6 +1,7 @@
 public import ConnectivitySession
 
-/// Follows connd: the present status, and then every change, in order, also across restarts of connd.
+/// Follows connd: yields the current status, and then each change in order, across restarts of
+/// connd.
 ///
 /// ```swift
 /// for await event in StatusStream() {
@@ -8,11 +9,12 @@ public import ConnectivitySession
 /// }
 /// ```
 ///
-/// 1. The first element is a snapshot; with `since` it is the first change after that generation, or a gap where
-///    connd no longer knows it; `disconnected` where connd is not there.
-/// 2. The stream ends only with its task. A connection that is lost is told once, tried again after 100 ms, then in
-///    growing pauses of at most 2 s, and resumed from the last generation seen.
-/// 3. Elements are fetched as they are asked for: who is slow gets gaps, not memory.
+/// 1. The first element is a snapshot. With `since` it is the first change after that generation,
+///    or a gap if connd no longer has it. It is `disconnected` if connd is not running.
+/// 2. The stream ends only with its task. A lost connection is reported once. It is retried after
+///    100 ms, and then in growing intervals of at most 2 s, and resumes from the last generation
+///    received.
+/// 3. Elements are fetched on demand: a slow reader receives gaps and uses no extra memory.
 ///
 /// Each iterator has its own connection and belongs to one task.
 public struct StatusStream: AsyncSequence, Sendable {
@@ -24,8 +26,8 @@ public struct StatusStream: AsyncSequence, Sendable {
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
-  ///   - since: The last generation that is known already; `nil` for none.
-  ///   - events: The kinds of changes to be told of; empty means all.
+  ///   - since: The last generation that is already known, or `nil`.
+  ///   - events: The kinds of changes to receive; empty means all.
   public init(
     socket: String = SocketPath.default, since: UInt64? = nil, events: Set<EventKind> = []
   ) {
@@ -42,14 +44,15 @@ public struct StatusStream: AsyncSequence, Sendable {
       subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
   }
 
-  /// One connection to connd, kept up until the iterator goes.
+  /// An iterator with a connection to connd, which ends with it.
   public struct AsyncIterator: AsyncIteratorProtocol {
     let subscription: Subscription
 
-    /// The next event; `nil` when the task was cancelled.
+    /// Returns the next event, or `nil` when the task was cancelled.
     public mutating func next() async -> StatusEvent? { await self.next(isolation: nil) }
 
-    /// The next event, without leaving the caller's actor; `nil` when the task was cancelled.
+    /// Returns the next event without leaving the caller's actor, or `nil` when the task was
+    /// cancelled.
     public mutating func next(isolation: isolated (any Actor)?) async -> StatusEvent? {
       await self.subscription.events.next(isolation: isolation)
     }

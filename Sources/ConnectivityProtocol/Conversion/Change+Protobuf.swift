@@ -2,7 +2,7 @@ public import Connectivity
 private import SwiftProtobuf
 
 extension Connectivity_V1_Transition {
-  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
   public init(_ transition: Transition, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = transition.snapshot.generation
@@ -17,7 +17,7 @@ extension Connectivity_V1_Transition {
 }
 
 extension Transition {
-  /// - Throws: ``ConversionError`` where the status is missing or makes no sense.
+  /// - Throws: ``ConversionError`` if the status is missing or invalid.
   public init(_ message: Connectivity_V1_Transition) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
     self.init(
@@ -28,7 +28,7 @@ extension Transition {
 }
 
 extension Connectivity_V1_PathChange {
-  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
   public init(_ change: PathChange, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = change.snapshot.generation
@@ -39,7 +39,7 @@ extension Connectivity_V1_PathChange {
 }
 
 extension PathChange {
-  /// - Throws: ``ConversionError`` where the status is missing or makes no sense.
+  /// - Throws: ``ConversionError`` if the status is missing or invalid.
   public init(_ message: Connectivity_V1_PathChange) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
     self.init(

@@ -2,7 +2,7 @@ public import Connectivity
 private import SwiftProtobuf
 
 extension Connectivity_V1_Status {
-  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
   public init(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) {
     let status = snapshot.status
     self.init()
@@ -24,9 +24,9 @@ extension Connectivity_V1_Status {
 }
 
 extension Snapshot {
-  /// The status that the message tells, with category, flags and family as the sender derived them.
+  /// Creates the status in the message, with category, flags and family as derived by the sender.
   ///
-  /// - Throws: ``ConversionError`` where an address or the time makes no sense.
+  /// - Throws: ``ConversionError`` if an address or the time is invalid.
   public init(_ message: Connectivity_V1_Status) throws(ConversionError) {
     var status = ConnectivityStatus(
       ipv4: message.hasIpv4 ? try Path(message.ipv4) : .unknown,

@@ -1,8 +1,8 @@
-/// Why a message cannot be read as what it stands for.
+/// The error of a message that cannot be converted.
 public struct ConversionError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// The field that is wrong, as the .proto names it: `status`, `source`.
+  /// The invalid field, by its name in the .proto file: `status`, `source`.
   public var field: String
-  /// What is wrong with it.
+  /// The problem with the field.
   public var problem: String
 
   package init(_ field: String, _ problem: String) {

@@ -11,7 +11,7 @@ extension Connectivity_V1_Dns {
 }
 
 extension DNSSettings {
-  /// - Throws: ``ConversionError`` where an address is none.
+  /// - Throws: ``ConversionError`` if an address is invalid.
   public init(_ message: Connectivity_V1_Dns) throws(ConversionError) {
     try self.init(servers: message.servers, message.search, message.links)
   }
@@ -41,7 +41,7 @@ extension Connectivity_V1_DnsChange {
 }
 
 extension DNSChange {
-  /// - Throws: ``ConversionError`` where an address or the time makes no sense.
+  /// - Throws: ``ConversionError`` if an address or the time is invalid.
   public init(_ message: Connectivity_V1_DnsChange) throws(ConversionError) {
     self.init(
       generation: message.generation,

@@ -1,5 +1,5 @@
-// A value that this version does not know comes from a newer connd. It is read as the nearest value that
-// promises nothing, so that an older client goes on working.
+// An unknown value comes from a newer connd. It is read as the nearest value that promises nothing,
+// so that an older client keeps working.
 public import Connectivity
 
 extension Connectivity_V1_Category {
@@ -16,7 +16,7 @@ extension Connectivity_V1_Category {
 }
 
 extension Category {
-  /// `unknown` for a value that is not known: assume to be online (K8).
+  /// `unknown` for an unknown value: assume to be online (K8).
   public init(_ message: Connectivity_V1_Category) {
     switch message {
     case .none: self = .none
@@ -42,7 +42,7 @@ extension Connectivity_V1_ThreeWayCategory {
 }
 
 extension ThreeWayCategory {
-  /// `unknown` for a value that is not known.
+  /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_ThreeWayCategory) {
     switch message {
     case .none: self = .none
@@ -69,7 +69,7 @@ extension Connectivity_V1_Medium {
 }
 
 extension Medium {
-  /// `unknown` for a value that is not known.
+  /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_Medium) {
     switch message {
     case .wired: self = .wired
@@ -94,7 +94,7 @@ extension Connectivity_V1_AddressFamily {
 }
 
 extension AddressFamily {
-  /// `ipv4` for a value that is not known.
+  /// `ipv4` for an unknown value.
   public init(_ message: Connectivity_V1_AddressFamily) {
     switch message {
     case .ipv4: self = .ipv4
@@ -116,7 +116,7 @@ extension Connectivity_V1_PathStatus {
 }
 
 extension Path.Status {
-  /// `unknown` for a value that is not known.
+  /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_PathStatus) {
     switch message {
     case .satisfied: self = .satisfied
@@ -146,7 +146,7 @@ extension Connectivity_V1_EvidenceSource {
 }
 
 extension Evidence.Source {
-  /// `none` for a value that is not known.
+  /// `none` for an unknown value.
   public init(_ message: Connectivity_V1_EvidenceSource) {
     switch message {
     case .configuration: self = .configuration
@@ -189,7 +189,7 @@ extension Connectivity_V1_CauseTrigger {
 }
 
 extension Cause.Trigger {
-  /// `kernel` for a value that is not known.
+  /// `kernel` for an unknown value.
   public init(_ message: Connectivity_V1_CauseTrigger) {
     switch message {
     case .link: self = .link
@@ -235,7 +235,7 @@ extension Connectivity_V1_PathReason {
 }
 
 extension Path.Reason {
-  /// `nil` for a value that is not known: no reason is named rather than a wrong one.
+  /// `nil` for an unknown value, because no reason is better than a wrong one.
   public init?(_ message: Connectivity_V1_PathReason) {
     switch message {
     case .noRoute: self = .noRoute
@@ -272,7 +272,7 @@ extension Connectivity_V1_InvalidationReason {
 }
 
 extension Invalidation.Reason {
-  /// `categoryChanged` for a value that is not known: of the reasons the one that assumes the least.
+  /// `categoryChanged` for an unknown value, because this reason implies the least.
   public init(_ message: Connectivity_V1_InvalidationReason) {
     switch message {
     case .sourceAddressLost: self = .sourceAddressLost
@@ -299,7 +299,7 @@ extension Connectivity_V1_InvalidationSeverity {
 }
 
 extension Invalidation.Severity {
-  /// `advise` for a value that is not known: nothing is destroyed for want of understanding.
+  /// `advise` for an unknown value, so that nothing is destroyed by mistake.
   public init(_ message: Connectivity_V1_InvalidationSeverity) {
     switch message {
     case .destroy: self = .destroy

@@ -14,7 +14,7 @@ extension Connectivity_V1_Invalidation {
 }
 
 extension Invalidation {
-  /// - Throws: ``ConversionError`` where an address or the time makes no sense.
+  /// - Throws: ``ConversionError`` if an address or the time is invalid.
   public init(_ message: Connectivity_V1_Invalidation) throws(ConversionError) {
     self.init(
       generation: message.generation,
@@ -37,7 +37,7 @@ extension Connectivity_V1_Scope {
 }
 
 extension Invalidation.Scope {
-  /// - Throws: ``ConversionError`` where an address is none: what it is about is not known, and must not be guessed.
+  /// - Throws: ``ConversionError`` if an address is invalid. The scope must not be guessed.
   public init(_ message: Connectivity_V1_Scope) throws(ConversionError) {
     var addresses: [IPAddress] = []
     for text in message.localAddresses {

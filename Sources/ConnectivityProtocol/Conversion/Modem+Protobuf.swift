@@ -1,7 +1,7 @@
 package import Connectivity
 
 extension Connectivity_V1_Modem {
-  /// - Parameter signalQuality: In percent; `nil` where nobody has measured it.
+  /// - Parameter signalQuality: In percent, or `nil` if it was not measured.
   package init(_ link: ModemLink, signalQuality: UInt32? = nil) {
     self.connected = link.isConnected
     self.suspended = link.isSuspended

@@ -23,11 +23,11 @@ extension Connectivity_V1_Path {
 }
 
 extension Path {
-  /// - Throws: ``ConversionError`` where an address is none.
+  /// - Throws: ``ConversionError`` if an address is invalid.
   public init(_ message: Connectivity_V1_Path) throws(ConversionError) {
     var chain: [PathLink] = []
     for (position, name) in message.chain.enumerated() {
-      // A sender that names no indexes is served all the same: no link has the index 0.
+      // Accept senders that omit the indexes: no link has the index 0.
       let index = position < message.chainIndex.count ? message.chainIndex[position] : 0
       chain.append(PathLink(index: index, name: name))
     }

@@ -20,7 +20,7 @@ extension SocketTestimony {
 }
 
 extension Google_Protobuf_Duration {
-  /// Both parts have the same sign, as the message wants it.
+  /// Both parts must have the same sign.
   fileprivate init(_ duration: Duration) {
     let (seconds, attoseconds) = duration.components
     self.init()

@@ -3,7 +3,7 @@ public import SwiftProtobuf
 
 extension Google_Protobuf_Timestamp {
   public init(_ timestamp: Timestamp) {
-    // protobuf wants the fraction to count forwards also before 1970.
+    // protobuf requires a positive fraction even before 1970.
     var (seconds, fraction) = timestamp.microseconds.quotientAndRemainder(dividingBy: 1_000_000)
     if fraction < 0 {
       seconds -= 1
@@ -14,9 +14,9 @@ extension Google_Protobuf_Timestamp {
 }
 
 extension Timestamp {
-  /// The moment, to the microsecond.
+  /// Creates the time, in microseconds.
   ///
-  /// - Throws: ``ConversionError`` where the number of microseconds exceeds 64 bits.
+  /// - Throws: ``ConversionError`` if the number of microseconds exceeds 64 bits.
   public init(_ message: Google_Protobuf_Timestamp) throws(ConversionError) {
     let (whole, tooLong) = message.seconds.multipliedReportingOverflow(by: 1_000_000)
     let (sum, overflow) = whole.addingReportingOverflow(Int64(message.nanos / 1_000))

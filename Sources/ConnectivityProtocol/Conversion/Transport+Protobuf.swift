@@ -1,9 +1,9 @@
 package import Connectivity
 
 extension Transport {
-  /// What a flow says of its ports and its protocol; `nil` where it says nothing.
+  /// Creates the protocol and ports of a flow, or `nil` if it has none.
   ///
-  /// - Throws: ``ConversionError`` where a number is too large for what it stands for.
+  /// - Throws: ``ConversionError`` if a number is too large.
   package init?(_ flow: Connectivity_V1_Flow) throws(ConversionError) {
     let localPort = try port(flow.localPort, "local_port")
     let remotePort = try port(flow.remotePort, "remote_port")
@@ -16,7 +16,7 @@ extension Transport {
 }
 
 extension Connectivity_V1_Flow {
-  /// The ports that are known, and the protocol.
+  /// Sets the known ports, and the protocol.
   package mutating func setTransport(_ transport: Transport) {
     if transport.localPort != 0 { self.localPort = UInt32(transport.localPort) }
     if transport.remotePort != 0 { self.remotePort = UInt32(transport.remotePort) }

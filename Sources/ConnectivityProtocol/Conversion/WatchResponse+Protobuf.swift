@@ -1,9 +1,9 @@
 public import Connectivity
 
 extension Connectivity_V1_WatchResponse {
-  /// A change, as a subscriber is told.
+  /// Creates the message for a change.
   ///
-  /// - Parameter networkNamespace: the inode of connd's; 0 where it is not said.
+  /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
   public init(_ change: Change, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = change.generation
@@ -19,7 +19,7 @@ extension Connectivity_V1_WatchResponse {
     }
   }
 
-  /// The first message of a stream.
+  /// Returns the first message of a stream.
   public static func snapshot(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) -> Self {
     var message = Self()
     message.generation = snapshot.generation
@@ -28,7 +28,7 @@ extension Connectivity_V1_WatchResponse {
     return message
   }
 
-  /// What a subscriber gets in place of the changes that it missed.
+  /// Returns the message that replaces missed changes.
   public static func gap(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) -> Self {
     var message = Self()
     message.generation = snapshot.generation
@@ -38,15 +38,15 @@ extension Connectivity_V1_WatchResponse {
   }
 }
 
-/// What a message of the stream says.
+/// The content of a message of the stream.
 public enum WatchEvent: Hashable, Sendable {
-  /// The state of affairs at the start of the stream.
+  /// The state at the start of the stream.
   case snapshot(Snapshot)
   case change(Change)
-  /// Something was missed: what, is not known. Here is the present.
+  /// An unknown number of changes was missed. Contains the current state.
   case gap(Snapshot)
 
-  /// The state of affairs after the event; `nil` where that is not all of what the event is about.
+  /// The state after the event, or `nil` if the event concerns only a part of it.
   public var snapshot: Snapshot? {
     switch self {
     case .snapshot(let snapshot), .gap(let snapshot): snapshot
@@ -54,9 +54,9 @@ public enum WatchEvent: Hashable, Sendable {
     }
   }
 
-  /// Reads a message; `nil` for an event that this version does not know, from a newer connd.
+  /// Parses a message. Returns `nil` for an unknown event from a newer connd.
   ///
-  /// - Throws: ``ConversionError`` where the status is missing or makes no sense.
+  /// - Throws: ``ConversionError`` if the status is missing or invalid.
   public init?(_ message: Connectivity_V1_WatchResponse) throws(ConversionError) {
     switch message.event {
     case .snapshot(let snapshot):

@@ -1,7 +1,7 @@
 package import Connectivity
 
 extension Connectivity_V1_Wireless {
-  /// - Parameter isNamed: Whether the network and the access point are named.
+  /// - Parameter isNamed: Whether to include the SSID and the access point.
   package init(_ link: WirelessLink, _ signal: WirelessSignal?, isNamed: Bool) {
     self.role = Connectivity_V1_WirelessRole(link.role)
     if let network = link.network {
@@ -36,7 +36,7 @@ extension Connectivity_V1_WirelessRole {
 }
 
 extension WirelessRole {
-  /// `other` for a value that is not known.
+  /// `other` for an unknown value.
   package init(_ message: Connectivity_V1_WirelessRole) {
     switch message {
     case .station: self = .station
@@ -62,7 +62,7 @@ extension WirelessSecurity {
 }
 
 extension [UInt8] {
-  /// As everybody writes hardware addresses: `02:00:00:00:01:00`.
+  /// The usual notation of a MAC address: `02:00:00:00:01:00`.
   fileprivate var hardwareAddress: String {
     self.map { octet in
       let digits = String(octet, radix: 16)

@@ -1,16 +1,16 @@
 private import GRPCCore
 
-/// Why connd did not answer.
+/// The reason why connd did not answer.
 @nonexhaustive public enum ConndError: Error, Hashable, Sendable {
-  /// Nobody listens on the socket, or who listened went away.
+  /// No process listens on the socket, or the process went away.
   case notThere(String)
-  /// This user may not connect, or may not ask this.
+  /// This user may not connect, or may not make this request.
   case refused(String)
-  /// connd is there and takes no more: one of its limits is reached, which it names.
+  /// connd is running but has reached one of its limits, which it names.
   case turnedAway(String)
-  /// connd does not accept the request: a field has a value that makes no sense.
+  /// connd rejects the request because a field is invalid.
   case invalid(String)
-  /// Anything else, in the words of who noticed.
+  /// Any other error, in the words of its origin.
   case failed(String)
 }
 
@@ -25,18 +25,17 @@ extension ConndError: CustomStringConvertible {
 }
 
 extension ConndError {
-  /// What an error of gRPC means for the caller; errors of other kinds come back as they are.
+  /// Converts a gRPC error for the caller. Returns other errors unchanged.
   ///
-  /// A cancelled call ends with `CancellationError`: gRPC says so in three different ways, depending on how far
-  /// the call had come.
-  ///
+  /// A cancelled call ends with `CancellationError`. gRPC reports a cancellation in three different
+  /// ways, depending on the state of the call.
   package static func reading(_ error: any Error) -> any Error {
     if Task.isCancelled { return CancellationError() }
     guard let error = error as? RPCError else { return error }
     if error.cause is CancellationError { return CancellationError() }
     switch error.code {
     case .unavailable: return ConndError.notThere(error.message)
-    // Nobody here has cancelled it: who served it ends.
+    // Not cancelled on this side, so the server is stopping.
     case .cancelled: return ConndError.notThere(error.message)
     case .resourceExhausted: return ConndError.turnedAway(error.message)
     case .deadlineExceeded: return ConndError.failed("it is there, and silent")

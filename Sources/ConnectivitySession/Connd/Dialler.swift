@@ -1,40 +1,43 @@
 package import ConnectivityProtocol
 package import GRPCCore
 
-/// Makes connections to connd. Applications have NIO's, for NIO is what they use anyway; connctl has its own, which needs
-/// nothing and has less to do for each message.
+/// Makes connections to connd. Applications use NIO's, because they use NIO anyway. connctl has its
+/// own, which has no dependencies and does less work per message.
 package protocol Dialler: Sendable {
-  /// Runs the tasks that read what comes.
+  /// The executor for tasks that read input.
   var executor: any TaskExecutor { get }
 
-  /// Runs the body with a client of connd, and closes its connection when it is done.
+  /// Runs the body with a client of connd, and then closes the connection.
   ///
-  /// - Throws: ``ConndError`` where connd is not there or refuses this user; what the body throws; gRPC's errors.
+  /// - Throws: ``ConndError`` if connd is not running or refuses this user; the error of the body;
+  ///   gRPC's errors.
   func withClient<Result: Sendable>(
     of socket: String,
     _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
   ) async throws -> Result
 
-  /// Makes the call `Watch` on a connection of its own, until it ends.
+  /// Makes the call `Watch` on a separate connection, until it ends.
   ///
   /// - Parameters:
-  ///   - accepted: called when connd has accepted the call: the first message may come much later.
-  ///   - take: called with each message; the next one is not read before it returns.
-  /// - Throws: as `withClient`; what the closures throw.
+  ///   - accepted: Called when connd has accepted the call. The first message may arrive much
+  ///     later.
+  ///   - take: Called with each message. The next one is not read before it returns.
+  /// - Throws: The errors of `withClient`; the errors of the closures.
   func watch(
     _ request: Connectivity_V1_WatchRequest, at socket: String,
     accepted: @escaping @Sendable () async throws -> Void,
     _ take: @escaping @Sendable (Connectivity_V1_WatchResponse) async throws -> Void
   ) async throws
 
-  /// Why connd closes connections as soon as it has accepted them, where it does: one of its limits is reached. It is given a
-  /// moment to say so. Blocks no thread of an application's.
+  /// Returns why connd closes connections right after accepting them, or `nil` if it does not. The
+  /// reason is that it has reached a limit. Waits a moment for connd to send it. Blocks no thread
+  /// of an application.
   func farewell(of socket: String) async -> String?
 }
 
 extension Dialler {
-  /// What an error means for the caller: ``ConndError/reading(_:)``, and where connd closed the connection, why. gRPC does not
-  /// pass on what a server says then.
+  /// Converts an error for the caller, as ``ConndError/reading(_:)`` does. If connd closed the
+  /// connection, adds the reason, which gRPC does not pass on.
   package func reading(_ error: any Error, of socket: String) async -> any Error {
     let read = ConndError.reading(error)
     guard (error as? RPCError)?.code == .unavailable, read is ConndError,
@@ -43,7 +46,7 @@ extension Dialler {
     return ConndError.turnedAway(reason)
   }
 
-  /// As `withClient`, with connd's errors in place of gRPC's.
+  /// Like `withClient`, with connd's errors in place of gRPC's.
   package func withConnd<Result: Sendable>(
     at socket: String,
     _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
@@ -56,7 +59,7 @@ extension Dialler {
   }
 }
 
-/// Runs a client over the transport while `body` does.
+/// Runs a client over the transport as long as `body` runs.
 package func withClient<Transport: ClientTransport, Result: Sendable>(
   over transport: Transport,
   _ body: (Connectivity_V1_Connectivity.Client<Transport>) async throws -> Result
@@ -65,7 +68,8 @@ package func withClient<Transport: ClientTransport, Result: Sendable>(
     let client = GRPCClient(transport: transport)
     group.addTask { try await client.runConnections() }
     defer {
-      // In this order: a transport that is only cancelled leaves calls hanging that wait for a connection.
+      // In this order: cancelling the transport alone would leave calls hanging that wait for a
+      // connection.
       client.beginGracefulShutdown()
       group.cancelAll()
     }

@@ -1,6 +1,7 @@
 private import Synchronization
 
-/// Passes elements from one task to another, one at a time: who sends waits until its element is taken.
+/// Passes elements from one task to another, one at a time. The sender waits until its element is
+/// taken.
 ///
 /// Cancelling either side ends both, and so does ``finish()``.
 package final class Handoff<Element: Sendable>: Sendable {
@@ -16,7 +17,7 @@ package final class Handoff<Element: Sendable>: Sendable {
 
   /// Returns when the element was taken.
   ///
-  /// - Throws: `CancellationError` where it will never be.
+  /// - Throws: `CancellationError` if it will never be taken.
   package func send(_ element: Element) async throws(CancellationError) {
     let taken = await withTaskCancellationHandler {
       await withCheckedContinuation { (sender: CheckedContinuation<Bool, Never>) in
@@ -39,7 +40,7 @@ package final class Handoff<Element: Sendable>: Sendable {
     guard taken else { throw CancellationError() }
   }
 
-  /// The next element; `nil` when there will be none. At most one task may wait.
+  /// Returns the next element, or `nil` if there are no more. At most one task may wait.
   package func next(isolation: isolated (any Actor)? = #isolation) async -> Element? {
     await withTaskCancellationHandler {
       await withCheckedContinuation { (receiver: CheckedContinuation<Element?, Never>) in
@@ -61,7 +62,7 @@ package final class Handoff<Element: Sendable>: Sendable {
     }
   }
 
-  /// Nothing is passed any more.
+  /// Ends the handoff.
   package func finish() {
     let (offered, receiver) = self.state.withLock { state in
       defer { (state.offered, state.receiver, state.finished) = (nil, nil, true) }

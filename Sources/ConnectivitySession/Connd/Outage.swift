@@ -1,15 +1,15 @@
-/// When to look for connd again, and whether its absence was told already.
+/// Decides when to look for connd again, and whether its absence has been reported.
 package struct Outage: Sendable {
   package static let shortestPause: Duration = .milliseconds(100)
   package static let longestPause: Duration = .seconds(2)
 
-  /// It was told that connd is not there.
+  /// Whether connd's absence has been reported.
   private(set) var isTold = false
   private var pause = Self.shortestPause
 
   package init() {}
 
-  /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
+  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
   package mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
     defer {
       self.isTold = true
@@ -19,15 +19,16 @@ package struct Outage: Sendable {
     return (self.isTold ? nil : error, self.pause)
   }
 
-  /// connd took the request; `true` where it was told that connd is not there.
+  /// connd accepted the request. Returns whether its absence had been reported.
   package mutating func accepted() -> Bool {
     defer { self.isTold = false }
     return self.isTold
   }
 
-  /// It was told in other words that connd is of no use.
+  /// Records that the caller has already reported in another way that connd is unusable.
   package mutating func markTold() { self.isTold = true }
 
-  /// connd said something: one that only accepts, and goes away again, is not asked any faster.
+  /// connd sent a message. If it only accepts connections and goes away again, the pauses keep
+  /// growing.
   package mutating func received() { self.pause = Self.shortestPause }
 }

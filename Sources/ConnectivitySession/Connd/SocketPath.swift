@@ -8,12 +8,12 @@ private import Connectivity
   private import Darwin
 #endif
 
-/// Where connd's socket is.
+/// The path of connd's socket.
 public enum SocketPath {
-  /// `CONND_SOCKET` where it is set; else `/run/connd/connd.sock`; else, for another user than root where that
-  /// does not exist, `$XDG_RUNTIME_DIR/connd.sock`.
+  /// `CONND_SOCKET` if it is set. Otherwise `/run/connd/connd.sock`. If that does not exist and the
+  /// user is not root, `$XDG_RUNTIME_DIR/connd.sock`.
   ///
-  /// Environment and file system are read at each call.
+  /// Reads the environment and the file system at each call.
   public static var `default`: String {
     DefaultSocket.path(
       environment: { name in getenv(name).map { String(cString: $0) } },

@@ -6,34 +6,37 @@
   private import Darwin
 #endif
 
-/// Asks the kernel whether somebody listens on a Unix socket.
+/// Checks whether a process listens on a Unix socket.
 ///
-/// gRPC tells a socket that is not there from one that may not be used in words only, and after a pause.
+/// gRPC distinguishes a missing socket from a forbidden one only in its error text, and after a
+/// pause.
 package enum SocketProbe {
-  /// Connects to the socket and hangs up.
+  /// Connects to the socket and disconnects.
   ///
   /// The corresponding C function is `connect`.
   ///
-  /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or ``ConndError/failed(_:)`` for what
-  ///   is neither: a path that is too long, no descriptors left.
+  /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or
+  ///   ``ConndError/failed(_:)`` for other errors, such as a path that is too long, or no
+  ///   descriptors left.
   package static func connect(to path: String) throws(ConndError) {
     if let descriptor = try Self.open(path) { close(descriptor) }
   }
 
-  /// Connects to the socket. Where as many wait to be accepted as may wait (listen(2)), it waits with them for a fifth of a
-  /// second.
+  /// Connects to the socket. If the listen backlog (listen(2)) is full, waits up to 200 ms for
+  /// room.
   ///
-  /// - Returns: a socket that does not block, which the caller closes; `nil` where there was no room to wait.
+  /// - Returns: A non-blocking socket, which the caller closes, or `nil` if there was no room.
   package static func connection(to path: String) throws(ConndError) -> CInt? {
     guard let descriptor = try Self.open(path, waits: true) else { return nil }
     _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
     return descriptor
   }
 
-  /// Why connd closes connections, where it accepts them and closes them at once: HTTP/2's GOAWAY with ENHANCE_YOUR_CALM and
-  /// the reason (RFC 9113, 6.8). Others are greeted with settings and nothing else.
+  /// Returns why connd closes connections right after accepting them, or `nil` if it does not. The
+  /// reason is in HTTP/2's GOAWAY with ENHANCE_YOUR_CALM (RFC 9113, 6.8). Otherwise connd only
+  /// sends settings at first.
   ///
-  /// Blocks its thread for 50 ms at most.
+  /// Blocks its thread for at most 50 ms.
   package static func farewell(from path: String) -> String? {
     guard let descriptor = (try? Self.open(path)) ?? nil else { return nil }
     defer { close(descriptor) }
@@ -46,10 +49,10 @@ package enum SocketProbe {
     return Self.reason(in: bytes[..<count])
   }
 
-  /// How long connd has to say farewell.
+  /// How long to wait for connd's GOAWAY.
   package static let patience = Duration.milliseconds(50)
 
-  /// The reason in the GOAWAY frame among frames.
+  /// Returns the reason in the first GOAWAY frame.
   package static func reason(in bytes: ArraySlice<UInt8>) -> String? {
     var rest = bytes
     while rest.count >= 9 {
@@ -66,7 +69,7 @@ package enum SocketProbe {
     return nil
   }
 
-  /// A connection to the socket; `nil` where there is a listener, and no room to wait for it.
+  /// Opens a connection to the socket. Returns `nil` if the listener's backlog is full.
   private static func open(_ path: String, waits: Bool = false) throws(ConndError) -> CInt? {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
@@ -81,7 +84,7 @@ package enum SocketProbe {
 
     let descriptor = openSocket(waits: waits)
     guard descriptor >= 0 else { throw Self.error(errno, path) }
-    // It bounds connect(2), too (unix(7)).
+    // The timeout also applies to connect(2) (unix(7)).
     var patience = timeval(tv_sec: 0, tv_usec: 200_000)
     setsockopt(
       descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
@@ -110,7 +113,7 @@ package enum SocketProbe {
   }
 }
 
-/// A Unix socket, closed on exec.
+/// Opens a Unix socket, closed on exec.
 private func openSocket(waits: Bool) -> CInt {
   #if canImport(Glibc)
     let stream = CInt(SOCK_STREAM.rawValue)
@@ -118,7 +121,8 @@ private func openSocket(waits: Bool) -> CInt {
     let stream = SOCK_STREAM
   #endif
   #if os(Linux)
-    // SOCK_CLOEXEC and SOCK_NONBLOCK are these (linux/net.h); Glibc's module has them as numbers of an enumeration.
+    // SOCK_CLOEXEC and SOCK_NONBLOCK have these values (linux/net.h), but Glibc's module has them
+    // as an enumeration.
     return socket(AF_UNIX, stream | O_CLOEXEC | (waits ? 0 : O_NONBLOCK), 0)
   #else
     let descriptor = socket(AF_UNIX, stream, 0)
@@ -128,7 +132,7 @@ private func openSocket(waits: Bool) -> CInt {
   #endif
 }
 
-/// connect(2), for where a method of that name is nearer.
+/// Calls connect(2) from a scope in which a method hides it.
 private func connectSocket(
   _ descriptor: CInt, _ address: UnsafePointer<sockaddr>, _ length: socklen_t
 ) -> CInt { connect(descriptor, address, length) }

@@ -1,16 +1,18 @@
 public import Connectivity
 
-/// What a stream of connd's news tells.
+/// An event of connd's stream.
 @nonexhaustive public enum StatusEvent: Hashable, Sendable {
-  /// The state of affairs at the start.
+  /// The state at the start.
   case snapshot(Snapshot)
-  /// What was published, complete in itself: the status after it is part of it, unless it leaves that as it is.
+  /// A published change, complete in itself. It includes the status afterwards, unless it leaves
+  /// that unchanged.
   case change(Change)
-  /// Something was missed: what, is not known. Here is the present.
+  /// An unknown number of changes was missed. Contains the current state.
   case gap(Snapshot)
-  /// connd is not there, refuses this user or went away. The stream looks for it until it finds it.
+  /// connd is not running, refuses this user, or went away. The stream keeps looking for it.
   case disconnected(ConndError)
-  /// connd is there again. Changes go on after this generation, the last one seen; `nil` where none was.
+  /// connd is back. Changes continue after this generation, the last one received, or `nil` if
+  /// there was none.
   case resumed(UInt64?)
 }
 

@@ -1,12 +1,13 @@
 internal import ConnectivityProtocol
 private import Synchronization
 
-/// Follows connd: the present status, and then every change, in order, also across restarts of connd.
+/// Follows connd: reports the current status, and then each change in order, across restarts of
+/// connd.
 ///
-/// 1. The first event is a snapshot; with `since` it is the first change after that generation, or a gap where connd no
-///    longer knows it; `disconnected` where connd is not there.
-/// 2. A connection that is lost is told once, tried again after 100 ms, then in growing pauses of at most 2 s, and resumed
-///    from the last generation seen.
+/// 1. The first event is a snapshot. With `since` it is the first change after that generation, or
+///    a gap if connd no longer has it. It is `disconnected` if connd is not running.
+/// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
+///    of at most 2 s, and resumes from the last generation received.
 package final class StatusFollower: Sendable {
   private let socket: String
   private let dialler: any Dialler
@@ -15,9 +16,9 @@ package final class StatusFollower: Sendable {
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
-  ///   - dialler: What makes the connections.
-  ///   - since: The last generation that is known already; `nil` for none.
-  ///   - kinds: The kinds of changes to be told of; empty means all.
+  ///   - dialler: Makes the connections.
+  ///   - since: The last generation that is already known, or `nil`.
+  ///   - kinds: The kinds of changes to receive; empty means all.
   package init(
     socket: String, through dialler: any Dialler, since: UInt64? = nil,
     kinds: Set<StatusEvent.Kind> = []
@@ -28,12 +29,13 @@ package final class StatusFollower: Sendable {
     self.progress = Mutex(Progress(since: since))
   }
 
-  /// Who hears of an event; the next one is not read before it returns. Where it throws, the stream ends.
+  /// Receives the events. The next event is not read before it returns. If it throws, the stream
+  /// ends.
   package typealias Receiver = @Sendable (StatusEvent) async throws -> Void
 
-  /// Connects, reads, and connects again.
+  /// Connects, reads, and reconnects.
   ///
-  /// - Throws: `CancellationError`, or what the receiver throws.
+  /// - Throws: `CancellationError`, or the error of the receiver.
   package func run(_ tell: @escaping Receiver) async throws {
     while true {
       let error = try await self.connection(tell)
@@ -43,10 +45,10 @@ package final class StatusFollower: Sendable {
     }
   }
 
-  /// What the receiver has thrown.
+  /// Wraps an error of the receiver.
   private struct Refusal: Error { var error: any Error }
 
-  /// Reads one connection to its end, and returns why it ended.
+  /// Reads from one connection until it ends, and returns the reason.
   private func connection(_ receiver: @escaping Receiver) async throws -> any Error {
     let tell: Receiver = { event in
       do { try await receiver(event) } catch { throw Refusal(error: error) }
@@ -69,9 +71,9 @@ package final class StatusFollower: Sendable {
   }
 }
 
-/// How far a stream has come, and what is to be told next.
+/// The progress of a stream, and the next event to report.
 struct Progress: Sendable {
-  /// The last generation seen.
+  /// The last generation received.
   private(set) var generation: UInt64?
   private var outage = Outage()
 
@@ -93,12 +95,12 @@ struct Progress: Sendable {
     return request
   }
 
-  /// connd took the request.
+  /// connd accepted the request.
   mutating func accepted() -> StatusEvent? {
     self.outage.accepted() ? .resumed(self.generation) : nil
   }
 
-  /// connd sent a message; one that a newer connd invented moves the generation and nothing else.
+  /// connd sent a message. An unknown message from a newer connd only advances the generation.
   mutating func received(_ message: Connectivity_V1_WatchResponse) throws -> StatusEvent? {
     let event = try WatchEvent(message)
     self.generation = message.generation
@@ -111,7 +113,7 @@ struct Progress: Sendable {
     }
   }
 
-  /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
+  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
   mutating func lost(_ error: any Error) -> (StatusEvent?, pause: Duration) {
     let (error, pause) = self.outage.lost(error)
     return (error.map { .disconnected($0) }, pause)

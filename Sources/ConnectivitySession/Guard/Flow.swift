@@ -2,14 +2,15 @@ package import Connectivity
 internal import ConnectivityProtocol
 
 extension FlowGuard {
-  /// One connection that connd is asked to watch.
+  /// A connection for connd to guard.
   package struct Flow: Hashable, Sendable {
     package var remote: IPAddress
-    /// The connection's own address; `nil` before it is connected: then that of the first path told is taken for it.
+    /// The connection's own address, or `nil` before it is connected. Then the source address of
+    /// the first reported path is used.
     package var local: IPAddress?
-    /// Its protocol and its ports, as far as they are known; `nil`: traffic of no port.
+    /// Its protocol and known ports. `nil` means traffic without ports.
     package var transport: Transport?
-    /// `SO_MARK`; 0: none.
+    /// `SO_MARK`; 0 means none.
     package var mark: UInt32
     /// The link that the connection is bound to (`SO_BINDTODEVICE`).
     package var interface: String?

@@ -1,14 +1,17 @@
-/// Has connd watch connections: one stream for many flows, kept up across restarts of connd.
+/// Has connd guard connections: one stream for many flows, kept up across restarts of connd.
 ///
-/// 1. Each flow is answered: by its path, or by an invalidation or a refusal, with which it is guarded no longer.
-/// 2. A connection that is lost is told once, tried again after 100 ms, then in growing pauses of at most 2 s. connd
-///    is told of all flows anew, with the paths that it named before, and answers each anew: what changed meanwhile
-///    is not lost.
-/// 3. Where there is no flow, nobody looks for connd: a guard that has no connection then makes none, and waits without
-///    a timer. That connd is not there, if that was told, is taken back (`resumed`), and told again if the next flow
-///    finds it so. A connection that there is stays.
-/// 4. A connd in another network namespace is as good as none (`elsewhere`), until there is another one.
-/// 5. Events are fetched as they are asked for; ``add(_:id:)`` and ``remove(_:)`` never wait.
+/// 1. Each flow gets an answer: its path, or an invalidation or a refusal. If it is destroyed or
+///    refused, it is no longer guarded.
+/// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
+///    of at most 2 s. The guard registers all flows again, with their last known paths, and connd
+///    answers each again. Changes in between are not lost.
+/// 3. Without flows, the guard does not look for connd. A guard without a connection then makes
+///    none, and waits without a timer. If it had reported connd's absence, it withdraws that
+///    (`resumed`), and reports it again if the next flow finds it absent. An existing connection
+///    stays.
+/// 4. A connd in another network namespace is treated as absent (`elsewhere`), until there is
+///    another one.
+/// 5. Events are fetched on demand. ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///
 /// It ends with its last reference.
 ///
@@ -20,7 +23,7 @@ package final class FlowGuard: Sendable {
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
-  ///   - dialler: What makes the connections.
+  ///   - dialler: Makes the connections.
   package init(socket: String, through dialler: any Dialler) {
     let keeper = GuardKeeper(socket: socket, through: dialler)
     let events = Handoff<GuardEvent>()
@@ -37,20 +40,21 @@ package final class FlowGuard: Sendable {
     self.events.finish()
   }
 
-  /// Guards a flow; does nothing where the id names one already.
+  /// Guards a flow. Has no effect if the id is already in use.
   ///
-  /// - Parameter id: What the caller calls it, until it is destroyed, refused or removed. One that was removed is
-  ///   better not used again: what connd said of the flow before may be on its way.
+  /// - Parameter id: The caller's identifier, until the flow is destroyed, refused or removed. Do
+  ///   not reuse the id of a removed flow, because an event of the old flow may still arrive.
   package func add(_ flow: Flow, id: UInt64) {
     self.keeper.change { $0.add(flow, id: id) }
   }
 
-  /// Guards a flow no longer. An event that was on its way may still come.
+  /// Stops guarding a flow. An event that is already on its way may still arrive.
   package func remove(_ id: UInt64) {
     self.keeper.change { $0.remove(id) }
   }
 
-  /// The next event; `nil` when the task was cancelled, which ends the guard. At most one task may wait.
+  /// Returns the next event, or `nil` when the task was cancelled, which ends the guard. At most
+  /// one task may wait.
   package func next() async -> GuardEvent? {
     await self.events.next()
   }

@@ -1,24 +1,25 @@
 public import Connectivity
 package import ConnectivityProtocol
 
-/// What a ``FlowGuard`` tells.
+/// An event of a ``FlowGuard``.
 package enum GuardEvent: Hashable, Sendable {
-  /// What became of a flow, and the generation of the last change that was published when connd said so.
+  /// An event of a flow, and the generation of the last change published before it.
   case flow(id: UInt64, generation: UInt64, FlowEvent)
-  /// connd is not there, refuses this user or went away. The guard looks for it until it finds it.
+  /// connd is not running, refuses this user, or went away. The guard keeps looking for it.
   case disconnected(ConndError)
-  /// connd is there again, and is told of all flows anew.
+  /// connd is back, and all flows are registered again.
   case resumed
-  /// connd is there, and speaks of another network than this process is on: it is as if it were not there. Once for each
-  /// connection to connd.
+  /// connd is running, but in another network namespace than this process. It is treated as absent.
+  /// Reported once for each connection to connd.
   case elsewhere(ForeignNamespace)
 }
 
-/// connd and this process are in different network namespaces, as with a container that has connd's socket mounted.
+/// connd and this process are in different network namespaces, for example because a container has
+/// connd's socket mounted.
 package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
-  /// The inode of connd's.
+  /// The inode of connd's namespace.
   package var connd: UInt64
-  /// The inode of this process's.
+  /// The inode of this process's namespace.
   package var own: UInt64
 
   package init(connd: UInt64, own: UInt64) {
@@ -31,28 +32,31 @@ package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
   }
 }
 
-/// What became of a flow.
+/// An event of a flow.
 package enum FlowEvent: Hashable, Sendable {
-  /// The flow's path: when it was added, and each time it has changed.
+  /// The flow's path: after it was added, and after each change.
   case path(Path)
-  /// The better path that was told of is gone: what new connections get is the flow's own way again, which is this.
+  /// The reported better path is gone. New connections use the flow's own path again, which is this
+  /// one.
   case betterPathGone(Path)
-  /// The flow is no longer viable. It is guarded no longer where the severity is `destroy`.
+  /// The flow is no longer viable. With severity `destroy` it is no longer guarded.
   case invalidation(FlowInvalidation)
-  /// connd does not guard it, and says why. The other flows are as they were.
+  /// connd does not guard the flow, for this reason. Other flows are unaffected.
   case refused(String)
 }
 
-/// The statement that one flow is no longer viable; the cause of the `RPCError` with which its calls end.
+/// The announcement that one flow is no longer viable. It is the cause of the `RPCError` of its
+/// calls.
 public struct FlowInvalidation: Error, Hashable, Sendable {
   public var reason: Invalidation.Reason
   public var severity: Invalidation.Severity
   public var cause: Cause
-  /// What the way to the remote address is now; `nil` where connd did not say.
+  /// The current path to the remote address, or `nil` if connd did not report it.
   public var path: Path?
-  /// What the connection's own socket said, or `nil` if it was not asked.
+  /// The answer of the connection's own socket, or `nil` if it was not asked.
   public var socket: SocketTestimony?
-  /// For ``Connectivity/Invalidation/Reason/policy``: what the channel does not allow; else `nil`.
+  /// For ``Connectivity/Invalidation/Reason/policy``: the property that the channel forbids.
+  /// Otherwise `nil`.
   public var networkUnavailableReason: NetworkUnavailable.Reason?
 
   public init(
@@ -69,7 +73,7 @@ public struct FlowInvalidation: Error, Hashable, Sendable {
 }
 
 extension FlowInvalidation {
-  /// - Throws: ``ConversionError`` where an address is none.
+  /// - Throws: ``ConversionError`` if an address is invalid.
   package init(_ message: Connectivity_V1_FlowInvalidation) throws(ConversionError) {
     self.init(
       reason: Invalidation.Reason(message.reason),
@@ -81,7 +85,7 @@ extension FlowInvalidation {
 }
 
 extension FlowEvent {
-  /// The flow's path, where this tells it.
+  /// The flow's path, if the event contains it.
   package var ownPath: Path? {
     switch self {
     case .path(let path), .betterPathGone(let path): path
@@ -89,9 +93,9 @@ extension FlowEvent {
     }
   }
 
-  /// Reads a message; `nil` for an event that this version does not know, from a newer connd.
+  /// Parses a message. Returns `nil` for an unknown event from a newer connd.
   ///
-  /// - Throws: ``ConversionError`` where an address is none.
+  /// - Throws: ``ConversionError`` if an address is invalid.
   package init?(_ message: Connectivity_V1_GuardResponse) throws(ConversionError) {
     switch message.event {
     case .path(let path):

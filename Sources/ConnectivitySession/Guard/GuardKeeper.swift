@@ -2,11 +2,12 @@ internal import ConnectivityProtocol
 internal import GRPCCore
 private import Synchronization
 
-/// Keeps up the stream to connd of a ``FlowGuard``, whose rules it follows: connects, tells and reads, and connects again.
+/// Maintains the stream to connd of a ``FlowGuard``, by the rules described there: connects,
+/// registers and reads, and reconnects.
 package final class GuardKeeper: Sendable {
   private struct State {
     var flows = GuardedFlows()
-    /// Wakes who tells connd, in the stream that there is; or who waits for a flow.
+    /// Wakes the task that sends requests in the current stream, or the one that waits for a flow.
     var wake: AsyncStream<Void>.Continuation?
   }
 
@@ -16,7 +17,7 @@ package final class GuardKeeper: Sendable {
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
-  ///   - dialler: What makes the connections.
+  ///   - dialler: Makes the connections.
   package init(socket: String, through dialler: any Dialler) {
     self.socket = socket
     self.dialler = dialler
@@ -30,12 +31,13 @@ package final class GuardKeeper: Sendable {
     wake?.yield()
   }
 
-  /// Who hears of an event; the next one is not read before it returns. Where it throws, the guard ends.
+  /// Receives the events. The next event is not read before it returns. If it throws, the guard
+  /// ends.
   package typealias Receiver = @Sendable (GuardEvent) async throws -> Void
 
-  /// Returns only when it is cancelled.
+  /// Runs until it is cancelled.
   ///
-  /// - Throws: `CancellationError`, or what the receiver throws.
+  /// - Throws: `CancellationError`, or the error of the receiver.
   package func run(_ tell: @escaping Receiver) async throws {
     while true {
       try await self.waitForFlow()
@@ -47,7 +49,7 @@ package final class GuardKeeper: Sendable {
     }
   }
 
-  /// Returns when there is a flow. Nothing but a change of the flows wakes it.
+  /// Returns when there is a flow. Only a change of the flows wakes it.
   private func waitForFlow() async throws {
     let (changes, wake) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -58,9 +60,9 @@ package final class GuardKeeper: Sendable {
     throw CancellationError()
   }
 
-  /// Keeps up one connection to its end, and returns why it ended.
+  /// Maintains one connection until it ends, and returns the reason.
   private func connection(_ tell: @escaping Receiver) async -> any Error {
-    // One waiting wake-up stands for all changes until then.
+    // One pending wake-up covers all changes until then.
     let (changes, wake) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     defer { wake.finish() }
@@ -82,7 +84,7 @@ package final class GuardKeeper: Sendable {
           }
           for try await message in response.messages {
             if let event = try self.state.withLock({ try $0.flows.received(message) }) {
-              // What connd guards in vain is taken back.
+              // Remove the flows that connd guards to no effect.
               if case .elsewhere = event { wake.yield() }
               try await tell(event)
             }

@@ -1,37 +1,39 @@
 package import Connectivity
 internal import ConnectivityProtocol
 
-/// The flows of a guard: what connd has yet to be told of them, and what it said.
+/// The flows of a guard: their pending requests and their last answers.
 package struct GuardedFlows: Sendable {
   private struct Entry: Sendable {
     var flow: FlowGuard.Flow
-    /// As connd sent it, with what a newer one may have put in.
+    /// The path as connd sent it, including fields of a newer version.
     var knownPath: Connectivity_V1_Path?
-    /// connd has said something of the flow as it is.
+    /// Whether connd has reported anything about the flow as registered.
     var isAnswered = false
   }
 
   private var entries: [UInt64: Entry] = [:]
-  /// Flows that connd does not know of in this stream. Both sets are bounded by the number of flows, however long
-  /// connd takes to read.
+  /// Flows that connd does not know in this stream. Both sets are bounded by the number of flows,
+  /// however slowly connd reads.
   private var unsent: Set<UInt64> = []
-  /// Flows that connd still guards, and need not.
+  /// Flows that connd still guards but need not.
   private var removed: Set<UInt64> = []
-  /// The last one seen.
+  /// The last generation received.
   private var generation: UInt64?
   private var outage = Outage()
-  /// The network namespace of this process; `nil` where it is not known.
+  /// The network namespace of this process, or `nil` if unknown.
   private let namespace: UInt64?
-  /// connd speaks of another namespace in this stream. It is told nothing more, and what it says is nothing.
+  /// Whether connd is in another namespace in this stream. Then it receives no more requests, and
+  /// its messages are ignored.
   private var isElsewhere = false
 
   init(namespace: UInt64? = NetworkNamespace.own) { self.namespace = namespace }
 
   var isEmpty: Bool { self.entries.isEmpty }
 
-  /// Does nothing where the id names a flow already.
+  /// Adds a flow. Has no effect if the id is already in use.
   ///
-  /// - Parameter path: What connd told of the flow before its connection was made: what has changed since is told at once.
+  /// - Parameter path: The path that connd reported before the connection was made. connd
+  ///   immediately reports what has changed since.
   package mutating func add(_ flow: FlowGuard.Flow, id: UInt64, madeOn path: Path? = nil) {
     guard self.entries[id] == nil else { return }
     self.entries[id] = Entry(flow: flow, knownPath: path.map { Connectivity_V1_Path($0) })
@@ -43,29 +45,29 @@ package struct GuardedFlows: Sendable {
     if self.unsent.remove(id) == nil { self.removed.insert(id) }
   }
 
-  /// A new stream begins: connd knows of nothing.
+  /// A new stream begins, in which connd does not know any flow.
   mutating func connecting() {
     self.unsent = Set(self.entries.keys)
     self.removed = []
     self.isElsewhere = false
   }
 
-  /// What connd is to be told now.
+  /// Returns the pending requests.
   mutating func requests() -> [Connectivity_V1_GuardRequest] {
     if self.isElsewhere {
       defer { self.removed = [] }
       return self.removed.sorted().map(Self.removal)
     }
     defer { (self.removed, self.unsent) = ([], []) }
-    // An id may have been freed and taken again.
+    // Removals come first, because an id may have been freed and reused.
     return self.removed.sorted().map(Self.removal)
       + self.unsent.sorted().compactMap { id in self.entries[id].map { self.addition($0, id) } }
   }
 
-  /// connd took the call.
+  /// connd accepted the call.
   mutating func accepted() -> GuardEvent? { self.outage.accepted() ? .resumed : nil }
 
-  /// connd sent a message; `nil` where it is about a flow that was removed, or not to be understood.
+  /// connd sent a message. Returns `nil` if it is about a removed flow, or unknown.
   mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
     if let foreign = self.foreignNamespace(message) { return self.estranged(foreign) }
     let event = try FlowEvent(message)
@@ -76,13 +78,13 @@ package struct GuardedFlows: Sendable {
     }
     switch event {
     case .path(let path), .betterPathGone(let path):
-      // What connd takes for it, from the first path that carries traffic on: not what the kernel would choose for a new
-      // connection later.
+      // connd uses the address of the first path that carries traffic, and not the kernel's later
+      // choice for new connections.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
       (entry.knownPath, entry.isAnswered) = (message.path, true)
       self.entries[message.id] = entry
     case .invalidation(let invalidation):
-      // Unless it is destroyed, the flow stays on the path that it had: that one is compared with after an outage.
+      // Unless it is destroyed, the flow stays on its path, which is compared after an outage.
       if invalidation.severity == .destroy { self.entries[message.id] = nil }
     case .refused:
       self.entries[message.id] = nil
@@ -90,7 +92,7 @@ package struct GuardedFlows: Sendable {
     return .flow(id: message.id, generation: message.generation, event)
   }
 
-  /// What tells that connd speaks of another network namespace; `nil` where one of the two is not known (0).
+  /// Returns the namespaces if connd's differs, or `nil` if either is unknown (0).
   private func foreignNamespace(_ message: Connectivity_V1_GuardResponse) -> ForeignNamespace? {
     let connd = message.networkNamespace
     guard let own = self.namespace, connd != 0, connd != own else { return nil }
@@ -109,16 +111,16 @@ package struct GuardedFlows: Sendable {
     return .elsewhere(foreign)
   }
 
-  /// The connection ended, or there was none: what to tell, and how long to wait before the next one.
+  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
   mutating func lost(_ error: any Error) -> (GuardEvent?, pause: Duration) {
-    // Without a flow there is nobody to tell, and nothing to connect for.
+    // Without a flow, there is nothing to report and no reason to connect.
     if self.entries.isEmpty { return (nil, .zero) }
     let (error, pause) = self.outage.lost(error)
     return (error.map { .disconnected($0) }, pause)
   }
 
-  /// The pause is over. Without a flow connd is not looked for any more, so that its absence is no longer known: what
-  /// to tell then.
+  /// The pause is over. Without a flow the guard stops looking for connd, so that its absence is no
+  /// longer known. Returns what to report then.
   mutating func rested() -> GuardEvent? {
     self.entries.isEmpty && self.outage.accepted() ? .resumed : nil
   }

@@ -1,28 +1,31 @@
 public import Connectivity
 public import GRPCCore
 
-/// There is a network, and the call may not use it: the cause of an `RPCError` with code `unavailable`.
+/// There is a network, but the call may not use it: the cause of an `RPCError` with code
+/// `unavailable`.
 ///
-/// Named as `URLError.NetworkUnavailableReason`; `cellular` and `wifi` are for media that are prohibited.
+/// Named after `URLError.NetworkUnavailableReason`. `cellular` and `wifi` stand for prohibited
+/// media.
 ///
 /// Implements rule C8.
 public struct NetworkUnavailable: Error, Hashable, Sendable {
   /// Why the network may not be used.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
-    /// It costs money.
+    /// Its path costs money.
     case expensive
-    /// It is not known what it costs. Only work that waits (``DiscretionaryTask``) is held back by that.
+    /// Its cost is unknown. Only discretionary work (``DiscretionaryTask``) is held back because of
+    /// that.
     case costUnknown
     /// The user asked to save data.
     case constrained
-    /// The others are media that are prohibited.
+    /// This and the following ones are prohibited media.
     case cellular
     case wifi
     case wired
     case bluetooth
     case tunnel
     case loopback
-    /// It is a medium that nobody can tell; or nobody says which network it is, and that does not do.
+    /// The medium is unknown, or the network itself is unknown and the call requires a known one.
     case unknown
   }
 
@@ -37,7 +40,7 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
 }
 
 extension NetworkUnavailable.Reason {
-  /// That the medium is prohibited.
+  /// Creates the reason for a prohibited medium.
   public init(_ medium: Medium) {
     self =
       switch medium {
@@ -72,12 +75,13 @@ extension NetworkUnavailable: RPCErrorConvertible {
 }
 
 extension RPCError {
-  /// Why the call was not allowed to use the network that there is; `nil` where it failed for another reason.
+  /// Why the call was not allowed to use the network, or `nil` if it failed for another reason.
   public var networkUnavailableReason: NetworkUnavailable.Reason? {
     (self.cause as? NetworkUnavailable)?.reason
       ?? (self.cause as? FlowInvalidation)?.networkUnavailableReason
   }
 
-  /// Why the network made the call's connection useless; `nil` where the call failed for another reason.
+  /// Why the network made the call's connection useless, or `nil` if the call failed for another
+  /// reason.
   public var invalidation: FlowInvalidation? { self.cause as? FlowInvalidation }
 }
