@@ -3,15 +3,16 @@ import CLinux
 import Glibc
 import UnixTransport
 
-/// A command of the user's that connctl has started: a process group of its own, so that what the command starts is reached, too.
+/// A user's command that connctl has started, in its own process group, so that signals also reach
+/// its children.
 struct ChildProcess: Sendable {
   let id: pid_t
 
-  /// Starts a command, found in PATH.
+  /// Starts a command, which is looked up in PATH.
   ///
   /// - Parameters:
-  ///   - variables: What its environment has beside connctl's.
-  ///   - input: What it reads; `nil`: what connctl would.
+  ///   - variables: Additions to connctl's environment.
+  ///   - input: The command's standard input, or `nil` for connctl's.
   /// - Throws: ``CommandFailure``.
   init(_ command: [String], variables: [(name: String, value: String)] = [], input: String? = nil)
     throws
@@ -29,7 +30,7 @@ struct ChildProcess: Sendable {
     posix_spawnattr_setflags(
       &attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF))
     posix_spawnattr_setpgroup(&attributes, 0)
-    // connctl ignores it, and who is started would go on doing so.
+    // connctl ignores SIGPIPE, and child processes would inherit that.
     var pipes = sigset_t()
     sigemptyset(&pipes)
     sigaddset(&pipes, SIGPIPE)
@@ -45,7 +46,7 @@ struct ChildProcess: Sendable {
     self.id = id
   }
 
-  /// A file in memory: a pipe would have to be written to while the command reads.
+  /// Creates a file in memory, because a pipe would need a writer while the command reads.
   private static func file(of text: String) throws -> CInt {
     let file = clinux_memory_file("event")
     var text = text
@@ -67,7 +68,8 @@ struct ChildProcess: Sendable {
     return all
   }
 
-  /// Returns when it has ended: its exit status, as a shell has it. To be called once.
+  /// Returns when the command has ended, with its exit status as in a shell. Must be called only
+  /// once.
   func end() async -> ExitCode {
     let id = self.id
     return await withCheckedContinuation { continuation in
@@ -78,16 +80,16 @@ struct ChildProcess: Sendable {
         continuation.resume(
           returning: ExitCode(signal == 0 ? status >> 8 & 0xFF : 128 + signal))
       }
-      // Without threads to be had, connctl hears of nothing until the command has ended.
+      // Without another thread, connctl blocks until the command has ended.
       if !Thread.start(named: "connctl-command", wait) { wait() }
     }
   }
 
-  /// Signals all of it.
+  /// Sends a signal to the process group.
   func signal(_ signal: CInt) { kill(-self.id, signal) }
 }
 
-/// A command that cannot be run.
+/// The error of a command that cannot be run.
 struct CommandFailure: Error, CustomStringConvertible {
   private let command: String
   private let reason: SystemError
@@ -99,6 +101,6 @@ struct CommandFailure: Error, CustomStringConvertible {
 
   var description: String { "cannot run “\(self.command)”: \(self.reason)" }
 
-  /// As shells have it.
+  /// The exit status as in a shell.
   var exitStatus: ExitCode { ExitCode(self.reason.code == ENOENT ? 127 : 126) }
 }

@@ -5,10 +5,10 @@ extension Connctl {
     self.configuration.subcommands.compactMap { $0.configuration.commandName }
   }
 
-  /// Looks at the word that names a command, also after `help`: else the parser takes one that it does not know for an
-  /// argument too many, or shows the help of something else.
+  /// Checks the word that names a command, also after `help`. Otherwise the parser would take an
+  /// unknown command for a surplus argument, or show other help.
   ///
-  /// - Throws: `ValidationError` where there is no such command.
+  /// - Throws: `ValidationError` if there is no such command.
   static func checkCommandName(in arguments: [String]) throws {
     guard var word = self.firstWord(of: arguments[...]) else { return }
     if word.name == "help" {
@@ -22,7 +22,8 @@ extension Connctl {
     throw ValidationError("There is no command '\(word.name)'\(nearest)")
   }
 
-  /// The first word that is no option of `connctl` itself; `nil` where there is none, or another option before it.
+  /// Returns the first word that is not an option of `connctl` itself, or `nil` if there is none,
+  /// or another option precedes it.
   private static func firstWord(
     of arguments: ArraySlice<String>
   ) -> (name: String, rest: ArraySlice<String>)? {
@@ -41,19 +42,20 @@ extension Connctl {
 }
 
 extension String {
-  /// The word that this one is the beginning of, or that one or two slips make of it; of several, the nearest.
+  /// Returns the nearest word that begins with this one, or differs from it by one or two typos.
   func nearest(of words: [String]) -> String? {
     guard !self.isEmpty else { return nil }
     if let begun = words.first(where: { $0.hasPrefix(self) }) { return begun }
     let slips = words.map { (word: $0, count: self.slips(to: $0)) }.min { $0.count < $1.count }
-    // With slips in more than half of the letters any word is made of any other.
+    // With typos in more than half of its letters, a word could stand for any other.
     guard let slips, slips.count <= 2, 2 * slips.count <= min(self.count, slips.word.count) else {
       return nil
     }
     return slips.word
   }
 
-  /// How many letters are missing, too many or wrong; two that changed places are one slip.
+  /// Returns the number of missing, surplus or wrong letters. Two transposed letters count as one
+  /// typo.
   private func slips(to other: String) -> Int {
     let (from, to) = (Array(self), Array(other))
     var before = [Int]()

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 
-/// What `is`, `wait`, `run` and `keep` ask about: a word, or `not-` and a word.
+/// A condition of `is`, `wait`, `run` and `keep`: a word, or `not-` and a word.
 ///
 /// Implements rule I8.
 struct Condition: Hashable, Sendable {
@@ -12,17 +12,18 @@ struct Condition: Hashable, Sendable {
   var subject: Subject
   var negated = false
 
-  /// Whether it holds. As long as the cost is not known, neither `expensive` nor `not-expensive` does.
+  /// Returns whether the condition holds. If the cost is unknown, neither `expensive` nor
+  /// `not-expensive` does.
   func holds(for status: ConnectivityStatus) -> Bool {
     self.subject.isMet(by: status).map { $0 != self.negated } ?? false
   }
 
-  /// What keeps it from holding, in one line.
+  /// Returns in one line why the condition does not hold.
   func missing(in status: ConnectivityStatus) -> String {
     status.summary + (self.subject.isMet(by: status) == nil ? ", cost unknown" : "")
   }
 
-  /// `one of online, none, …, or not- and one of them`
+  /// The text `one of online, none, …, or not- and one of them`.
   static let choice =
     "one of \(Subject.allCases.map(\.rawValue).joined(separator: ", ")), or not- and one of them"
 
@@ -32,10 +33,11 @@ struct Condition: Hashable, Sendable {
 }
 
 extension Condition.Subject {
-  /// Whether the status is so, or `nil` if that is not known.
+  /// Returns whether the status meets it, or `nil` if unknown.
   fileprivate func isMet(by status: ConnectivityStatus) -> Bool? {
     switch self {
-    // Also where the kernel cannot be asked: a script that gives up then would be wrong on most machines (K8).
+    // Also true if the kernel cannot be queried: giving up then would be wrong on most machines
+    // (K8).
     case .online: status.category.isOnline
     case .none: status.category == .none
     case .wifi: status.category == .wifi
@@ -59,7 +61,7 @@ extension Condition: CustomStringConvertible {
     self.subject = subject
   }
 
-  /// - Throws: `ValidationError` that says what conditions there are.
+  /// - Throws: `ValidationError` that lists the conditions.
   static func reading(_ text: String) throws -> Condition {
     guard let condition = Condition(argument: text) else {
       throw ValidationError("it is \(Self.choice)")
@@ -67,7 +69,7 @@ extension Condition: CustomStringConvertible {
     return condition
   }
 
-  /// Several, with commas between them.
+  /// Parses several conditions, separated by commas.
   static func readingAll(_ text: String) throws -> [Condition] {
     try text.split(separator: ",", omittingEmptySubsequences: false).map {
       try self.reading(String($0))

@@ -3,7 +3,7 @@ import Connectivity
 import ConnectivitySession
 import GRPCCore
 
-/// `connctl`, connd's command line.
+/// The command line tool `connctl`.
 struct Connctl: RunnableCommand {
   static let configuration = CommandConfiguration(
     commandName: "connctl",
@@ -29,7 +29,7 @@ struct Connctl: RunnableCommand {
 
   @OptionGroup var options: Options
 
-  /// Without a command: what `status` shows, and, for people, what comes next.
+  /// Without a command, shows the status, and in a terminal a hint on other commands.
   func run(through dialler: any Dialler) async throws {
     let socket = self.options.socket ?? SocketPath.default
     try await StatusCommand.show(socket, json: self.options.json, through: dialler)
@@ -38,7 +38,7 @@ struct Connctl: RunnableCommand {
   }
 }
 
-/// What every command takes, before its name and after.
+/// The options of every command, accepted before and after its name.
 struct Options: ParsableArguments {
   @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"), completion: .file())
   var socket: String?
@@ -51,16 +51,16 @@ struct Options: ParsableArguments {
   }
 }
 
-/// A command that asks connd.
+/// A command that queries connd.
 protocol ConnctlCommand: RunnableCommand {
   /// The options after the command's name.
   var options: Options { get }
-  /// What stood before it.
+  /// The options before the command's name.
   var parent: Connctl { get }
 }
 
 protocol RunnableCommand: ParsableCommand {
-  /// Does it, by connections that the dialler makes.
+  /// Runs the command over connections that the dialler makes.
   func run(through dialler: any Dialler) async throws
 }
 
@@ -75,7 +75,7 @@ extension ConnctlCommand {
 }
 
 extension CallOptions {
-  /// For calls that connd answers at once: one that hangs is as good as not there.
+  /// Options for calls that connd answers immediately. A connd that hangs is treated as absent.
   static var prompt: CallOptions {
     var options = CallOptions.defaults
     options.timeout = .seconds(10)

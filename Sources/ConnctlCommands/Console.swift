@@ -3,25 +3,25 @@ import ConnectivityJSON
 import Glibc
 import UnixTransport
 
-/// Where a command writes to.
+/// The output of a command.
 struct Console: Sendable {
-  /// Writes to standard output, at once.
+  /// Writes to standard output, unbuffered.
   ///
-  /// - Throws: ``OutputClosed`` where nobody reads any more.
+  /// - Throws: ``OutputClosed`` if there is no reader.
   var write: @Sendable (String) throws -> Void
   /// Writes to standard error.
   var complain: @Sendable (String) -> Void
   var style: Style
   var now: @Sendable () -> Timestamp
-  /// Characters in a line of the terminal that standard error is; `nil` where it is none, and nothing is broken into
-  /// lines: there is one for each error.
+  /// The width of the terminal on standard error, or `nil` if it is not a terminal. Then each error
+  /// is one line.
   var errorWidth: Int?
-  /// What pictures are drawn with.
+  /// The characters for pictures.
   var glyphs = Glyphs.unicode
-  /// Standard output is a terminal on which pictures can change.
+  /// Whether standard output is a terminal on which pictures can be updated.
   var isLive = false
-  /// Ends the process when nobody reads its output any more: who prints only what happens would else notice it with the next
-  /// event, perhaps tomorrow.
+  /// Ends the process when the reader of its output is gone. A command that prints only events
+  /// would otherwise notice that with the next event, perhaps a day later.
   var endWithReader: @Sendable () -> Void = {}
 
   /// The console of the command that runs in this task.
@@ -36,18 +36,18 @@ struct Console: Sendable {
     try self.write(json.line(terminator: "\n"))
   }
 
-  /// A remark about the connection: one line on standard error.
+  /// Prints a remark about the connection: one line on standard error.
   func remark(_ text: String) {
-    // A name in it, an SSID for one, must not begin another line.
+    // A name in the text, such as an SSID, must not start another line.
     self.complainInLines("connctl: \(text.printable)\n")
   }
 
-  /// A remark for people only, which scripts need not expect.
+  /// Prints a remark for an interactive user, which scripts do not receive.
   func hint(_ text: String) {
     if self.errorWidth != nil { self.remark(text) }
   }
 
-  /// Writes to standard error, in lines that fit into the terminal's.
+  /// Writes to standard error, wrapped to the terminal's width.
   func complainInLines(_ text: String) {
     let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map {
       String($0).printable[...]
@@ -61,7 +61,7 @@ struct Console: Sendable {
   private static func lines(of text: Substring, width: Int) -> [String] {
     guard text.count > width else { return [String(text)] }
     var lines: [String] = []
-    // What stands before the first word belongs to it.
+    // Leading spaces belong to the first word.
     let start = text.firstIndex { $0 != " " } ?? text.endIndex
     var line = String(text[..<start])
     for word in text[start...].split(separator: " ") {
@@ -79,17 +79,17 @@ struct Console: Sendable {
   }
 }
 
-/// The reader of standard output went away, as `head` does: no reason to complain.
+/// The reader of standard output is gone, as after `head`. Not worth an error message.
 struct OutputClosed: Error {}
 
-/// Standard output cannot be written, for a reason that the reader did not choose.
+/// Standard output cannot be written, for another reason than a closed reader.
 struct OutputError: Error, CustomStringConvertible {
   var description: String
 }
 
 extension Console {
-  /// The process's own. Colour and width as the terminal has them; neither where it is none, so that each line is whole
-  /// for grep(1) and its like.
+  /// The console of the process. Colour and width depend on the terminal. Without a terminal there
+  /// are neither, so that lines stay whole for grep(1) and similar tools.
   static let standard = Console(
     write: { try Console.writeAll($0, to: STDOUT_FILENO) },
     complain: { try? Console.writeAll($0, to: STDERR_FILENO) },
@@ -109,19 +109,20 @@ extension Console {
       isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable),
     endWithReader: Console.endWithPipe)
 
-  /// As tail(1) does: poll(2) tells of a pipe without a reader, and a thread that waits for it alone costs no wake-up.
+  /// Like tail(1): poll(2) reports a pipe without a reader, and a thread that waits only for that
+  /// costs no wake-ups.
   private static func endWithPipe() {
     guard isatty(STDOUT_FILENO) == 0 else { return }
     _ = Thread.start(named: "connctl-output") {
       var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
       while poll(&output, 1, -1) < 0, errno == EINTR {}
-      // As where a write fails for want of a reader.
+      // The same exit as when a write fails because there is no reader.
       if output.revents & Int16(POLLERR | POLLHUP) != 0 { _exit(0) }
     }
   }
 
-  /// Whether the terminal has a cursor that moves by the sequences of ECMA-48, as all do whose TERM says what they are, but those of
-  /// editors and of lines of paper.
+  /// Whether the terminal supports the cursor sequences of ECMA-48. All terminals with a specific
+  /// TERM do, except those of editors and on paper.
   static func movesCursor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
     isTerminal && !["", "dumb", "unknown", "emacs"].contains(environment("TERM") ?? "")
   }
@@ -130,15 +131,15 @@ extension Console {
     getenv(name).map { String(cString: $0) }
   }
 
-  /// See no-color.org; `TERM=dumb` is what editors and build tools set.
+  /// See no-color.org. Editors and build tools set `TERM=dumb`.
   static func allowsColor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
     isTerminal && environment("NO_COLOR") ?? "" == "" && environment("TERM") != "dumb"
   }
 
-  /// Less than this is taken for no width to write for.
+  /// The minimum width; a smaller one is ignored.
   private static let leastWidth = 40
 
-  /// Characters in a line of the terminal that a descriptor is; `nil` where it is none.
+  /// Returns the width of the terminal at a descriptor, or `nil` if it is not a terminal.
   static func terminalWidth(_ descriptor: CInt) -> Int? {
     guard isatty(descriptor) == 1 else { return nil }
     return max(self.leastWidth, self.reportedWidth(descriptor) ?? 80)
@@ -150,8 +151,8 @@ extension Console {
     return Int(size.ws_col)
   }
 
-  /// The parser breaks help into lines as wide as COLUMNS or the terminal says, and traps where they are narrower than
-  /// its indent. To be called while there is one thread.
+  /// Works around the argument parser. It wraps help to COLUMNS or the terminal's width, and traps
+  /// if that is smaller than its indent. Must be called while there is only one thread.
   static func widenHelp() {
     let named = getenv("COLUMNS").flatMap { Int(String(cString: $0)) }
     guard let width = named ?? self.reportedWidth(STDOUT_FILENO), width < self.leastWidth else {
@@ -178,7 +179,7 @@ extension Console {
   }
 
   private static func localTime(_ timestamp: Timestamp) -> Style.LocalTime {
-    // The zone is the reader's; the fraction is the same in all of them.
+    // The zone is the user's. The fraction is the same in all zones.
     var seconds = time_t(timestamp.microseconds / 1_000_000)
     var date = tm()
     localtime_r(&seconds, &date)

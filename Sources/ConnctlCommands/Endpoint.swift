@@ -1,14 +1,15 @@
 import ArgumentParser
 import Connectivity
 
-/// An end of a connection as a person writes it: `example.com`, `192.0.2.1:443`, `2001:db8::1`, `[2001:db8::1]:443`.
+/// One end of a connection, as users write it: `example.com`, `192.0.2.1:443`, `2001:db8::1`,
+/// `[2001:db8::1]:443`.
 struct Endpoint: Hashable {
   /// A name or an address, without the brackets of IPv6.
   var host: String
-  /// 0 where none is named.
+  /// 0 if no port is given.
   var port: UInt16 = 0
 
-  /// - Throws: `ValidationError` that says what is wrong with it. Whether the host is one, is not looked at.
+  /// - Throws: `ValidationError` that names the problem. The host is not checked.
   init(_ text: String) throws {
     if text.hasPrefix("[") {
       let parts = text.dropFirst().split(
@@ -22,7 +23,7 @@ struct Endpoint: Hashable {
       return
     }
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-    // With more than one colon it is an IPv6 address, of which the last part is no port.
+    // With more than one colon it is an IPv6 address, whose last part is not a port.
     guard parts.count == 2 else {
       self.host = text
       return

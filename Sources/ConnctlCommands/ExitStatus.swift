@@ -3,7 +3,8 @@ import Connectivity
 import ConnectivitySession
 import Glibc
 
-/// How connctl ends. The numbers are part of its interface (sysexits.h names those from 64 on).
+/// The exit statuses of connctl, which are part of its interface. Those from 64 on are from
+/// sysexits.h.
 enum ExitStatus {
   static let holds = ExitCode(0)
   static let doesNotHold = ExitCode(1)
@@ -32,9 +33,9 @@ extension ConndError {
     }
   }
 
-  /// One line that says what is wrong and what to do.
+  /// Returns one line with the problem and what to do.
   ///
-  /// - Parameter socket: The path that connd was looked for at.
+  /// - Parameter socket: The path at which connd was expected.
   func advice(socket: String?) -> String {
     switch self {
     case .notThere(let why):
@@ -59,7 +60,7 @@ extension ConndError {
     }
   }
 
-  /// Where the system's connd is looked for, unless somebody names a socket.
+  /// Whether this is a default path of the system's connd.
   private static func isDefault(_ path: String) -> Bool {
     let unnamed = DefaultSocket.path(
       environment: { name in
@@ -69,7 +70,7 @@ extension ConndError {
   }
 
   private static func isOtherThanSocket(_ path: String) -> Bool {
-    // A socket cannot be opened (ENXIO).
+    // Opening a socket fails with ENXIO.
     let descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard descriptor >= 0 else { return false }
     close(descriptor)

@@ -1,12 +1,13 @@
 import ArgumentParser
 import Connectivity
 
-/// Which units of systemd are to be started and stopped as conditions begin and cease to hold. A value without a clock.
+/// Decides which systemd units to start and stop as conditions change. A value without a clock.
 ///
-/// What ceases to hold for a moment stops nothing: a Wi-Fi roam, a DHCP client that deletes a route and adds it again. While the machine
-/// sleeps no time goes by: the network may be back a moment after it wakes.
+/// A short interruption stops nothing, such as a Wi-Fi roam, or a DHCP client that replaces a
+/// route. Time does not advance while the machine sleeps, because the network may be back right
+/// after the wake-up.
 struct KeptUnits: Sendable {
-  /// A unit, and what has to hold for it, all of it.
+  /// A unit, and the conditions that must all hold for it.
   struct Rule: Hashable, Sendable {
     var conditions: [Condition]
     var unit: String
@@ -25,11 +26,11 @@ struct KeptUnits: Sendable {
 
   private struct Kept: Sendable {
     let rule: Rule
-    /// As it was asked for last; `nil`: nobody knows.
+    /// The last requested state, or `nil` if unknown.
     var isStarted: Bool?
     /// Since when the conditions have not held.
     var failsSince: SuspendingClock.Instant?
-    /// systemd would not, and is asked again: after how long, and when.
+    /// The pause and the time of the next attempt, after systemd failed.
     var retry: (pause: Duration, at: SuspendingClock.Instant)?
   }
 
@@ -41,7 +42,8 @@ struct KeptUnits: Sendable {
     self.grace = grace
   }
 
-  /// Takes in what is so now. The first word stops at once what an earlier run has left.
+  /// Records the current status. The first one immediately stops units that an earlier run has
+  /// left.
   mutating func note(
     _ status: ConnectivityStatus, at now: SuspendingClock.Instant
   ) -> [Action] {
@@ -53,7 +55,7 @@ struct KeptUnits: Sendable {
     return self.elapse(at: now)
   }
 
-  /// Takes in that time has gone by.
+  /// Records that time has passed.
   mutating func elapse(at now: SuspendingClock.Instant) -> [Action] {
     var actions: [Action] = []
     for (place, kept) in self.units.enumerated() {
@@ -71,7 +73,8 @@ struct KeptUnits: Sendable {
     return actions
   }
 
-  /// Takes in what came of it. What failed is tried again with the next word, or after half a minute, and then after twice as long each time.
+  /// Records the result of an action. A failed action is retried with the next status, or after 30
+  /// s, and then with doubling pauses.
   mutating func note(_ action: Action, isDone: Bool, at now: SuspendingClock.Instant) {
     for (place, kept) in self.units.enumerated() where kept.rule.unit == action.unit {
       if isDone {
@@ -87,7 +90,7 @@ struct KeptUnits: Sendable {
   private static let firstPause = Duration.seconds(30)
   private static let longestPause = Duration.seconds(3600)
 
-  /// When to look at the time again; `nil`: not before something is told.
+  /// When to check the time again, or `nil` if only the next status matters.
   var due: SuspendingClock.Instant? {
     let stops = self.units.filter { $0.isStarted == true }.compactMap(\.failsSince)
     let retries = self.units.filter { $0.isStarted == nil }.compactMap { $0.retry?.at }
@@ -96,9 +99,9 @@ struct KeptUnits: Sendable {
 }
 
 extension KeptUnits.Rule {
-  /// `online,not-expensive=backup.timer`
+  /// Parses `online,not-expensive=backup.timer`.
   ///
-  /// - Throws: `ValidationError` that says what is wrong with it.
+  /// - Throws: `ValidationError` that names the problem.
   init(reading text: String) throws {
     let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
     guard parts.count == 2, !parts[1].isEmpty, !parts[1].hasPrefix("-") else {

@@ -1,9 +1,9 @@
 import ArgumentParser
 
 extension FixedWidthInteger where Self: UnsignedInteger {
-  /// Reads an option's whole number.
+  /// Parses the whole number of an option.
   ///
-  /// - Throws: `ValidationError` that says what is wrong with it.
+  /// - Throws: `ValidationError` that names the problem.
   static func reading(_ text: String) throws -> Self {
     if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
     guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {

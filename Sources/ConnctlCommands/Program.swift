@@ -6,13 +6,14 @@ import ConnectivitySession
 import Glibc
 import UnixTransport
 
-/// connctl as a program.
+/// The program connctl.
 public enum Program {
-  /// Does what the process's arguments say, and ends it.
+  /// Runs the command of the process's arguments, and ends the process.
   public static func main() -> Never {
-    // A reader that went away is an error of write(2), not a signal.
+    // A reader that is gone causes an error of write(2), not a signal.
     signal(SIGPIPE, SIG_IGN)
-    // Whoever starts connctl from a thread that blocks signals, as libdispatch's do, wants it to end by them all the same.
+    // The parent thread may block signals, as those of libdispatch do, but expects them to end
+    // connctl.
     var none = sigset_t()
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)
@@ -30,7 +31,7 @@ public enum Program {
     }
   }
 
-  /// Does what the arguments say, and returns the exit status.
+  /// Runs the command of the arguments, and returns the exit status.
   static func run(
     _ arguments: [String], on console: Console, through dialler: any Dialler
   ) async -> Int32 {
@@ -54,13 +55,13 @@ public enum Program {
     if let command = command as? any RunnableCommand {
       try await command.run(through: dialler)
     } else {
-      // The parser's own: help, completions.
+      // The parser's own commands: help, completions.
       var command = command
       try command.run()
     }
   }
 
-  /// - Parameter command: The one that failed, where the arguments name one.
+  /// - Parameter command: The failed command, if the arguments name one.
   private static func report(
     _ error: any Error, of command: (any ParsableCommand)?, on console: Console
   ) -> ExitCode {
@@ -85,7 +86,7 @@ public enum Program {
       console.remark("\(error)")
       return ExitStatus.doesNotHold
     case let error as ValidationError:
-      // The parser only knows which command it was where it found the error itself.
+      // The parser knows the command only if it found the error itself.
       if let command { return self.reportUsage(error, of: type(of: command), on: console) }
       return self.reportParsing(error, on: console)
     default:
@@ -93,7 +94,7 @@ public enum Program {
     }
   }
 
-  /// As the parser words its own.
+  /// Formats the error like the parser's own.
   private static func reportUsage(
     _ error: ValidationError, of command: any ParsableCommand.Type, on console: Console
   ) -> ExitCode {
@@ -108,7 +109,7 @@ public enum Program {
     return ExitStatus.usage
   }
 
-  /// Help, the version, completion scripts and usage errors.
+  /// Reports help, the version, completion scripts and usage errors.
   private static func reportParsing(_ error: any Error, on console: Console) -> ExitCode {
     let code = Connctl.exitCode(for: error)
     let message = Connctl.fullMessage(for: error) + "\n"

@@ -4,7 +4,7 @@ import Glibc
 import SwiftProtobuf
 import UnixTransport
 
-/// Dials connd on the thread that also prints: what a message wakes, tells it.
+/// Connects to connd on the thread that also prints, so that a message wakes only one thread.
 struct ReactorDialler: Dialler {
   let reactor: Reactor
 
@@ -34,7 +34,7 @@ struct ReactorDialler: Dialler {
 
   func farewell(of socket: String) async -> String? { SocketProbe.farewell(from: socket) }
 
-  /// How long it waits for a place in the queue of those who wait to be accepted.
+  /// How long to wait for room in the listen backlog.
   private static let patience = Duration.seconds(5)
 
   private func connection(to socket: String) async throws -> CInt {
@@ -49,7 +49,7 @@ struct ReactorDialler: Dialler {
           throw error
         }
       }
-      // Whose time is over meanwhile hears of it in between.
+      // Lets a timeout take effect in between.
       await Task.yield()
       try Task.checkCancellation()
       if ContinuousClock.now > end {

@@ -3,17 +3,18 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivitySession
 
-/// A condition, of a family or of the traffic that leaves by a link where one is named: what `is` asks and `wait` waits for.
+/// A condition, optionally for one family or for traffic on one link: the subject of `is` and
+/// `wait`.
 struct Requirement: Hashable, Sendable {
   var condition: Condition
   var family: AddressFamily?
   var link: String?
-  /// The name that the link goes by in paths, if `link` is an alternative one.
+  /// The link's name in paths, if `link` is an alternative name.
   var firstName: String?
 
-  /// The same, with the name that the link goes by now.
+  /// Returns the requirement with the link's current name.
   ///
-  /// - Parameter firstName: Looks for the link of a name or alternative name.
+  /// - Parameter firstName: Finds the link with a name or alternative name.
   func resolved(
     for status: ConnectivityStatus, _ firstName: (_ link: String) async -> String?
   ) async -> Requirement {
@@ -27,7 +28,7 @@ struct Requirement: Hashable, Sendable {
     self.condition.holds(for: self.concerned(status))
   }
 
-  /// The status as it were without the families that are not looked at, and without those whose traffic leaves elsewhere.
+  /// Returns the status reduced to the requested family and link.
   private func concerned(_ status: ConnectivityStatus) -> ConnectivityStatus {
     func path(_ family: AddressFamily) -> Path {
       let path = status[family]
@@ -37,7 +38,7 @@ struct Requirement: Hashable, Sendable {
     return ConnectivityStatus(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
   }
 
-  /// What keeps it from holding, in one line.
+  /// Returns in one line why the requirement does not hold.
   func missing(in status: ConnectivityStatus) -> String {
     let concerned = self.concerned(status)
     guard self.link != nil, concerned.category == .none,
@@ -49,7 +50,7 @@ struct Requirement: Hashable, Sendable {
 }
 
 extension Requirement: CustomStringConvertible {
-  /// `online by ipv6 via wlan0`
+  /// The text `online by ipv6 via wlan0`.
   var description: String {
     self.condition.description + (self.family.map { " by \($0.rawValue)" } ?? "")
       + (self.link.map { " via \($0)" } ?? "")
@@ -57,19 +58,21 @@ extension Requirement: CustomStringConvertible {
 }
 
 extension ConnectivityStatus {
-  /// The link that traffic leaves by; `nil` where none does.
+  /// The link that traffic uses, or `nil` if no traffic flows.
   fileprivate var carryingInterface: String? { self.category.isOnline ? self.interface : nil }
 }
 
 extension Path {
-  /// Whether traffic flows by the link: the one on top, as a bridge or a tunnel, or one below it.
+  /// Returns whether traffic uses the link: as the top of the stack, such as a bridge or a tunnel,
+  /// or below it.
   fileprivate func leaves(by link: String) -> Bool {
     self.status == .satisfied && self.chain.contains { $0.name == link }
   }
 }
 
 extension Dialler {
-  /// The name that a link goes by, whichever of its names is given; `nil` if connd knows none, or does not say.
+  /// Returns the primary name of a link, given any of its names, or `nil` if connd knows none or
+  /// does not answer.
   func firstName(ofLink name: String, at socket: String) async -> String? {
     let links = try? await self.withConnd(at: socket) { connd in
       try await connd.listLinks(.init(), options: .prompt).links
@@ -79,11 +82,11 @@ extension Dialler {
 }
 
 extension CompletionKind {
-  /// The names of the links that there are.
+  /// The names of the existing links.
   static var linkNames: CompletionKind { .shellCommand("ls /sys/class/net") }
 }
 
-/// Of which traffic a condition is to hold.
+/// The traffic for which a condition must hold.
 struct TrafficOptions: ParsableArguments {
   @Option(
     help: ArgumentHelp("Look at this family alone: ipv4 or ipv6.", valueName: "family"),

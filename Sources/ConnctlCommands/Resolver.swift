@@ -1,22 +1,22 @@
 import Connectivity
 import Glibc
 
-/// A name that the system's resolver does not know, in its words.
+/// The error of a name that cannot be resolved, in the resolver's words.
 struct ResolutionError: Error, CustomStringConvertible {
   var description: String
 }
 
 enum Resolver {
-  /// An address, and the link of one that is link-local, where it is known.
+  /// An address, and its link if it is link-local and the link is known.
   struct Host: Hashable {
     var address: IPAddress
     var link: String?
   }
 
-  /// The addresses of a host, in the order in which applications try them (RFC 6724), each once. An address stands
-  /// for itself, one that is mapped to IPv6 for the IPv4 address.
+  /// Returns the addresses of a host, unique and in the order in which applications try them (RFC
+  /// 6724). An address is returned as it is; an IPv4-mapped one as the IPv4 address.
   ///
-  /// The corresponding C function is `getaddrinfo`; it blocks.
+  /// The corresponding C function is `getaddrinfo`, which blocks.
   static func hosts(of host: String) throws(ResolutionError) -> [Host] {
     if let address = IPAddress(host) { return [Host(address: address.unmapped)] }
     guard !self.isMoreThanHost(host) else {
@@ -49,8 +49,9 @@ enum Resolver {
     return hosts
   }
 
-  /// What people copy from elsewhere: `192.0.2.1:443`, `[2001:db8::1]`, `192.0.2.0/24`, `https://example.com/`. What
-  /// follows a `%` is the link of an address, which is the resolver's matter.
+  /// Whether the text is more than a host, as often copied from elsewhere: `192.0.2.1:443`,
+  /// `[2001:db8::1]`, `192.0.2.0/24`, `https://example.com/`. The part after a `%` is an address's
+  /// link, which the resolver handles.
   static func isMoreThanHost(_ text: String) -> Bool {
     text.contains { "/[]".contains($0) } || (text.contains(":") && !text.contains("%"))
   }
@@ -61,7 +62,7 @@ enum Resolver {
       UnsafeRawPointer(pointer).loadUnaligned(as: sockaddr_in6.self).sin6_scope_id)
   }
 
-  /// The name of the link of an index; `nil` where there is none, as of 0.
+  /// Returns the name of the link with an index, or `nil` if it does not exist, as for 0.
   static func linkName(_ index: UInt32) -> String? {
     var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
     guard index != 0, if_indextoname(index, &name) != nil else { return nil }
@@ -85,7 +86,7 @@ enum Resolver {
 }
 
 extension Console {
-  /// What asks connd for a path names no link.
+  /// Remarks that path queries ignore the links of addresses.
   func remarkLinks(of hosts: [Resolver.Host]) {
     for host in hosts {
       guard let link = host.link else { continue }

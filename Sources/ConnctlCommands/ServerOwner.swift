@@ -21,14 +21,14 @@ enum ServerOwner {
     )
   }
 
-  /// Root can do anything anyway. The owner of a directory decides what is in it, so whoever named
-  /// the path trusts that user. In a container with user IDs of its own, both may be the user that
-  /// stands for all that it does not know.
+  /// Returns whether a server may be trusted. Root can do anything anyway. The owner of a directory
+  /// controls its contents, so a user who names the path trusts that owner. In a container with its
+  /// own user IDs, both may be the placeholder for unknown users.
   static func isTrusted(_ server: uid_t, by user: uid_t, inDirectoryOf owner: uid_t?) -> Bool {
     server == 0 || server == user || server == owner
   }
 
-  /// The directory that a socket is in, symbolic links resolved.
+  /// Returns the directory of a socket, with symbolic links resolved.
   private static func directory(of path: String) -> String {
     let resolved = realpath(path, nil)
     defer { free(resolved) }

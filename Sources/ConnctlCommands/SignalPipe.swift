@@ -2,19 +2,20 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// Signals that can be waited for as bytes can. By a handler, and not by signalfd(2), which is told of what all threads block: one that
-/// the system starts for the program's tasks does not for a moment, and the kernel would let that one have it.
+/// Makes signals readable like bytes. It uses a handler instead of signalfd(2), which requires all
+/// threads to block the signal. A thread that the system starts for the program's tasks does not
+/// block it for a moment, and the kernel could deliver the signal there.
 ///
 /// Thread-safety: any thread may wait, one at a time.
 final class SignalPipe: Sendable {
-  /// Can be read when there is a signal.
+  /// Readable when there is a signal.
   let descriptor: CInt
   private let end: CInt
   private let former: [(signal: CInt, action: sigaction)]
 
-  /// Catches the signals from now on, until it goes. There is one in a process at a time.
+  /// Catches the signals until it is released. A process may have only one at a time.
   ///
-  /// - Throws: where there are no more descriptors to be had.
+  /// - Throws: An error if no descriptors are left.
   init(_ signals: [CInt]) throws(SystemError) {
     var ends: [CInt] = [-1, -1]
     let type = CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
@@ -40,7 +41,7 @@ final class SignalPipe: Sendable {
     close(self.end)
   }
 
-  /// Tells of each signal, on a thread of its own, for as long as the program runs.
+  /// Reports each signal on a separate thread, as long as the program runs.
   static func follow(_ signals: [CInt], _ tell: @escaping @Sendable () -> Void) throws(SystemError)
   {
     let pipe = try SignalPipe(signals)
@@ -54,7 +55,7 @@ final class SignalPipe: Sendable {
     if !isStarted { throw SystemError() }
   }
 
-  /// The first signal that was not taken yet; `nil` where there is none.
+  /// Returns the first pending signal, or `nil` if there is none.
   func next() -> CInt? {
     var signal: UInt8 = 0
     while true {
@@ -65,10 +66,10 @@ final class SignalPipe: Sendable {
   }
 }
 
-/// Where the handler writes.
+/// The descriptor to which the handler writes.
 private let toldTo = Atomic<CInt>(-1)
 
-/// The handler: signal-safety(7) allows it no more than this.
+/// The signal handler, which may do nothing more than this (signal-safety(7)).
 private func tell(_ signal: CInt) {
   let error = errno
   var byte = UInt8(truncatingIfNeeded: signal)

@@ -1,14 +1,14 @@
 import ArgumentParser
 
-/// A time span as people type it: `500ms`, `5s`, `1.5s`, `2m`, `1h`; a bare number is seconds.
+/// A time span as users type it: `500ms`, `5s`, `1.5s`, `2m`, `1h`. A number alone is in seconds.
 struct Timeout: Hashable, Sendable {
   var duration: Duration
-  /// As it was typed, with its unit.
+  /// The text as typed, with its unit.
   var words: String
 }
 
 extension Timeout {
-  /// - Throws: `ValidationError` that says what is wrong with it.
+  /// - Throws: `ValidationError` that names the problem.
   static func reading(_ text: String) throws -> Timeout {
     if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
     guard let timeout = Timeout(argument: text) else {

@@ -34,7 +34,7 @@ struct ExpensiveCommand: CostCommand {
   }
 }
 
-/// Of what is spoken, what is said, and until when.
+/// The target of an override, its value, and its end.
 struct CostOptions: ParsableArguments {
   static func configuration(_ name: String, _ abstract: String) -> CommandConfiguration {
     CommandConfiguration(
@@ -91,14 +91,14 @@ struct CostOptions: ParsableArguments {
     }
   }
 
-  /// Of what something is said.
+  /// The target of an override.
   enum Target {
     case link(String)
     case network(String)
     case here
   }
 
-  /// Of what something is said, and what.
+  /// Returns the target and the value of the override.
   func parsed() throws -> (target: Target, Connectivity_V1_Choice) {
     var words = self.words[...]
     let target: Target
@@ -130,7 +130,7 @@ struct CostOptions: ParsableArguments {
   }
 }
 
-/// A command that says what a link or a network costs.
+/// A command that sets a cost override.
 protocol CostCommand: ConnctlCommand {
   var cost: CostOptions { get }
   static func say(
@@ -158,7 +158,7 @@ extension CostCommand {
       case .here: request.network = try await self.networkHere(connd)
       }
       let response = try await decided { try await connd.setCost(request, options: .prompt) }
-      // That it was said stands, whatever becomes of this question.
+      // The override is in effect, even if the following query fails.
       if choice != .auto, case .link(let name) = target,
         let links = try? await connd.listLinks(
           Connectivity_V1_ListLinksRequest(), options: .prompt),
@@ -178,7 +178,7 @@ extension CostCommand {
     }
   }
 
-  /// The identity of the network that the traffic goes by.
+  /// Returns the identity of the current network.
   private func networkHere(
     _ connd: any Connectivity_V1_Connectivity.ClientProtocol
   ) async throws -> String {

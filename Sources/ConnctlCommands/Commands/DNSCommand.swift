@@ -28,7 +28,7 @@ struct DNSCommand: ConnctlCommand {
 }
 
 extension Style {
-  /// `connctl dns` for people.
+  /// Returns the text of `connctl dns`.
   func dns(_ settings: DNSSettings?) -> [String] {
     guard let settings else { return ["not known"] }
     var rows = Columns()

@@ -59,7 +59,7 @@ struct GuardCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
-    // What needs no resolver is checked first; of a name's addresses, one of that family is looked for.
+    // Checks that need no resolver come first. The family also selects among a name's addresses.
     if let remote = IPAddress(self.remote.host)?.unmapped,
       Self.choose([remote], local: self.local?.address) == nil
     {
@@ -85,7 +85,8 @@ struct GuardCommand: ConnctlCommand {
       id: 1)
 
     var isFirst = true
-    // As connd does, where it is not given: the source address of the first path that carries traffic is the flow's.
+    // Without a given address, connd uses the source address of the first path that carries
+    // traffic.
     var local = self.local?.address
     while let event = await flows.next() {
       switch event {
@@ -109,7 +110,7 @@ struct GuardCommand: ConnctlCommand {
     }
   }
 
-  /// `nil` where nothing is said of it: traffic of no port.
+  /// `nil` without ports and protocol: traffic without ports.
   private var transport: Transport? {
     let ports = (local: self.local?.port ?? 0, remote: self.remote.port)
     guard ports != (0, 0) || self.transportProtocol != nil else { return nil }
@@ -129,7 +130,7 @@ struct GuardCommand: ConnctlCommand {
     return host
   }
 
-  /// The address that an application would try first, of those that it can reach from `local`.
+  /// Returns the address that an application would try first, of those reachable from `local`.
   static func choose(_ addresses: [IPAddress], local: IPAddress?) -> IPAddress? {
     addresses.first { local == nil || $0.family == local?.family }
   }
@@ -150,12 +151,12 @@ struct GuardCommand: ConnctlCommand {
   }
 }
 
-/// The end of a connection that is on this machine.
+/// The local end of a connection.
 struct LocalEndpoint {
   var address: IPAddress
-  /// 0 where none is named.
+  /// 0 if no port is given.
   var port: UInt16
-  /// What follows a `%`: a link's name, or its index.
+  /// The zone after `%`: a link's name or index.
   var link: String?
 
   init(_ text: String) throws {
@@ -184,7 +185,7 @@ enum TransportProtocol: String, CaseIterable, ExpressibleByArgument {
   case tcp
   case udp
 
-  /// Its number at IANA.
+  /// Its IANA number.
   var number: UInt8 {
     switch self {
     case .tcp: Transport.tcp
@@ -194,7 +195,7 @@ enum TransportProtocol: String, CaseIterable, ExpressibleByArgument {
 }
 
 extension GuardCommand {
-  /// As ip-rule(8) takes it and shows it.
+  /// Parses a mark in the notation of ip-rule(8).
   private static func mark(_ text: String) throws -> UInt32 {
     if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
     let isHexadecimal = text.hasPrefix("0x")

@@ -33,7 +33,7 @@ struct HistoryCommand: ConnctlCommand {
     let response = try await dialler.withConnd(at: self.socket) { [request] connd in
       try await connd.listTransitions(request, options: .prompt)
     }
-    // connd counts transitions, so that what it sent is never too little.
+    // connd limits the number of transitions, so its response always contains enough changes.
     let changes = try HistoryEntry.changes(response).suffix(self.limit.map(Int.init) ?? .max)
     if self.graph { return try self.draw(changes.flatMap { $0 }) }
     for change in changes {
@@ -55,15 +55,15 @@ struct HistoryCommand: ConnctlCommand {
   }
 }
 
-/// What the history holds: the changes that concern channels.
+/// An entry of the history: a change that concerns channels.
 enum HistoryEntry: Hashable, Sendable {
   case transition(Transition)
   case invalidation(Invalidation)
-  /// What users said of costs has changed those of the path.
+  /// A change of the path's cost by an override.
   case choice(PathChange)
 
-  /// All of a response, in the order in which they were published, those together that were published at once: a
-  /// transition and its invalidations, or the invalidations of what left the category as it was.
+  /// Returns the entries of a response in the order of publication, grouped by change. A group is a
+  /// transition with its invalidations, or invalidations without a transition.
   static func changes(
     _ response: Connectivity_V1_ListTransitionsResponse
   ) throws -> [[HistoryEntry]] {
@@ -76,7 +76,7 @@ enum HistoryEntry: Hashable, Sendable {
     }
   }
 
-  /// All of a response, in the order in which they were published.
+  /// Returns the entries of a response in the order of publication.
   static func all(_ response: Connectivity_V1_ListTransitionsResponse) throws -> [HistoryEntry] {
     let entries =
       try response.transitions.map { Self.transition(try Transition($0)) }

@@ -35,7 +35,7 @@ extension Condition {
 }
 
 extension Console {
-  /// Prints the answer where JSON was asked for; people have the exit status.
+  /// Prints the answer if JSON was requested. Otherwise the exit status is the answer.
   func tell(_ requirement: Requirement, of snapshot: Snapshot, json: Bool) throws {
     let holds = requirement.holds(for: snapshot.status)
     if json {

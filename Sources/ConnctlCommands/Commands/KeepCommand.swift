@@ -45,7 +45,7 @@ struct KeepCommand: ConnctlCommand {
   }
 
   func run(through dialler: any Dialler) async throws {
-    // Of what came while a unit was being started, the latest counts.
+    // While a unit is being started, only the latest inputs matter.
     let (inputs, input) = AsyncStream.makeStream(
       of: Input.self, bufferingPolicy: .bufferingNewest(8))
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -100,7 +100,7 @@ struct KeepCommand: ConnctlCommand {
     }
   }
 
-  /// Asks systemd for it, and waits for no more than its word: a unit may take as long as it likes to start.
+  /// Runs systemctl, which does not wait for the unit to start or stop.
   private func perform(_ action: KeptUnits.Action) async -> Bool {
     let verb = if case .start = action { "start" } else { "stop" }
     let command =

@@ -62,7 +62,7 @@ struct ForgetCommand: ConnctlCommand {
 }
 
 extension JSON {
-  /// The object of `connctl networks --json`.
+  /// Returns the object of `connctl networks --json`.
   static func network(_ network: Connectivity_V1_Network) -> JSON {
     [
       "name": .string(network.hasName ? network.name : nil),
@@ -91,7 +91,7 @@ extension JSON {
 }
 
 extension Style {
-  /// `connctl networks` for people.
+  /// Returns the text of `connctl networks`.
   func networks(_ networks: [Connectivity_V1_Network]) -> [String] {
     var rows = Columns()
     for network in networks {

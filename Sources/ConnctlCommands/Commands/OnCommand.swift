@@ -53,7 +53,8 @@ struct OnCommand: ConnctlCommand {
 
   func run(through dialler: any Dialler) async throws {
     let last = Mutex<Snapshot?>(nil)
-    // What is so by then, which invalidations and news of resolvers do not say, is said by the other two.
+    // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
+    // as well.
     let follower = StatusFollower(
       socket: self.socket, through: dialler, kinds: [self.kind, .transition, .path])
     try await follower.run { event in
@@ -76,7 +77,7 @@ struct OnCommand: ConnctlCommand {
     }
   }
 
-  /// Runs the command to its end.
+  /// Runs the command until it ends.
   private func perform(_ event: StatusEvent, _ snapshot: Snapshot?) async throws {
     guard let object = JSON.event(event) else { return }
     do {
@@ -87,7 +88,7 @@ struct OnCommand: ConnctlCommand {
         self.console.remark("“\(self.command[0])” ended with \(status.rawValue)")
       }
     } catch let failure as CommandFailure {
-      // It may be there the next time.
+      // The command may exist the next time.
       self.console.remark("\(failure)")
     }
   }
@@ -114,7 +115,8 @@ struct OnCommand: ConnctlCommand {
     }
   }
 
-  /// What the command is told by its environment. What an event has nothing to say of is empty.
+  /// Returns the command's environment variables. They are empty if the event has no value for
+  /// them.
   static func variables(
     _ event: StatusEvent, _ snapshot: Snapshot?
   ) -> [(name: String, value: String)] {

@@ -43,7 +43,7 @@ struct PathCommand: ConnctlCommand {
     }
   }
 
-  /// Looked up for the user who asks.
+  /// Queries the path for the calling user.
   private static func path(
     to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol
   ) async throws -> Path {

@@ -60,7 +60,7 @@ struct ReportCommand: ConnctlCommand {
             "there was no room for all that happened: the report has the beginning")
         }
       }
-      // It says itself what is wrong.
+      // connd reports its own errors.
       let status = try await ConndProgram.start(
         ["--replay", recording, "--report", file.path], self.console
       ).end()

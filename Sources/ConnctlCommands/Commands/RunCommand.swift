@@ -36,7 +36,7 @@ struct RunCommand: ConnctlCommand {
     guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
   }
 
-  /// The conditions hold: nothing more is to be followed.
+  /// Thrown when the conditions hold, to stop following.
   private struct Holds: Error {}
 
   func run(through dialler: any Dialler) async throws {
@@ -56,7 +56,7 @@ struct RunCommand: ConnctlCommand {
     }
   }
 
-  /// Tells whether the conditions hold, first and whenever that has changed.
+  /// Reports whether the conditions hold: at first, and after each change.
   private func follow(
     through dialler: any Dialler, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {
@@ -72,7 +72,7 @@ struct RunCommand: ConnctlCommand {
         snapshot = present
       case .disconnected(let error):
         if told.withLock({ $0 }) == nil { throw error }
-        // The command has ended, and nobody is to follow any more.
+        // The command has ended, so following is over.
         if Task.isCancelled { return }
         self.console.remark("connd went away (\(error)); the command is left as it is")
         return
@@ -91,7 +91,7 @@ struct RunCommand: ConnctlCommand {
     }
   }
 
-  /// connctl's process becomes the command's.
+  /// Replaces connctl's process by the command.
   private func become() throws {
     signal(SIGPIPE, SIG_DFL)
     let arguments = self.command.map { strdup($0) } + [nil]
@@ -99,7 +99,7 @@ struct RunCommand: ConnctlCommand {
     throw CommandFailure(self.command)
   }
 
-  /// Runs the command beside connctl, and returns how it ended.
+  /// Runs the command as a child of connctl, and returns its exit status.
   private func supervised(through dialler: any Dialler) async throws -> ExitCode {
     let (started, start) = AsyncStream.makeStream(of: ChildProcess.self)
     return try await withThrowingTaskGroup(of: ExitCode.self) { group in
@@ -130,7 +130,8 @@ struct RunCommand: ConnctlCommand {
 }
 
 extension ChildProcess {
-  /// Where connctl has the terminal, its keys are the command's from now on: Ctrl-C ends that, and connctl with it.
+  /// If connctl has the terminal, gives it to the command. Ctrl-C then ends the command, and with
+  /// it connctl.
   fileprivate func takeTerminal() {
     guard isatty(STDIN_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return }
     Glibc.signal(SIGTTOU, SIG_IGN)
@@ -138,7 +139,7 @@ extension ChildProcess {
   }
 }
 
-/// Whoever ends connctl, ends the command: it is told by the same signal, also where it is suspended.
+/// Forwards signals that end connctl to the command, even if it is suspended.
 private enum Forwarding {
   private static let group = Atomic<Int32>(0)
 

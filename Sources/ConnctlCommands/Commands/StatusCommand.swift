@@ -26,7 +26,7 @@ struct StatusCommand: ConnctlCommand {
     }
   }
 
-  /// The present status.
+  /// Returns the current status.
   static func status(_ socket: String, through dialler: any Dialler) async throws -> Snapshot {
     try await dialler.withConnd(at: socket) { connd in
       try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))

@@ -36,7 +36,7 @@ struct TopCommand: ConnctlCommand {
     }
   }
 
-  /// Until the user has seen enough.
+  /// Shows the view until the user quits.
   private func show(_ feed: OverviewFeed, through dialler: any Dialler) async throws {
     let console = self.console
     let (questions, ask) = AsyncStream.makeStream(
@@ -60,7 +60,7 @@ struct TopCommand: ConnctlCommand {
           view.refresh()
         }
       }
-      // The user quits, or something fails: the terminal is given back before that is said.
+      // If the user quits or something fails, the terminal is restored before any message.
       defer { group.cancelAll() }
       _ = try await group.next()
     }

@@ -49,23 +49,25 @@ struct WaitCommand: ConnctlCommand {
   }
 }
 
-/// Follows the status until a condition holds, or the time is over.
+/// Follows the status until a condition holds or the time is over.
 struct Wait: Sendable {
   let requirement: Requirement
   let events: StatusFollower
-  /// connd need not be there at the start.
+  /// Whether connd may be absent at the start.
   let isPatient: Bool
-  /// Tells somebody who looks on what it waits for.
+  /// Informs an interactive user what it is waiting for.
   let say: @Sendable (String) -> Void
-  /// Looks for the link of a name or alternative name: it may be given one at any time.
+  /// Finds the link with a name or alternative name. A link may get a new name at any time.
   var firstName: @Sendable (_ link: String) async -> String? = { _ in nil }
 
-  /// So long connd has for its first word, however short the time: that of a machine under load is no answer of connd's.
+  /// The minimum time for connd's first answer, because a shorter timeout on a loaded machine says
+  /// nothing about connd.
   private static let shortest = Duration.seconds(5)
 
-  /// The status in which the condition holds, or the last one known when the time was over; `nil` if none was.
+  /// Returns the status in which the condition holds, or the last one known when the time is over,
+  /// or `nil` if there was none.
   ///
-  /// - Throws: ``ConndError`` where connd was not there, or refuses this user.
+  /// - Throws: ``ConndError`` if connd is not running or refuses this user.
   func run(timeout: Duration?) async throws -> Snapshot? {
     let last = Last()
     return try await withThrowingTaskGroup(of: Void.self) { group in
@@ -88,7 +90,7 @@ struct Wait: Sendable {
     }
   }
 
-  /// The condition holds: nothing more is to be followed.
+  /// Thrown when the condition holds, to stop following.
   private struct Holds: Error {}
 
   private func follow(_ last: Last) async throws {
@@ -102,12 +104,12 @@ struct Wait: Sendable {
     case .snapshot(let snapshot), .gap(let snapshot):
       try await self.check(snapshot, last)
     case .change(let change):
-      // An invalidation leaves the status as it is.
+      // An invalidation leaves the status unchanged.
       if let snapshot = change.snapshot { try await self.check(snapshot, last) }
     case .disconnected(let error):
       let isKnown = last.isKnown
       if !isKnown { last.set(.failure(error)) }
-      // Only what may come by itself is waited for.
+      // Wait only for conditions that can change without intervention.
       guard case .notThere = error, isKnown || self.isPatient else { throw error }
       self.say(isKnown ? "connd went away; waiting for it" : "\(error): waiting for it")
     case .resumed:
@@ -125,10 +127,10 @@ struct Wait: Sendable {
     if holds { throw Holds() }
   }
 
-  /// What connd said last. Only the task that follows sets it.
+  /// The last answer of connd. Only the following task sets it.
   private final class Last: Sendable {
     let result = Mutex<Result<Snapshot, ConndError>?>(nil)
-    /// Ends with the first word.
+    /// Ends with the first answer.
     let firstWord: AsyncStream<Never>
     private let spoken: AsyncStream<Never>.Continuation
 

@@ -13,7 +13,7 @@ struct WatchCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  // A negative number is to be read as one, and not as an option.
+  // A negative number must be parsed as a number, not as an option.
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(

@@ -3,7 +3,8 @@ import ConnectivityJSON
 import ConnectivitySession
 
 extension JSON {
-  /// The object of `connctl watch --json`; `nil` for what concerns the connection and not the network.
+  /// Returns the object of `connctl watch --json`, or `nil` for events of the connection rather
+  /// than the network.
   static func event(_ event: StatusEvent) -> JSON? {
     switch event {
     case .snapshot(let snapshot): .event(snapshot: snapshot)
@@ -13,7 +14,7 @@ extension JSON {
     }
   }
 
-  /// The object of `connctl history --json`: that of `watch`, and when it was.
+  /// Returns the object of `connctl history --json`: that of `watch`, with the time.
   static func history(_ entry: HistoryEntry) -> JSON {
     switch entry {
     case .transition(let transition):
@@ -29,7 +30,7 @@ extension JSON {
     }
   }
 
-  /// The object of `connctl guard --json`, for a flow to `destination`.
+  /// Returns the object of `connctl guard --json`, for a flow to `destination`.
   static func flow(
     _ event: FlowEvent, generation: UInt64, destination: IPAddress, local: IPAddress?
   ) -> JSON? {
@@ -52,7 +53,8 @@ extension JSON {
 }
 
 extension JSON {
-  /// What a connection's socket said; times in milliseconds, before the change negative.
+  /// Returns the state of a connection's socket. Times are in milliseconds, and negative before the
+  /// change.
   static func socket(_ testimony: SocketTestimony) -> JSON {
     [
       "lastHeardMs": .signed(testimony.lastHeard.milliseconds),

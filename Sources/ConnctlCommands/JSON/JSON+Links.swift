@@ -3,7 +3,7 @@ import ConnectivityJSON
 import ConnectivityProtocol
 
 extension JSON {
-  /// The object of `connctl links --json`.
+  /// Returns the object of `connctl links --json`.
   static func link(_ link: Connectivity_V1_Link) -> JSON {
     [
       "index": .number(link.index),
@@ -30,7 +30,7 @@ extension JSON {
     ]
   }
 
-  /// What ModemManager says of a link.
+  /// Returns ModemManager's data about a link.
   private static func modem(_ modem: Connectivity_V1_Modem) -> JSON {
     [
       "connected": .bool(modem.connected),
@@ -41,7 +41,7 @@ extension JSON {
     ]
   }
 
-  /// What nl80211 says of a link.
+  /// Returns nl80211's data about a link.
   private static func wireless(_ wireless: Connectivity_V1_Wireless) -> JSON {
     [
       "role": .string(WirelessRole(wireless.role).rawValue),
@@ -57,7 +57,7 @@ extension JSON {
     ]
   }
 
-  /// The object of `connctl explain --json`.
+  /// Returns the object of `connctl explain --json`.
   static func explanation(_ explanation: Connectivity_V1_Explanation) throws -> JSON {
     [
       "destination": .string(explanation.destination),
@@ -94,7 +94,7 @@ extension JSON {
 }
 
 extension Connectivity_V1_Metering {
-  /// The word of the JSON; `nil` for one that a newer connd invented.
+  /// The word in JSON, or `nil` for an unknown value of a newer connd.
   var word: String? {
     switch self {
     case .unknown: "unknown"
@@ -108,7 +108,7 @@ extension Connectivity_V1_Metering {
 }
 
 extension Connectivity_V1_WirelessSecurity {
-  /// The word of the JSON; `nil` for one that a newer connd invented.
+  /// The word in JSON, or `nil` for an unknown value of a newer connd.
   var word: String? {
     switch self {
     case .open: "open"
@@ -122,7 +122,7 @@ extension Connectivity_V1_WirelessSecurity {
 }
 
 extension Connectivity_V1_LinkState {
-  /// The word of the JSON; `null` for one that a newer connd invented.
+  /// The word in JSON, or `nil` for an unknown value of a newer connd.
   var word: String? {
     switch self {
     case .down: "down"

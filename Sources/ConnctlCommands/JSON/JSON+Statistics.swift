@@ -3,10 +3,10 @@ import ConnectivityJSON
 import ConnectivityProtocol
 
 extension JSON {
-  /// The object of `connctl stats --json`.
+  /// Returns the object of `connctl stats --json`.
   static func statistics(_ statistics: [Connectivity_V1_Statistic], since: Timestamp) -> JSON {
     var pairs = [Pair(key: "since", value: .string(since.description))]
-    // Scripts find these also before the first of a kind was seen.
+    // Scripts find these keys even before the first occurrence of a kind.
     var kinds: [String: [Pair]] = [
       "published": [], "invalidations": [], "flowInvalidations": [], "limitsHit": [],
       "refutations": [],
@@ -26,7 +26,7 @@ extension JSON {
 }
 
 extension String {
-  /// `kernel_losses` is `kernelLosses`.
+  /// The text in camel case: `kernel_losses` becomes `kernelLosses`.
   fileprivate var inCamelCase: String {
     let words = self.split(separator: "_")
     return words.prefix(1).joined()

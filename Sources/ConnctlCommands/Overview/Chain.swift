@@ -1,14 +1,14 @@
 import Connectivity
 import ConnectivityProtocol
 
-/// The way of a family's traffic, station by station: `host ─ vlan10 ─ eth0 ─ 192.0.2.1 ─ internet`.
+/// The path of a family's traffic, hop by hop: `host ─ vlan10 ─ eth0 ─ 192.0.2.1 ─ internet`.
 struct Chain {
-  /// From this host on, outwards.
+  /// The hops, beginning with this host.
   private(set) var stations: [String]
-  /// It is interrupted behind the station of this place.
+  /// The index of the hop after which the path is interrupted.
   private(set) var gap: Int?
 
-  /// - Parameter links: What is known of them: the one without a carrier may be in the middle.
+  /// - Parameter links: Their states, because the link without carrier may be in the middle.
   init(_ path: Path, links: [Connectivity_V1_Link]) {
     let names = path.chain.map(\.name)
     self.stations = ["host"] + names
@@ -23,7 +23,8 @@ struct Chain {
     }
   }
 
-  /// Draws it, in so many columns if that can be: stations in the middle of the stack give way, and then the host.
+  /// Draws the path, if possible within the width. Hops in the middle of the stack are omitted
+  /// first, then the host.
   func line(_ glyphs: Glyphs, width: Int, ink: Ink) -> Line {
     var chain = self
     var line = chain.drawn(glyphs, ink)
@@ -47,7 +48,7 @@ struct Chain {
     return line
   }
 
-  /// Puts a mark in place of stations between the host, the first link and the last two stations.
+  /// Replaces hops between the first link and the last two hops by an ellipsis.
   private mutating func elide(_ glyphs: Glyphs) -> Bool {
     let (first, last) = (2, self.stations.count - 3)
     guard first <= last, self.stations[first...last] != [glyphs.ellipsis] else { return false }

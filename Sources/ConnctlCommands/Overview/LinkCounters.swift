@@ -1,11 +1,11 @@
 import Glibc
 
-/// The kernel's counters of the links of this process's network namespace, asked for when somebody looks.
+/// The kernel's counters for the links of this process's network namespace, read on demand.
 ///
-/// From /proc and not from sysfs, which shows the namespace that it was mounted in; and not from connd, which need not be woken for
-/// what every process may read.
+/// They come from /proc, because sysfs shows the namespace in which it was mounted. They do not
+/// come from connd, because any process may read them without waking connd.
 enum LinkCounters {
-  /// `nil` where /proc does not tell.
+  /// Reads the counters. Returns `nil` if /proc has none.
   static func read() -> [String: Rates.Octets]? {
     let file = open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return nil }
@@ -21,13 +21,14 @@ enum LinkCounters {
     return Rates.Octets.reading(bytes)
   }
 
-  /// Of sixty thousand links.
+  /// Enough for 60,000 links.
   private static let most = 8 << 20
 }
 
-/// What processes are called.
+/// The names of processes.
 enum ProcessName {
-  /// As ps(1) shows it (proc_pid_comm(5)); `nil` where there is no such process, or it is hidden from this user.
+  /// Returns the name as in ps(1) (proc_pid_comm(5)), or `nil` if the process does not exist or is
+  /// hidden from this user.
   static func read(_ process: UInt32) -> String? {
     let file = open("/proc/\(process)/comm", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return nil }

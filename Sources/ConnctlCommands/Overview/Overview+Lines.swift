@@ -2,17 +2,17 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Overview {
-  /// What everything is drawn with.
+  /// The parameters of a drawing.
   struct Drawing {
     var columns: Int
-    /// `nil` where there is no end to them.
+    /// `nil` means unlimited.
     var rows: Int?
     var glyphs: Glyphs
     var style: Style
     var now: Timestamp
   }
 
-  /// The picture as a terminal shows it.
+  /// Returns the picture for a terminal.
   func frame(_ size: Frame.Size, _ glyphs: Glyphs, _ style: Style, now: Timestamp) -> Frame {
     Frame(
       self.lines(
@@ -41,7 +41,8 @@ extension Overview {
     return (lines + footer).map { $0.fitted(drawing.columns) }
   }
 
-  /// Divides rows: everybody gets what he wants as far as that leaves the others as much.
+  /// Distributes rows fairly: each section gets what it wants, as long as the others can have as
+  /// much.
   static func shares(of room: Int?, among wants: [Int]) -> [Int] {
     guard var left = room else { return wants }
     var shares = wants.map { _ in 0 }
@@ -69,7 +70,7 @@ extension Overview {
 
   private func family(_ family: AddressFamily, _ drawing: Drawing) -> Line {
     let path = self.snapshot.status[family]
-    // Where there is little room, it is the way's.
+    // If there is little room, the path gets it.
     var line = drawing.line(
       Text(drawing.isNarrow ? "\(family.rawValue) " : "  \(family.rawValue)  "))
     line.append(
@@ -118,7 +119,8 @@ extension Overview {
     return Text(rate.rateWords, rate == 0 ? .faint : nil)
   }
 
-  /// What it costs, and what is behind it. The network's name is the last: one that is written from right to left turns nothing.
+  /// Returns the costs and the network behind a link. The network's name comes last, so that a
+  /// right-to-left name does not affect other text.
   private static func notes(on link: Connectivity_V1_Link) -> String {
     var notes: [String] = []
     if link.expensive { notes.append("expensive") }
@@ -144,7 +146,7 @@ extension Overview {
     return table
   }
 
-  // MARK: Who follows
+  // MARK: Clients
 
   private func clientTable(_ drawing: Drawing) -> Table? {
     guard let clients = self.clients, !clients.isEmpty else { return nil }
@@ -165,7 +167,7 @@ extension Overview {
     return table
   }
 
-  /// `changes, 2 paths, guards 3 flows (destroy: interface lost, 00:40:02)`
+  /// Returns `changes, 2 paths, guards 3 flows (destroy: interface lost, 00:40:02)`.
   private func follows(_ streams: [Connectivity_V1_Client], _ drawing: Drawing) -> Text {
     var words: [String] = []
     var (paths, flows, guards) = ([String](), UInt64(0), false)
@@ -195,7 +197,7 @@ extension Overview {
 }
 
 extension Connectivity_V1_Link {
-  /// How well its network is heard; `nil` where nobody says.
+  /// The signal of its network, or `nil` if unknown.
   fileprivate var signal: Signal? {
     if self.hasWireless, self.wireless.hasSignal { return .strength(self.wireless.signal) }
     if self.hasModem, self.modem.hasSignalQuality { return .quality(self.modem.signalQuality) }
@@ -204,10 +206,10 @@ extension Connectivity_V1_Link {
 }
 
 extension Overview.Drawing {
-  /// With fewer rows nothing is left blank, and nobody is told how the view ends.
+  /// With fewer rows there are no blank lines and no help line.
   var isRoomy: Bool { self.rows ?? .max >= 16 }
 
-  /// A terminal of forty columns, as of a telephone.
+  /// Whether the terminal is narrow, like the 40 columns of a phone.
   var isNarrow: Bool { self.columns < 60 }
 
   func line(_ texts: Text...) -> Line {

@@ -2,25 +2,26 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivitySession
 
-/// All that `connctl top` shows, at one moment.
+/// The content of `connctl top` at one moment.
 struct Overview: Hashable, Sendable {
   var snapshot: Snapshot
   var links: [Connectivity_V1_Link] = []
-  /// The oldest first.
+  /// Oldest first.
   private(set) var changes: [Change] = []
   var rates = Rates()
-  /// `nil` where this connd does not tell who follows it.
+  /// `nil` if this connd does not report its clients.
   var clients: [Connectivity_V1_Client]?
-  /// What the processes of clients are called, by their numbers.
+  /// The names of the clients' processes, by process number.
   var processNames: [UInt32: String] = [:]
-  /// Why what is shown may not be so any more.
+  /// Why the content may be out of date.
   private(set) var remark: String?
-  /// connd speaks of another network namespace than this process is in: what the kernel counts here is of other links.
+  /// Whether connd is in another network namespace, so that the kernel's counters here are for
+  /// other links.
   var isElsewhere = false
 
   init(_ snapshot: Snapshot) { self.snapshot = snapshot }
 
-  /// connd told something.
+  /// Handles an event of connd.
   mutating func take(_ event: StatusEvent) {
     switch event {
     case .snapshot(let snapshot), .gap(let snapshot): self.snapshot = snapshot
@@ -33,7 +34,7 @@ struct Overview: Hashable, Sendable {
     }
   }
 
-  /// connd tells the same state of affairs again: after the wall clock was set, `since` is another.
+  /// Updates the same state: `since` changes if the wall clock was set.
   mutating func correct(_ snapshot: Snapshot) {
     if snapshot.generation == self.snapshot.generation { self.snapshot.since = snapshot.since }
   }
@@ -41,7 +42,7 @@ struct Overview: Hashable, Sendable {
   /// More than fit on a screen.
   private static let mostChanges = 64
 
-  /// Something happened, or is known to have happened.
+  /// Adds new or newly known changes.
   mutating func note(_ changes: [Change]) {
     let known = Set(self.changes.map(\.generation))
     self.changes += changes.filter { !known.contains($0.generation) }

@@ -4,21 +4,21 @@ import ConnectivitySession
 import GRPCCore
 import Synchronization
 
-/// Keeps an ``Overview`` as connd and the kernel tell it. Safe to use from any thread.
+/// Maintains an ``Overview`` from data of connd and the kernel. Safe to use from any thread.
 final class OverviewFeed: Sendable {
   private let socket: String
   private let dialler: any Dialler
   private let state: Mutex<Overview>
-  /// How often the counters were read since connd was asked, or told something.
+  /// The number of counter readings since the last query or event of connd.
   private let readings = Atomic(0)
-  /// Every so many readings connd is to be asked, too.
+  /// After this many readings connd is queried, too.
   private static let readingsPerQuestion = 3
 
   var overview: Overview { self.state.withLock { $0 } }
 
-  /// Asks for all of it.
+  /// Queries all data.
   ///
-  /// - Throws: ``ConndError`` where connd is not there, or refuses this user.
+  /// - Throws: ``ConndError`` if connd is not running or refuses this user.
   init(socket: String, through dialler: any Dialler) async throws {
     (self.socket, self.dialler) = (socket, dialler)
     let (status, answers) = try await dialler.withConnd(at: socket) { connd in
@@ -36,7 +36,7 @@ final class OverviewFeed: Sendable {
     self.state = Mutex(overview)
   }
 
-  /// What connd does not tell by itself.
+  /// The data that connd does not push.
   struct Answers {
     var links: [Connectivity_V1_Link]
     var status: Connectivity_V1_Status
@@ -57,7 +57,7 @@ final class OverviewFeed: Sendable {
     }
   }
 
-  /// Asks again for what connd does not tell by itself. Without an answer all is left as it is.
+  /// Queries the data that connd does not push. Without an answer nothing changes.
   func ask() async throws {
     let answers: Answers
     do {
@@ -65,7 +65,7 @@ final class OverviewFeed: Sendable {
     } catch is CancellationError {
       throw CancellationError()
     } catch {
-      // Who follows connd is told that it is away, and says so.
+      // The task that follows connd reports its absence.
       return
     }
     try self.state.withLock { try $0.take(answers) }
@@ -78,8 +78,8 @@ final class OverviewFeed: Sendable {
 
   /// Reads the kernel's counters.
   ///
-  /// - Parameter isFresh: What was counted until now is no rate.
-  /// - Returns: Whether it is time to ask connd, too.
+  /// - Parameter isFresh: Whether to discard earlier counts, because they give no current rate.
+  /// - Returns: Whether it is time to query connd, too.
   func readCounters(isFresh: Bool) -> Bool {
     if !self.state.withLock({ $0.isElsewhere }), let octets = LinkCounters.read() {
       self.state.withLock {

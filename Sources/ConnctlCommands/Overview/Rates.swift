@@ -1,26 +1,26 @@
-/// What the kernel has counted of each link, and how fast that grows.
+/// The kernel's counters of each link, and their growth.
 struct Rates: Hashable, Sendable {
-  /// Octets that a link has received and sent.
+  /// The bytes that a link has received and sent.
   struct Octets: Hashable, Sendable {
     var received: UInt64
     var sent: UInt64
   }
 
-  /// By the links' names: octets a second, since the reading before; none where there was no such reading.
+  /// By link name: bytes per second since the previous reading. Empty without one.
   private(set) var perSecond: [String: Octets] = [:]
   private var last: (octets: [String: Octets], time: ContinuousClock.Instant)?
 
   static func == (left: Rates, right: Rates) -> Bool { left.perSecond == right.perSecond }
   func hash(into hasher: inout Hasher) { hasher.combine(self.perSecond) }
 
-  /// Takes a reading.
+  /// Adds a reading.
   mutating func take(_ octets: [String: Octets], at time: ContinuousClock.Instant) {
     defer { self.last = (octets, time) }
     guard let last = self.last else { return }
     let seconds = last.time.duration(to: time) / .seconds(1)
     guard seconds > 0 else { return }
     self.perSecond = octets.reduce(into: [:]) { rates, entry in
-      // One that counts less than before is another link of that name.
+      // A link that counts less than before is a new link with the same name.
       guard let before = last.octets[entry.key], entry.value.received >= before.received,
         entry.value.sent >= before.sent
       else { return }
@@ -34,16 +34,17 @@ struct Rates: Hashable, Sendable {
     UInt64(min(Double(octets) / seconds, 1e18).rounded())
   }
 
-  /// The terminal was not looked at: what was counted meanwhile is no rate of now.
+  /// Discards the readings, because nothing was shown for a while and the rate would be outdated.
   mutating func forget() { (self.perSecond, self.last) = ([:], nil) }
 }
 
 extension Rates.Octets {
-  /// Reads /proc/net/dev (proc_net(5)): a line for each link, whose name has no colon and no blank (dev_valid_name of the kernel's
-  /// net/core/dev.c).
+  /// Parses /proc/net/dev (proc_net(5)): one line for each link, whose name contains no colon and
+  /// no space (dev_valid_name in the kernel's net/core/dev.c).
   static func reading(_ file: some Collection<UInt8>) -> [String: Rates.Octets] {
     var links: [String: Rates.Octets] = [:]
-    // By octets: a name may hold marks that would be one character with what stands before it.
+    // Split as bytes, because a combining character in a name would merge with the preceding
+    // character.
     for line in file.split(separator: UInt8(ascii: "\n")).dropFirst(2) {
       guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { continue }
       let name = line[..<colon].drop { $0 == UInt8(ascii: " ") }
@@ -58,7 +59,7 @@ extension Rates.Octets {
 }
 
 extension UInt64 {
-  /// Octets a second in at most eight columns: `999 B/s`, `1.2 kB/s`, `34 MB/s`.
+  /// The rate in at most eight columns: `999 B/s`, `1.2 kB/s`, `34 MB/s`.
   var rateWords: String {
     var (value, unit) = (Double(self), 0)
     let units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s", "EB/s"]

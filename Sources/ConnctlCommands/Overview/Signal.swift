@@ -1,12 +1,12 @@
-/// How well a link by radio hears its network.
+/// The signal quality of a wireless link.
 enum Signal: Hashable {
-  /// Of Wi-Fi, in dBm.
+  /// Wi-Fi, in dBm.
   case strength(Int32)
-  /// Of a modem, in percent, as ModemManager makes them of what the modem says.
+  /// A modem, in percent, as calculated by ModemManager.
   case quality(UInt32)
 
-  /// Bars as telephones have them. Of Wi-Fi eleven decibels each: four from -55 dBm on, none below -88 dBm. Of a modem a fifth each, as
-  /// desktops draw them: four from 80 % on, none below 20 %.
+  /// The bars, as on phones. For Wi-Fi, a bar stands for 11 dB: four from -55 dBm, none below -88
+  /// dBm. For a modem, a bar stands for 20 %, as on desktops: four from 80 %, none below 20 %.
   var bars: Int {
     switch self {
     case .strength(let dBm): max(0, min(4, Int((Double(dBm) + 99) / 11)))

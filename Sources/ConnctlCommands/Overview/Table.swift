@@ -1,13 +1,15 @@
-/// Rows whose columns stand below each other, each in one line: what does not fit gives way, whole columns first.
+/// Rows with aligned columns, one line each. If there is not enough room, whole columns are omitted
+/// first.
 struct Table {
   struct Column {
     var title: String
-    /// Which columns go first where there is no room, the lowest first; `nil`: it stays.
+    /// The order in which columns are omitted, lowest first; `nil` means never.
     var giveWay: Int?
-    /// It is at least so wide, so that what changes in it moves nothing.
+    /// The minimum width, so that changing content moves nothing.
     var minimum: Int
     var isRight: Bool
-    /// Its cells may end with a name in a script that is written from right to left: nothing stands behind that it could turn.
+    /// Whether its cells may end with right-to-left text, so that nothing may follow that it could
+    /// reorder.
     var isTurnable: Bool
 
     init(
@@ -23,22 +25,23 @@ struct Table {
   }
 
   let columns: [Column]
-  /// As many cells as there are columns. The last cell of a row may be longer than the line.
+  /// Each row has one cell per column. The last cell of a row may exceed the line.
   var rows: [[Text]] = []
 
   init(_ columns: [Column]) { self.columns = columns }
 
-  /// With its title.
+  /// Including the title.
   var height: Int { self.rows.count + 1 }
 
-  /// Between columns.
+  /// The space between columns.
   private static let gap = 2
-  /// The last column is worth its place from so many columns on, unless all that is in it takes fewer.
+  /// The last column is shown if it has at least this width, or needs less.
   private static let leastLast = 12
-  /// Names are cut rather than that something else has no room.
+  /// The width at which names are cut, so that there is room for other columns.
   private static let widestFirst = 15
 
-  /// - Parameter count: As many lines as there are at most, with the title; where there is room, the last counts what has no place.
+  /// - Parameter count: The maximum number of lines, including the title. If there is room, the
+  ///   last line counts the rows that do not fit.
   func lines(_ drawing: Overview.Drawing, rows count: Int) -> [Line] {
     let glyphs = drawing.glyphs
     let counts = drawing.isRoomy && self.rows.count >= count
@@ -67,7 +70,7 @@ struct Table {
     return lines
   }
 
-  /// The columns that there is room for.
+  /// Returns the columns that fit.
   private func kept(_ widths: [Int], within width: Int) -> [Int] {
     var kept = Array(self.columns.indices)
     let order = self.columns.indices.filter { self.columns[$0].giveWay != nil }

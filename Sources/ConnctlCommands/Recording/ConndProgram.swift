@@ -1,14 +1,15 @@
 import ArgumentParser
 import Glibc
 
-/// The program connd, where connctl runs it itself.
+/// The program connd, when connctl runs it.
 enum ConndProgram {
-  /// Starts the one beside connctl, or else that in PATH.
+  /// Starts the connd next to connctl, or else the one in PATH.
   ///
-  /// - Throws: `ExitCode`, after a remark, where there is none.
+  /// - Throws: `ExitCode`, after a remark, if there is none.
   static func start(_ arguments: [String], _ console: Console) throws -> ChildProcess {
     do {
-      // What systemd has given connctl is not meant for it: a socket, a watchdog, directories.
+      // systemd's resources for connctl, such as sockets, watchdog and directories, are not for
+      // connd.
       let variables = [
         "NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "RUNTIME_DIRECTORY", "STATE_DIRECTORY",
       ]

@@ -2,14 +2,14 @@ import CLinux
 import Glibc
 import UnixTransport
 
-/// A directory that is this user's alone, for as long as connctl runs.
+/// A directory that only this user can access, for as long as connctl runs.
 struct PrivateDirectory: Sendable {
   let path: String
 
   /// - Throws: ``OutputError``.
   init() throws {
     func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
-    // A socket's path has no more than 107 octets.
+    // A socket's path has at most 107 bytes.
     let places = [variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), "/tmp"].compactMap { $0 }.filter
     {
       $0.hasPrefix("/") && $0.utf8.count < 80
@@ -25,7 +25,7 @@ struct PrivateDirectory: Sendable {
     throw OutputError(description: "cannot make a directory in /tmp: \(SystemError())")
   }
 
-  /// Removes it with the files in it.
+  /// Removes the directory and its files.
   func remove() {
     guard let stream = opendir(self.path) else { return }
     while let entry = readdir(stream) {
@@ -37,13 +37,13 @@ struct PrivateDirectory: Sendable {
   }
 }
 
-/// A file that connctl makes for somebody, in place of no other.
+/// A new file for the user, which never replaces an existing one.
 struct NewFile: Sendable {
   let path: String
 
-  /// - Throws: ``OutputError`` where there is one of that name already, or it cannot be made.
+  /// - Throws: ``OutputError`` if the file exists or cannot be created.
   init(_ path: String) throws {
-    // Addresses and names of networks tell where somebody is.
+    // Addresses and network names reveal the user's location.
     let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     guard descriptor >= 0 else {
       throw OutputError(
@@ -55,7 +55,7 @@ struct NewFile: Sendable {
     self.path = path
   }
 
-  /// In octets.
+  /// The size in bytes.
   var size: Int { Self.size(of: self.path) }
 
   static func size(of path: String) -> Int {

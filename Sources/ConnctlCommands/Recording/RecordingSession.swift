@@ -6,10 +6,10 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// Records with a connd of its own: it needs no privilege, and nobody else finds its socket.
+/// Records with a separate connd, which needs no privileges and has a private socket.
 struct RecordingSession: Sendable {
   let file: String
-  /// Until somebody interrupts it, where there is none.
+  /// How long to record, or `nil` to record until it is interrupted.
   let limit: Duration?
   let directory: PrivateDirectory
   let console: Console
@@ -17,22 +17,22 @@ struct RecordingSession: Sendable {
   private var socket: String { "\(self.directory.path)/connd.sock" }
 
   private enum Occasion: Hashable, Sendable {
-    /// connd can be asked: it has read the kernel.
+    /// connd has read the kernel and can be queried.
     case ready
-    /// Somebody wants no more.
+    /// The user interrupts the recording.
     case interrupted
-    /// Enough is recorded.
+    /// The time limit is reached.
     case complete
     /// connd should be ready by now.
     case late
-    /// connd is to have ended by now.
+    /// connd should have ended by now.
     case overdue
     case ended(ExitCode)
   }
 
   private enum State {
     case starting
-    /// It is to end as soon as it has started.
+    /// It ends as soon as it has started.
     case hurried
     case recording
     case ending(isInterrupted: Bool)
@@ -47,8 +47,8 @@ struct RecordingSession: Sendable {
 
   /// Returns when the recording is complete.
   ///
-  /// - Returns: How many events connd told meanwhile, and whether all of them are in the file.
-  /// - Throws: `ExitCode`, after a remark, where connd did not record to the end.
+  /// - Returns: The number of connd's events, and whether all of them are in the file.
+  /// - Throws: `ExitCode`, after a remark, if connd did not record to the end.
   func run(through dialler: any Dialler) async throws -> (events: Int, isComplete: Bool) {
     let (occasions, occur) = AsyncStream.makeStream(of: Occasion.self)
     do throws(SystemError) {
@@ -61,12 +61,13 @@ struct RecordingSession: Sendable {
     let events = Counter()
     let (state, status, isComplete) = await withTaskGroup(of: Void.self) { group in
       defer { group.cancelAll() }
-      // What is asked at the end makes the file longer, unless connd has given it up: it is full, or the disk.
+      // The queries at the end make the file longer, unless connd has stopped writing because the
+      // file or the disk is full.
       var before: Int?
       group.addTask { occur.yield(.ended(await connd.end())) }
       group.addTask { await self.follow(events, through: dialler) { occur.yield(.ready) } }
       var state = State.starting
-      /// To come, unless connd ends before.
+      /// Schedules an occasion, unless connd ends before.
       func expect(_ occasion: Occasion, after pause: Duration) {
         group.addTask { if (try? await Task.sleep(for: pause)) != nil { occur.yield(occasion) } }
       }
@@ -79,7 +80,7 @@ struct RecordingSession: Sendable {
           self.console.hint(
             "recording; \(self.limit == nil ? "" : "it ends by itself, or by ")Ctrl-C")
           if let limit { expect(.complete, after: limit) }
-        // What is read at the start is worth a moment.
+        // The initial readings are worth a short wait.
         case (.interrupted, .starting):
           state = .hurried
           expect(.late, after: .seconds(5))
@@ -88,7 +89,7 @@ struct RecordingSession: Sendable {
           await self.ask(through: dialler)
           fallthrough
         case (.interrupted, .hurried), (.late, .hurried):
-          // Whose time was up at the moment of a first Ctrl-C is not killed by that.
+          // Ignore a Ctrl-C that arrives just as the recording ends.
           state = .ending(isInterrupted: occasion != .complete)
           connd.signal(SIGTERM)
           expect(.overdue, after: .seconds(10))
@@ -130,7 +131,8 @@ struct RecordingSession: Sendable {
     }
   }
 
-  /// What is asked is recorded with the kernel's answers: who replays it can be told why things are as they are.
+  /// Queries connd, so that the recording contains the kernel's answers. A replay can then explain
+  /// the state.
   private func ask(through dialler: any Dialler) async {
     try? await dialler.withConnd(at: self.socket) { connd in
       _ = try await connd.explain(Connectivity_V1_ExplainRequest(), options: .prompt)

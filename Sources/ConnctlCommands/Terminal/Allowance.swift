@@ -1,7 +1,8 @@
-/// What may be written to a terminal that is looked at for long: a megabyte an hour at most, so that a view may stay open over a
-/// connection that is paid for by use. A token bucket.
+/// Limits the output to a terminal view to one megabyte per hour, so that it may stay open over a
+/// metered connection. A token bucket.
 struct Allowance: Sendable {
-  /// Bytes that may be written at once, and those that are added in a second: 60 KB + 3600 × 260 B are less than a megabyte.
+  /// The size of the bucket in bytes, and the bytes added per second: 60 KB + 3600 × 260 B are less
+  /// than a megabyte.
   private static let most = 60_000.0
   private static let rate = 260.0
 
@@ -10,13 +11,13 @@ struct Allowance: Sendable {
 
   init(at now: ContinuousClock.Instant) { self.noted = now }
 
-  /// Something was written.
+  /// Records output.
   mutating func spend(_ bytes: Int, at now: ContinuousClock.Instant) {
     self.earn(until: now)
     self.left -= Double(bytes)
   }
 
-  /// How long nothing is to be written; zero where something may.
+  /// Returns how long to pause, or zero if output is allowed.
   mutating func pause(at now: ContinuousClock.Instant) -> Duration {
     self.earn(until: now)
     return self.left >= 0 ? .zero : .seconds(-self.left / Self.rate)

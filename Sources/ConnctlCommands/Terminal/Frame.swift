@@ -1,4 +1,4 @@
-/// All that a terminal shows.
+/// The complete content of a terminal.
 struct Frame: Hashable, Sendable {
   struct Size: Hashable, Sendable {
     var columns: Int
@@ -6,7 +6,7 @@ struct Frame: Hashable, Sendable {
   }
 
   let size: Size
-  /// As many as there are rows, none wider than the terminal.
+  /// One line per row, none wider than the terminal.
   let lines: [Line]
 
   init(_ lines: [Line], size: Size) {
@@ -14,10 +14,10 @@ struct Frame: Hashable, Sendable {
     self.lines = lines.prefix(size.rows).map { $0.fitted(size.columns) }
   }
 
-  /// What has a terminal that shows `shown` show this: nothing where it is the same. Only what differs is written, for the
-  /// terminal may be at the other end of a slow line.
+  /// Returns the output that makes a terminal with the content `shown` show this, or nothing if
+  /// they are equal. Only differences are written, because the connection may be slow.
   ///
-  /// - Parameter shown: `nil` where it is not known what there is.
+  /// - Parameter shown: `nil` if the content is unknown.
   func update(from shown: Frame?, color: Bool) -> String {
     var writer = CellWriter(color: color)
     let isKnown = shown?.size == self.size
@@ -37,7 +37,7 @@ struct Frame: Hashable, Sendable {
 
   private func write(_ row: Int, _ span: Range<Int>, _ writer: inout CellWriter) {
     let line = self.line(row)
-    // What is blank up to the end is erased with one sequence.
+    // Trailing blanks are erased with one sequence.
     let width = line?.width ?? 0
     let erases = span.upperBound > width && span.upperBound - max(width, span.lowerBound) > 3
     for column in span where !(erases && column >= width) {
@@ -49,10 +49,10 @@ struct Frame: Hashable, Sendable {
     }
   }
 
-  /// Moving the cursor takes about as much as to write so many columns again.
+  /// Moving the cursor costs about as much as writing this many columns.
   private static let leap = 8
 
-  /// Where two lines differ, in whole characters.
+  /// Returns where two lines differ, in whole characters.
   private static func spans(from old: Line, to new: Line) -> [Range<Int>] {
     let width = max(old.width, new.width)
     func isInside(_ column: Int) -> Bool {

@@ -1,19 +1,19 @@
-/// The characters that pictures are drawn with.
+/// The characters for pictures.
 struct Glyphs: Hashable, Sendable {
-  /// Only ASCII is shown, also of names.
+  /// Whether only ASCII is shown, also in names.
   var isASCII: Bool
-  /// Between two stations of a path, and where it is interrupted.
+  /// Between two hops of a path, and at an interruption.
   var line: String
   var gap: String
-  /// In place of what does not fit.
+  /// Replaces what does not fit.
   var ellipsis: String
-  /// Of a signal, the weakest first; each is as wide as the place of one that is missing.
+  /// The bars of a signal, weakest first. Each is as wide as a missing one.
   var bars: [String]
   var noBar: String
-  /// In a timeline: what was, and what was not.
+  /// In a timeline: present and absent.
   var full: String
   var empty: String
-  /// On the axis of a timeline, where a time is written.
+  /// Marks a time on the axis of a timeline.
   var mark: String
 
   static let unicode = Glyphs(
@@ -24,7 +24,7 @@ struct Glyphs: Hashable, Sendable {
     isASCII: true, line: "-", gap: "x", ellipsis: "...", bars: ["#", "#", "#", "#"], noBar: ".",
     full: "#", empty: ".", mark: "'")
 
-  /// Those of the user's locale, by the variables of locale(7): the first of them that is not empty says it.
+  /// Returns the glyphs for the user's locale, from the first non-empty variable of locale(7).
   static func ofLocale(_ environment: (String) -> String?) -> Glyphs {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].compactMap { environment($0) }
       .first { !$0.isEmpty }

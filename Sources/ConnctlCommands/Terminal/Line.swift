@@ -1,8 +1,9 @@
-/// A line of a picture, column by column.
+/// A line of a picture, as columns.
 struct Line: Hashable, Sendable {
   /// One column of a terminal.
   struct Cell: Hashable, Sendable {
-    /// A character that can be seen, with the marks that stand on it; empty where a wide one begins in the column before.
+    /// A visible character with its combining marks. Empty if a wide character begins in the
+    /// preceding column.
     var text: String
     var ink: Ink?
 
@@ -19,10 +20,11 @@ struct Line: Hashable, Sendable {
 
   func cell(_ column: Int) -> Cell { column < self.width ? self.cells[column] : .blank }
 
-  /// How many marks may stand on a character: Thai has a vowel and a tone. With more of them text runs into the lines around it.
+  /// The maximum number of marks on a character: Thai has a vowel and a tone. More marks would
+  /// overlap the neighbouring lines.
   private static let mostMarks = 2
 
-  /// Appends text as it can be shown: what is no character of known width stands as “?”.
+  /// Appends text. A character of unknown width is replaced by “?”.
   mutating func append(_ text: String, _ ink: Ink? = nil, rightToLeft: Bool = false) {
     var marks = Self.mostMarks
     for scalar in text.unicodeScalars where !scalar.isVariationSelector {
@@ -30,7 +32,7 @@ struct Line: Hashable, Sendable {
         (scalar.isASCII || !self.glyphs.isASCII) && (rightToLeft || !scalar.isRightToLeft)
       switch isShown ? scalar.columns : nil {
       case 0?:
-        // A mark at the start would stand on what somebody else has written.
+        // A mark at the start would combine with a preceding text.
         guard marks < Self.mostMarks, let last = self.cells.lastIndex(where: { !$0.isContinuation })
         else { continue }
         marks += 1
@@ -52,7 +54,7 @@ struct Line: Hashable, Sendable {
 
   mutating func append(_ text: Text) { self.append(text.string, text.ink) }
 
-  /// What connctl itself says has its place in ASCII, too.
+  /// connctl's own characters have a replacement in ASCII.
   private func replacement(of scalar: Unicode.Scalar) -> String { scalar == "→" ? "->" : "?" }
 
   mutating func pad(to column: Int) {
@@ -61,7 +63,7 @@ struct Line: Hashable, Sendable {
 
   mutating func append(_ other: Line) { self.cells += other.cells }
 
-  /// Cuts it to so many columns, and shows that something is missing.
+  /// Cuts the line to a width, with an ellipsis.
   mutating func fit(_ width: Int) {
     guard self.width > width else { return }
     let ellipsis = Array(self.glyphs.ellipsis).suffix(max(0, width))
@@ -77,7 +79,7 @@ struct Line: Hashable, Sendable {
     return line
   }
 
-  /// As it is printed where nothing is moved any more: without blanks at its end.
+  /// Returns the line for plain output: without trailing spaces.
   func text(color: Bool) -> String {
     let end = self.cells.lastIndex { $0.text != " " }.map { $0 + 1 } ?? 0
     var writer = CellWriter(color: color)
@@ -86,7 +88,7 @@ struct Line: Hashable, Sendable {
   }
 }
 
-/// Writes cells, and changes the colour where it is another.
+/// Writes cells, and changes the colour only if needed.
 struct CellWriter {
   let color: Bool
   private(set) var text = ""
@@ -99,7 +101,7 @@ struct CellWriter {
     self.text += cell.text
   }
 
-  /// What moves the cursor or erases.
+  /// Writes a control sequence.
   mutating func control(_ sequence: String) { self.text += sequence }
 
   mutating func use(_ ink: Ink?) {

@@ -3,21 +3,23 @@ import Glibc
 import Synchronization
 import UnixTransport
 
-/// A picture on the terminal that standard output is, until the user has seen enough.
+/// A picture on the terminal at standard output, until the user quits.
 ///
-/// A thread of its own waits for keys, signals and the next reading, and is the only one that writes. The terminal is the user's
-/// again however it ends, but for SIGKILL. Stopped, it does nothing; in the background the kernel stops it (SIGTTOU).
+/// A separate thread waits for keys, signals and the next reading, and is the only one that writes.
+/// The terminal is restored however the view ends, except after SIGKILL. A stopped view does
+/// nothing. In the background the kernel stops it (SIGTTOU).
 final class LiveView: Sendable {
-  /// Gives the picture.
+  /// Returns the picture.
   private let picture: @Sendable (Frame.Size) -> Frame
-  /// Reads what nobody tells; told whether what was read before is of no use, for nobody has looked meanwhile.
+  /// Reads data that is not pushed. `isFresh` means that earlier readings are outdated, because
+  /// nothing was shown for a while.
   private let read: @Sendable (_ isFresh: Bool) -> Void
   private let color: Bool
   private let bell: CInt
   private let isOver = Atomic(false)
   private let readsSoon = Atomic(false)
 
-  /// - Throws: where there are no more descriptors to be had.
+  /// - Throws: An error if no descriptors are left.
   init(
     color: Bool, picture: @escaping @Sendable (Frame.Size) -> Frame,
     read: @escaping @Sendable (_ isFresh: Bool) -> Void
@@ -29,16 +31,17 @@ final class LiveView: Sendable {
 
   deinit { close(self.bell) }
 
-  /// Has it drawn anew: there is something to be seen. Safe to use from any thread.
+  /// Redraws the picture. Safe to use from any thread.
   func refresh() { eventfd_write(self.bell, 1) }
 
-  /// Has it read soon, and drawn anew. Safe to use from any thread.
+  /// Reads soon, and redraws the picture. Safe to use from any thread.
   func readSoon() {
     self.readsSoon.store(true, ordering: .relaxed)
     self.refresh()
   }
 
-  /// Shows it. Returns when the user has quit, or when the task is cancelled; to be called once.
+  /// Shows the view. Returns when the user has quit or the task is cancelled. Must be called only
+  /// once.
   func run() async throws {
     try await withTaskCancellationHandler {
       let result: Result<Void, any Error> = await withCheckedContinuation { continuation in
@@ -56,7 +59,7 @@ final class LiveView: Sendable {
 
   private static let ending = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
-  /// What the thread does.
+  /// Runs on the separate thread.
   private func show() throws {
     let signals = try SignalPipe(Self.ending + [SIGTSTP, SIGCONT, SIGWINCH])
     var terminal = try Terminal()
@@ -65,7 +68,7 @@ final class LiveView: Sendable {
     var shown: Frame?
     var (hasKeys, isFresh) = (terminal.hasKeys, true)
     while !self.isOver.load(ordering: .relaxed) {
-      // Before all else: somebody else may have the terminal.
+      // Handle signals first, because another process may have the terminal.
       while let signal = signals.next() {
         switch signal {
         case SIGWINCH: schedule.restart(at: .now)
@@ -73,7 +76,7 @@ final class LiveView: Sendable {
           terminal.leave()
           kill(getpid(), SIGSTOP)
         case SIGCONT:
-          // Whoever had the terminal meanwhile has left something on it.
+          // Another process has used the terminal in the meantime.
           try terminal.enter()
           (shown, isFresh) = (nil, true)
           schedule.restart(at: .now)
@@ -95,7 +98,7 @@ final class LiveView: Sendable {
         let frame = self.picture(terminal.size)
         let update = frame.update(from: shown, color: self.color)
         if !update.isEmpty { try terminal.write(update) }
-        // What the user has done himself, another size of the window, is not held against him.
+        // A redraw caused by the user, after a resize, does not count against the budget.
         schedule.drew(shown?.size == frame.size ? update.utf8.count : 0, at: .now)
         shown = frame
         continue
@@ -125,9 +128,9 @@ final class LiveView: Sendable {
     eventfd_read(self.bell, &count)
   }
 
-  /// Those that can be read.
+  /// Returns the readable descriptors.
   ///
-  /// - Parameter pause: `nil`: until there is one.
+  /// - Parameter pause: How long to wait, or `nil` to wait without limit.
   private static func wait(_ descriptors: [CInt], _ pause: Duration?) -> [CInt] {
     var polled = descriptors.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
     let milliseconds = pause.map { CInt(clamping: Int(($0 / .milliseconds(1)).rounded(.up))) } ?? -1
@@ -135,7 +138,7 @@ final class LiveView: Sendable {
     return polled.filter { $0.revents != 0 }.map(\.fd)
   }
 
-  /// Ends the process as the signal would have, so that whoever waits for it is told so.
+  /// Ends the process by the signal itself, so that the parent sees the signal.
   private static func end(by signal: CInt) -> Never {
     Glibc.signal(signal, SIG_DFL)
     kill(getpid(), signal)

@@ -1,9 +1,9 @@
 import Glibc
 import UnixTransport
 
-/// The terminal that standard output is, as long as a picture has it: a screen of its own, without a cursor and without what is
-/// typed. By the sequences of ECMA-48 and xterm's private modes, which all have that are more than a line of paper; one that does
-/// not know a mode passes over it.
+/// The terminal at standard output while it shows a picture: on the alternate screen, without a
+/// cursor and without echo. It uses ECMA-48 sequences and xterm's private modes. All terminals
+/// except printing ones have them, or ignore unknown modes.
 struct Terminal {
   enum Key: Hashable {
     case quit, redraw, none, ended
@@ -12,7 +12,7 @@ struct Terminal {
   private let settings: termios
   private(set) var isEntered = false
 
-  /// Whether standard input is a terminal, which tells of keys.
+  /// Whether standard input is a terminal, so that keys can be read.
   let hasKeys = isatty(STDIN_FILENO) == 1
 
   init() throws {
@@ -22,24 +22,24 @@ struct Terminal {
     try self.enter()
   }
 
-  /// Takes the terminal; in the background the kernel stops the process here.
+  /// Takes the terminal over. In the background the kernel stops the process here.
   mutating func enter() throws {
     var settings = self.settings
     settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
-    // In the background without a shell that could bring it to the foreground, the kernel refuses.
+    // The kernel refuses in the background, if no shell could bring it to the foreground.
     guard Self.set(settings) else { throw SystemError() }
-    // Asked for it twice, a terminal forgets where its cursor was.
+    // A second request would make the terminal forget its cursor position.
     guard !self.isEntered else { return }
     self.isEntered = true
-    // Its other screen, no cursor, no going on in the next line.
+    // Alternate screen, no cursor, no automatic wrapping.
     try self.write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
   }
 
-  /// Gives it back as it was.
+  /// Restores the terminal.
   mutating func leave() {
     guard self.isEntered else { return }
     self.isEntered = false
-    // One that has no other screen is left empty.
+    // A terminal without an alternate screen is cleared.
     try? self.write("\u{1B}[0m\u{1B}[H\u{1B}[2J\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
     _ = Self.set(self.settings)
   }
@@ -52,7 +52,7 @@ struct Terminal {
     return true
   }
 
-  /// What was typed; what is unknown, the sequences of arrows for one, is nothing.
+  /// Returns the typed key. Unknown input, such as the sequences of arrow keys, is ignored.
   func key() -> Key {
     var bytes = [UInt8](repeating: 0, count: 64)
     let count = Glibc.read(STDIN_FILENO, &bytes, bytes.count)
@@ -60,7 +60,7 @@ struct Terminal {
     for byte in bytes.prefix(max(0, count)) {
       switch byte {
       case UInt8(ascii: "q"), UInt8(ascii: "Q"): return .quit
-      // Ctrl-L, as everywhere.
+      // Ctrl-L redraws, as in other programs.
       case 12: return .redraw
       default: continue
       }
@@ -70,12 +70,12 @@ struct Terminal {
 
   func write(_ text: String) throws { try Console.writeAll(text, to: STDOUT_FILENO) }
 
-  /// What it is now; 80×24 where it does not say.
+  /// The current size, or 80×24 if the terminal does not report one.
   var size: Frame.Size {
     var size = winsize()
     guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0
     else { return Frame.Size(columns: 80, rows: 24) }
-    // One that claims to be larger than any is drawn on in part.
+    // On a terminal that claims to be larger than this, only a part is used.
     return Frame.Size(columns: min(500, Int(size.ws_col)), rows: min(300, Int(size.ws_row)))
   }
 }

@@ -1,8 +1,9 @@
 import Connectivity
 
 extension Unicode.Scalar {
-  /// How many columns of a terminal it takes: 0 where it stands on the one before it, `nil` where terminals disagree, or where it
-  /// does something else than to be seen. No locale is asked: in that of C nothing but ASCII would have a width.
+  /// The number of terminal columns: 0 if it combines with the preceding character, or `nil` if
+  /// terminals disagree or it is not visible. Independent of the locale, because in the C locale
+  /// only ASCII would have a width.
   var columns: Int? {
     if self.isASCII { return self.isUnprintable ? nil : 1 }
     if self.isUnprintable || self.joinsOthers { return nil }
@@ -15,7 +16,7 @@ extension Unicode.Scalar {
     }
   }
 
-  /// East Asian Wide and Fullwidth (UAX #11), by their blocks, and what is an emoji without being asked to be one.
+  /// Whether it is wide: East Asian Wide or Fullwidth (UAX #11), by block, or an emoji by default.
   private var isWide: Bool {
     switch self.value {
     case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0x33FF, 0x3400...0x4DBF, 0x4E00...0xA4CF,
@@ -26,8 +27,8 @@ extension Unicode.Scalar {
     }
   }
 
-  /// What terminals draw together with its neighbours or alone, each in its own way: flags, shades of skin, the vowels and final
-  /// consonants of Hangul that are written apart.
+  /// Whether terminals may or may not combine it with its neighbours: flags, skin tones, and
+  /// separate vowels and final consonants of Hangul.
   private var joinsOthers: Bool {
     switch self.value {
     case 0x1160...0x11FF, 0xD7B0...0xD7FF, 0x1F1E6...0x1F1FF, 0x1F3FB...0x1F3FF: true
@@ -35,7 +36,7 @@ extension Unicode.Scalar {
     }
   }
 
-  /// Chooses how the one before it is drawn, which terminals follow or not.
+  /// Whether it selects the style of the preceding character, which terminals may ignore.
   var isVariationSelector: Bool {
     switch self.value {
     case 0xFE00...0xFE0F, 0xE0100...0xE01EF: true
@@ -43,7 +44,8 @@ extension Unicode.Scalar {
     }
   }
 
-  /// Of a script that is written from right to left: terminals that heed UAX #9 have it turn what stands after it.
+  /// Whether it belongs to a right-to-left script. Terminals that implement UAX #9 reorder the text
+  /// after it.
   var isRightToLeft: Bool {
     switch self.value {
     case 0x590...0x8FF, 0xFB1D...0xFDFF, 0xFE70...0xFEFF, 0x10800...0x10FFF, 0x1E800...0x1EFFF: true

@@ -1,17 +1,17 @@
-/// When a view that is open reads what nobody tells it, and when it draws. A value without a clock of its own.
+/// Decides when an open view reads data and when it draws. A value without a clock.
 struct ViewSchedule: Sendable {
-  /// How often it reads.
+  /// The interval between readings.
   private static let period = Duration.seconds(2)
-  /// However much happens, it draws and reads no more often.
+  /// The minimum intervals between drawings and between readings.
   private static let shortest = Duration.milliseconds(100)
   private static let shortestReading = Duration.milliseconds(500)
 
   struct Step: Hashable, Sendable {
-    /// It is time to read.
+    /// Whether to read now.
     var reads: Bool
-    /// It is time to draw.
+    /// Whether to draw now.
     var draws: Bool
-    /// Until the next step, if nothing comes before.
+    /// The time until the next step, unless something happens before.
     var pause: Duration
   }
 
@@ -26,16 +26,17 @@ struct ViewSchedule: Sendable {
     self.allowance = Allowance(at: now)
   }
 
-  /// What is shown may not be so any more.
+  /// Records that the shown content may be out of date.
   mutating func changed() { self.isStale = true }
 
-  /// What is to be read may be another.
+  /// Records that the data to be read may have changed.
   mutating func readSoon(at now: ContinuousClock.Instant) {
     let soonest = self.lastReading?.advanced(by: Self.shortestReading) ?? now
     self.nextReading = min(self.nextReading, max(now, soonest))
   }
 
-  /// The user wants to see it whole, now: the window has another size, or was not looked at.
+  /// Records that the user needs a complete redraw now, because the window was resized or was not
+  /// visible.
   mutating func restart(at now: ContinuousClock.Instant) {
     (self.nextReading, self.nextFrame, self.isStale) = (now, now, true)
   }
@@ -53,7 +54,7 @@ struct ViewSchedule: Sendable {
     return Step(reads: reads, draws: draws, pause: max(.zero, now.duration(to: next)))
   }
 
-  /// So many bytes were written.
+  /// Records that this many bytes were written.
   mutating func drew(_ bytes: Int, at now: ContinuousClock.Instant) {
     self.allowance.spend(bytes, at: now)
     self.nextFrame = now.advanced(by: max(Self.shortest, self.allowance.pause(at: now)))

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Style {
-  /// `connctl explain` for people: the chain of reasoning from the rule to the category, a step a line.
+  /// Returns the text of `connctl explain`: the steps from the rule to the category, one per line.
   func explanation(_ explanation: Connectivity_V1_Explanation, host: String?) throws -> [String] {
     let path = try Path(explanation.path)
     let category = Category(explanation.category)
@@ -51,7 +51,7 @@ extension Connectivity_V1_Explanation {
     }
   }
 
-  /// How what is below the tunnel was found; `nil` where nothing is guessed.
+  /// How the links below the tunnel were found, or `nil` if nothing is guessed.
   fileprivate var guessWords: String? {
     guard self.hasGuessedBy, let first = self.links.suffix(Int(self.path.guessedLinks)).first
     else { return nil }
@@ -71,7 +71,7 @@ extension Connectivity_V1_Explanation {
 }
 
 extension Connectivity_V1_Explanation {
-  /// `guess yes: NetworkManager says so`
+  /// The text `guess yes: NetworkManager says so`.
   fileprivate var costWords: String? {
     guard self.hasCost, let state = self.cost.metering.word?.separatingWords else { return nil }
     let source =
@@ -91,7 +91,7 @@ extension Connectivity_V1_Explanation {
 }
 
 extension Connectivity_V1_Link {
-  /// `vlan10, vlan, up`
+  /// The text `vlan10, vlan, up`.
   var words: String {
     var words = [self.name]
     if self.hasKind { words.append(self.kind) }
@@ -105,7 +105,7 @@ extension Connectivity_V1_Link {
 }
 
 extension Path {
-  /// `wired: hardwareType of eth0 says “1”`
+  /// Returns `wired: the hardware type of eth0 says “1”`.
   fileprivate func mediumWords(_ link: String?) -> String {
     guard let evidence = self.evidence, evidence.source != .none else {
       return "\(self.medium.rawValue): nothing tells"
@@ -120,7 +120,7 @@ extension Path {
 }
 
 extension ReachabilityFlags {
-  /// `reachable, not connectionRequired, not isWWAN`
+  /// The text `reachable, not connectionRequired, not isWWAN`.
   var words: String {
     [
       (self.reachable, "reachable"), (self.connectionRequired, "connectionRequired"),

@@ -1,11 +1,11 @@
 import ConnectivityProtocol
 
-/// Links as they are stacked: under each stands what is below it, a VLAN's link, a bond's ports, or that by which a tunnel's packets
-/// leave.
+/// Links as a tree. Below each link are its lower links: a VLAN's link, a bond's ports, or the link
+/// that a tunnel's packets use.
 struct LinkTree {
   struct Row {
     var link: Connectivity_V1_Link
-    /// What is drawn before its name.
+    /// The tree branch before its name.
     var branch: String
   }
 
@@ -13,7 +13,7 @@ struct LinkTree {
   private let ports: [String: [Connectivity_V1_Link]]
   private let named: [String: Connectivity_V1_Link]
 
-  /// Stacks are shallow; one that contains itself is not followed for ever.
+  /// The maximum depth. Stacks are shallow, and a cycle must end.
   private static let deepest = 16
 
   init(_ links: [Connectivity_V1_Link]) {
@@ -22,11 +22,11 @@ struct LinkTree {
     self.named = Dictionary(links.map { ($0.name, $0) }) { first, _ in first }
   }
 
-  /// All links, each under what it carries, in the order that they came in.
+  /// All links, each below the links that it carries, otherwise in the original order.
   var rows: [Row] {
     let carrying = Set(self.links.flatMap { self.below($0).map(\.name) })
     var roots = self.links.filter { !carrying.contains($0.name) }
-    // Of a stack that contains itself nothing is on top.
+    // In a cycle, no link is on top.
     if roots.isEmpty { roots = self.links }
     return roots.flatMap { self.rows(from: $0, branch: "", rest: "", above: []) }
   }

@@ -2,9 +2,9 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Style {
-  /// `connctl links` for people.
+  /// Returns the text of `connctl links`.
   ///
-  /// - Parameter asTree: what is below a link stands under it.
+  /// - Parameter asTree: Whether to show the lower links below each link.
   func links(_ links: [Connectivity_V1_Link], asTree: Bool = false) -> [String] {
     let rows = asTree ? LinkTree(links).rows : links.map { .init(link: $0, branch: "") }
     var columns = Columns()
@@ -34,7 +34,7 @@ extension Style {
 }
 
 extension Connectivity_V1_Wireless {
-  /// The network and how well it is heard: `"home" -52 dBm`; `nil` where neither is known.
+  /// The network and its signal: `"home" -52 dBm`, or `nil` if neither is known.
   fileprivate var words: String? {
     var words: [String] = []
     if self.hasSsid { words.append("\"\(self.ssid)\"") }
@@ -44,7 +44,7 @@ extension Connectivity_V1_Wireless {
 }
 
 extension Connectivity_V1_Modem {
-  /// `4G`, `roaming`
+  /// The texts `4G`, `roaming`.
   var words: [String] {
     [
       self.hasTechnology ? self.technology : nil, self.roaming ? "roaming" : nil,
@@ -52,20 +52,20 @@ extension Connectivity_V1_Modem {
     ].compactMap { $0 }
   }
 
-  /// `signal 67%`
+  /// The text `signal 67%`.
   var signalWords: String? {
     self.hasSignalQuality ? "signal \(self.signalQuality)%" : nil
   }
 }
 
 extension Connectivity_V1_Link {
-  /// `alias enx020000000001`, or `nil` if the link has no other name.
+  /// The text `alias enx020000000001`, or `nil` if the link has no other name.
   var alternativeNameWords: String? {
     self.alternativeNames.isEmpty
       ? nil : "alias " + self.alternativeNames.joined(separator: " ")
   }
 
-  /// `via phone`; `nil` where it is what it looks like.
+  /// The text `via phone`, or `nil` if the link is what it looks like.
   var viaWords: String? {
     guard self.hasVia else { return nil }
     return (self.viaGuessed ? "maybe via " : "via ") + self.via

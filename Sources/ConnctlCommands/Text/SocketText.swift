@@ -1,7 +1,8 @@
 import Connectivity
 
 extension SocketTestimony {
-  /// `last heard 12 ms after the change`, `last heard 3.2 s before the change, 2 timeouts in a row`
+  /// Returns `last heard 12 ms after the change` or `last heard 3.2 s before the change, 2 timeouts
+  /// in a row`.
   func words(since reference: String) -> String {
     let isBefore = self.lastHeard < .zero
     let distance = isBefore ? .zero - self.lastHeard : self.lastHeard
@@ -12,7 +13,7 @@ extension SocketTestimony {
     return words
   }
 
-  /// `last heard 12 ms ago, data is unacknowledged`
+  /// The text `last heard 12 ms ago, data is unacknowledged`.
   var wordsNow: String {
     var words = "last heard \((.zero - self.lastHeard).shortWords) ago"
     if self.timeouts > 0 {
@@ -23,7 +24,7 @@ extension SocketTestimony {
 }
 
 extension Duration {
-  /// `12 ms`, `3.2 s`
+  /// The text `12 ms` or `3.2 s`.
   fileprivate var shortWords: String {
     let (seconds, attoseconds) = self.components
     let milliseconds = seconds * 1000 + attoseconds / 1_000_000_000_000_000

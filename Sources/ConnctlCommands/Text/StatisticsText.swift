@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Style {
-  /// `connctl stats` for people: what there is now, and what was counted.
+  /// Returns the text of `connctl stats`: current values and counters.
   func statistics(
     _ statistics: [Connectivity_V1_Statistic], since: Timestamp, now: Timestamp
   ) -> [String] {

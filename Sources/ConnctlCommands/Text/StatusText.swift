@@ -1,7 +1,7 @@
 import Connectivity
 
 extension Style {
-  /// `connctl status` for people: the summary, and a line for each family.
+  /// Returns the text of `connctl status`: the summary, and one line per family.
   func status(_ snapshot: Snapshot, now: Timestamp) -> [String] {
     let status = snapshot.status
     let age = Duration.microseconds(
@@ -20,7 +20,7 @@ extension Style {
     return [header] + families.lines(self)
   }
 
-  /// `connctl path` for people: one block for a destination.
+  /// Returns the text of `connctl path`: one block per destination.
   func path(_ path: Path, to destination: String) -> [String] {
     var header = Columns()
     header.add(Text(destination), Text(path.verdict, path.status.ink))
@@ -41,7 +41,7 @@ extension Style {
 }
 
 extension DNSSettings {
-  /// `192.0.2.53 2001:db8::53, search example.org`
+  /// The text `192.0.2.53 2001:db8::53, search example.org`.
   var words: String {
     let servers = self.servers.map(\.description).joined(separator: " ")
     let search = self.search.isEmpty ? "" : ", search \(self.search.joined(separator: " "))"
@@ -50,16 +50,16 @@ extension DNSSettings {
 }
 
 extension Path {
-  /// `unsatisfied: no route`
+  /// The text `unsatisfied: no route`.
   var verdict: String { self.status.words + (self.reason.map { ": " + $0.words } ?? "") }
 
-  /// `, expensive, constrained`
+  /// The text `, expensive, constrained`.
   var costs: String {
     (self.isExpensive ? ", expensive" : "") + (self.isConstrained ? ", constrained" : "")
   }
 }
 
-/// The tables that the kernel itself names (rtnetlink(7)).
+/// The names of the kernel's own tables (rtnetlink(7)).
 enum RoutingTable {
   static func name(_ number: UInt32) -> String {
     switch number {

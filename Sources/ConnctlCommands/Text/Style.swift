@@ -1,9 +1,9 @@
 import Connectivity
 import ConnectivityJSON
 
-/// What the reader's screen can show, and where the reader lives.
+/// The properties of the user's terminal and time zone.
 struct Style: Sendable {
-  /// Characters in a line; `.max` where no line is broken.
+  /// The width of a line, or `.max` if lines are not wrapped.
   var width = 80
   var color = false
   var localTime: @Sendable (Timestamp) -> LocalTime
@@ -16,11 +16,11 @@ struct Style: Sendable {
   }
 }
 
-/// What a colour means. Nothing is said by colour alone.
+/// The meaning of a colour. Colour never carries information alone.
 enum Ink: Sendable {
   case good, middling, bad, faint, heading
 
-  /// SGR parameters of ECMA-48.
+  /// The SGR parameters of ECMA-48.
   var code: String {
     switch self {
     case .good: "32"
@@ -33,8 +33,8 @@ enum Ink: Sendable {
 }
 
 extension Style {
-  /// The text as it is printed: in colour, and without what would move the cursor. The kernel lets a link's
-  /// name hold control characters.
+  /// Returns the printable text, with colour, and without characters that would move the cursor.
+  /// The kernel allows control characters in link names.
   func paint(_ text: String, _ ink: Ink?) -> String {
     let scalars = text.unicodeScalars.map { $0 == Text.tie ? " " : $0 }
     let plain = String(String.UnicodeScalarView(scalars)).printable

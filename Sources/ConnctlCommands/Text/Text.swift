@@ -8,10 +8,10 @@ struct Text: Hashable, Sendable {
     self.ink = ink
   }
 
-  /// Between two words that stay on one line.
+  /// The space between two words that stay on one line.
   static let tie: Unicode.Scalar = "\u{A0}"
 
-  /// The words, none of which begins a line without the one before it.
+  /// Joins words so that no line break separates them.
   static func tied(_ words: String...) -> String {
     words.joined(separator: String(Character(Self.tie)))
   }
@@ -21,13 +21,12 @@ extension Text: ExpressibleByStringInterpolation {
   init(stringLiteral value: String) { self.init(value) }
 }
 
-/// Rows whose columns stand below each other. The last cell of a row flows: where it is too long for the line, it
-/// goes on in the next one.
+/// Rows with aligned columns. The last cell of a row wraps if it is too long for the line.
 struct Columns: Sendable {
   var rows: [[Text]] = []
-  /// Spaces before each row.
+  /// The number of spaces before each row.
   var indent = 0
-  /// Columns are at least so wide.
+  /// The minimum widths of the columns.
   var minimum: [Int] = []
 
   mutating func add(_ cells: Text...) { self.rows.append(cells) }
@@ -55,7 +54,7 @@ struct Columns: Sendable {
       column += width + 2
     }
     let words = last.string.split(separator: " ").map(String.init)
-    // A word that does not fit beside the other columns is given more room, not cut.
+    // A word that does not fit next to the other columns gets more room and is not cut.
     let longest = words.map(\.count).max() ?? 0
     let hang = max(indent + 2, min(column, style.width - longest))
 

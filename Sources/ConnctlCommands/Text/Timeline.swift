@@ -1,30 +1,31 @@
 import Connectivity
 
-/// What the history holds, drawn along the time: a row for each category that there was, one for losses, and one for each severity
-/// of invalidation.
+/// A drawing of the history along the time axis: a row for each category, one for losses, and one
+/// for each severity of invalidation.
 ///
-/// A column stands for a stretch of time. What was only for a moment in it is seen all the same; how long it was, is not.
+/// A column stands for a span of time. A short event is visible in its column, but its duration is
+/// not.
 struct Timeline {
   private let entries: [HistoryEntry]
   private let start: Timestamp
   private let end: Timestamp
 
-  /// `nil` where there is nothing to draw.
+  /// Returns `nil` if there is nothing to draw.
   ///
-  /// - Parameter entries: in the order in which they were published.
+  /// - Parameter entries: In the order of publication.
   init?(_ entries: [HistoryEntry], until now: Timestamp) {
     guard let first = entries.map(\.time).min(), let last = entries.map(\.time).max() else {
       return nil
     }
     self.entries = entries
     self.start = first
-    // The clock may have been set back since.
+    // The clock may have been set back in the meantime.
     self.end = max(now, last, first.advanced(by: .microseconds(1)))
   }
 
-  /// What stands before the columns of time: the widest word and two blanks.
+  /// The width of the labels: the longest word and two spaces.
   private static let margin = 10
-  /// In fewer nothing could be told apart.
+  /// The minimum number of columns for a useful drawing.
   private static let leastColumns = 10
 
   func lines(columns: Int, _ glyphs: Glyphs, _ style: Style) -> [Line] {
@@ -67,7 +68,7 @@ struct Timeline {
     return line
   }
 
-  /// In which columns each category held, for some of their time at least.
+  /// Returns the columns in which each category held, at least for some time.
   private func categories(_ count: Int) -> [(Category, [Bool])] {
     var held: [Category: [Bool]] = [:]
     func hold(_ category: Category, _ columns: ClosedRange<Int>) {
@@ -78,7 +79,8 @@ struct Timeline {
     var (present, column) = (Category?.none, 0)
     for case .transition(let transition) in self.entries {
       let next = self.column(of: transition.time, count)
-      // What was before the first is known as well, but not since when: it has the moment before.
+      // The state before the first transition is known, but not its start. It gets the column
+      // before.
       hold(present ?? transition.from, min(column, next)...next)
       if transition.bounced { hold(.none, next...next) }
       hold(transition.to, next...next)
@@ -118,7 +120,7 @@ struct Timeline {
     }
   }
 
-  /// How far the marks of the axis are apart: a time and some air.
+  /// The distance between marks on the axis: a time and some space.
   private static let step = 16
 
   private func axis(_ count: Int, _ glyphs: Glyphs, _ style: Style) -> [Line] {

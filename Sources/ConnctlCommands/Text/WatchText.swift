@@ -2,7 +2,8 @@ import Connectivity
 import ConnectivitySession
 
 extension Style {
-  /// A line of `connctl watch` for people; none for what concerns the connection and not the network.
+  /// Returns a line of `connctl watch`, or nothing for events of the connection rather than the
+  /// network.
   func event(_ event: StatusEvent, now: Timestamp) -> [String] {
     switch event {
     case .snapshot(let snapshot):
@@ -16,7 +17,7 @@ extension Style {
     }
   }
 
-  /// The lines of `connctl history` for people about one change: a line for each of its entries.
+  /// Returns the lines of `connctl history` for one change: one line per entry.
   func history(_ change: [HistoryEntry]) -> [String] {
     var told: Cause?
     return change.flatMap { entry in
@@ -25,7 +26,7 @@ extension Style {
       case .transition(let transition):
         return self.row(transition.time, transition.headline, transition.details, dated: true)
       case .invalidation(let invalidation):
-        // The path event that it may come from does not stand above it, as it does in a stream.
+        // The path event that may have caused it is not printed above, unlike in a stream.
         let why = entry.cause == told ? "" : "; \(entry.cause.words)"
         return self.row(
           invalidation.time, invalidation.headline, invalidation.details + why, dated: true)
@@ -35,10 +36,11 @@ extension Style {
     }
   }
 
-  /// A line of `connctl guard` for people, for a flow to `destination`.
+  /// Returns a line of `connctl guard`, for a flow to `destination`.
   ///
-  /// - Parameter isNew: Nothing has been said of the flow before.
-  /// - Parameter local: The flow's own address, where it is known.
+  /// - Parameters:
+  ///   - isNew: Whether nothing has been reported about the flow before.
+  ///   - local: The flow's own address, if known.
   func flow(
     _ event: FlowEvent, destination: IPAddress, isNew: Bool = false, local: IPAddress? = nil,
     now: Timestamp
@@ -60,7 +62,8 @@ extension Style {
   ) -> [String] {
     let local = self.localTime(time)
     let time = dated ? Text.tied(local.date, local.time) : local.time
-    // As wide as “cellular → wired”, so that a stream's lines, each printed alone, stand below each other.
+    // Wide enough for “cellular → wired”, so that lines of a stream are aligned although each is
+    // printed separately.
     var columns = Columns(minimum: [12, 16])
     columns.add(Text(time, .faint), what, Text(details))
     return columns.lines(self)
@@ -77,7 +80,7 @@ extension Change {
     }
   }
 
-  /// What happened, in a word or three.
+  /// The change in one to three words.
   var headline: Text {
     switch self {
     case .transition(let transition): transition.headline
@@ -87,7 +90,7 @@ extension Change {
     }
   }
 
-  /// The rest of its line.
+  /// The rest of the line.
   var details: String {
     switch self {
     case .transition(let transition): transition.details
@@ -106,7 +109,7 @@ extension Transition {
   }
 
   fileprivate var details: String {
-    // Nothing goes by a link that carries no traffic.
+    // A link without traffic is not named.
     let interface = self.to == .none ? nil : self.snapshot.status.interface
     var words = interface.map { Text.tied("via", $0) + ": " } ?? ""
     words += self.cause.words
@@ -124,15 +127,15 @@ extension Invalidation {
 extension FlowInvalidation {
   fileprivate var headline: Text { Text(self.severity.rawValue, self.severity.ink) }
 
-  /// - Parameter obstacle: What is said in place of the cause.
+  /// - Parameter obstacle: Replaces the cause.
   fileprivate func details(obstacle: String?) -> String {
     let socket = self.socket.map { "; \($0.words(since: "the change"))" } ?? ""
     let now = self.path.map { "; now \($0.words)" } ?? ""
     return "\(self.reason.words): \(obstacle ?? self.cause.words)\(socket)\(now)"
   }
 
-  /// What keeps a flow that is new to connd from being viable: connd takes it for one that died before, but whoever asks
-  /// may have asked for what never was.
+  /// Returns what makes a new flow unusable. connd assumes that it died before, but the caller may
+  /// have described a flow that never existed.
   fileprivate func obstacle(_ local: IPAddress?) -> String? {
     guard self.cause.trigger == .registration, self.cause.change == "diedBefore" else { return nil }
     switch self.reason {
@@ -154,7 +157,8 @@ extension FlowInvalidation {
 }
 
 extension Path {
-  /// `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, expensive`, `requires connection: wlan0 has no carrier`
+  /// The text `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, expensive` or `requires connection:
+  /// wlan0 has no carrier`.
   fileprivate var words: String {
     guard self.status == .satisfied else {
       return self.status.words + (self.reason.map { ": " + $0.words(of: self.interface) } ?? "")
@@ -168,13 +172,13 @@ extension Path {
 extension ConnectivityStatus {
   fileprivate var headline: String { self.summary + self.costs }
 
-  /// `ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied`
+  /// The text `ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied`.
   fileprivate var families: String {
     AddressFamily.allCases.map { family in
       let path = self[family]
       var words = [family.rawValue]
       if path.status != .satisfied { words.append(path.status.words) }
-      // Its gain is held back: whoever watches wants to know why nothing comes.
+      // Its gain is held back, which explains to the user why no event follows.
       if path.reason == .flapping { words.append("(flaps, held back)") }
       if let interface = path.interface { words.append(interface) }
       if let source = path.source { words.append(Text.tied("from", source.description)) }

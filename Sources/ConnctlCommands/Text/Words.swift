@@ -1,6 +1,6 @@
 import Connectivity
 
-// The model's words as a person reads them.
+// Words of the model for users.
 
 extension Category {
   var ink: Ink {
@@ -52,7 +52,8 @@ extension Path.Reason {
 }
 
 extension Path.Reason {
-  /// `eth0 has no carrier`: the same as a sentence about the out-link, where it is one.
+  /// Returns the reason as a sentence about the outgoing link, if there is one: `eth0 has no
+  /// carrier`.
   func words(of interface: String?) -> String {
     guard let interface else { return self.words }
     return switch self {
@@ -69,15 +70,15 @@ extension Path.Reason {
 }
 
 extension Path {
-  /// `vlan10 over bond0 over eth0`
+  /// The text `vlan10 over bond0 over eth0`.
   var chainWords: String { self.chain.map(\.name).joined(separator: " over ") }
 
-  /// Why it is not satisfied, where the traffic comes from and where it goes: what fits into a line.
+  /// The reason if it is not satisfied, the source and the gateway, for one line.
   var details: String {
     [self.reason?.words, self.way].compactMap { $0 }.joined(separator: ", ")
   }
 
-  /// `over eth0 from 192.0.2.7 via 192.0.2.1`; `nil` where there is nothing to say.
+  /// The text `over eth0 from 192.0.2.7 via 192.0.2.1`, or `nil` if there is nothing to show.
   var way: String? {
     var details: [String] = []
     if self.chain.count > 1 {
@@ -90,7 +91,7 @@ extension Path {
 }
 
 extension ConnectivityStatus {
-  /// `wifi via wlan0`, `none: wlan0 has no carrier`
+  /// The text `wifi via wlan0` or `none: wlan0 has no carrier`.
   var summary: String {
     if self.category == .none { return "none: \(self.whyNot)" }
     var words = self.category.rawValue
@@ -99,14 +100,14 @@ extension ConnectivityStatus {
     return words
   }
 
-  /// Why neither family has a path, in the words of the one that comes nearest.
+  /// Why neither family has a path, in the words of the path that is closest to working.
   private var whyNot: String {
     let paths = AddressFamily.allCases.map { self[$0] }
     let path = paths.first { $0.status == .requiresConnection } ?? paths.first { $0.reason != nil }
     return path?.reason?.words(of: path?.interface) ?? "no path"
   }
 
-  /// `, expensive, constrained`; nothing where no traffic flows.
+  /// The text `, expensive, constrained`. Empty if no traffic flows.
   var costs: String {
     guard self.category != .none else { return "" }
     return (self.isExpensive ? ", expensive" : "") + (self.isConstrained ? ", constrained" : "")
@@ -114,7 +115,7 @@ extension ConnectivityStatus {
 }
 
 extension Cause {
-  /// `carrier lost on wlan0 (RTM_NEWLINK)`
+  /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
   var words: String {
     var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords
     if let interface = self.interface { words += " " + Text.tied("on", interface) }
@@ -139,7 +140,7 @@ extension Invalidation.Severity {
 }
 
 extension Invalidation.Scope {
-  /// `channels on wlan0 (ipv4)`
+  /// The text `channels on wlan0 (ipv4)`.
   var words: String {
     var words: [String] = []
     switch self.destination {
@@ -160,7 +161,7 @@ extension Invalidation.Scope {
 }
 
 extension String {
-  /// `carrierLost` as `carrier lost`.
+  /// The text with separate words: `carrierLost` becomes `carrier lost`.
   var separatingWords: String {
     self.reduce(into: "") { words, character in
       words += character.isUppercase ? " " + character.lowercased() : String(character)
@@ -169,7 +170,7 @@ extension String {
 }
 
 extension Duration {
-  /// The largest unit that fits: `12 s`, `3 min`, `5 h`, `2 d`. What is negative is `0 s`.
+  /// The duration in its largest unit: `12 s`, `3 min`, `5 h`, `2 d`. A negative one is `0 s`.
   var words: String {
     let seconds = max(0, self.components.seconds)
     return switch seconds {
