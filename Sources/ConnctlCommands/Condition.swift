@@ -64,7 +64,7 @@ extension Condition: CustomStringConvertible {
   /// - Throws: `ValidationError` that lists the conditions.
   static func reading(_ text: String) throws -> Condition {
     guard let condition = Condition(argument: text) else {
-      throw ValidationError("it is \(Self.choice)")
+      throw ValidationError("expected \(Self.choice)")
     }
     return condition
   }

@@ -7,12 +7,12 @@ import GRPCCore
 struct Connctl: RunnableCommand {
   static let configuration = CommandConfiguration(
     commandName: "connctl",
-    abstract: "By which network does this machine's traffic leave?",
+    abstract: "Which network does this machine's traffic use?",
     discussion: """
-      Without a command it is connctl status.
+      Without a command, runs connctl status.
 
-      connctl asks connd, by the socket that --socket names; else CONND_SOCKET; else \
-      \(DefaultSocket.system), or $XDG_RUNTIME_DIR/connd.sock where that does not exist.
+      connctl connects to connd's socket: --socket, or else CONND_SOCKET, or else \
+      \(DefaultSocket.system), or $XDG_RUNTIME_DIR/connd.sock if that does not exist.
 
       \(ExitStatus.help)
       """,
@@ -34,7 +34,7 @@ struct Connctl: RunnableCommand {
     let socket = self.options.socket ?? SocketPath.default
     try await StatusCommand.show(socket, json: self.options.json, through: dialler)
     Console.current.hint(
-      "“connctl watch” follows the changes, “connctl explain” says why; --help lists the rest")
+      "“connctl watch” follows changes, “connctl explain” explains the path; --help lists the rest")
   }
 }
 
@@ -43,7 +43,7 @@ struct Options: ParsableArguments {
   @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"), completion: .file())
   var socket: String?
 
-  @Flag(help: "Print JSON: an object, or one a line.")
+  @Flag(help: "Print JSON: one object, or one per line.")
   var json = false
 
   func validate() throws {

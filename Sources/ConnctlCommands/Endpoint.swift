@@ -16,7 +16,7 @@ struct Endpoint: Hashable {
         separator: "]", maxSplits: 1, omittingEmptySubsequences: false)
       guard parts.count == 2, parts[0].contains(":"), parts[1].isEmpty || parts[1].first == ":"
       else {
-        throw ValidationError("“\(text)” is no address: write [2001:db8::1]:443")
+        throw ValidationError("“\(text)” is not an address: write [2001:db8::1]:443")
       }
       self.host = String(parts[0])
       if !parts[1].isEmpty { self.port = try Self.port(parts[1].dropFirst()) }
@@ -35,7 +35,7 @@ struct Endpoint: Hashable {
   private static func port(_ text: Substring) throws -> UInt16 {
     guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let port = UInt16(text), port > 0
     else {
-      throw ValidationError("“\(text)” is no port: write 1 to \(UInt16.max)")
+      throw ValidationError("“\(text)” is not a port: write 1 to \(UInt16.max)")
     }
     return port
   }

@@ -18,8 +18,8 @@ enum ExitStatus {
       1   the condition does not hold, or not in time;
           no path is satisfied; a name cannot be resolved;
           the output cannot be written
-      64  wrong usage, or connd does not accept it
-      69  connd is not there, takes no more, or does not answer
+      64  wrong usage, or connd rejects the request
+      69  connd is not running, at a limit, or does not answer
       77  connd refuses this user
     """
 }
@@ -41,20 +41,20 @@ extension ConndError {
     case .notThere(let why):
       switch socket {
       case let socket? where Self.isOtherThanSocket(socket):
-        "connd is not there: \(socket) is not a socket (name connd's with --socket or CONND_SOCKET)"
+        "connd is not running: \(socket) is not a socket (name connd's with --socket or CONND_SOCKET)"
       case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
-        "connd is not there: \(why), which CONND_SOCKET names (unset it to ask the system's connd, or start connd there)"
+        "connd is not running: \(why), which CONND_SOCKET names (unset it to use the system's connd, or start connd there)"
       case let socket? where Self.isDefault(socket):
-        "connd is not there: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
+        "connd is not running: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
       default:
-        "connd is not there: \(why) (start connd there, or name its socket with --socket or CONND_SOCKET)"
+        "connd is not running: \(why) (start connd there, or name its socket with --socket or CONND_SOCKET)"
       }
     case .refused(let why):
       "connd refuses this user: \(why)"
     case .turnedAway(let why):
-      "connd is there and takes no more: \(why)"
+      "connd rejects this, because a limit is reached: \(why)"
     case .invalid(let why):
-      "connd does not accept this: \(why)"
+      "connd rejects the request: \(why)"
     case .failed(let why):
       "connd did not answer: \(why)"
     }

@@ -105,7 +105,8 @@ extension KeptUnits.Rule {
   init(reading text: String) throws {
     let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
     guard parts.count == 2, !parts[1].isEmpty, !parts[1].hasPrefix("-") else {
-      throw ValidationError("“\(text)”: write conditions, =, and a unit: online=name.target")
+      throw ValidationError(
+        "“\(text)”: expected conditions, =, and a unit, as in online=name.target")
     }
     self.conditions = try Condition.readingAll(String(parts[0]))
     self.unit = String(parts[1])

@@ -9,7 +9,7 @@ extension FixedWidthInteger where Self: UnsignedInteger {
     guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
       throw ValidationError("it must be a whole number")
     }
-    guard let number = Self(text) else { throw ValidationError("it is at most \(Self.max)") }
+    guard let number = Self(text) else { throw ValidationError("it must be at most \(Self.max)") }
     return number
   }
 }

@@ -26,7 +26,7 @@ public enum Program {
           await self.run(arguments, on: .standard, through: ReactorDialler(reactor: reactor))
         })
     } catch {
-      Console.standard.remark("connctl cannot begin: \(error)")
+      Console.standard.remark("connctl cannot start: \(error)")
       exit(EX_OSERR)
     }
   }
@@ -77,10 +77,10 @@ public enum Program {
       console.remark(error.advice(socket: socket))
       return error.exitStatus
     case let foreign as ForeignNamespace:
-      console.remark("\(foreign): it cannot guard connections here (run it where connd is)")
+      console.remark("\(foreign): cannot guard connections here (run it in connd's namespace)")
       return ExitStatus.notThere
     case let error as ConversionError:
-      console.remark("connd's answer makes no sense: \(error)")
+      console.remark("connd's response is invalid: \(error)")
       return ExitStatus.notThere
     case is ResolutionError, is OutputError:
       console.remark("\(error)")

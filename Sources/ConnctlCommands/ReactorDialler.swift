@@ -53,7 +53,7 @@ struct ReactorDialler: Dialler {
       await Task.yield()
       try Task.checkCancellation()
       if ContinuousClock.now > end {
-        throw ConndError.failed("\(socket): connd accepts nobody, and many wait already")
+        throw ConndError.failed("\(socket): connd accepts no connections and its backlog is full")
       }
     }
   }

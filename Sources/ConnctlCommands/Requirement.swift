@@ -45,7 +45,7 @@ struct Requirement: Hashable, Sendable {
       let interface = Requirement(condition: self.condition, family: self.family)
         .concerned(status).carryingInterface
     else { return self.condition.missing(in: concerned) }
-    return "traffic leaves by \(interface)"
+    return "traffic uses \(interface)"
   }
 }
 
@@ -89,13 +89,13 @@ extension CompletionKind {
 /// The traffic for which a condition must hold.
 struct TrafficOptions: ParsableArguments {
   @Option(
-    help: ArgumentHelp("Look at this family alone: ipv4 or ipv6.", valueName: "family"),
+    help: ArgumentHelp("Check only this family: ipv4 or ipv6.", valueName: "family"),
     completion: .list(AddressFamily.allCases.map(\.rawValue)), transform: Self.family)
   var family: AddressFamily?
 
   @Option(
     help: ArgumentHelp(
-      "Look at what leaves by this link, or by one on top of it.", valueName: "link"),
+      "Check only traffic over this link, or over one on top of it.", valueName: "link"),
     completion: .linkNames)
   var via: String?
 
@@ -105,7 +105,7 @@ struct TrafficOptions: ParsableArguments {
 
   private static func family(_ text: String) throws -> AddressFamily {
     guard let family = AddressFamily(rawValue: text) else {
-      throw ValidationError("it is ipv4 or ipv6")
+      throw ValidationError("expected ipv4 or ipv6")
     }
     return family
   }

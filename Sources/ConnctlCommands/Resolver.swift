@@ -22,7 +22,7 @@ enum Resolver {
     guard !self.isMoreThanHost(host) else {
       throw ResolutionError(
         description:
-          "“\(host)” is no name or address of a host: leave out port, brackets and prefix")
+          "“\(host)” is not a host name or address: omit port, brackets and prefix")
     }
     var hints = addrinfo()
     hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
@@ -91,8 +91,8 @@ extension Console {
     for host in hosts {
       guard let link = host.link else { continue }
       self.remark(
-        "the link \(link) of \(host.address) is not asked for, the kernel may choose another one; "
-          + "“connctl guard \(host.address)%\(link)” asks for it")
+        "ignoring the link \(link) of \(host.address); the kernel may choose another one. "
+          + "“connctl guard \(host.address)%\(link)” uses it")
     }
   }
 }

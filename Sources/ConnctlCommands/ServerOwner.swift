@@ -17,7 +17,7 @@ enum ServerOwner {
       return
     }
     throw .notThere(
-      "uid \(server.uid) listens on \(path), who is neither root nor this user and does not own \(directory)"
+      "uid \(server.uid) listens on \(path), but is neither root nor this user and does not own \(directory)"
     )
   }
 

@@ -12,7 +12,7 @@ extension Timeout {
   static func reading(_ text: String) throws -> Timeout {
     if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
     guard let timeout = Timeout(argument: text) else {
-      throw ValidationError("write 500ms, 5s, 2m or 1h; a number alone is seconds")
+      throw ValidationError("expected 500ms, 5s, 2m or 1h; a number alone is in seconds")
     }
     return timeout
   }

@@ -56,16 +56,16 @@ struct CostTests {
     wish.whenLeft = true
     #expect(try await self.said("constrain", "off", "--until", "left") == wish)
     let told = try await connctl("constrain", "auto")
-    #expect(told.screen.errors.contains("of the network that the machine is on, “Free"))
+    #expect(told.screen.errors.contains("applies to the current network, “Free"))
     #expect(!told.screen.errors.contains("\u{1b}"))
   }
 
   @Test("an override that connd cannot save → a warning that it lasts until connd exits")
   func notKept() async throws {
     let said = try await connctl("constrain", "sealed0")
-    #expect(said.status == 0 && said.screen.errors.contains("it holds until connd ends"))
+    #expect(said.status == 0 && said.screen.errors.contains("until connd exits"))
     let forgotten = try await connctl("forget", "Sealed")
-    #expect(forgotten.status == 0 && forgotten.screen.errors.contains("it comes back"))
+    #expect(forgotten.status == 0 && forgotten.screen.errors.contains("the override returns"))
   }
 
   @Test(
@@ -99,7 +99,7 @@ struct CostTests {
     }
     let overruled = try await connctl("constrain", "eth0")
     #expect(overruled.status == 0)
-    #expect(overruled.screen.errors.contains("the configuration says otherwise of “eth*”"))
+    #expect(overruled.screen.errors.contains("the configuration's rule for “eth*”"))
   }
 
   @Test("networks: JSON for programs, and no control characters in the text")

@@ -95,7 +95,7 @@ struct GuardTests {
     let status = await runConnctl(
       ["guard", "fe80::77", "--local", "fe80::1%4294967295"], on: screen.console)
     #expect(status == 64)
-    #expect(screen.errors.contains("there is no link of the index 4294967295"))
+    #expect(screen.errors.contains("there is no link with index 4294967295"))
   }
 
   @Test(
@@ -115,8 +115,8 @@ struct GuardTests {
           #expect(
             screen.errors
               == (isRemarked
-                ? "connctl: the link lo of fe80::77 is not asked for, the kernel may choose another one; "
-                  + "“connctl guard fe80::77%lo” asks for it\n" : ""))
+                ? "connctl: ignoring the link lo of fe80::77; the kernel may choose another one. "
+                  + "“connctl guard fe80::77%lo” uses it\n" : ""))
         }
       }
     }
@@ -210,8 +210,8 @@ struct GuardTests {
         #expect(screen.output == "")
         #expect(
           screen.errors == """
-            connctl: connd speaks of the network namespace \(own + 1), and this process is in \(own): \
-            it cannot guard connections here (run it where connd is)
+            connctl: connd is in the network namespace \(own + 1), and this process is in \(own): \
+            cannot guard connections here (run it in connd's namespace)
 
             """)
       }
@@ -235,7 +235,8 @@ struct GuardTests {
         let text = Screen()
         #expect(await runConnctl(arguments, on: text.console(width: .max)) == 0)
         #expect(
-          text.output.contains("source address lost: 192.0.2.99 is no address of this machine; now")
+          text.output.contains(
+            "source address lost: 192.0.2.99 is not an address of this machine; now")
         )
         #expect(text.outputLines.count == 1)
         let json = Screen()
@@ -267,7 +268,7 @@ struct GuardTests {
         #expect(await self.run("--interface", "wlan9", at: socket, on: screen) == 64)
         #expect(screen.output == "")
         #expect(
-          screen.errors == "connctl: connd does not accept this: interface: there is no wlan9\n")
+          screen.errors == "connctl: connd rejects the request: interface: there is no wlan9\n")
       }
     }
   }

@@ -66,7 +66,7 @@ struct OverviewTests {
   func absent() async throws {
     let absent = try await connctl("top", stub: nil)
     #expect(absent.status == 69)
-    #expect(absent.screen.errors.hasPrefix("connctl: connd is not there: "))
+    #expect(absent.screen.errors.hasPrefix("connctl: connd is not running: "))
     let json = try await connctl("top", "--json")
     #expect(json.status == 64)
   }
@@ -183,7 +183,7 @@ struct OverviewTests {
     #expect(overview.snapshot.status == .offline)
     #expect(overview.changes.count == 1)
     overview.take(.disconnected(.notThere("it is gone")))
-    #expect(overview.remark == "connd went away (it is gone); looking for it")
+    #expect(overview.remark == "connd went away (it is gone); waiting for it")
     overview.take(.resumed(18))
     #expect(overview.remark == nil)
     overview.take(.gap(.sample(40)))

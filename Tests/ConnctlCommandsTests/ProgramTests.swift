@@ -56,7 +56,7 @@ struct ProgramTests {
     }
     let absent = try await connctl(stub: nil)
     #expect(absent.status == 69)
-    #expect(absent.screen.errors.hasPrefix("connctl: connd is not there: there is no "))
+    #expect(absent.screen.errors.hasPrefix("connctl: connd is not running: there is no "))
   }
 
   @Test("--json and --socket may come before or after the command")
@@ -161,7 +161,7 @@ struct ProgramTests {
           == 69)
       #expect(
         screen.errors == """
-          connctl: connd is not there: there is no \(socket) \
+          connctl: connd is not running: there is no \(socket) \
           (start connd there, or name its socket with --socket or CONND_SOCKET)
 
           """)
@@ -276,7 +276,7 @@ struct FollowingTests {
           ].compactMap { $0?.description })
       let remarks = screen.errors.split(separator: "\n")
       #expect(remarks.first?.hasPrefix("connctl: connd went away (") == true)
-      #expect(remarks.dropFirst() == ["connctl: connd is back; going on after generation 17"])
+      #expect(remarks.dropFirst() == ["connctl: connd is back; continuing after generation 17"])
     }
   }
 

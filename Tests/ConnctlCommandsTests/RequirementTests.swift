@@ -64,7 +64,7 @@ struct RequirementTests {
   @Test(
     "the error says what is missing",
     arguments: [
-      ("wired", "wifi via wlan0"), ("online --via eth1", "traffic leaves by wlan0"),
+      ("wired", "wifi via wlan0"), ("online --via eth1", "traffic uses wlan0"),
       ("wired --via wlan0", "wifi via wlan0"),
     ])
   func missing(arguments: String, words: String) throws {

@@ -46,7 +46,7 @@ struct TextTests {
       self.style.status(.sample(1, status), now: .sample),
       """
       wired via vlan10, expensive (since 0 s)
-        ipv4  unsatisfied  the route says unreachable
+        ipv4  unsatisfied  an unreachable route
         ipv6  satisfied    vlan10  over bond0 over eth0
                                    from 2001:db8:1111:2222:3333:4444:5555:6666
                                    via fe80::1234:5678:9abc:def0
@@ -59,9 +59,9 @@ struct TextTests {
     expectLines(
       self.style.status(.sample(1, status), now: .sample.adding(seconds: -5)),
       """
-      unknown (since 0 s): assume to be online
-        ipv4  unknown  the kernel cannot be asked
-        ipv6  unknown  the kernel cannot be asked
+      unknown (since 0 s): assume online
+        ipv4  unknown  the kernel cannot be queried
+        ipv6  unknown  the kernel cannot be queried
       """)
   }
 
@@ -98,7 +98,7 @@ struct TextTests {
                                       address added on wlan0 (RTM_NEWADDR)
       01:25:00.123  destroy           channels on wlan0 (ipv4): interface lost
       01:25:00.123  advise            all channels: category changed
-      01:25:00.123  gap               something was missed; now wifi via wlan0
+      01:25:00.123  gap               changes were missed; now wifi via wlan0
       """)
   }
 
@@ -208,7 +208,7 @@ struct TextTests {
     expectLines(
       try self.style.explanation(.sample, host: nil),
       """
-      the internet, by way of 1.1.1.1
+      the internet, by probing 1.1.1.1
         rule      32766: from all
         table     254 (main)
         route     0.0.0.0/0 (default), metric 600
@@ -345,7 +345,7 @@ struct TextTests {
     let off = Path.unsatisfied(.noRoute)
     #expect(
       line(.sourceAddressLost, off)
-        == "source address lost: 198.51.100.7 is no address of this machine; now unsatisfied: no route"
+        == "source address lost: 198.51.100.7 is not an address of this machine; now unsatisfied: no route"
     )
     #expect(
       line(.betterPath, off)

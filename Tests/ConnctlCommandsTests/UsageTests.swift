@@ -74,11 +74,11 @@ struct UsageTests {
       (["watch", "--since", "-1"], "must not be negative"),
       (["watch", "--since", "99999999999999999999"], "at most 18446744073709551615"),
       (["wait", "online", "--timeout", "-1"], "must not be negative"),
-      (["wait", "online", "--timeout", "soon"], "write 500ms, 5s, 2m or 1h"),
+      (["wait", "online", "--timeout", "soon"], "expected 500ms, 5s, 2m or 1h"),
       (["guard", "192.0.2.80", "--mark", "-1"], "must not be negative"),
       (["is", "foo"], "or not- and one of them"),
       (["guard", "192.0.2.80", "--local", "::1"], "no address of the family of --local"),
-      (["guard", "192.0.2.80:70000"], "“70000” is no port: write 1 to 65535"),
+      (["guard", "192.0.2.80:70000"], "“70000” is not a port: write 1 to 65535"),
       (["guard", "192.0.2.80", "--local", "[::1]443"], "write [2001:db8::1]:443"),
     ])
   func usageWords(arguments: [String], words: String) async {

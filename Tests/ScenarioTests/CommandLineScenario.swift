@@ -31,7 +31,7 @@ struct CommandLineScenario {
     let listener = try lab.python("hostile.py", "accepts_nobody")
     try listener.line { $0 == "held" }
     let status = try lab.connctl("status")
-    #expect(status.status == 69 && status.standardError.contains("many wait already"), "\(status)")
+    #expect(status.status == 69 && status.standardError.contains("its backlog is full"), "\(status)")
     #expect(try lab.connctl("wait", "online", "--timeout", "1s").status == 69)
   }
 
@@ -106,7 +106,7 @@ struct CommandLineScenario {
     try lab.startConnd()
     for (arguments, words) in [
       (["--forbid-expensive"], "policy: the path is expensive"),
-      (["--local", "198.51.100.7"], "198.51.100.7 is no address of this machine"),
+      (["--local", "198.51.100.7"], "198.51.100.7 is not an address of this machine"),
     ] {
       let outcome = try Command.outcome(
         of: lab.namespace.wrapped(

@@ -102,12 +102,12 @@ struct CommandsScenario {
     let absent = try self.spawn(lab, "on", "transition", "--", "/nonexistent/command")
     try waitUntil("both follow") { try lab.connctl("stats").output.contains(/subscribers +2\n/) }
     try lab.outside.ip("link set eth0 down")
-    try self.waitForError("“sh” has taken 100ms and is ended", of: slow)
-    try self.waitForError("“sh” ended with 143", of: slow)
+    try self.waitForError("“sh” exceeded 100ms and is terminated", of: slow)
+    try self.waitForError("“sh” exited with 143", of: slow)
     try self.waitForError("cannot run “/nonexistent/command”", of: absent)
     try lab.outside.ip("link set eth0 up")
     #expect(try slow.nextLine() == "wired")
-    try self.waitForError("“sh” ended with 3", of: slow)
+    try self.waitForError("“sh” exited with 3", of: slow)
   }
 
   @Test("a command runs once its conditions hold, and connctl exits with its status")
@@ -222,10 +222,10 @@ struct CommandsScenario {
       "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
       lab.socket, "keep", "--user", "online=sync.service",
     ])
-    try self.waitForError("looking for connd", of: keep)
+    try self.waitForError("waiting for connd", of: keep)
     try lab.startConnd()
     #expect(try keep.nextLine() == "--user --no-block stop -- sync.service")
-    try self.waitForError("stop of sync.service failed: systemctl ended with 5", of: keep)
+    try self.waitForError("stop of sync.service failed: systemctl exited with 5", of: keep)
     try lab.namespace.ip("route add default via 192.0.2.1")
     #expect(try keep.nextLine() == "--user --no-block start -- sync.service")
     keep.signal(SIGTERM)

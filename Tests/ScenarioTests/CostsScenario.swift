@@ -122,7 +122,7 @@ struct CostsScenario {
     let obstacle = "\(lab.directory.path)/connd.networks.new"
     #expect(mkdir(obstacle, 0o700) == 0)
     let said = try lab.connctl("expensive", "wlan0")
-    #expect(said.status == 0 && said.standardError.contains("until connd ends"), "\(said)")
+    #expect(said.status == 0 && said.standardError.contains("until connd exits"), "\(said)")
     #expect(try lab.status().expensive)
     rmdir(obstacle)
     // The next save succeeds.

@@ -228,7 +228,7 @@ struct LifecycleScenario {
     #expect(watcher.command.standardError.contains("connd went away"))
     #expect(
       watcher.command.standardError.contains(
-        "connd is back; going on after generation \(before.generation)"))
+        "connd is back; continuing after generation \(before.generation)"))
 
     // A subscriber that knows that generation resumes from there; another generation is unknown to
     // connd.

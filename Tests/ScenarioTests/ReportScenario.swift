@@ -130,7 +130,7 @@ struct ReportScenario {
     for command in ["record", "report"] {
       let taken = try Command.outcome(of: [Programs.connctl, command, there])
       #expect(taken.status == 1)
-      #expect(taken.standardError.contains("is there already"))
+      #expect(taken.standardError.contains("already exists"))
       let missing = try Command.outcome(of: [Programs.connctl, command, "/no/such/file"])
       #expect(missing.status == 1)
       #expect(missing.standardError.contains("No such file or directory"))

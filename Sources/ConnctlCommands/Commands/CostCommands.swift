@@ -6,7 +6,7 @@ import GRPCCore
 
 struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(
-    "constrain", "Say whether data is to be saved on a link or a network (Low Data Mode).")
+    "constrain", "Mark a link or a network as constrained: save data (Low Data Mode).")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -21,7 +21,7 @@ struct ConstrainCommand: CostCommand {
 
 struct ExpensiveCommand: CostCommand {
   static let configuration = CostOptions.configuration(
-    "expensive", "Say whether a link or a network costs money by use.")
+    "expensive", "Mark a link or a network as expensive (metered).")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -44,34 +44,36 @@ struct CostOptions: ParsableArguments {
   }
 
   private static let discussion = """
-    Where neither a link nor a network is named, it is the network that the machine is on. All programs hear of it at once. It \
-    beats what connd finds out by itself, and the configuration beats it. auto takes it back; left out, it is on.
+    Sets an override. Without a link or a network, it applies to the current network. The default \
+    is on; auto removes the override. connd informs all programs immediately. The override takes \
+    precedence over what connd detects, and the configuration takes precedence over the override.
 
-    A network is remembered by a hash, so that it is known when the machine comes back to it; “connctl networks” lists those that \
-    something is said of.
+    An override for a network applies again whenever the machine returns to it. connd stores only \
+    a hash of the network. “connctl networks” lists all overrides.
 
-    Allowed for root and for users that polkit authorises (org.connd.set-cost): the user at the machine's seat and members of \
-    the group connd, who may on a machine without polkit, too. Exit status: 77 for others, 69 if polkit does not decide.
+    Allowed for root and for users that polkit authorises (org.connd.set-cost): the user at the \
+    machine's seat, and members of the group connd. The same users are allowed without polkit. \
+    Exit status: 77 for other users, 69 if polkit does not decide.
     """
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "A network: its SSID, its operator's name or gateway's address while on it, or its identity.",
+      "A network, by its identity, or while on it by its SSID, operator or gateway address.",
       valueName: "name"))
   var network: String?
 
   @Option(
-    parsing: .unconditional, help: ArgumentHelp("For so long.", valueName: "time"),
+    parsing: .unconditional, help: ArgumentHelp("How long it applies.", valueName: "time"),
     transform: Timeout.reading)
   var `for`: Timeout?
 
   @Option(
     help: ArgumentHelp(
-      "Until the machine starts anew, or leaves the network.", valueName: "boot|left"))
+      "When it ends: at reboot, or on leaving the network.", valueName: "boot|left"))
   var until: End?
 
-  @Argument(help: "A link's name, unless --network names a network; and on, off or auto.")
+  @Argument(help: "A link's name (not with --network), and on, off or auto.")
   var words: [String] = []
 
   enum End: String, ExpressibleByArgument, CaseIterable {
@@ -81,13 +83,13 @@ struct CostOptions: ParsableArguments {
   func validate() throws {
     _ = try self.parsed()
     if self.for != nil, self.until != nil {
-      throw ValidationError("--for and --until: one of them ends it")
+      throw ValidationError("use either --for or --until")
     }
     if let time = self.for, time.duration < .seconds(1) {
-      throw ValidationError("--for: at least a second")
+      throw ValidationError("--for must be at least 1s")
     }
     if self.until == .left, case .link = try self.parsed().target {
-      throw ValidationError("--until left is for a network: name it by --network")
+      throw ValidationError("--until left needs a network: use --network instead of a link")
     }
   }
 
@@ -116,7 +118,7 @@ struct CostOptions: ParsableArguments {
       }
       return choice
     }
-    guard words.isEmpty else { throw ValidationError("on, off or auto is the last word") }
+    guard words.isEmpty else { throw ValidationError("on, off or auto must be the last argument") }
     return (target, choice ?? .on)
   }
 
@@ -164,17 +166,17 @@ extension CostCommand {
           Connectivity_V1_ListLinksRequest(), options: .prompt),
         !links.links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
       {
-        self.console.remark("there is no link “\(name)” now: it holds once there is")
+        self.console.remark("the link “\(name)” does not exist: the override applies once it does")
       }
       return response
     }
     if response.hasOverruledBy {
       self.console.remark(
-        "the configuration says otherwise of “\(response.overruledBy)”, and that holds")
+        "no effect: the configuration's rule for “\(response.overruledBy)” takes precedence")
     }
     if response.notKept {
       self.console.remark(
-        "it holds until connd ends: connd cannot write its file, and its log says why")
+        "the override lasts only until connd exits: connd cannot save it (see connd's log)")
     }
   }
 
@@ -185,11 +187,11 @@ extension CostCommand {
     let list = try await connd.listNetworks(
       Connectivity_V1_ListNetworksRequest(), options: .prompt)
     guard let network = list.networks.first(where: \.current) else {
-      self.console.remark("connd knows no network that the machine is on: name a link")
+      self.console.remark("connd cannot identify the current network: name a link instead")
       throw ExitStatus.doesNotHold
     }
     self.console.remark(
-      "of the network that the machine is on, \(network.hasName ? "“\(network.name)”" : network.identity)"
+      "applies to the current network, \(network.hasName ? "“\(network.name)”" : network.identity)"
     )
     return network.identity
   }

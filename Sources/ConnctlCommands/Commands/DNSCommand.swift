@@ -5,12 +5,13 @@ import ConnectivitySession
 
 struct DNSCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "dns", abstract: "Show whom this machine asks for names.",
+    commandName: "dns", abstract: "Show the DNS servers of this machine.",
     discussion: """
-      As its files say (resolv.conf). Where the machine asks a stub of its own, systemd-resolved for one, the servers behind \
-      it are shown. “connctl on dns” runs a command when they change.
+      Reads them from files such as resolv.conf. If the machine uses a local stub resolver, such as \
+      systemd-resolved, shows the servers behind it. “connctl on dns” runs a command when they \
+      change.
 
-      Exit status: 0 where a server is known, else 1.
+      Exit status: 0 if a server is known, otherwise 1.
       """)
 
   @OptionGroup var options: Options
@@ -30,7 +31,7 @@ struct DNSCommand: ConnctlCommand {
 extension Style {
   /// Returns the text of `connctl dns`.
   func dns(_ settings: DNSSettings?) -> [String] {
-    guard let settings else { return ["not known"] }
+    guard let settings else { return ["unknown"] }
     var rows = Columns()
     func add(_ name: String, _ servers: [DNSSettings.Server], _ search: [String]) {
       let words = DNSSettings(servers: servers, search: search).words

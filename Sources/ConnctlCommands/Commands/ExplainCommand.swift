@@ -7,26 +7,28 @@ import ConnectivitySession
 struct ExplainCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "explain",
-    abstract: "Show why: rule, table, route, gateway, links, medium, flags, category.",
+    abstract: "Explain a path: rule, table, route, gateway, links, medium, flags, category.",
     discussion: """
-      A name stands for its first address. Without a host, explains the path to the internet. Does not use the \
-      interface of a link-local address; connctl guard does.
+      Uses the first address of a host name. Without a host, explains the path to the internet. \
+      Ignores the interface of a link-local address; connctl guard uses it.
 
-      With the host's port, and --local with a port, explains that TCP connection, and shows what its socket says.
+      With the host's port, and --local with a port, explains that TCP connection, and shows the \
+      state of its socket.
 
-      Exit status: 0 also where no path is satisfied, 1 if the name cannot be resolved.
+      Exit status: 0 even if no path is satisfied, 1 if the name cannot be resolved.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
   @Argument(
-    help: "A host name or an address, and :PORT, as in [2001:db8::1]:443.",
+    help: "A host name or an address, optionally with a port: [2001:db8::1]:443.",
     transform: Endpoint.init)
   var remote: Endpoint?
 
   @Option(
-    help: ArgumentHelp("The connection's own address, and :PORT.", valueName: "address"),
+    help: ArgumentHelp(
+      "The connection's own address, optionally with a port.", valueName: "address"),
     transform: LocalEndpoint.init)
   var local: LocalEndpoint?
 

@@ -7,37 +7,40 @@ import ConnectivitySession
 struct GuardCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "guard",
-    abstract: "Guard a connection: show its path, and what becomes of it.",
+    abstract: "Guard a connection: show its path, changes and invalidations.",
     usage: "connctl guard [<options>] <remote>",
     discussion: """
-      Shows the path to the remote host first, then every change of it and every invalidation. Ends when the flow is \
-      destroyed. A name stands for its first address, of the family of --local where that is given.
+      Shows the path to the remote host, and then each change and each invalidation. Ends when the \
+      flow is destroyed. Uses the first address of a host name, in the family of --local if that is \
+      given.
 
-      With ports connd judges the very connection: rules and one of several nexthops are chosen by them.
+      With ports, connd judges this very connection: routing rules and multipath routes may depend \
+      on them.
 
-      Goes on across restarts of connd; what concerns the connection to connd stands on standard error.
+      Continues across restarts of connd. Messages about the connection to connd go to standard \
+      error.
 
-      Exit status: 0 when the flow was destroyed, which is what was waited for.
+      Exit status: 0 when the flow was destroyed.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
   @Argument(
-    help: "The other end: a host's name or an address, and :PORT, as [2001:db8::1]:443.",
+    help: "The remote end: a host name or an address, optionally with a port: [2001:db8::1]:443.",
     transform: Endpoint.init)
   var remote: Endpoint
 
   @Option(
     help: ArgumentHelp(
-      "The connection's own address, and :PORT; else the one that the kernel would choose.",
+      "The connection's own address, optionally with a port. Default: the kernel's choice.",
       valueName: "address"),
     transform: LocalEndpoint.init)
   var local: LocalEndpoint?
 
   @Option(
     name: .customLong("protocol"),
-    help: "The connection's protocol: tcp or udp; with a port, tcp if nothing is said.")
+    help: "The protocol: tcp or udp. With a port, the default is tcp.")
   var transportProtocol: TransportProtocol?
 
   @Option(
@@ -47,14 +50,14 @@ struct GuardCommand: ConnctlCommand {
 
   @Option(
     parsing: .unconditional,
-    help: ArgumentHelp("The connection's mark (SO_MARK), as 16 or 0x10.", valueName: "number"),
+    help: ArgumentHelp("The connection's mark (SO_MARK): 16 or 0x10.", valueName: "number"),
     transform: Self.mark)
   var mark: UInt32 = 0
 
-  @Flag(help: "A path that costs money makes it invalid.")
+  @Flag(help: "Treat the connection as invalid on an expensive path.")
   var forbidExpensive = false
 
-  @Flag(help: "A path on which data is to be saved makes it invalid.")
+  @Flag(help: "Treat the connection as invalid on a constrained path.")
   var forbidConstrained = false
 
   func validate() throws {
@@ -92,7 +95,7 @@ struct GuardCommand: ConnctlCommand {
       switch event {
       case .disconnected(let error):
         guard !isFirst else { throw error }
-        self.console.remark("connd went away (\(error)); looking for it")
+        self.console.remark("connd went away (\(error)); waiting for it")
       case .resumed:
         self.console.remark("connd is back; guarding again")
       case .elsewhere(let foreign):
@@ -174,7 +177,7 @@ struct LocalEndpoint {
   private static func link(_ zone: String) throws -> String {
     guard let index = UInt32(zone) else { return zone }
     guard let name = Resolver.linkName(index) else {
-      throw ValidationError("there is no link of the index \(index)")
+      throw ValidationError("there is no link with index \(index)")
     }
     return name
   }

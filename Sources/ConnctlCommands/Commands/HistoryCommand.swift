@@ -7,7 +7,7 @@ struct HistoryCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "history",
     abstract:
-      "List transitions, invalidations and what users said of costs, the oldest first.")
+      "List transitions, invalidations and cost overrides, oldest first.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -15,16 +15,16 @@ struct HistoryCommand: ConnctlCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "At most so many changes, the latest, each with its invalidations.", valueName: "count"),
+      "Show at most this many changes, the latest, with their invalidations.", valueName: "count"),
     transform: UInt32.reading)
   var limit: UInt32?
 
-  @Flag(help: "Draw them along the time, in the terminal's width.")
+  @Flag(help: "Draw a timeline as wide as the terminal.")
   var graph = false
 
   func validate() throws {
-    if self.graph, self.json { throw ValidationError("--graph is for people, --json for programs") }
-    guard self.limit != 0 else { throw ValidationError("--limit is at least 1") }
+    if self.graph, self.json { throw ValidationError("use either --graph or --json") }
+    guard self.limit != 0 else { throw ValidationError("--limit must be at least 1") }
   }
 
   func run(through dialler: any Dialler) async throws {

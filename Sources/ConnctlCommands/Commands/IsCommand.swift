@@ -13,7 +13,7 @@ struct IsCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   @Argument(
-    help: "What is asked about.", completion: .list(Condition.allNames),
+    help: "The condition.", completion: .list(Condition.allNames),
     transform: Condition.reading)
   var condition: Condition
 
@@ -29,8 +29,8 @@ struct IsCommand: ConnctlCommand {
 
 extension Condition {
   static let help = """
-    A condition is \(Condition.choice). “online” holds unless the category is none. As long as it is not known what the path \
-    costs, neither “expensive” nor “not-expensive” holds.
+    A condition is \(Condition.choice). “online” holds unless the category is none. If the cost of \
+    the path is unknown, neither “expensive” nor “not-expensive” holds.
     """
 }
 

@@ -4,38 +4,38 @@ import ConnectivitySession
 
 struct KeepCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "keep", abstract: "Keep units of systemd started while conditions hold.",
+    commandName: "keep", abstract: "Keep systemd units running while conditions hold.",
     usage: "connctl keep [<options>] <condition>[,...]=<unit> ...",
     discussion: """
       \(Condition.help)
 
-      A unit is started (systemctl start) when all of its conditions hold, and stopped when they have not held for the grace; \
-      where systemd would not, it is asked again. \
-      connctl goes on across restarts of connd, and leaves units meanwhile as they are.
+      A unit is started (systemctl start) when all of its conditions hold, and stopped when they \
+      have not held for the grace period. Failed requests to systemd are retried. connctl continues \
+      across restarts of connd, and leaves units as they are in the meantime.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Flag(help: "Units of the user's own systemd.")
+  @Flag(help: "Control units of the user's systemd instance.")
   var user = false
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How long the conditions may fail before a unit is stopped, unless said 5s.",
+      "How long the conditions may fail before a unit is stopped (default: 5s).",
       valueName: "time"),
     transform: Timeout.reading)
   var grace = Timeout(duration: .seconds(5), words: "5s")
 
   @Argument(
-    help: "Conditions as of “connctl is”, with commas between them, = and the unit.",
+    help: "Comma-separated conditions as for “connctl is”, =, and the unit.",
     transform: KeptUnits.Rule.init(reading:))
   var rules: [KeptUnits.Rule]
 
   func validate() throws {
     guard Set(self.rules.map(\.unit)).count == self.rules.count else {
-      throw ValidationError("a unit is named twice")
+      throw ValidationError("duplicate unit")
     }
   }
 
@@ -69,7 +69,7 @@ struct KeepCommand: ConnctlCommand {
         switch error {
         case .refused, .invalid: throw error
         case .notThere, .turnedAway, .failed:
-          self.console.remark("\(error); looking for connd, the units are left as they are")
+          self.console.remark("\(error); waiting for connd, the units are left as they are")
         }
       case .resumed: self.console.remark("connd is back")
       }
@@ -110,7 +110,7 @@ struct KeepCommand: ConnctlCommand {
       self.console.remark(
         status.isSuccess
           ? "\(verb) of \(action.unit)"
-          : "\(verb) of \(action.unit) failed: systemctl ended with \(status.rawValue)")
+          : "\(verb) of \(action.unit) failed: systemctl exited with \(status.rawValue)")
       return status.isSuccess
     } catch {
       self.console.remark("\(error)")

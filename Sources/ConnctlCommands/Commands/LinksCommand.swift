@@ -4,17 +4,17 @@ import ConnectivitySession
 
 struct LinksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "links", abstract: "List the links, those that carry the default paths first.")
+    commandName: "links", abstract: "List the links, those of the default paths first.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Flag(help: "Show under each link what is below it: a VLAN's, a bond's, a tunnel's.")
+  @Flag(help: "Show the links below each link: those of VLANs, bonds and tunnels.")
   var tree = false
 
   func validate() throws {
     if self.tree, self.json {
-      throw ValidationError("--tree is for people: with --json there are “lower” and “master”")
+      throw ValidationError("--tree cannot be used with --json, which has “lower” and “master”")
     }
   }
 

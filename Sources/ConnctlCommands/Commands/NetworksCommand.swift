@@ -9,10 +9,10 @@ import SwiftProtobuf
 struct NetworksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "networks",
-    abstract: "List the networks that traffic leaves by, and those that something is said of.",
+    abstract: "List the current networks, and those with overrides.",
     discussion: """
-      Of a network that the machine is not on, only its identity is remembered: a hash, which tells nobody where the machine has \
-      been.
+      For networks that the machine is not on, connd stores only the identity: a hash that does not \
+      reveal where the machine has been.
       """)
 
   @OptionGroup var options: Options
@@ -32,13 +32,13 @@ struct NetworksCommand: ConnctlCommand {
 
 struct ForgetCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "forget", abstract: "Forget what was said of a network or a link.",
-    discussion: "Exit status: 1 where nothing was said of it; 77 for who may not.")
+    commandName: "forget", abstract: "Remove the override for a network or a link.",
+    discussion: "Exit status: 1 if there is no override, 77 if this user may not remove it.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "A network, by its name or identity; or a link.")
+  @Argument(help: "A network, by its name or identity, or a link.")
   var name: String
 
   func run(through dialler: any Dialler) async throws {
@@ -48,7 +48,7 @@ struct ForgetCommand: ConnctlCommand {
       do {
         if try await decided({ try await connd.forgetNetwork(request, options: .prompt) }).notKept {
           self.console.remark(
-            "it comes back when connd starts anew: connd cannot write its file, and its log says why"
+            "the override returns when connd restarts: connd cannot save the change (see connd's log)"
           )
         }
         return true

@@ -7,38 +7,41 @@ import Synchronization
 
 struct OnCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "on", abstract: "Run a command on each change of a kind.",
+    commandName: "on", abstract: "Run a command after each change of a kind.",
     usage: "connctl on [<options>] <kind> -- <command> ...",
     discussion: """
-      The command is told of the change by CONND_EVENT, CONND_GENERATION, CONND_CATEGORY, CONND_FROM and \
-      CONND_INTERFACE in its environment, and reads on standard input what “connctl watch --json” prints. Where \
-      changes were missed, it is run once with CONND_EVENT=gap.
+      The command gets CONND_EVENT, CONND_GENERATION, CONND_CATEGORY, CONND_FROM and \
+      CONND_INTERFACE in its environment, and on standard input the line that “connctl watch \
+      --json” prints. If changes were missed, it runs once with CONND_EVENT=gap.
 
-      One command runs at a time; what happens meanwhile waits for its turn. connctl goes on across restarts of connd.
+      Only one command runs at a time; later changes wait. connctl continues across restarts of \
+      connd.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
   @Argument(
-    help: "transition, path, invalidation or dns.",
+    help: "The kind of change: transition, path, invalidation or dns.",
     completion: .list(["transition", "path", "invalidation", "dns"]), transform: Self.kind)
   var kind: StatusEvent.Kind
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How long a command may take, unless said 90s; then SIGTERM is sent, and SIGKILL five seconds later.",
+      "The time limit for a command (default: 90s). Then it gets SIGTERM, and SIGKILL after 5s.",
       valueName: "time"),
     transform: Timeout.reading)
   var timeout = Timeout(duration: .seconds(90), words: "90s")
 
-  @Argument(parsing: .postTerminator, help: "What is run, after --.")
+  @Argument(parsing: .postTerminator, help: "The command to run, after --.")
   var command: [String] = []
 
   func validate() throws {
-    guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
-    guard self.timeout.duration > .zero else { throw ValidationError("--timeout: 0 is no time") }
+    guard !self.command.isEmpty else { throw ValidationError("a command is required after --") }
+    guard self.timeout.duration > .zero else {
+      throw ValidationError("--timeout must be greater than 0")
+    }
   }
 
   private static func kind(_ text: String) throws -> StatusEvent.Kind {
@@ -47,7 +50,7 @@ struct OnCommand: ConnctlCommand {
     case "path": .path
     case "invalidation": .invalidation
     case "dns": .dns
-    default: throw ValidationError("it is transition, path, invalidation or dns")
+    default: throw ValidationError("expected transition, path, invalidation or dns")
     }
   }
 
@@ -62,7 +65,7 @@ struct OnCommand: ConnctlCommand {
       switch event {
       case .disconnected(let error):
         if before == nil { throw error }
-        self.console.remark("connd went away (\(error)); looking for it")
+        self.console.remark("connd went away (\(error)); waiting for it")
       case .resumed:
         self.console.remark("connd is back")
       case .snapshot(let snapshot):
@@ -85,7 +88,7 @@ struct OnCommand: ConnctlCommand {
         self.command, variables: Self.variables(event, snapshot), input: "\(object)\n")
       let status = await self.end(of: child)
       if !status.isSuccess {
-        self.console.remark("“\(self.command[0])” ended with \(status.rawValue)")
+        self.console.remark("“\(self.command[0])” exited with \(status.rawValue)")
       }
     } catch let failure as CommandFailure {
       // The command may exist the next time.
@@ -99,7 +102,7 @@ struct OnCommand: ConnctlCommand {
       group.addTask {
         guard (try? await Task.sleep(for: self.timeout.duration)) != nil else { return nil }
         self.console.remark(
-          "“\(self.command[0])” has taken \(self.timeout.words) and is ended")
+          "“\(self.command[0])” exceeded \(self.timeout.words) and is terminated")
         child.signal(SIGTERM)
         guard (try? await Task.sleep(for: .seconds(5))) != nil else { return nil }
         child.signal(SIGKILL)

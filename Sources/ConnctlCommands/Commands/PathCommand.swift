@@ -7,17 +7,19 @@ import GRPCCore
 
 struct PathCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "path", abstract: "Show the path to a host, as your own traffic takes it.",
+    commandName: "path", abstract: "Show the path to a host for your own traffic.",
     discussion: """
-      A name stands for all of its addresses. The link of a link-local address is not asked for: connctl guard does.
+      Shows all addresses of a host name. Ignores the interface of a link-local address; connctl \
+      guard uses it.
 
-      Exit status: 0 if the path to one of them is satisfied; 1 if none is, or the name cannot be resolved.
+      Exit status: 0 if the path to any address is satisfied; 1 if none is, or the name cannot be \
+      resolved.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "A host's name, or an address.")
+  @Argument(help: "A host name or an address.")
   var host: String
 
   func run(through dialler: any Dialler) async throws {

@@ -4,13 +4,15 @@ import ConnectivitySession
 
 struct RecordCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "record", abstract: "Record what the kernel tells, to be replayed elsewhere.",
+    commandName: "record", abstract: "Record the kernel's messages, for a replay on any machine.",
     usage: "connctl record [--for <time>] [--json] <file>",
     discussion: """
-      Runs a connd of its own, beside the system's, which needs no privilege; it ends by Ctrl-C, or after the time of \
-      --for. That one reads the system's configuration, and knows nothing of what users have said of costs. “connd --replay <file>” prints what “connctl watch --json” would have printed, on any machine.
+      Runs a separate connd, which needs no privileges, until Ctrl-C or for the time of --for. It \
+      reads the system's configuration, but knows no overrides of users. “connd --replay <file>” \
+      prints what “connctl watch --json” would have printed, on any machine.
 
-      The recording names addresses, links and Wi-Fi networks. What others are to see is made by “connctl report”.
+      The recording contains addresses, links and Wi-Fi names. To share it with others, use “connctl \
+      report”.
       """)
 
   @OptionGroup var options: Options
@@ -26,7 +28,7 @@ struct RecordCommand: ConnctlCommand {
   var file: String
 
   func validate() throws {
-    guard self.file != "" else { throw ValidationError("the file needs a name") }
+    guard self.file != "" else { throw ValidationError("the file name is empty") }
   }
 
   func run(through dialler: any Dialler) async throws {
@@ -54,11 +56,11 @@ struct RecordCommand: ConnctlCommand {
       try self.console.print([
         "\(self.file): \(events) \(events == 1 ? "event" : "events"), \(file.size) bytes",
         "  connd --replay \(self.file)                    prints the events",
-        "  connctl report --recording \(self.file) REPORT  makes a report of it for others",
+        "  connctl report --recording \(self.file) REPORT  makes a report to share",
       ])
     }
     guard outcome.isComplete else {
-      self.console.remark("\(self.file) holds the beginning alone: there was no room for more")
+      self.console.remark("\(self.file) has only the beginning: there was no room for more")
       throw ExitStatus.doesNotHold
     }
   }

@@ -5,16 +5,16 @@ import ConnectivitySession
 struct ReportCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "report",
-    abstract: "Make one file for a bug report, which names nothing of yours.",
+    abstract: "Make an anonymous file for a bug report.",
     usage: "connctl report [--for <time> | --recording <recording>] [--json] <file>",
     discussion: """
-      Records as “connctl record” does, or takes what that has recorded, and writes a file whose beginning is text to \
-      be read and whose end “connd --replay” replays. IP and hardware addresses, Wi-Fi names, host and domain names, \
-      and names of links that somebody chose are replaced: the same by the same throughout, by a key that is kept \
-      nowhere. What connd does not know how to replace is left out. Times, ports, user numbers and the kernel's \
-      version stay.
+      Records like “connctl record”, or takes an existing recording. Writes a file that begins with \
+      readable text and ends with data for “connd --replay”. Replaces IP and MAC addresses, Wi-Fi \
+      names, host and domain names, and chosen link names: each one consistently, with a key that \
+      is not stored. Omits everything that connd cannot replace. Keeps times, ports, user numbers \
+      and the kernel's version.
 
-      Have the trouble happen while it records.
+      Reproduce the problem while it records.
       """)
 
   @OptionGroup var options: Options
@@ -23,12 +23,12 @@ struct ReportCommand: ConnctlCommand {
   @Option(
     name: .customLong("for"), parsing: .unconditional,
     help: ArgumentHelp(
-      "How long to record, unless said 5s; Ctrl-C ends it earlier.", valueName: "time"),
+      "How long to record (default: 5s). Ctrl-C ends it earlier.", valueName: "time"),
     transform: Timeout.reading)
   var limit: Timeout?
 
   @Option(
-    help: ArgumentHelp("What was recorded before.", valueName: "recording"), completion: .file())
+    help: ArgumentHelp("An existing recording.", valueName: "recording"), completion: .file())
   var recording: String?
 
   @Argument(help: "A file that does not exist yet.", completion: .file())
@@ -36,10 +36,10 @@ struct ReportCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.file != "", self.recording != "" else {
-      throw ValidationError("the file needs a name")
+      throw ValidationError("the file name is empty")
     }
     guard self.recording == nil || self.limit == nil else {
-      throw ValidationError("--for is how long to record, and --recording is recorded already")
+      throw ValidationError("--for cannot be used with --recording")
     }
   }
 
@@ -57,7 +57,7 @@ struct ReportCommand: ConnctlCommand {
         ).run(through: dialler)
         if !outcome.isComplete {
           self.console.remark(
-            "there was no room for all that happened: the report has the beginning")
+            "there was no room for all events: the report has only the beginning")
         }
       }
       // connd reports its own errors.
@@ -75,7 +75,7 @@ struct ReportCommand: ConnctlCommand {
     } else {
       try self.console.print([
         "\(self.file): \(file.size) bytes",
-        "  Its beginning is text: look at it before you give it away.",
+        "  It begins with text: read that before you share the file.",
       ])
     }
   }

@@ -11,9 +11,9 @@ struct RunCommand: ConnctlCommand {
     discussion: """
       \(Condition.help)
 
-      connctl ends as the command does. With --stop it is suspended (SIGSTOP) with all that it has started while the \
-      conditions do not hold, and goes on (SIGCONT) when they do; what becomes of its connections meanwhile is for \
-      its other ends to say.
+      connctl exits with the command's status. With --stop, the command and its children are \
+      suspended (SIGSTOP) while the conditions do not hold, and continue (SIGCONT) when they do. \
+      Open connections may time out while suspended.
       """)
 
   @OptionGroup var options: Options
@@ -21,7 +21,7 @@ struct RunCommand: ConnctlCommand {
 
   @Option(
     help: ArgumentHelp(
-      "What has to hold, all of it: words as of “connctl is”, with commas between them.",
+      "Comma-separated conditions, as for “connctl is”. All of them must hold.",
       valueName: "conditions"),
     completion: .list(Condition.allNames), transform: Condition.readingAll)
   var when: [Condition]
@@ -29,11 +29,11 @@ struct RunCommand: ConnctlCommand {
   @Flag(help: "Suspend the command while the conditions do not hold.")
   var stop = false
 
-  @Argument(parsing: .postTerminator, help: "What is run, after --.")
+  @Argument(parsing: .postTerminator, help: "The command to run, after --.")
   var command: [String] = []
 
   func validate() throws {
-    guard !self.command.isEmpty else { throw ValidationError("the command is missing, after --") }
+    guard !self.command.isEmpty else { throw ValidationError("a command is required after --") }
   }
 
   /// Thrown when the conditions hold, to stop following.

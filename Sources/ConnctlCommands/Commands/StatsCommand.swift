@@ -6,7 +6,7 @@ import ConnectivitySession
 struct StatsCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "stats",
-    abstract: "Show what connd has counted since it started, and what it holds now.")
+    abstract: "Show connd's counters since it started, and its current values.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

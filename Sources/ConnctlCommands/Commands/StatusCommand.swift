@@ -7,7 +7,7 @@ import ConnectivitySession
 struct StatusCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "status", abstract: "Show the category, and the path of each family.",
-    discussion: "Exit status: 0 whatever the category is; “connctl is online” answers by it.")
+    discussion: "Exit status: 0 for every category. To test it, use “connctl is online”.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

@@ -5,12 +5,14 @@ import ConnectivitySession
 struct TopCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "top",
-    abstract: "Show on one screen where traffic goes, and keep it up to date.",
+    abstract: "Show on one live screen which network traffic uses.",
     discussion: """
-      The category, the way of each family, links with what goes over them (as the kernel counts, every two seconds), the last \
-      changes, and who follows connd: your own programs, or everybody's for root.
+      Shows the category, the path of each family, the links with their throughput (from the \
+      kernel's counters, every two seconds), the last changes, and the clients of connd: your own \
+      programs, or all programs for root.
 
-      q or Ctrl-C ends it, Ctrl-L draws it anew. Where standard output is no terminal, or TERM is dumb, it is shown once.
+      q or Ctrl-C quits, Ctrl-L redraws. If standard output is not a terminal, or TERM is dumb, \
+      shows it once.
       """)
 
   @OptionGroup var options: Options
@@ -18,7 +20,7 @@ struct TopCommand: ConnctlCommand {
 
   func validate() throws {
     guard !self.json else {
-      throw ValidationError("top is for people: status, links, history and stats have --json")
+      throw ValidationError("top has no --json: use status, links, history or stats instead")
     }
   }
 

@@ -10,14 +10,14 @@ struct WaitCommand: ConnctlCommand {
     discussion: """
       \(Condition.help)
 
-      With a timeout it waits for connd too; without one connd must be there at the start.
+      With a timeout, it waits for connd, too. Without one, connd must be running at the start.
       """)
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
   @Argument(
-    help: "What is waited for.", completion: .list(Condition.allNames), transform: Condition.reading
+    help: "The condition.", completion: .list(Condition.allNames), transform: Condition.reading
   )
   var condition: Condition
 
@@ -26,7 +26,7 @@ struct WaitCommand: ConnctlCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "The longest to wait: 500ms, 5s, 2m, 1h; a number alone is seconds.", valueName: "time"),
+      "How long to wait: 500ms, 5s, 2m, 1h; a number alone is in seconds.", valueName: "time"),
     transform: Timeout.reading)
   var timeout: Timeout?
 
@@ -37,7 +37,7 @@ struct WaitCommand: ConnctlCommand {
       isPatient: self.timeout != nil, say: self.console.hint,
       firstName: { [socket = self.socket] in await dialler.firstName(ofLink: $0, at: socket) })
     guard let snapshot = try await wait.run(timeout: self.timeout?.duration) else {
-      throw ConndError.failed("\(self.socket) is silent")
+      throw ConndError.failed("\(self.socket) accepts connections but does not respond")
     }
     let requirement = await wait.requirement.resolved(for: snapshot.status, wait.firstName)
     if !requirement.holds(for: snapshot.status), let timeout {

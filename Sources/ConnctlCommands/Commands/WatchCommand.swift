@@ -6,9 +6,9 @@ import Synchronization
 
 struct WatchCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
-    commandName: "watch", abstract: "Show the status, and then every change as it happens.",
+    commandName: "watch", abstract: "Show the status, and then each change as it happens.",
     discussion:
-      "Goes on across restarts of connd; what concerns the connection stands on standard error.")
+      "Continues across restarts of connd. Messages about the connection go to standard error.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -17,7 +17,7 @@ struct WatchCommand: ConnctlCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "Start with the first change after this one.", valueName: "generation"),
+      "Start with the first change after this generation.", valueName: "generation"),
     transform: UInt64.reading)
   var since: UInt64?
 
@@ -30,9 +30,9 @@ struct WatchCommand: ConnctlCommand {
       isFirst.store(false, ordering: .relaxed)
       switch event {
       case .disconnected(let error):
-        self.console.remark("connd went away (\(error)); looking for it")
+        self.console.remark("connd went away (\(error)); waiting for it")
       case .resumed(let generation?):
-        self.console.remark("connd is back; going on after generation \(generation)")
+        self.console.remark("connd is back; continuing after generation \(generation)")
       case .resumed(nil):
         self.console.remark("connd is back")
       case .snapshot, .change, .gap:

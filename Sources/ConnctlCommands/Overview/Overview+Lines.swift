@@ -61,7 +61,7 @@ extension Overview {
     let age = self.snapshot.since.duration(to: drawing.now)
     let heading = drawing.line(
       Text(status.summary, status.category.ink), Text("\(status.costs) (since \(age.words))"))
-    let elsewhere = "connd is in another network namespace: nothing is known here of bytes"
+    let elsewhere = "connd is in another network namespace: byte counters are unavailable"
     return [heading]
       + [self.remark, self.isElsewhere ? elsewhere : nil].compactMap { $0 }.map {
         drawing.line(Text($0, .middling))

@@ -16,7 +16,7 @@ enum ConndProgram {
       return try ChildProcess(
         [Self.beside ?? "connd"] + arguments, variables: variables.map { ($0, "") })
     } catch let failure as CommandFailure {
-      console.remark("\(failure) (it is looked for beside connctl, and in PATH)")
+      console.remark("\(failure) (searched next to connctl and in PATH)")
       throw ExitStatus.notThere
     }
   }

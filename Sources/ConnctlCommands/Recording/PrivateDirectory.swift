@@ -22,7 +22,7 @@ struct PrivateDirectory: Sendable {
         return
       }
     }
-    throw OutputError(description: "cannot make a directory in /tmp: \(SystemError())")
+    throw OutputError(description: "cannot create a directory in /tmp: \(SystemError())")
   }
 
   /// Removes the directory and its files.
@@ -48,8 +48,8 @@ struct NewFile: Sendable {
     guard descriptor >= 0 else {
       throw OutputError(
         description: errno == EEXIST
-          ? "\(path) is there already: name another file, or remove it"
-          : "cannot make \(path): \(SystemError())")
+          ? "\(path) already exists: name another file, or remove it"
+          : "cannot create \(path): \(SystemError())")
     }
     close(descriptor)
     self.path = path

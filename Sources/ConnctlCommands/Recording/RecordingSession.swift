@@ -78,7 +78,7 @@ struct RecordingSession: Sendable {
         case (.ready, .starting):
           state = .recording
           self.console.hint(
-            "recording; \(self.limit == nil ? "" : "it ends by itself, or by ")Ctrl-C")
+            "recording; \(self.limit == nil ? "" : "ends automatically, or with ")Ctrl-C")
           if let limit { expect(.complete, after: limit) }
         // The initial readings are worth a short wait.
         case (.interrupted, .starting):
@@ -102,11 +102,11 @@ struct RecordingSession: Sendable {
     }
     guard case .ending = state, status.isSuccess else {
       let end =
-        status.rawValue == 128 + SIGKILL ? "was killed" : "has ended, with \(status.rawValue)"
+        status.rawValue == 128 + SIGKILL ? "was killed" : "exited with \(status.rawValue)"
       self.console.remark(
         state.hasBegun
-          ? "connd \(end), before all was written: \(self.file) holds what came before"
-          : "connd did not start, and nothing is recorded (it ended with \(status.rawValue))"
+          ? "connd \(end) before it had written everything: \(self.file) is incomplete"
+          : "connd did not start, and nothing was recorded (it exited with \(status.rawValue))"
       )
       throw ExitStatus.notThere
     }

@@ -21,7 +21,7 @@ extension Style {
     if let guess = explanation.guessWords { steps.add("guess", Text(guess)) }
     steps.add("path", Text(path.verdict + path.costs, path.status.ink))
     if path.chain.isEmpty, let sink = explanation.links.last {
-      steps.add("", Text("a kill switch: \(sink.name) drops all that is sent over it"))
+      steps.add("", Text("a kill switch: \(sink.name) drops all traffic"))
     }
     if !path.chain.isEmpty {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
@@ -45,7 +45,7 @@ extension Style {
 extension Connectivity_V1_Explanation {
   fileprivate func title(_ host: String?) -> String {
     switch host {
-    case nil: "the internet, by way of \(self.destination)"
+    case nil: "the internet, by probing \(self.destination)"
     case self.destination: self.destination
     case let host?: "\(host), \(self.destination)"
     }
@@ -79,11 +79,11 @@ extension Connectivity_V1_Explanation {
       case "configuration": "the configuration says so"
       case "user": "a user says so"
       case "networkManager": "NetworkManager says so"
-      case "medium": "the medium is"
+      case "medium": "because of the medium"
       case "accessPoint": "the access point says so"
-      case "driver": "by the link's driver it is a phone"
+      case "driver": "the link's driver is for phones"
       case "dhcp": "the DHCP server says so"
-      case "none": "nothing tells"
+      case "none": "no source"
       case let source: source
       }
     return "\(state): \(source)"
@@ -108,7 +108,7 @@ extension Path {
   /// Returns `wired: the hardware type of eth0 says “1”`.
   fileprivate func mediumWords(_ link: String?) -> String {
     guard let evidence = self.evidence, evidence.source != .none else {
-      return "\(self.medium.rawValue): nothing tells"
+      return "\(self.medium.rawValue): no evidence"
     }
     if evidence.source == .configuration {
       return "\(self.medium.rawValue): the configuration says so (match “\(evidence.value)”)"

@@ -8,7 +8,7 @@ extension Style {
       now.microseconds.subtractingReportingOverflow(snapshot.since.microseconds).partialValue)
     var header = self.paint(status.summary, status.category.ink)
     header += self.paint("\(status.costs) (since \(age.words))", nil)
-    if status.category == .unknown { header += ": assume to be online" }
+    if status.category == .unknown { header += ": assume online" }
     var families = Columns(indent: 2)
     for family in AddressFamily.allCases {
       let path = status[family]

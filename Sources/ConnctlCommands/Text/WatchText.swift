@@ -9,7 +9,7 @@ extension Style {
     case .snapshot(let snapshot):
       self.row(now, Text("now", .faint), snapshot.status.headline)
     case .gap(let snapshot):
-      self.row(now, Text("gap", .middling), "something was missed; now \(snapshot.status.headline)")
+      self.row(now, Text("gap", .middling), "changes were missed; now \(snapshot.status.headline)")
     case .change(let change):
       self.row(change.time, change.headline, change.details)
     case .disconnected, .resumed:
@@ -146,10 +146,10 @@ extension FlowInvalidation {
       ].compactMap { $0 }
       return costs.isEmpty ? nil : "the path is \(costs.joined(separator: " and "))"
     case .sourceAddressLost:
-      return local.map { "\($0) is no address of this machine" }
+      return local.map { "\($0) is not an address of this machine" }
     case .betterPath:
       guard let local, let interface = self.cause.interface else { return nil }
-      return "\(local) is no address of \(interface)"
+      return "\(local) is not an address of \(interface)"
     case .interfaceLost, .networkChanged, .categoryChanged, .resumed, .silent:
       return nil
     }

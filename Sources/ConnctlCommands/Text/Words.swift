@@ -35,18 +35,18 @@ extension Path.Reason {
   var words: String {
     switch self {
     case .noRoute: "no route"
-    case .unreachable: "the route says unreachable"
-    case .prohibited: "the route says prohibit"
-    case .blackhole: "the route says blackhole"
-    case .throw: "the route says throw"
+    case .unreachable: "an unreachable route"
+    case .prohibited: "a prohibit route"
+    case .blackhole: "a blackhole route"
+    case .throw: "a throw route"
     case .noCarrier: "no carrier"
     case .dormant: "the link is dormant"
-    case .suspended: "the modem carries nothing for now"
+    case .suspended: "the modem is suspended"
     case .linkDown: "the link is down"
     case .noSourceAddress: "no usable source address"
     case .flapping: "the link flaps"
-    case .kernelUnavailable: "the kernel cannot be asked"
-    case .unsupported: "the kernel does not have the family"
+    case .kernelUnavailable: "the kernel cannot be queried"
+    case .unsupported: "the kernel does not support the family"
     }
   }
 }

@@ -28,7 +28,7 @@ package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
   }
 
   package var description: String {
-    "connd speaks of the network namespace \(self.connd), and this process is in \(self.own)"
+    "connd is in the network namespace \(self.connd), and this process is in \(self.own)"
   }
 }
 
