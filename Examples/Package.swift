@@ -1,8 +1,8 @@
 // swift-tools-version:6.1
 import PackageDescription
 
-// A package of its own, as an application has: it depends on connd's library by its path, where yours names a URL and
-// a version.
+// A separate package, like that of an application. It depends on connd's library by path; yours
+// specifies a URL and a version.
 let package = Package(
   name: "examples",
   platforms: [.macOS(.v15)],

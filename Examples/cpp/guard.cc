@@ -1,4 +1,4 @@
-// Guards a gRPC channel by connd, and shows what happens to its calls.
+// Guards a gRPC channel with connd, and shows what happens to its calls.
 //
 //     guard ADDRESS:PORT      where ../python/server.py listens
 #include <chrono>

@@ -24,19 +24,19 @@ std::string Address(const std::string& target) {
   return address.starts_with('[') ? address.substr(1, address.size() - 2) : address;
 }
 
-// The network namespace of this process; 0 where /proc does not tell.
+// Returns the network namespace of this process, or 0 if /proc does not reveal it.
 uint64_t NetworkNamespace() {
   struct stat status;
   return stat("/proc/self/ns/net", &status) == 0 ? status.st_ino : 0;
 }
 
-// Whether what connd says is about the network that this process is on.
+// Returns whether connd and this process are in the same network namespace.
 bool Concerns(const GuardResponse& answer) {
   uint64_t own = NetworkNamespace(), connd = answer.network_namespace();
   return own == 0 || connd == 0 || connd == own;
 }
 
-// What an application that saves data goes by.
+// Returns the cost of a path, for applications that save data.
 std::string Cost(const Path& path) {
   static const char* const words[] = {"free", "expensive", "constrained", "expensive and constrained"};
   return words[(path.expensive() ? 1 : 0) + (path.constrained() ? 2 : 0)];
@@ -49,7 +49,7 @@ GuardedChannel::GuardedChannel(const std::string& target, const std::string& soc
   flow_.set_id(1);
   flow_.set_remote(Address(target));
   flow_.set_remote_port(std::stoul(target.substr(target.rfind(':') + 1)));
-  // What happens between the connection's beginning and its registration shall not be missed.
+  // Do not miss changes between the start of the connection and its registration.
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + 1s);
   Status status;
@@ -71,7 +71,7 @@ GuardedChannel::Call::~Call() {
 
 std::shared_ptr<grpc::Channel> GuardedChannel::Connect() const {
   grpc::ChannelArguments arguments;
-  // Channels to one target share a connection unless told not to: the new one might go on with the dead one.
+  // By default, channels to one target share a connection. The new channel must not reuse the dead one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments);
 }
@@ -109,7 +109,7 @@ bool GuardedChannel::Add(Stream& stream) {
 }
 
 void GuardedChannel::Heed(const GuardResponse& answer, Stream& stream) {
-  // If connd restarts, it learns from these what it told of this flow, and when.
+  // If connd restarts, this tells it what it last reported about the flow, and when.
   flow_.set_since_generation(answer.generation());
   if (answer.has_path()) {
     bool satisfied = answer.path().status() == PATH_STATUS_SATISFIED;
@@ -118,7 +118,7 @@ void GuardedChannel::Heed(const GuardResponse& answer, Stream& stream) {
       offline_ = !satisfied;
     } else if (offline_ && satisfied) {
       offline_ = false;
-      Replace();  // It may be waiting to try again, which is not needed any more.
+      Replace();  // The old one may be in a backoff, which is no longer needed.
     } else if (Cost(answer.path()) != Cost(flow_.known_path())) {
       Log("the path is " + Cost(answer.path()) + " now");
     }

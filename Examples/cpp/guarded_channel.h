@@ -10,15 +10,15 @@
 
 #include "connectivity/v1/connectivity.grpc.pb.h"
 
-// Holds a channel to one address, and replaces it when connd says that its network is gone: what was in flight ends
-// with CANCELLED, and the next call connects anew. Where connd is not there, or speaks of another network namespace, the
-// channel is like any other.
+// Holds a channel to one address, and replaces it when connd reports that its network is gone. Calls
+// in flight end with CANCELLED, and the next call reconnects. If connd is not running, or is in
+// another network namespace, the channel is like any other.
 class GuardedChannel {
  public:
-  // `target` is ADDRESS:PORT with a numeric address, `socket` the path of connd's.
+  // `target` is ADDRESS:PORT with a numeric address, `socket` the path of connd's socket.
   GuardedChannel(const std::string& target, const std::string& socket);
 
-  // The context of one call, to be made by its channel. For the synchronous API.
+  // The context of one call, which must use its channel. For the synchronous API.
   class Call : public grpc::ClientContext {
    public:
     explicit Call(GuardedChannel& guarded);
@@ -41,7 +41,7 @@ class GuardedChannel {
 
   const std::string target_;
   const std::unique_ptr<connectivity::v1::Connectivity::Stub> connd_;
-  // Of these two, only the thread below knows.
+  // These two are used only by the thread below.
   connectivity::v1::Flow flow_;
   bool offline_ = false;
 

@@ -5,7 +5,7 @@
 #include <ctime>
 #include <string>
 
-// Writes a line with the time before it.
+// Writes a line that starts with the time.
 inline void Log(const std::string& text) {
   auto now = std::chrono::system_clock::now();
   auto second = std::chrono::system_clock::to_time_t(now);

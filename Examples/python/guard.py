@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Guards a gRPC channel by connd: a call whose network is gone ends at once, and the next one takes another."""
+"""Guards a gRPC channel with connd. If a call's network is gone, the call ends immediately, and the next one reconnects."""
 
 import argparse
 import ipaddress
@@ -20,15 +20,15 @@ NAMESPACE = os.stat("/proc/self/ns/net").st_ino
 
 
 def cost(path):
-    """What an application that saves data goes by."""
+    """Returns the cost of a path, for applications that save data."""
     return ["free", "expensive", "constrained", "expensive and constrained"][path.expensive + 2 * path.constrained]
 
 
 class GuardedChannel:
-    """Holds a channel to one address, and replaces it when its network goes: take `channel` anew for every call.
+    """Holds a channel to one address, and replaces it when its network is gone. Read `channel` for every call.
 
-    What was in flight ends with CANCELLED. Where connd is not there, or speaks of another network namespace, the channel is
-    like any other.
+    Calls in flight end with CANCELLED. If connd is not running, or is in another network namespace,
+    the channel is like any other.
     """
 
     def __init__(self, target, connd=CONND):
@@ -38,11 +38,11 @@ class GuardedChannel:
         self._offline = False
         self._connd = grpc.insecure_channel(f"unix:{connd}", [("grpc.max_reconnect_backoff_ms", 2000)])
         self._stub = rpc.ConnectivityStub(self._connd)
-        try:  # What happens between the connection's beginning and its registration shall not be missed.
+        try:  # Do not miss changes before the registration.
             status = self._stub.GetStatus(pb.GetStatusRequest(), timeout=1)
             self._flow.since_generation = status.generation
         except grpc.RpcError:
-            logging.info("connd is not there")
+            logging.info("connd is not running")
         self.channel = self._connect()
         self._closed = threading.Event()
         self._follower = threading.Thread(target=self._follow, daemon=True)
@@ -55,7 +55,7 @@ class GuardedChannel:
         self.channel.close()
 
     def _connect(self):
-        # Channels to one target share a connection unless told not to: the new one might go on with the dead one.
+        # By default, channels to one target share a connection. The new one must not reuse the dead one.
         return grpc.insecure_channel(self._target, [("grpc.use_local_subchannel_pool", 1)])
 
     def _replace(self):
@@ -76,7 +76,7 @@ class GuardedChannel:
             self._closed.wait(1)
 
     def _heed(self, answer, requests):
-        # If connd restarts, it learns from these what it told of this flow, and when.
+        # If connd restarts, this tells it what it last reported about the flow, and when.
         self._flow.since_generation = answer.generation
         event = answer.WhichOneof("event")
         if event == "path":
@@ -86,7 +86,7 @@ class GuardedChannel:
                 self._offline = not satisfied
             elif self._offline and satisfied:
                 self._offline = False
-                self._replace()  # It may be waiting to try again, which is not needed any more.
+                self._replace()  # The old one may be in a backoff, which is no longer needed.
             elif cost(answer.path) != cost(self._flow.known_path):
                 logging.info("the path is %s now", cost(answer.path))
             self._flow.known_path.CopyFrom(answer.path)
@@ -107,7 +107,7 @@ def address_and_port(text):
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: write 192.0.2.1:50051 or [2001:db8::1]:50051") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: expected 192.0.2.1:50051 or [2001:db8::1]:50051") from None
     if not port.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} has no port")
     return text

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server for the examples: tells each caller from where it sees it, and then nothing more, as long as the call lasts."""
+"""A server for the examples. It sends each caller the address that it sees, and keeps the call open."""
 
 import argparse
 import threading

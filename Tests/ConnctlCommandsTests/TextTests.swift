@@ -349,7 +349,7 @@ struct TextTests {
     )
     #expect(
       line(.betterPath, off)
-        == "better path: 198.51.100.7 is no address of wlan0; now unsatisfied: no route")
+        == "better path: 198.51.100.7 is not an address of wlan0; now unsatisfied: no route")
     // A flow that was reported before has lived, and another cause is an event that happened.
     let died = "died before on wlan0, learnt late; now unsatisfied: no route"
     #expect(line(.sourceAddressLost, off, isNew: false) == "source address lost: \(died)")

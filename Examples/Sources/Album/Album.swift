@@ -3,18 +3,18 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 
-/// Pictures of an HTTP server, for as little money as can be.
+/// Gets pictures from an HTTP server, at the lowest cost.
 package struct Album: Sendable {
   private let host: String
   private let port: Int
-  /// connd's socket.
+  /// The path of connd's socket.
   package var socket = SocketPath.default
-  /// Whether it is guarded also where it does not leave the machine, as in a test.
+  /// Whether loopback connections are guarded, too, as tests need.
   package var guardsLoopback = false
 
   package init(host: String, port: Int) { (self.host, self.port) = (host, port) }
 
-  /// A picture: the large one where that costs nothing, else the small one.
+  /// Returns the large picture on unmetered networks, otherwise the small one.
   package func picture(large: String, small: String) async throws -> ByteBuffer {
     try await withFallback(on: [.constrained, .expensive]) {
       try await self.get(large, over: .inexpensive)
@@ -23,12 +23,12 @@ package struct Album: Sendable {
     }
   }
 
-  /// Copies pictures, one after the other, and only where that costs nothing. One that is under way when it begins to cost money is
-  /// given up, and fetched anew later.
+  /// Copies pictures, one after the other, and only on unmetered networks. If the network becomes
+  /// metered during a transfer, the transfer is cancelled and repeated later.
   ///
   /// - Parameters:
-  ///   - onWait: Told what path there is while nothing is copied.
-  ///   - keep: What becomes of each.
+  ///   - onWait: Called with the current path while nothing is copied.
+  ///   - keep: Stores each picture.
   package func copy(
     _ pictures: [String], onWait: @escaping @Sendable (NetworkPath) -> Void = { _ in },
     keep: (String, ByteBuffer) async throws -> Void
@@ -47,7 +47,8 @@ package struct Album: Sendable {
     }
   }
 
-  /// A connection for each, which is what the access is said of: where it may not use its network it is not made.
+  /// Gets one picture over a separate connection, because the access applies to a connection. On a
+  /// forbidden network the connection is not made.
   private func get(
     _ path: String, over access: NetworkAccess = .unrestricted
   ) async throws -> ByteBuffer {

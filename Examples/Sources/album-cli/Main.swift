@@ -1,11 +1,11 @@
 import Album
 import ArgumentParser
 
-/// Gets pictures, and spends no money on large ones.
+/// Gets pictures, and avoids large ones on metered networks.
 @main
 struct Main: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "album", abstract: "Get pictures, and spend no money on large ones.",
+    commandName: "album", abstract: "Get pictures, and avoid large ones on metered networks.",
     subcommands: [Picture.self, Copy.self])
 }
 
@@ -18,7 +18,7 @@ struct Server: ParsableArguments {
 
 struct Picture: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Get a picture: the small one where the large one would cost money.")
+    abstract: "Get a picture: the large one, or the small one on metered networks.")
 
   @OptionGroup var server: Server
   @Argument(help: "The path of the large one.") var large: String
@@ -32,14 +32,14 @@ struct Picture: AsyncParsableCommand {
 
 struct Copy: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Get pictures while that costs nothing.")
+    abstract: "Get pictures, only on unmetered networks.")
 
   @OptionGroup var server: Server
   @Argument(help: "Their paths.") var pictures: [String]
 
   func run() async throws {
     try await self.server.album.copy(self.pictures) { path in
-      print("waits: \(path)")
+      print("waiting: \(path)")
     } keep: { picture, bytes in
       print("\(picture): \(bytes.readableBytes) bytes")
     }

@@ -4,15 +4,15 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import ServiceLifecycle
 
-/// The client. What makes it outlive a change of the network is its transport, and one `catch`.
+/// The client. Its transport and one `catch` make it survive a change of the network.
 struct Follow: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
-    abstract: "Report a reading and follow the server's notices, for as long as it runs.")
+    abstract: "Report a reading and follow the server's notices, until stopped.")
 
   @Option(help: ArgumentHelp("The server.", valueName: "host:port"))
   var target: Server
 
-  @Flag(help: "Use gRPC's own transport, which is told nothing of the network.")
+  @Flag(help: "Use gRPC's own transport, which does not know the network.")
   var without = false
 
   @Option(help: ArgumentHelp("connd's socket.", valueName: "path"))
@@ -24,8 +24,8 @@ struct Follow: AsyncParsableCommand {
       try await self.run(
         with: HTTP2ClientTransport.Posix(target: target, transportSecurity: .plaintext))
     } else {
-      // This is all that a program changes: `.networkAware` where it says `.http2NIOPosix`. The socket need not be
-      // given; connd need not even be there, and is found when it comes.
+      // This is the only change to a program: `.networkAware` in place of `.http2NIOPosix`. The
+      // socket is optional. connd need not be running, and is found once it appears.
       try await self.run(
         with: .networkAware(
           target: target, transportSecurity: .plaintext,
@@ -36,7 +36,7 @@ struct Follow: AsyncParsableCommand {
 
   private func run(with transport: some ClientTransport, _ others: any Service...) async throws {
     let client = GRPCClient(transport: transport)
-    // The follower ends before the client whose calls it makes.
+    // The follower uses the client, so it ends first.
     try await telemetry.run(
       others + [
         GRPCClientService(client),
@@ -45,12 +45,12 @@ struct Follow: AsyncParsableCommand {
   }
 }
 
-/// Makes the calls: a report, and then a call that stays open; and all over again when that ends.
+/// Makes the calls in a loop: a report, and then a call that stays open.
 private struct Follower<Transport: ClientTransport>: Service {
   let server: Telemetry_V1_Telemetry.Client<Transport>
 
   func run() async throws {
-    // A call that stays open would hold up the shutdown, which cancels nothing by itself.
+    // An open call would delay the shutdown, which does not cancel calls by itself.
     try await cancelWhenGracefulShutdown {
       while !Task.isCancelled {
         do {
@@ -59,12 +59,12 @@ private struct Follower<Transport: ClientTransport>: Service {
           say("Follow ended: the server goes")
         } catch let error as RPCError where error.code == .unavailable {
           if let invalidation = error.invalidation {
-            // connd said that the connection is dead, and why. This says nothing of the server, and there is nothing to
-            // wait for: the next call makes a new connection, over the network that there is now.
+            // connd reported that the connection is dead, and why. The server is not the problem, so
+            // do not wait: the next call makes a new connection over the current network.
             say("UNAVAILABLE: \(invalidation.reason.rawValue)")
             continue
           }
-          // The server, or the way to it, is really not there.
+          // The server is down or unreachable.
           say("UNAVAILABLE: \(error.message)")
         } catch  where Task.isCancelled {
           return
@@ -74,8 +74,9 @@ private struct Follower<Transport: ClientTransport>: Service {
     }
   }
 
-  /// A unary call. Whether the server took a reading whose call ended with UNAVAILABLE nobody knows: neither gRPC nor the
-  /// library repeats a call behind your back. Here the next round does, as readings may be taken twice.
+  /// Makes a unary call. If it ends with UNAVAILABLE, it is unknown whether the server received the
+  /// reading. Therefore neither gRPC nor the library repeats calls automatically. Here the next
+  /// round does, because duplicate readings are harmless.
   private func report() async throws {
     let start = ContinuousClock.now
     let receipt = try await self.server.report(
@@ -87,7 +88,8 @@ private struct Follower<Transport: ClientTransport>: Service {
     say("Report OK after \(milliseconds) ms; the server sees \(receipt.seenFrom)")
   }
 
-  /// A call that stays open: the kind that hangs when its connection dies, for it sends nothing that TCP could miss.
+  /// Makes a call that stays open. Without connd it would hang when its connection dies, because it
+  /// sends nothing that TCP could find unacknowledged.
   private func follow() async throws {
     try await self.server.follow(Telemetry_V1_FollowRequest()) { response in
       for try await notice in response.messages { say("notice \(notice.number)") }
@@ -95,24 +97,25 @@ private struct Follower<Transport: ClientTransport>: Service {
   }
 }
 
-/// Says by which network traffic leaves, whenever that changes. A program may ask this before it sends much.
+/// Prints which network traffic uses, after each change. A program can check this before sending
+/// large data.
 private struct NetworkTeller: Service {
   let monitor: PathMonitor
 
   func run() async {
     await cancelWhenGracefulShutdown {
       for await path in self.monitor {
-        // Without connd nothing is known. That counts as online: not to know is not to be offline.
-        var words = [path.isOnline ? "now by \(path.medium)" : "now offline"]
+        // Without connd the path is unknown, which counts as online.
+        var words = [path.isOnline ? "now on \(path.medium)" : "now offline"]
         if path.isExpensive { words.append("expensive") }
-        if path.isConstrained { words.append("data to be saved") }
+        if path.isConstrained { words.append("constrained") }
         say(words.joined(separator: ", "))
       }
     }
   }
 }
 
-/// `HOST:PORT`; an IPv6 address in brackets.
+/// `HOST:PORT`. An IPv6 address needs brackets.
 struct Server: ExpressibleByArgument {
   var host: String
   var port: Int

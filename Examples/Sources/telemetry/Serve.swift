@@ -3,11 +3,11 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import ServiceLifecycle
 
-/// The server. It knows nothing of connd, and need not.
+/// The server. It does not need connd.
 struct Serve: AsyncParsableCommand {
   static let configuration = CommandConfiguration(abstract: "Serve telemetry on all addresses.")
 
-  @Option(help: "The port to listen on; 0: any.")
+  @Option(help: "The port to listen on; 0 means any.")
   var port: Int
 
   func run() async throws {
@@ -30,7 +30,7 @@ private struct TelemetryService: Telemetry_V1_Telemetry.SimpleServiceProtocol {
     context: ServerContext
   ) async throws {
     var notice = Telemetry_V1_Notice.with { $0.seenFrom = context.remotePeer }
-    // The server ends when its last call does, so a call without an end heeds the shutdown.
+    // The server ends with its last call, so an endless call must watch for the shutdown.
     while !Task.isShuttingDownGracefully {
       notice.number += 1
       try await response.write(notice)
@@ -39,7 +39,7 @@ private struct TelemetryService: Telemetry_V1_Telemetry.SimpleServiceProtocol {
   }
 }
 
-/// Runs a server as a service of swift-service-lifecycle's.
+/// Runs a server as a service of swift-service-lifecycle.
 private struct GRPCServerService<Transport: ServerTransport & ListeningServerTransport>: Service {
   let server: GRPCServer<Transport>
 

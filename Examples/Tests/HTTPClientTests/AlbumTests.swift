@@ -13,7 +13,7 @@ struct AlbumTests {
   }
 
   @Test(
-    "C8 a picture in two sizes: the small one where the large one would cost money, or data is to be saved"
+    "C8 a picture in two sizes: on an expensive or constrained network → the small one"
   )
   func picture() async throws {
     try await withSimulatedNetwork(.wifi) { network in
@@ -31,7 +31,7 @@ struct AlbumTests {
     }
   }
 
-  @Test("C8 a copy begins where it costs nothing, stands still where it costs, and goes on")
+  @Test("C8 a copy starts on an unmetered network, pauses on a metered one, and continues")
   func copy() async throws {
     try await withSimulatedNetwork(.cellular) { network in
       try await HTTPServer.serving { url, connections in
@@ -52,7 +52,7 @@ struct AlbumTests {
         #expect(connections.count == 0)
         network.become(.wifi)
         await waiting.next()
-        // One picture is there, and of the next nothing was asked.
+        // One picture has arrived, and the next one was not requested.
         #expect(connections.count == 1)
         network.become(.wifi)
         let sizes = try await copy.value

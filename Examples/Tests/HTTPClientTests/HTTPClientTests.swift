@@ -4,17 +4,17 @@ import ConnectivityTestKit
 import NIOCore
 import Testing
 
-/// async-http-client, whose connections end with their network: its hook for new connections takes a handler.
+/// Guards the connections of async-http-client, whose hook for new connections accepts a handler.
 @Suite("async-http-client", .timeLimit(.minutes(2)))
 struct HTTPClientTests {
-  /// What an application sets, but for the socket and the loopback of a network that is played.
+  /// The configuration of an application, and the socket and loopback setting for a simulated network.
   private func configuration(_ network: SimulatedNetwork) -> HTTPClient.Configuration {
     var guarding = ConnectivityGuardHandler.Configuration()
     guarding.socket = network.socket
     guarding.guardsLoopback = true
     let add: @Sendable (any Channel) -> EventLoopFuture<Void> = { [guarding] channel in
       channel.eventLoop.makeCompletedFuture {
-        // Before the client's own handlers, which hear what it says.
+        // Before the client's own handlers, which must receive its events.
         try channel.pipeline.syncOperations.addHandler(
           ConnectivityGuardHandler(guarding), position: .first)
       }
@@ -22,7 +22,7 @@ struct HTTPClientTests {
     var configuration = HTTPClient.Configuration()
     configuration.http1_1ConnectionDebugInitializer = add
     configuration.http2ConnectionDebugInitializer = add
-    // A request is repeated by its caller or not at all.
+    // Only the caller may repeat a request.
     configuration.connectionPool.retryConnectionEstablishment = false
     return configuration
   }

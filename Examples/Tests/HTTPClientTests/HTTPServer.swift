@@ -3,16 +3,16 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// A server on loopback that says hello, and for `/N` N octets; asked for `/hang`, it never answers.
+/// A server on loopback. It answers with hello, or for `/N` with N bytes, and never to `/hang`.
 enum HTTPServer {
-  /// What the server saw.
+  /// The connections and requests that the server received.
   final class Connections: Sendable {
     private let state = Mutex((connections: 0, requests: 0))
     private let (changes, change) = AsyncStream.makeStream(of: Void.self)
 
     var count: Int { self.state.withLock { $0.connections } }
 
-    /// Returns when there were as many requests.
+    /// Returns when this many requests were received.
     func requests(_ count: Int) async {
       if self.state.withLock({ $0.requests >= count }) { return }
       for await _ in self.changes where self.state.withLock({ $0.requests >= count }) { return }
