@@ -10,9 +10,9 @@
 
 #include "connectivity/v1/connectivity.grpc.pb.h"
 
-// Holds a channel to one address, and replaces it when connd reports that its network is gone. Calls
-// in flight end with CANCELLED, and the next call reconnects. If connd is not running, or is in
-// another network namespace, the channel is like any other.
+// Holds a channel to one address, and replaces it when connd reports that its network is gone.
+// Calls in flight end with CANCELLED, and the next call reconnects. If connd is not running, or is
+// in another network namespace, the channel is like any other.
 class GuardedChannel {
  public:
   // `target` is ADDRESS:PORT with a numeric address, `socket` the path of connd's socket.

@@ -55,7 +55,7 @@ class GuardedChannel:
         self.channel.close()
 
     def _connect(self):
-        # By default, channels to one target share a connection. The new one must not reuse the dead one.
+        # By default, channels to one target share a connection, which is dead by now.
         return grpc.insecure_channel(self._target, [("grpc.use_local_subchannel_pool", 1)])
 
     def _replace(self):

@@ -8,7 +8,7 @@ extension Connctl {
   /// Checks the word that names a command, also after `help`. Otherwise the parser would take an
   /// unknown command for a surplus argument, or show other help.
   ///
-  /// - Throws: `ValidationError` if there is no such command.
+  /// - Throws: `ValidationError` if the command does not exist.
   static func checkCommandName(in arguments: [String]) throws {
     guard var word = self.firstWord(of: arguments[...]) else { return }
     if word.name == "help" {
@@ -22,8 +22,8 @@ extension Connctl {
     throw ValidationError("There is no command '\(word.name)'\(nearest)")
   }
 
-  /// Returns the first word that is not an option of `connctl` itself, or `nil` if there is none,
-  /// or another option precedes it.
+  /// Returns the first word that is not an option of `connctl` itself, or `nil` if no such word
+  /// exists, or another option precedes it.
   private static func firstWord(
     of arguments: ArraySlice<String>
   ) -> (name: String, rest: ArraySlice<String>)? {

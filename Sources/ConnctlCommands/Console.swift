@@ -7,7 +7,7 @@ import UnixTransport
 struct Console: Sendable {
   /// Writes to standard output, unbuffered.
   ///
-  /// - Throws: ``OutputClosed`` if there is no reader.
+  /// - Throws: ``OutputClosed`` if the reader is gone.
   var write: @Sendable (String) throws -> Void
   /// Writes to standard error.
   var complain: @Sendable (String) -> Void
@@ -116,7 +116,7 @@ extension Console {
     _ = Thread.start(named: "connctl-output") {
       var output = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
       while poll(&output, 1, -1) < 0, errno == EINTR {}
-      // The same exit as when a write fails because there is no reader.
+      // The same exit as when a write fails because the reader is gone.
       if output.revents & Int16(POLLERR | POLLHUP) != 0 { _exit(0) }
     }
   }

@@ -55,7 +55,7 @@ final class SignalPipe: Sendable {
     if !isStarted { throw SystemError() }
   }
 
-  /// Returns the first pending signal, or `nil` if there is none.
+  /// Returns the first pending signal, or `nil`.
   func next() -> CInt? {
     var signal: UInt8 = 0
     while true {

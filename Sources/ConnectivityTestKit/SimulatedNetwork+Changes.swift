@@ -17,8 +17,8 @@ extension SimulatedNetwork {
     }
   }
 
-  /// Routes traffic to some destinations over a separate network, independent of the others. With
-  /// ``NetworkConditions/none`` there is no route.
+  /// Routes traffic to some destinations over a separate network, independent of the others.
+  /// ``NetworkConditions/none`` means no route.
   ///
   /// - Parameters:
   ///   - destinations: An address, or a prefix such as `192.0.2.0/24`; loopback addresses are

@@ -43,10 +43,9 @@ public func withSimulatedNetwork<Result>(
 /// A machine's network that a test plays, with a connd that reports it to clients. It needs no
 /// kernel, daemon or privileges.
 ///
-/// For clients the connd is real: it speaks the protocol on a Unix socket. What it publishes, and
-/// which flows it invalidates, follows from the same rules as in connd. Only the kernel below is a
-/// model. (It does not hold back gains of flapping links, because scripts play in milliseconds what
-/// takes minutes.)
+/// For clients the connd is real: it speaks the protocol on a Unix socket. It publishes changes and
+/// invalidates flows by the same rules as connd. Only the kernel below is a model. (It does not
+/// hold back gains of flapping links, because scripts play in milliseconds what takes minutes.)
 ///
 /// Safe to use from any thread. Usually created with
 /// ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)``. If created

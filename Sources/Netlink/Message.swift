@@ -81,8 +81,7 @@ struct AttributeReader: IteratorProtocol {
 }
 
 extension AttributeReader {
-  /// Returns the attributes nested in the last remaining attribute of a type, or `nil` if there is
-  /// none.
+  /// Returns the attributes nested in the last remaining attribute of a type, or `nil` without one.
   mutating func nested(in type: Int) -> AttributeReader? {
     var nested: AttributeReader?
     while let attribute = self.next() {

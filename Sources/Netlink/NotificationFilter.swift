@@ -2,8 +2,8 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// The classic BPF program of a listener. Of routes, neighbours, links and settings, it passes
-/// those that may affect a watched path (D6). It passes everything else.
+/// The classic BPF program of a listener. It passes routes, neighbours, links and settings only if
+/// they may affect a watched path (D6), and everything else.
 ///
 /// The program sees only the first message of a datagram. The kernel sends one notification per
 /// datagram, but packs many messages into the datagrams of a dump. Therefore no request may use a
@@ -96,7 +96,7 @@ struct NotificationFilter {
 /// The filter's program for messages of one kind.
 protocol FilterPart {
   var program: BPFProgram { get }
-  /// A shorter program that passes the same messages and more, or `nil` if there is none.
+  /// A shorter program that passes the same messages and more, or `nil` if none exists.
   var coarser: Self? { get }
 }
 

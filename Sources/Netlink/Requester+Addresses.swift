@@ -3,9 +3,9 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// Returns an address of a link, and those that the kernel reports with it: for IPv4, RTM_GETADDR
-  /// cannot query a single one. The address is missing if the link does not have it or does not
-  /// exist, or the kernel lacks the family.
+  /// Returns an address of a link, and further ones that the kernel reports with it: for IPv4,
+  /// RTM_GETADDR cannot query a single one. The address is missing if the link does not have it or
+  /// does not exist, or the kernel lacks the family.
   package func addresses(
     with address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> [Address] {

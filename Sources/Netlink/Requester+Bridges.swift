@@ -6,8 +6,8 @@ import Glibc
 extension Requester {
   /// Returns the index of the port through which a bridge reaches a MAC address of six bytes.
   ///
-  /// Returns `nil` if the bridge has not learnt the address or owns it, there is no such bridge, or
-  /// the kernel cannot answer (before 5.0). A bridge that filters VLANs keeps entries per VLAN,
+  /// Returns `nil` if the bridge has not learnt the address or owns it, the bridge does not exist,
+  /// or the kernel cannot answer (before 5.0). A bridge that filters VLANs keeps entries per VLAN,
   /// which this query does not cover.
   package func bridgePort(
     of hardwareAddress: [UInt8], on bridge: UInt32

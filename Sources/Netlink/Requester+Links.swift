@@ -3,7 +3,7 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// Returns the link with an index in this namespace, or `nil` if there is none.
+  /// Returns the link with an index in this namespace, or `nil` if it does not exist.
   package func link(index: UInt32) throws(NetlinkError) -> Link? {
     guard let number = Int32(exactly: index), number > 0 else { return nil }
     var header = ifinfomsg()
@@ -11,7 +11,7 @@ extension Requester {
     return try self.link(Self.linkRequest(header))
   }
 
-  /// Returns the link with a name or alternative name, or `nil` if there is none.
+  /// Returns the link with a name or alternative name, or `nil` if it does not exist.
   package func link(named name: String) throws(NetlinkError) -> Link? {
     guard (1..<128).contains(name.utf8.count) else { return nil }
     var request = Self.linkRequest(ifinfomsg())

@@ -134,7 +134,7 @@ extension Requester {
     }
   }
 
-  /// Returns why there is no route, or `nil` if the kernel's error says nothing about that.
+  /// Returns why a route is missing, or `nil` if the kernel's error says nothing about that.
   private func reason(
     _ error: NetlinkError, _ destination: Destination
   ) throws(NetlinkError) -> Path.Reason? {

@@ -25,7 +25,7 @@ extension Rule {
       case Int(FRA_PRIORITY): self.priority = value.uint32 ?? 0
       case Int(FRA_TABLE): number = value.uint32 ?? number
       case Int(FRA_GOTO): target = value.uint32 ?? 0
-      // The kernel sends ~0 if there is no value.
+      // The kernel sends ~0 for a missing value.
       case Int(FRA_SUPPRESS_PREFIXLEN):
         self.suppressPrefixLength = value.uint32.flatMap { $0 == .max ? nil : $0 }
       case Int(FRA_L3MDEV): isOfVRF = value.uint8 == 1

@@ -10,7 +10,7 @@ package struct Watched: Hashable, Sendable {
   package var gateways: [Neighbour]
   /// The MAC addresses whose bridge port matters.
   package var bridged: [[UInt8]]
-  /// The links to ignore, or `nil` if there are none.
+  /// The links to ignore, or `nil` for none.
   package var unheard: UnheardLinks?
 
   package init(

@@ -57,8 +57,8 @@ final class WirelessRequester {
     }
   }
 
-  /// Returns the joined network from the last scan, or `nil` if there is none or the driver does
-  /// not report it.
+  /// Returns the joined network from the last scan, or `nil` if the link has joined none or the
+  /// driver does not report it.
   private func joined(
     _ index: UInt32, _ family: GenericFamily
   ) throws(NetlinkError) -> JoinedAccessPoint? {
@@ -67,8 +67,7 @@ final class WirelessRequester {
     }
   }
 
-  /// Returns the first object of a list for which `read` returns a value, or `nil` if there is
-  /// none.
+  /// Returns the first object of a list for which `read` returns a value, or `nil`.
   private func first<Object>(
     _ command: UInt8, _ index: UInt32, _ family: GenericFamily, _ read: (Message) -> Object?
   ) throws(NetlinkError) -> Object? {

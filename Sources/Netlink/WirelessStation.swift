@@ -44,7 +44,7 @@ struct JoinedAccessPoint: Hashable {
 }
 
 extension WirelessSignal {
-  /// Reads the signal in NL80211_CMD_GET_STATION. Returns `nil` if there is none.
+  /// Reads the signal in NL80211_CMD_GET_STATION. Returns `nil` if it is missing.
   init?(message: Message) {
     var all = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
     guard var attributes = all.nested(in: Int(NL80211_ATTR_STA_INFO.rawValue)) else { return nil }

@@ -37,7 +37,7 @@ public struct FileDescriptors: Sendable {
       .sorted()
   }
 
-  /// Returns the file with this name, as used in imports, or `nil` if there is none.
+  /// Returns the file with this name, as used in imports, or `nil` if it does not exist.
   public func file(named name: String) -> File? { self.files[name] }
 
   /// Returns the file that declares a message, an enum, a service or a method, by its full name.

@@ -59,8 +59,8 @@ private struct Follower<Transport: ClientTransport>: Service {
           say("Follow ended: the server goes")
         } catch let error as RPCError where error.code == .unavailable {
           if let invalidation = error.invalidation {
-            // connd reported that the connection is dead, and why. The server is not the problem, so
-            // do not wait: the next call makes a new connection over the current network.
+            // connd reported that the connection is dead, and why. The server is not the problem,
+            // so do not wait: the next call makes a new connection over the current network.
             say("UNAVAILABLE: \(invalidation.reason.rawValue)")
             continue
           }

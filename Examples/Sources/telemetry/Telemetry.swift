@@ -18,13 +18,13 @@ func say(_ line: String) {
 }
 
 /// Runs services until SIGTERM or Ctrl-C. They are shut down in reverse order, one after the other.
-/// Therefore list a service before those that use it.
+/// Therefore list a service before its users.
 func run(_ services: [any Service]) async throws {
   var configuration = ServiceGroupConfiguration(
     services: services.map { ServiceGroupConfiguration.ServiceConfiguration(service: $0) },
     gracefulShutdownSignals: [.sigterm, .sigint],
     logger: Logger(label: "telemetry") { _ in SwiftLogNoOpLogHandler() })
-  // The server does not know when a client's network is gone, and would wait for that client's calls.
+  // The server does not know when a client's network is gone, and would wait for its calls.
   configuration.maximumGracefulShutdownDuration = .seconds(2)
   try await ServiceGroup(configuration: configuration).run()
 }

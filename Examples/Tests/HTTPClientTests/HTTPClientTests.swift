@@ -7,7 +7,7 @@ import Testing
 /// Guards the connections of async-http-client, whose hook for new connections accepts a handler.
 @Suite("async-http-client", .timeLimit(.minutes(2)))
 struct HTTPClientTests {
-  /// The configuration of an application, and the socket and loopback setting for a simulated network.
+  /// An application's configuration, with the socket and loopback setting of a simulated network.
   private func configuration(_ network: SimulatedNetwork) -> HTTPClient.Configuration {
     var guarding = ConnectivityGuardHandler.Configuration()
     guarding.socket = network.socket

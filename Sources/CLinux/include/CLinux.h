@@ -73,7 +73,7 @@ struct clinux_credentials {
 int clinux_peer_credentials(int socket, struct clinux_credentials *credentials);
 
 /// Calls accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC. Returns the connection, or -1 and sets
-/// errno if there is none.
+/// errno if none is waiting.
 int clinux_accept(int listener);
 
 /// Calls setns(2): moves the calling thread into the network namespace of `descriptor`.

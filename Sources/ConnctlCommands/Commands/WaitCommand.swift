@@ -65,7 +65,7 @@ struct Wait: Sendable {
   private static let shortest = Duration.seconds(5)
 
   /// Returns the status in which the condition holds, or the last one known when the time is over,
-  /// or `nil` if there was none.
+  /// or `nil` if none was.
   ///
   /// - Throws: ``ConndError`` if connd is not running or refuses this user.
   func run(timeout: Duration?) async throws -> Snapshot? {

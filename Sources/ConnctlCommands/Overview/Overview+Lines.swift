@@ -131,7 +131,7 @@ extension Overview {
     return notes.joined(separator: ", ")
   }
 
-  // MARK: What happened
+  // MARK: Changes
 
   private func changeTable(_ drawing: Drawing) -> Table? {
     guard !self.changes.isEmpty else { return nil }
@@ -206,7 +206,7 @@ extension Connectivity_V1_Link {
 }
 
 extension Overview.Drawing {
-  /// With fewer rows there are no blank lines and no help line.
+  /// With fewer rows, blank lines and the help line are omitted.
   var isRoomy: Bool { self.rows ?? .max >= 16 }
 
   /// Whether the terminal is narrow, like the 40 columns of a phone.

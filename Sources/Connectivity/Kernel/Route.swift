@@ -139,7 +139,7 @@ package struct RouteEntry: Hashable, Sendable {
 /// The kernel's answer for a destination.
 package enum RouteAnswer: Hashable, Sendable {
   case route(Route)
-  /// There is no route that carries traffic, for this reason.
+  /// No route carries traffic, for this reason.
   case noRoute(Path.Reason)
   /// The kernel rejects the query with an error that says nothing about the route.
   case unanswered(String)

@@ -13,7 +13,7 @@ package struct SocketReport: Hashable, Sendable {
   package var roundTrip: Duration
   /// The number of consecutive timeouts without an answer. While data is in flight, it is the
   /// larger of `tcpi_retransmits` and `tcpi_backoff`, because ICMP errors decrease the latter (RFC
-  /// 6069). If no data is in flight, because the peer's window is closed or there is no route, it
+  /// 6069). If no data is in flight, because the peer's window is closed or a route is missing, it
   /// is `tcpi_probes`.
   package var timeouts: Int
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.

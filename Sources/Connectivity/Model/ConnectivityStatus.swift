@@ -31,7 +31,7 @@ public struct ConnectivityStatus: Hashable, Sendable {
 
   /// The path that the summary follows.
   public var path: Path { self[self.family] }
-  /// The outgoing link of the summary's path, or `nil` if there is none.
+  /// The outgoing link of the summary's path, or `nil` if it has none.
   public var interface: String? { self.path.interface }
   /// The medium of the lowest link of the summary's path.
   public var medium: Medium { self.path.medium }

@@ -94,7 +94,7 @@ public struct Path: Hashable, Sendable {
   /// The name of the outgoing link.
   public var interface: String? { self.chain.first?.name }
 
-  /// Whether sending on this path costs money, or `nil` if unknown or there is no path yet.
+  /// Whether sending on this path costs money, or `nil` if unknown, as before the first path.
   public var costsMoney: Bool? {
     let hasLinks = self.status == .satisfied || self.status == .requiresConnection
     return hasLinks && !self.isCostUnknown ? self.isExpensive : nil

@@ -63,7 +63,7 @@ final class CallLog: Sendable {
   /// The call started.
   func started() { self.logger?.trace("call started") }
 
-  /// The call has to wait, because there is no connection yet.
+  /// The call has to wait, because a connection is still missing.
   func waiting() { self.logger?.trace("call waits for a connection") }
 
   /// The call has a connection. From now on its log messages and ``logger`` carry the connection's

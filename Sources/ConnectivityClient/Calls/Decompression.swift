@@ -81,7 +81,7 @@ final class DecompressionGuard: Sendable {
   /// own.
   func handler() -> ResponseSizesHandler { ResponseSizesHandler(self) }
 
-  /// Returns the open call with this mark, or `nil` if there is none.
+  /// Returns the open call with this mark, or `nil` if it has ended.
   fileprivate func find(_ mark: String) -> ResponseSizes? {
     guard let id = UInt64(mark) else { return nil }
     return self.state.withLock { $0.open[id] }

@@ -13,12 +13,12 @@ private import NIOPosix
 /// }
 /// ```
 ///
-/// Calls in `operation` may not use the networks that `reasons` name, in addition to those that are
-/// forbidden anyway. `expensive` and `constrained` forbid such access, and the other reasons forbid
-/// their medium (C8). If a call is refused for one of these reasons, `fallback` runs instead, with
-/// the previous settings. Access is checked once, before the call starts. A call that is in flight
-/// when its path becomes such a network continues. It ends only if the channel forbids the network
-/// as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
+/// Calls in `operation` may not use the networks that `reasons` name, in addition to networks that
+/// are forbidden anyway. `expensive` and `constrained` forbid such access, and the other reasons
+/// forbid their medium (C8). If a call is refused for one of these reasons, `fallback` runs
+/// instead, with the previous settings. Access is checked once, before the call starts. A call that
+/// is in flight when its path becomes such a network continues. It ends only if the channel forbids
+/// the network as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
 ///
 /// All other errors pass through unchanged: those of a cancelled task, and refusals for a reason
 /// that is not in `reasons`. If `operation` makes several calls, some may already have been carried
@@ -49,7 +49,7 @@ public func withFallback<Result>(
 }
 
 extension NetworkAccess {
-  /// Allows all networks except those that `reasons` name.
+  /// Allows all networks except for the given reasons.
   init(forbidding reasons: Set<NetworkUnavailable.Reason>) {
     self.init(
       allowsExpensiveAccess: !reasons.contains(.expensive),

@@ -14,7 +14,7 @@ struct MethodConfigs: Sendable {
     }
   }
 
-  /// The most specific setting, or `nil` if there is none.
+  /// The most specific setting, or `nil` if none applies.
   subscript(_ method: MethodDescriptor) -> MethodConfig? {
     if self.configs.isEmpty { return nil }
     let service = method.service.fullyQualifiedService

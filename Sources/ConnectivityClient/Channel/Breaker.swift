@@ -44,7 +44,7 @@ struct Breaker: Sendable {
     }
   }
 
-  /// Whether there are no refutations to remember.
+  /// Whether it has no refutations to remember.
   var isAtRest: Bool { if case .closed(0) = self.state { true } else { false } }
 
   /// Records that connd ended a connection without ever having seen it work.

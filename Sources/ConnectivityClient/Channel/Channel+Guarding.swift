@@ -62,7 +62,7 @@ extension Channel {
     if case .flow(let event) = event,
       let invalidation = self.settings.config.access.invalidation(by: event)
     {
-      // An attempt that would be invalid from the start is not made. That is no reason for another
+      // An attempt that would be invalid from the start is not made. That does not justify another
       // one.
       if novelty == .answer, invalidation.severity == .destroy { return }
       self.invalidate(connection, invalidation, novelty)
@@ -147,7 +147,7 @@ extension Channel {
       connection.drain()
     case .keep: break
     }
-    // Those that connd would immediately end again are left alone.
+    // Flows that connd would immediately end again are not registered again.
     if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
       connection.flow?.goOn(on: connection.path?.interface)
     }
@@ -248,7 +248,7 @@ extension GRPCNIOTransportHTTP2Posix.SocketAddress {
     return UInt32(zone).map(linkName) ?? zone
   }
 
-  /// The port, or 0 if there is none.
+  /// The port, or 0 for a Unix socket.
   fileprivate var ipPort: UInt16 {
     (self.ipv4?.port ?? self.ipv6?.port).flatMap { UInt16(exactly: $0) } ?? 0
   }

@@ -107,7 +107,7 @@ final class Channel: Sendable {
   ///   - deadline: When the call ends, even while it waits. If the method may be retried, gRPC's
   ///     own executors check the deadline only once there is a stream.
   ///   - log: Records that the call has to wait.
-  /// - Throws: `RPCError` if there is no connection, or none in time; `CancellationError`.
+  /// - Throws: `RPCError` if no connection could be made in time; `CancellationError`.
   func connection(
     _ options: CallOptions, _ access: NetworkAccess, until deadline: ContinuousClock.Instant?,
     _ log: CallLog?

@@ -59,7 +59,7 @@ struct ChannelMachine: Sendable {
     }
   }
 
-  /// The connection that calls use, or `nil` if there is none.
+  /// The connection that calls use, or `nil` if none is ready.
   var ready: ConnectionID? {
     if case .ready(let id, _) = self.state, !self.isSuspended { id } else { nil }
   }

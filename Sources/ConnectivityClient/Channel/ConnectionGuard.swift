@@ -78,7 +78,7 @@ final class ConnectionGuard: Sendable {
     }
   }
 
-  /// What the current registration of the flow represents.
+  /// The subject of the flow's current registration.
   private enum Stage: Equatable {
     /// A connection that is being made.
     case attempt
@@ -97,7 +97,7 @@ final class ConnectionGuard: Sendable {
   private let state: Mutex<State>
   private let onEvent: Receiver
 
-  /// What an event means for the owner of the flow.
+  /// The meaning of an event for the owner of the flow.
   enum Novelty: Sendable {
     /// The result of ``answer(within:)``.
     case answer
@@ -111,8 +111,8 @@ final class ConnectionGuard: Sendable {
     /// A change.
     case change
 
-    /// Whether the event happened after the registration. What connd reports immediately, it would
-    /// report again.
+    /// Whether the event happened after the registration. A report that answers the registration
+    /// would be repeated by the next one.
     var isNews: Bool {
       switch self {
       case .outcome, .change: true
@@ -353,7 +353,7 @@ final class ConnectionGuard: Sendable {
 }
 
 extension FlowGuard.Flow {
-  /// Removes the cost rules, so that the path's cost is no reason to give it up.
+  /// Removes the cost rules, so that the flow is not given up because of the path's cost.
   fileprivate mutating func allowsAll() {
     (self.forbidsExpensive, self.forbidsConstrained) = (false, false)
   }

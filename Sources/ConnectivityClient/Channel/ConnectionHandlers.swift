@@ -153,6 +153,6 @@ extension NIOCore.SocketAddress {
     return linkName(address.address.sin6_scope_id)
   }
 
-  /// The port, or 0 if there is none.
+  /// The port, or 0 for a Unix socket.
   var ipPort: UInt16 { self.port.flatMap { UInt16(exactly: $0) } ?? 0 }
 }

@@ -1,6 +1,6 @@
 /// The state of a channel, as in gRPC's connectivity-semantics-and-api document.
 public enum ConnectivityState: String, Hashable, Sendable, CaseIterable {
-  /// There is no connection, and none is being made, because no call needs one.
+  /// The channel has no connection and is not making one, because no call needs it.
   case idle
   /// A connection is being made, from name resolution to the server's HTTP/2 SETTINGS.
   case connecting

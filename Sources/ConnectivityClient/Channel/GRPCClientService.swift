@@ -6,7 +6,8 @@ public import ServiceLifecycle
 /// ```swift
 /// let client = GRPCClient(transport: try .networkAware(…))
 /// let group = ServiceGroup(
-///   services: [GRPCClientService(client), worker], gracefulShutdownSignals: [.sigterm], logger: logger)
+///   services: [GRPCClientService(client), worker],
+///   gracefulShutdownSignals: [.sigterm], logger: logger)
 /// try await group.run()
 /// ```
 ///

@@ -14,7 +14,8 @@ extension NetworkAwareTransport {
     /// Keepalive (off), and the idle timeout: five minutes, or none if `nil`. A connection with an
     /// open call is never idle.
     public var connection: HTTP2ClientTransport.Config.Connection
-    /// The algorithm for requests, and those accepted for responses. The default is no compression.
+    /// The algorithm for requests, and those accepted for responses. By default nothing is
+    /// compressed.
     public var compression: HTTP2ClientTransport.Config.Compression
     /// The maximum size of a decompressed response. A call with a larger response fails with
     /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.

@@ -187,8 +187,7 @@ public final class NetworkAwareTransport: ClientTransport {
 extension ClientTransport where Self == NetworkAwareTransport {
   /// A transport whose calls fail as soon as their network is gone: see ``NetworkAwareTransport``.
   ///
-  /// - Parameters: See
-  ///   ``NetworkAwareTransport/init(target:transportSecurity:config:resolverRegistry:serviceConfig:eventLoopGroup:)``.
+  /// The parameters are those of its initializer.
   public static func networkAware(
     target: any ResolvableTarget,
     transportSecurity: HTTP2ClientTransport.Posix.TransportSecurity,

@@ -14,7 +14,8 @@ public typealias ConndClient = Connectivity_V1_Connectivity.Client<HTTP2ClientTr
 /// }
 /// ```
 ///
-/// The client may be used from any task while `body` runs. All connections of a process share one thread.
+/// The client may be used from any task while `body` runs. All connections of a process share one
+/// thread.
 ///
 /// - Parameters:
 ///   - socket: The path of connd's socket.

@@ -25,7 +25,7 @@ private import Synchronization
 /// 3. Work that the user asks for is never held back: if ``Configuration/isUserInitiated`` is set,
 ///    or after ``promote()``. The priority of the task does not matter, because everything that the
 ///    main actor starts has a high one.
-/// 4. Without connd the work runs as if there were no costs (C7), unless
+/// 4. Without connd the work runs as if nothing had a cost (C7), unless
 ///    ``Configuration/whenUnknown`` says otherwise. A restart of connd has no effect.
 /// 5. Cancelling its task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
 ///    keeps running.
@@ -76,7 +76,7 @@ public final class DiscretionaryTask: Sendable {
   public struct Expired: Error, Hashable, Sendable, CustomStringConvertible {
     /// The current path.
     public var path: NetworkPath
-    /// Why the path may not be used, or `nil` if there is no path.
+    /// Why the path may not be used, or `nil` without a path.
     public var refusal: NetworkUnavailable?
 
     public var description: String {

@@ -9,7 +9,7 @@ extension DiscretionaryTask.Configuration {
     case free
     /// The work may not use it: work does not start, and running work yields.
     case forbidden(NetworkUnavailable)
-    /// There is no usable path, or none is known: work does not start.
+    /// No usable path is known: work does not start.
     case absent(NetworkUnavailable?)
   }
 
@@ -86,7 +86,7 @@ final class NetworkGate: Sendable {
   /// Whether the work has to yield.
   var isForbidden: Bool { self.state.withLock { $0.isForbidden } }
 
-  // MARK: What happens
+  // MARK: Changes
 
   /// Records the path's intermediate and current states.
   @Sendable func put(_ paths: [NetworkPath]) {
@@ -117,7 +117,7 @@ final class NetworkGate: Sendable {
     if let announcement { self.configuration.onWait?(announcement) }
   }
 
-  // MARK: Those who wait
+  // MARK: Waiters
 
   /// Returns when the event occurs, or immediately if it already has.
   ///

@@ -8,7 +8,7 @@ internal import Connectivity
   private import Darwin
 #endif
 
-/// Returns the name of the link with an index, or `nil` if there is none, as for 0.
+/// Returns the name of the link with an index, or `nil` if it does not exist, as for 0.
 func linkName(_ index: UInt32) -> String? {
   var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
   guard index != 0, if_indextoname(index, &name) != nil else { return nil }

@@ -30,8 +30,8 @@ public import NIOCore
 ///    connection from then on.
 /// 2. It informs the handlers after it with ``ConnectivityEvents``, as inbound user events.
 /// 3. When connd reports that the connection is no longer viable, it fires the ``FlowInvalidation``
-///    as an error and closes the channel immediately, without waiting for a TLS close or anything
-///    else. ``InvalidationHandling`` changes that. With `drain`, it only fires events while the
+///    as an error and closes the channel. It does not wait for a TLS close or anything else.
+///    ``InvalidationHandling`` changes that. With `drain`, it only fires events as long as the
 ///    connection may still work.
 /// 4. Without connd, or with one in another network namespace, it does nothing. It uses connd once
 ///    connd appears (C7). It does not guard Unix sockets and loopback connections, which do not

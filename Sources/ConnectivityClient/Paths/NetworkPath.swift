@@ -51,8 +51,8 @@ public struct NetworkPath: Hashable, Sendable {
   /// An unknown path: connd is not running, or cannot query the kernel. It counts as online (K8).
   public static let unknown = NetworkPath(.unknown, family: .ipv4)
 
-  /// The path that a ``PathMonitor`` yields between two paths if a bounce was too short to read the
-  /// state in between (T2): unsatisfied, without a reason or a link.
+  /// An unsatisfied path without a reason or a link. A ``PathMonitor`` yields it between two paths
+  /// if a bounce was too short to read the state in between (T2).
   public static let interrupted = NetworkPath(
     ConnectivityStatus(
       ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
@@ -99,7 +99,7 @@ extension NetworkPath {
   public var isConstrained: Bool { self.path?.isConstrained ?? false }
   /// The medium of the lowest link of the path, or `unknown` without a path.
   public var medium: Medium { self.path?.medium ?? .unknown }
-  /// The name of the outgoing link, the top of a stack, or `nil` if there is none. Also set if the
+  /// The name of the outgoing link, the top of a stack, or `nil` without a path. Also set if the
   /// path carries nothing until a connection is established.
   public var interface: String? { self.path?.interface }
 

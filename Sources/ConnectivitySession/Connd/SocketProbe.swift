@@ -25,7 +25,8 @@ package enum SocketProbe {
   /// Connects to the socket. If the listen backlog (listen(2)) is full, waits up to 200 ms for
   /// room.
   ///
-  /// - Returns: A non-blocking socket, which the caller closes, or `nil` if there was no room.
+  /// - Returns: A non-blocking socket, which the caller closes, or `nil` if the backlog stayed
+  ///   full.
   package static func connection(to path: String) throws(ConndError) -> CInt? {
     guard let descriptor = try Self.open(path, waits: true) else { return nil }
     _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)

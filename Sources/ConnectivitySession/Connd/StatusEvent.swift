@@ -11,8 +11,8 @@ public import Connectivity
   case gap(Snapshot)
   /// connd is not running, refuses this user, or went away. The stream keeps looking for it.
   case disconnected(ConndError)
-  /// connd is back. Changes continue after this generation, the last one received, or `nil` if
-  /// there was none.
+  /// connd is back. Changes continue after this generation, the last one received, or `nil` before
+  /// the first.
   case resumed(UInt64?)
 }
 

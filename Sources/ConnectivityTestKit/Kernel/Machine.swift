@@ -15,7 +15,7 @@ struct Machine: Hashable, Sendable {
   private var allSources: Set<IPAddress> = []
 
   struct SpecialRoute: Hashable, Sendable {
-    /// With ``NetworkConditions/none`` there is no route.
+    /// ``NetworkConditions/none`` means no route.
     var network: NetworkConditions
     /// Whether the destination is on the link, without a gateway.
     var isOnLink: Bool

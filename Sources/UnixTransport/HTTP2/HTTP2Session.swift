@@ -107,14 +107,14 @@ final class HTTP2Session {
     return nghttp2_session_mem_recv(self.session, start, bytes.count) == bytes.count
   }
 
-  /// Returns the next output, valid until the next call, or `nil` if there is none.
+  /// Returns the next output, valid until the next call, or `nil` if nothing is pending.
   func nextOutput() -> UnsafeRawBufferPointer? {
     var start: UnsafePointer<UInt8>?
     let count = nghttp2_session_mem_send(self.session, &start)
     return count > 0 ? UnsafeRawBufferPointer(start: start, count: count) : nil
   }
 
-  // MARK: What is to be sent
+  // MARK: Output
 
   /// Starts a request. `fill` provides its body.
   ///

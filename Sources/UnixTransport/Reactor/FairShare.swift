@@ -29,7 +29,7 @@ package struct FairShare<User: Hashable, Item> {
   private var waitingUsers = 0
   /// The time that a user who always wanted something would have had.
   private var share = Duration.zero
-  /// With more accounts than this, those that are not needed are removed.
+  /// With more accounts than this, unneeded ones are removed.
   private var maxAccounts = 16
   /// Usually there is only one user. Its time is not counted.
   private var alone: (user: User, items: Deque<Item>)?

@@ -220,7 +220,7 @@ package final class Reactor: TaskExecutor {
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
 
-  /// Runs the waiting jobs, and those that they add, within the time limit.
+  /// Runs the waiting jobs, and new ones that they add, within the time limit.
   private func runJobs() {
     var now = ContinuousClock.now
     var end = now.advanced(by: Self.longestTurn)
@@ -299,7 +299,7 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// The time until the first alarm in milliseconds, rounded up, or -1 if there is none.
+  /// The time until the first alarm in milliseconds, rounded up, or -1 without one.
   private var timeout: CInt {
     guard let due = self.alarms.map(\.due).min() else { return -1 }
     let milliseconds = ContinuousClock.now.duration(to: due) / .milliseconds(1)

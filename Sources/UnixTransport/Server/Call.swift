@@ -92,7 +92,7 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
     case .message(let message): try await self.outbox.write(message)
     case .status(let status, _):
       self.outbox.end(status)
-      // Without a response, there are no trailers that could carry the status.
+      // Without a response, no trailers can carry the status.
       self.reactor.run { self.stream.endIfUnanswered(status) }
     }
   }

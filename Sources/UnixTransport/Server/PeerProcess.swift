@@ -9,7 +9,7 @@ package final class ProcessReference: Sendable {
   /// Takes ownership of the descriptor.
   init(taking descriptor: CInt) { self.descriptor = descriptor }
 
-  /// The process that has this pid now, or `nil` if there is none.
+  /// Refers to the process that has this pid now, or returns `nil` if none has it.
   package convenience init?(_ pid: Int32) {
     let descriptor = clinux_process_descriptor(pid)
     guard descriptor >= 0 else { return nil }
