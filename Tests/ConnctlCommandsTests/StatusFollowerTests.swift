@@ -83,7 +83,7 @@ struct StatusFollowerTests {
         == .refused(
           "/x: Permission denied (join the group of the socket, or of its directory, or ask as root)"
         ))
-    #expect(SocketProbe.error(111, "/x") == .notThere("nobody listens on /x"))
+    #expect(SocketProbe.error(111, "/x") == .notThere("no process listens on /x"))
     #expect(SocketProbe.error(2, "/x") == .notThere("there is no /x"))
     #expect(SocketProbe.error(24, "/x") == .failed("/x: Too many open files"))
   }

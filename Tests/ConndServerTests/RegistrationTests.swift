@@ -66,9 +66,9 @@ struct RegistrationTests {
   @Test("an invalid value is refused, with the name of its field")
   func refusals() {
     let refusals: [((inout Connectivity_V1_Flow) -> Void, String)] = [
-      ({ $0.localPort = 65_536 }, "add.local_port: 65536 is no port, which is at most 65535"),
-      ({ $0.remotePort = .max }, "add.remote_port: 4294967295 is no port, which is at most 65535"),
-      ({ $0.protocol = 256 }, "add.protocol: 256 is no protocol, which is at most 255"),
+      ({ $0.localPort = 65_536 }, "add.local_port: 65536 is not a port (at most 65535)"),
+      ({ $0.remotePort = .max }, "add.remote_port: 4294967295 is not a port (at most 65535)"),
+      ({ $0.protocol = 256 }, "add.protocol: 256 is not a protocol number (at most 255)"),
       ({ $0.local = "::1" }, "add.local: ::1 must have the same address family as 203.0.113.9"),
       ({ $0.local = "::ffff:0.0.0.0" }, "add.local: '::ffff:0.0.0.0' is not a host address"),
     ]

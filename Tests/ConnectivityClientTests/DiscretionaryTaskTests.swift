@@ -56,7 +56,7 @@ struct DiscretionaryTaskTests {
     var configuration = DiscretionaryTask.Configuration()
     let refusal = NetworkUnavailable(reason: .costUnknown, path: path)
     #expect(configuration.verdict(on: present) == .absent(refusal))
-    #expect("\(refusal)" == "it is not known what the path by wg0 costs")
+    #expect("\(refusal)" == "the cost of the path over wg0 is unknown")
     path.isCostUnknown = false
     #expect(configuration.verdict(on: NetworkPath(path, family: .ipv4)) == .free)
     configuration.access = .unrestricted

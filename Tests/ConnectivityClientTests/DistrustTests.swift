@@ -38,7 +38,7 @@ struct DistrustTests {
   }
 
   private static func warnings(_ log: LogRecorder) -> [String] {
-    log.lines.filter { $0.hasPrefix("warning connd declares new connections dead") }
+    log.lines.filter { $0.hasPrefix("warning connd wrongly rejects new connections") }
   }
 
   private func config(_ socket: String, _ log: LogRecorder) -> NetworkAwareTransport.Config {
@@ -289,7 +289,7 @@ struct DistrustTests {
           #expect(
             words
               == (number > Breaker.limit
-                ? ["connd declared new connections dead that were just made"]
+                ? ["connd wrongly rejected new connections"]
                 : ["advise interfaceLost", "destroy interfaceLost"]))
           #expect(connection.hasEnded == (number <= Breaker.limit))
         }

@@ -175,7 +175,7 @@ struct SocketGuardTests {
     let failure = #expect(throws: SocketGuard.Failure.self) {
       _ = try SocketGuard(descriptor: pair[0])
     }
-    #expect(failure?.description.hasSuffix("is no socket of IPv4 or IPv6") == true)
+    #expect(failure?.description.hasSuffix("is not an IPv4 or IPv6 socket") == true)
     for descriptor in pair { close(descriptor) }
   }
 }

@@ -73,7 +73,7 @@ struct BreakerScenario {
     try connd.line { $0 == "ready" }
     let server = try CallServer(bench.lab)
     let client = try bench.client(to: [CallBench.server])
-    let warning = "connd declares new connections dead"
+    let warning = "connd wrongly rejects new connections"
     if arguments.isEmpty {
       // A call may be answered before connd has refuted its connection.
       try waitUntil("the breaker opens") {

@@ -74,12 +74,12 @@ extension Channel {
     case .flow(.path), .flow(.betterPathGone), .flow(.invalidation): break
     case .flow(.refused(let why)):
       self.logger?.warning(
-        "connd does not guard the connection, which works on as a plain one",
+        "connd does not guard the connection, which continues as a plain one",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
       self.update { $0.suspend(connection, false) }
     case .disconnected(let why):
       self.logger?.info(
-        "connd is not there, the connection is not guarded until it is",
+        "connd is not running, the connection is not guarded until it is",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
       self.update { $0.suspend(connection, false) }
     case .elsewhere(let foreign):
@@ -98,7 +98,7 @@ extension Channel {
     let rest = self.state.withLock { $0.breaker.heed(event, of: flow, novelty, now: .now) }
     guard let rest, case .invalidation(let invalidation) = event else { return }
     self.logger?.warning(
-      "connd declares new connections dead that were just made; for \(rest) they are not guarded",
+      "connd wrongly rejects new connections; for \(rest) they are not guarded",
       metadata: connection.metadata.merging(invalidation.evidence(against: flow)) { $1 })
   }
 

@@ -65,7 +65,7 @@ public final class NetworkAwareTransport: ClientTransport {
     guard pickFirst != nil || serviceConfig.loadBalancingConfig.isEmpty else {
       throw RuntimeError(
         code: .invalidArgument,
-        message: "Of the load balancing policies that the service config lists none is pick-first.")
+        message: "The service config lists load balancing policies, but not pick-first.")
     }
     self.limit = config.decompressionLimit.map { DecompressionGuard(limit: $0) }
     let settings = ConnectionSettings(

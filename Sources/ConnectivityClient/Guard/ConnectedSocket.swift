@@ -108,7 +108,7 @@ struct ConnectedSocket: SocketOptions, Sendable {
       }
     }
     guard let address = name.0 else {
-      throw SocketGuard.Failure("descriptor \(descriptor) is no socket of IPv4 or IPv6")
+      throw SocketGuard.Failure("descriptor \(descriptor) is not an IPv4 or IPv6 socket")
     }
     return (address, name.1)
   }

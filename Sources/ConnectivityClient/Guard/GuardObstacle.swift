@@ -11,10 +11,10 @@ internal import Connectivity
 /// A reason not to guard a network connection. connd can judge only one local address and one path.
 enum GuardObstacle: String {
   /// It lasts as long as any of its subflows, and connd knows at most the first.
-  case multipath = "a connection of Multipath TCP outlives each of its ways"
+  case multipath = "a connection of Multipath TCP outlives each of its subflows"
   /// Packets to this address arrive here by rules that connd does not see, such as those of a
   /// transparent proxy.
-  case foreignAddress = "its own address is none of this machine's"
+  case foreignAddress = "its own address does not belong to this machine"
 }
 
 /// Access to the options of a socket.

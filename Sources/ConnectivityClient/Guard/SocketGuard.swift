@@ -163,7 +163,7 @@ private final class Core: Sendable {
 
   func begin(_ flow: FlowGuard.Flow) {
     guard self.configuration.guardsLoopback || !flow.remote.isLoopback else {
-      return self.finish(.unguarded("a connection to this machine itself needs no guard"))
+      return self.finish(.unguarded("a loopback connection needs no guard"))
     }
     if let obstacle = self.socket.obstacle(from: self.socket.local) {
       return self.finish(.unguarded(obstacle.rawValue))
@@ -172,7 +172,7 @@ private final class Core: Sendable {
       socket: self.configuration.socket, remote: flow.remote, port: self.socket.remotePort)
     let isNew = self.configuration.isNew
     guard !isNew || Breakers.allowGuarding(of: place) else {
-      return self.finish(.unguarded("connd declared new connections dead that were just made"))
+      return self.finish(.unguarded("connd wrongly rejected new connections"))
     }
     let hub = GuardHub.shared(socket: self.configuration.socket)
     let guarded = ConnectionGuard(flow, hub: hub) { event, novelty, flow in

@@ -63,7 +63,7 @@ extension DNSSettings.Server {
   fileprivate static func reading(_ texts: [String]) throws(ConversionError) -> [Self] {
     try texts.map { (text) throws(ConversionError) in
       guard let server = Self(text) else {
-        throw ConversionError("servers", "\(text) is no address")
+        throw ConversionError("servers", "\(text) is not an address")
       }
       return server
     }

@@ -8,7 +8,7 @@ extension Transport {
     let localPort = try port(flow.localPort, "local_port")
     let remotePort = try port(flow.remotePort, "remote_port")
     guard let number = UInt8(exactly: flow.protocol) else {
-      throw ConversionError("protocol", "\(flow.protocol) is no protocol, which is at most 255")
+      throw ConversionError("protocol", "\(flow.protocol) is not a protocol number (at most 255)")
     }
     if number == 0, localPort == 0, remotePort == 0 { return nil }
     self.init(number == 0 ? Self.tcp : number, localPort: localPort, remotePort: remotePort)
@@ -26,7 +26,7 @@ extension Connectivity_V1_Flow {
 
 private func port(_ number: UInt32, _ field: String) throws(ConversionError) -> UInt16 {
   guard let port = UInt16(exactly: number) else {
-    throw ConversionError(field, "\(number) is no port, which is at most \(UInt16.max)")
+    throw ConversionError(field, "\(number) is not a port (at most \(UInt16.max))")
   }
   return port
 }

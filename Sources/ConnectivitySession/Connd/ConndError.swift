@@ -38,7 +38,7 @@ extension ConndError {
     // Not cancelled on this side, so the server is stopping.
     case .cancelled: return ConndError.notThere(error.message)
     case .resourceExhausted: return ConndError.turnedAway(error.message)
-    case .deadlineExceeded: return ConndError.failed("it is there, and silent")
+    case .deadlineExceeded: return ConndError.failed("it is running but does not respond")
     case .permissionDenied, .unauthenticated: return ConndError.refused(error.message)
     case .invalidArgument: return ConndError.invalid(error.message)
     default: return ConndError.failed("\(error.code): \(error.message)")

@@ -104,7 +104,7 @@ package enum SocketProbe {
   static func error(_ number: CInt, _ path: String) -> ConndError {
     switch number {
     case ENOENT, ENOTDIR: .notThere("there is no \(path)")
-    case ECONNREFUSED: .notThere("nobody listens on \(path)")
+    case ECONNREFUSED: .notThere("no process listens on \(path)")
     case EACCES, EPERM:
       .refused(
         "\(path): \(String(cString: strerror(number))) (join the group of the socket, or of its directory, or ask as root)"

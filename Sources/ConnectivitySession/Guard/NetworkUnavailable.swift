@@ -57,13 +57,13 @@ extension NetworkUnavailable.Reason {
 
 extension NetworkUnavailable: CustomStringConvertible {
   public var description: String {
-    if self.path.status == .unknown { return "nobody knows which network it would use" }
+    if self.path.status == .unknown { return "the network is unknown" }
     let interface = self.path.interface ?? "nothing"
     return switch self.reason {
-    case .expensive: "the path by \(interface) costs money, which is not allowed"
-    case .costUnknown: "it is not known what the path by \(interface) costs"
-    case .constrained: "data are to be saved on the path by \(interface)"
-    default: "the path by \(interface) is \(self.path.medium.rawValue), which is prohibited"
+    case .expensive: "the path over \(interface) is expensive, which is forbidden"
+    case .costUnknown: "the cost of the path over \(interface) is unknown"
+    case .constrained: "the path over \(interface) is constrained, which is forbidden"
+    default: "the path over \(interface) is \(self.path.medium.rawValue), which is forbidden"
     }
   }
 }
