@@ -126,7 +126,7 @@ struct CostTests {
     #expect(text.screen.outputLines.first?.hasSuffix("here, constrained") == true)
   }
 
-  @Test("forget: 1 if there is no override")
+  @Test("forget: 1 without an override")
   func forget() async throws {
     #expect(try await connctl("forget", "Home").status == 0)
     let nothing = try await connctl("forget", "Elsewhere")

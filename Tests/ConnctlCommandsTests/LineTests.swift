@@ -38,7 +38,7 @@ struct LineTests {
     #expect("wired → none é日".line(.ascii).text(color: false) == "wired -> none ??")
   }
 
-  @Test("a right-to-left name is shown only where no text follows it")
+  @Test("a right-to-left name is shown only if no text follows it")
   func rightToLeft() {
     #expect("שלום".line(rightToLeft: true).text(color: false) == "שלום")
   }

@@ -43,7 +43,7 @@ struct RequirementTests {
     #expect(try Self.requirement("none --family ipv6").holds(for: status))
   }
 
-  @Test("I8 the cost is not known, or there is no path → neither expensive nor not-expensive holds")
+  @Test("I8 no known cost, or no path → neither expensive nor not-expensive holds")
   func unknownCost() throws {
     var path = Path.wlan
     path.isCostUnknown = true

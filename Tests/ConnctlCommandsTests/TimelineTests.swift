@@ -51,7 +51,7 @@ struct TimelineTests {
     #expect(lines.joined().unicodeScalars.allSatisfy { $0.isASCII })
   }
 
-  @Test("days are told apart")
+  @Test("days are separated")
   func days() throws {
     try expectPicture(self.lines(until: 200_000, columns: 60), "history-days")
   }

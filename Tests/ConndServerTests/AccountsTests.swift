@@ -88,7 +88,7 @@ struct AccountsTests {
     withExtendedLifetime(directory) {}
   }
 
-  @Test("D4 /etc/subuid changes → it is read again; it is missing → uids are told apart by range")
+  @Test("D4 /etc/subuid changes → it is read again; it is missing → the range of a uid decides")
   func reading() throws {
     let directory = try TemporaryDirectory()
     let accounts = try Self.accounts("1000:100000:10\n", in: directory)

@@ -52,7 +52,7 @@ final class FlowTableTests {
       knownPath: knownPath, sinceGeneration: since)
   }
 
-  /// The path that a client was told before: its flow is on eth1.
+  /// A client's last known path: its flow is on eth1.
   var pathOnEth1: Path {
     var known = Path(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
     (known.source, known.sourcePrefixLength) = (self.local2, 24)
@@ -199,7 +199,7 @@ final class FlowTableTests {
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy betterPath")
     self.kernel.setState(of: 3, .down)
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
-    // Also if there is no other link.
+    // Also without another link.
     self.leadNowhere()
     #expect(self.words(try self.add(registration, to: &table)) == "1 destroy interfaceLost")
   }

@@ -93,7 +93,7 @@ struct GuessTests {
     #expect(loop.turn(after: .seconds(2)) == [])
   }
 
-  @Test("K6 T1 a guessed link flaps → it is no guess until it rests, and the machine stays online")
+  @Test("K6 T1 a guessed link flaps → it is not used until it rests, and the machine stays online")
   func flaps() throws {
     var loop = try self.startedInWireGuard()
     for _ in 1...3 {

@@ -38,7 +38,7 @@ final class PathReaderTests {
     #expect(facts.source?.address == IPAddress("198.51.100.7"))
   }
 
-  @Test("K3 the source address and all routes are gone → there is no route")
+  @Test("K3 the source address and all routes are gone → no route")
   func allGone() throws {
     self.kernel.take("192.0.2.7")
     self.kernel.happens(after: 1) { self.kernel.routes = [] }

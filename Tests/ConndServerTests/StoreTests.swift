@@ -97,7 +97,7 @@ struct StoreTests {
     #expect(Self.generations(store.next(for: &reaching)) == [1008, 1009, 1010])
   }
 
-  @Test("D4 a slow subscriber is told that it missed changes, and delays no other")
+  @Test("D4 a slow subscriber learns that it missed changes, and delays no other")
   func slow() throws {
     let changes = try Self.changes(Store.capacity + 10)
     let store = Store()

@@ -148,7 +148,7 @@ struct ChannelAccessTests {
     }
   }
 
-  @Test("C8 calls wait together → those that may not use the path fail, the others go out")
+  @Test("C8 calls wait together → the ones that may not use the path fail, the others go out")
   func together() async throws {
     try await EchoServer.serving { port, record in
       for _ in 0..<20 {

@@ -107,7 +107,7 @@ struct FallbackTests {
     arguments: [
       RPCError(code: .unavailable, message: "gone"), Wrapped(rpcErrorCause: nil),
       CancellationError(), SelfCaused(),
-      // Refused, but for another reason than those given.
+      // Refused for another reason than the given ones.
       RPCError(NetworkUnavailable(reason: .cellular, path: path)),
       RPCError(
         code: .unavailable, message: "",

@@ -27,7 +27,7 @@ struct GuardObstacleTests {
   private static let information: [CInt] = [284, 1]  // SOL_MPTCP, MPTCP_INFO
   private static let segmentSize: [CInt] = [6, 2]  // SOL_TCP, TCP_MAXSEG
 
-  @Test("C10 Multipath TCP is told apart from a fallback to TCP, on any kernel")
+  @Test("C10 Multipath TCP is distinguished from a fallback to TCP, on any kernel")
   func multipath() {
     let (information, segmentSize) = (Self.information, Self.segmentSize)
     #expect(Socket(protocol: 262, options: [information]).isMultipath)

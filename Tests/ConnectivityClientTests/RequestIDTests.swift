@@ -86,7 +86,7 @@ struct RequestIDTests {
     }
   }
 
-  @Test("C9 no ID is made if there is no logger and no header")
+  @Test("C9 without a logger and a header, no ID is made")
   func unused() {
     let settings = CallSettings(
       requestID: .generated {

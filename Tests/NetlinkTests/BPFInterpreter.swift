@@ -8,7 +8,7 @@ import Connectivity
 struct BPFInterpreter {
   let program: [sock_filter]
 
-  /// The program's result, where 0 drops the datagram, or `nil` if the kernel would refuse the
+  /// The program's result (0 drops the datagram), or `nil` if the kernel would refuse the
   /// program.
   func run(on bytes: [UInt8]) -> UInt32? {
     var (a, x): (UInt32, UInt32) = (0, 0)

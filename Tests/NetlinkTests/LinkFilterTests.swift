@@ -28,7 +28,7 @@ struct LinkFilterTests {
     #expect(passed > 0 && passed < 3_000)
   }
 
-  @Test("T3 of the recorded messages about later links, only those that may lead to them pass")
+  @Test("T3 of the recorded messages about later links, only the ones that may lead to them pass")
   func recorded() {
     let filter = BPFInterpreter(Watched(unheard: UnheardLinks(above: 0)))
     let passing = Capture.all.filter { filter.run(on: $0.bytes) == .max }.map(\.bytes)

@@ -166,7 +166,7 @@ struct NL80211Tests {
     #expect(try listener.link(2) == .link(named))
   }
 
-  @Test("a link known not to be Wi-Fi is an answer; a failed query is none")
+  @Test("a link known not to be Wi-Fi is an answer; a failed query is not")
   func notWireless() throws {
     self.answer(interface: [WirelessAnswerCaptures.notWireless.bytes])
     let listener = try NL80211(from: self.sockets)

@@ -31,7 +31,7 @@ struct WirelessAnswerTests {
     try withMessage(capture.bytes) { JoinedAccessPoint(message: $0) }
   }
 
-  @Test("Of the scan results, the joined one counts")
+  @Test("The joined network counts among all scan results")
   func scanned() throws {
     let home = try self.joined(WirelessAnswerCaptures.joined)
     #expect(home?.ssid == Array("home".utf8))

@@ -132,7 +132,7 @@ struct WirelessTests {
     try self.scanned(elements, capability: capability)?.security
   }
 
-  @Test("Of all scan results, the joined network counts")
+  @Test("The joined network counts among all scan results")
   func joined() throws {
     #expect(try self.scanned([], status: nil) == nil)
     #expect(try self.scanned([], status: NL80211_BSS_STATUS_AUTHENTICATED) == nil)
@@ -142,7 +142,7 @@ struct WirelessTests {
     #expect(try self.security([], capability: 0x10) == .wep)
   }
 
-  @Test("The SSID has arbitrary octets; a hidden one is no SSID")
+  @Test("The SSID has arbitrary octets; a hidden one counts as absent")
   func ssid() throws {
     #expect(try self.scanned([0, 3, 0xFF, 0, 0x1B, 48, 2, 1, 0])?.ssid == [0xFF, 0, 0x1B])
     #expect(try self.scanned([1, 1, 2, 0, 1, 65])?.ssid == [65])

@@ -114,7 +114,7 @@ struct AddressesScenario {
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server6)
     #expect(flow.path.source == "2001:db8:0::2" || flow.path.source == "2001:db8::2")
-    // Of two equally good addresses, the kernel prefers the newer one.
+    // The kernel prefers the newer of two equally good addresses.
     try lab.ip("address add 2001:db8:f::2/64 dev eth0 nodad")
     let other = try lab.events { $0.status.ipv6.source == "2001:db8:f::2" }.last
     #expect(other != nil)

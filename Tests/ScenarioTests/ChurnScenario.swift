@@ -141,7 +141,7 @@ struct ChurnScenario {
       #expect(gain.cause?.change == "linkUp")
     }
     #expect(try lose().to == "none")
-    // Until then the status says why there is no path.
+    // Until then the status has the reason for the missing path.
     _ = try regain()
     #expect(try lab.status().category == "none")
     let held = try lab.events { $0.event == "transition" }.last

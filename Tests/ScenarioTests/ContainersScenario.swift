@@ -97,7 +97,7 @@ struct ContainersScenario {
   func overrun() throws {
     let lab = try self.deaf()
     try self.addLate(lab)
-    // More messages than the socket holds, and among them those that lead to the late link.
+    // More messages than the socket holds, including the ones that lead to the late link.
     try lab.whileStopped {
       try lab.namespace.ipBatch(
         (0..<2_000).map { "address add 10.7.\($0 / 250).\($0 % 250)/32 dev eth0" } + [

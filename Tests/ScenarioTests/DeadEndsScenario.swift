@@ -3,7 +3,7 @@ import Testing
 
 /// Routes with a carrier and an address that lead nowhere, and tunnels whose remote end is part of
 /// the route.
-@Suite("Where routes end", .needsNamespaces, .laboratory)
+@Suite("Dead ends", .needsNamespaces, .laboratory)
 struct DeadEndsScenario {
   @Test("K3 a link-local IPv4 address and a default route without a gateway → no network")
   func linkLocal() throws {

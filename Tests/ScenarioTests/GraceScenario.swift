@@ -119,7 +119,7 @@ struct GraceScenario {
     }
   }
 
-  // MARK: What counts as flapping
+  // MARK: Flapping
 
   @Test("T1 the cable's carrier flaps while Wi-Fi has a route → Wi-Fi is published during the hold")
   func carrierFlaps() throws {

@@ -17,12 +17,12 @@ struct NeighbourRoutersScenario {
     try lab.addLink("eth0")
     try lab.outside.ip("address add 2001:db8::1/64 dev eth0 nodad")
     try lab.namespace.ip("address add \(first) dev eth0 nodad")
-    // A router announces the prefix as on-link, whoever assigns the addresses.
+    // A router announces the prefix as on-link, even if it does not assign the addresses.
     try lab.namespace.ip("-6 route replace 2001:db8::/64 dev eth0")
     try lab.namespace.ip("-6 route add default via 2001:db8::1 dev eth0")
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server6)
-    // Of two equally good addresses, the kernel prefers the newer one.
+    // The kernel prefers the newer of two equally good addresses.
     try lab.namespace.ip("address add \(second) dev eth0 nodad")
     let event = try lab.event()
     #expect(event.event == "path")

@@ -3,7 +3,7 @@ public enum Picture {
   private static let folder =
     "/" + #filePath.split(separator: "/").dropLast(2).joined(separator: "/")
 
-  /// Its lines, or none if there is no such file.
+  /// Its lines; empty if the file does not exist.
   public static func lines(_ name: String) throws -> [String] {
     let text = try Command.run(["cat", "\(Self.folder)/pictures/\(name).txt"])
     return text.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map(String.init)

@@ -97,7 +97,7 @@ struct RequestHeadTests {
     if case .malformed = head.read() { #expect(!isRight) } else { #expect(isRight) }
   }
 
-  @Test("the encoding identity is no encoding")
+  @Test("the encoding identity is accepted")
   func identity() {
     guard case .call = self.reading(["grpc-encoding": "identity"]) else {
       Issue.record("no call")

@@ -65,8 +65,8 @@ class Soak:
         for _ in range(FULL):
             if mirror.status.generation > FULL:
                 break
-            # Of two changes in quick succession no difference might be left: another report may
-            # come in between.
+            # After two changes in quick succession no difference may be left: another report may come
+            # in between.
             gateway = self.network.flip()
             mirror.wait("told of another route", lambda: mirror.status.ipv4.gateway == gateway)
         self.network.flop()

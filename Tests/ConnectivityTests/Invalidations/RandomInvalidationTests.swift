@@ -173,7 +173,7 @@ private struct InvalidationHistory {
     return nil
   }
 
-  /// Checks the order of invalidations, and that there are no duplicates.
+  /// Checks that invalidations are in order and unique.
   private func wrong(_ told: [Invalidation], slept: Bool) -> String? {
     func width(_ invalidation: Invalidation) -> Int {
       let scope = invalidation.scope

@@ -37,7 +37,7 @@ struct WatchedFlow {
   private var lastAlternative: FlowReading.Alternative?
   private let hasChosen: Bool
 
-  /// Registers a flow, or returns `nil` if there is no path for it.
+  /// Registers a flow, or returns `nil` without a path for it.
   init?(
     _ aim: Scene.Aim, _ family: AddressFamily, _ daemon: TestDaemon, _ policy: InvalidationPolicy,
     at now: Instant, broken: inout String?
@@ -58,7 +58,7 @@ struct WatchedFlow {
 
   /// Checks a reading against the flow's reports and the stream's.
   ///
-  /// - Returns: a description of the fault, or `nil` if there is none.
+  /// - Returns: a description of the fault, or `nil`.
   mutating func look(
     at reading: FlowReading, slept: Duration?, beside told: [Invalidation],
     _ policy: InvalidationPolicy, at now: Instant

@@ -174,7 +174,7 @@ struct TransitionTests {
     #expect(
       Timeline.play("0s wifi | 1s wifi# | 2s wifi# | 3s wifi###")
         == "0s unknown>wifi | 1s wifi>wifi bounced | 3s wifi>wifi bounced")
-    // Together with its message it is one bounce; together with a loss it is none.
+    // Together with its message it is one bounce; together with a loss it does not count.
     #expect(
       Timeline.play("0s wifi | 1s wifi#!link | 2s wifi##~ | 3s wifi##")
         == "0s unknown>wifi | 1s wifi>wifi bounced | 2s wifi>none | 3s none>wifi")

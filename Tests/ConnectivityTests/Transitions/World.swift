@@ -49,7 +49,7 @@ struct TestLink: Hashable {
     }
   }
 
-  /// What a reading shows if this link's default route is used, or `nil` without one.
+  /// The observed path if this link's default route is used, or `nil` without one.
   func observed(_ family: AddressFamily) -> ObservedPath? {
     guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
     var path = Path(
@@ -129,7 +129,7 @@ struct TestLink: Hashable {
 }
 
 extension Observation {
-  /// What a reading shows of these links, which are in the order of their metrics.
+  /// An observation of these links, which are in the order of their metrics.
   init(_ links: [TestLink]) {
     func best(_ family: AddressFamily) -> ObservedPath {
       links.lazy.compactMap { $0.observed(family) }.first

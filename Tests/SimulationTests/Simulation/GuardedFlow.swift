@@ -13,7 +13,7 @@ struct GuardedFlow {
   let key: FlowTable.Key
   let flow: Flow
   let isLocal: Bool
-  /// What the flow was made on, as its client knew it, or `nil` while there was no path.
+  /// The path that the flow was made on, as its client knew it, or `nil` while it had none.
   private(set) var made: Made?
   /// The client's last report.
   var told = Path.unknown {

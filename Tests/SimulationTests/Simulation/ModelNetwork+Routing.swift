@@ -152,7 +152,7 @@ extension ModelNetwork {
     return path
   }
 
-  /// Like connect(2): if there is no way without a source address, one of the machine's own is
+  /// Like connect(2): if a lookup without a source address fails, one of the machine's own is
   /// tried (IPv6).
   private func connect(to destination: Destination) -> RouteAnswer {
     let answer = self.route(to: destination)
@@ -211,7 +211,7 @@ extension ModelNetwork {
     return (chain, nil)
   }
 
-  /// The path below a tunnel. Of several next hops it takes a working one, because the one that a
+  /// The path below a tunnel. It takes a working one of several next hops, because the one that a
   /// connection inside uses is unknown.
   private func way(
     ofTunnelTo remote: IPAddress, under chain: [ModelLink], _ nextHop: IPAddress

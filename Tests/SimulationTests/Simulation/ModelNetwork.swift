@@ -134,7 +134,7 @@ struct ModelNetwork: Hashable {
   var local: IPPrefix?
   var lastIndex: UInt32 = 9
 
-  /// What the cable is plugged into.
+  /// The other end of the cable.
   enum Machine: Hashable {
     case laptop
     /// A bridge, beside a guest.

@@ -28,7 +28,7 @@ struct StreamClient {
 
   /// Reads everything available.
   ///
-  /// - Returns: a description of the fault, or `nil` if there is none.
+  /// - Returns: a description of the fault, or `nil`.
   mutating func read(from store: Store) -> String? {
     guard var subscriber = self.subscriber else { return nil }
     defer { self.subscriber = subscriber }

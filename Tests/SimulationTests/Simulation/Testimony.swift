@@ -61,7 +61,7 @@ struct Testimony {
     guard let troubleAt else { return false }
     let news = connection.lastNews(at: now)
     if news > troubleAt { return true }
-    // Without news for a second there is no evidence.
+    // A second without news is not evidence.
     guard news.duration(to: troubleAt) <= .seconds(1) else { return false }
     let since = max(self.knownOverAt ?? now, self.lastChange)
     return since.duration(to: now) <= Self.patience + connection.kind.roundTrip

@@ -10,8 +10,7 @@
 
 enum { clients = 1000 };
 
-/// A thousand connections to a daemon, and the number of those that have received the awaited
-/// message.
+/// A thousand connections to a daemon, and how many of them have received the awaited message.
 struct crowd {
   struct daemon *daemon;
   /// The clients' method; unused for the floor.

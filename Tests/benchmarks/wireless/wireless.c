@@ -163,7 +163,7 @@ static void take(void *context, const uint8_t *message, size_t length) {
   if (answer.event == invalidated && answer.severity == destroy) flow.ended = 1;
 }
 
-/// Joins a network with iw(8): SSID:FREQUENCY:BSSID, where the BSSID itself has colons.
+/// Joins a network with iw(8): SSID:FREQUENCY:BSSID. The BSSID itself has colons.
 static void join(const char *link, char *network) {
   char command[256], copy[128], *rest = strcpy(copy, network);
   char *ssid = strsep(&rest, ":"), *frequency = strsep(&rest, ":");

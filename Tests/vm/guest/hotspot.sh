@@ -15,7 +15,7 @@ undisturbed() {
     check "I0 the connection by it goes on" echoes
     check "I0 and nothing was told of it" untold /run/guard '"severity"'
 }
-# typed TYPE [COMMAND...]: prints the link of that type, where COMMAND leads.
+# typed TYPE [COMMAND...]: prints the link of that type, in COMMAND's namespace.
 typed() {
     local type=$1
     shift

@@ -72,7 +72,7 @@ gadget() {
     far=$(cat "$directory/functions/$4.u0/ifname")
     router "$name" "$far"
     ip link set "$near" up
-    # The gadget's first report of its carrier may be lost if there was no listener (cdc_ether): it
+    # The gadget's first report of its carrier may be lost without a listener (cdc_ether): it
     # repeats it.
     ip -n "$name" link set "$far" down
     ip -n "$name" link set "$far" up

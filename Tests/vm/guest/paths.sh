@@ -1,5 +1,5 @@
 #!/bin/bash
-# connd and paths that end, or continue, where a route does not show it (K3, K6):
+# connd and paths whose end, or continuation, is not visible in a route (K3, K6):
 # Open vSwitch, PPPoE, tunnels whose remote end is in the route, VRFs, and a VPN's kill switch. The
 # machine has a cable, eth0 (a veth), to the router in the namespace "net". Behind it is a server.
 cd "$(dirname "$(readlink -f "$0")")" || exit

@@ -37,7 +37,7 @@ struct Client {
   mutating func send(_ input: [UInt8]) {
     var rest = input[...]
     while !rest.isEmpty, !self.isOver {
-      // A client that never reads would wait for room forever, so it reads if there is none.
+      // A client that never reads would wait for room forever, so it reads when the buffer is full.
       if self.isReady(POLLOUT, within: 0) {
         let part = Array(rest.prefix(self.manner.part))
         let count = Glibc.send(

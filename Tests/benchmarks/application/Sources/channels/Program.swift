@@ -8,7 +8,7 @@ import Glibc
 ///     channels serve PORT                             answers, until it is killed
 ///     channels lose SOCKET HOST:PORT CHANNELS [heard] reports when calls in flight end
 ///     channels call KIND HOST:PORT CALLS              makes unary calls, one by one
-///     channels hold KIND HOST:PORT CHANNELS           prints one channel's anonymous memory in bytes
+///     channels hold KIND HOST:PORT CHANNELS           prints one channel's anonymous bytes
 ///
 /// KIND is `plain`, which is gRPC's own transport, or connd's socket.
 @main
