@@ -151,7 +151,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I10 the route was removed and a worse one uses the same link → without route, not a better path"
+    "I10 the route was removed and a worse one uses the same link → worse route, not a better path"
   )
   func withWorseRoute() throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
@@ -188,7 +188,7 @@ final class FlowReaderTests {
   func untied(_ why: String) throws {
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     if why == "address" {
-      // The flow's traffic leaves by that link now.
+      // The flow now leaves by the link that has its address.
       try self.kernel.give("192.0.2.7", to: 3)
     } else {
       // Before version 6.15, Linux hashed on the ports alone.
@@ -263,7 +263,7 @@ final class FlowReaderTests {
     #expect(try loss() == .mayReturn)
     try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.8"))
     #expect(try loss() == .final)
-    // A modem's address has no subnet but its link.
+    // On a modem, all addresses of the link count as one subnet.
     try self.kernel.lead("0.0.0.0", 0, .over(2, from: "10.0.0.7"))
     self.kernel.linkTable[2]?.link.hardwareAddress = []
     #expect(try loss() == .final)
@@ -336,7 +336,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I3 another subnet is preferred on the same link → the flow is kept by its own table or router",
+    "I3 another subnet is preferred on the same link → kept if the flow's table or router is another",
     arguments: [(false, "192.0.2.1", true), (false, "10.0.0.1", false), (true, "10.0.0.1", true)])
   func subnet(hasOwnTable: Bool, router: String, isKept: Bool) throws {
     if hasOwnTable {
@@ -353,7 +353,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I0 I3 another prefix from the same IPv6 router is not an alternative; from another router it is",
+    "I0 I3 another prefix is preferred → the flow is kept if the same IPv6 router announces it",
     arguments: ["fe80::1", "fe80::2"])
   func prefix(router: String) throws {
     try self.kernel.give("2001:db8:1::7", to: 2)
@@ -374,7 +374,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I0 I3 another subnet on one of several legs is an alternative, because each connection takes one leg and its address"
+    "I0 I3 another subnet on one of several legs → kept, because each connection takes one leg and its address"
   )
   func subnetOfLeg() throws {
     let other = RouteAnswer.over(2, via: "192.0.2.1", from: "10.0.0.7")

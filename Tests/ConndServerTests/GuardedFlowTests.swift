@@ -54,7 +54,7 @@ struct GuardedFlowTests {
   }
 
   @Test(
-    "I3 the route moves between connecting and registering → the flow is destroyed or advised at registration"
+    "I3 the route moves between connecting and registering → the registration reports the better path"
   )
   func movedMeanwhile() throws {
     var loop = try self.loopWithWiFi()

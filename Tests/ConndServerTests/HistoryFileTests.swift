@@ -129,7 +129,7 @@ struct HistoryFileTests {
     let changes = try StoreTests.changes(1)
     let history = self.file
     #expect(history.begin().generation == 0)
-    // A file that were opened only now would be another one.
+    // A file opened only now would be another one.
     let elsewhere = "\(self.path).elsewhere"
     #expect(rename(self.path, elsewhere) == 0)
     history.append(changes, past: { [] })

@@ -175,7 +175,9 @@ struct IncompleteWirelessTests {
     #expect(self.status.category == .wired)
   }
 
-  @Test("links listed while nl80211 is incomplete → its last complete answer")
+  @Test(
+    "networks and links listed while nl80211 is incomplete → name, medium and cost of its last answer"
+  )
   func listed() throws {
     let kernel = self.loop.kernel
     let before = KernelView(kernel)

@@ -214,7 +214,9 @@ struct MonitorLoopTests {
     #expect(paths.map { $0.chain.map(\.name) } == [["gre1", "eth1"]])
   }
 
-  @Test("a second client follows a destination → it learns of a change no sooner than the first")
+  @Test(
+    "a second client follows a destination before a change is read → the first gets the change, too"
+  )
   func watchedTwice() async throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
     let destination = Destination(try IPAddress(spelt: "203.0.113.9"))

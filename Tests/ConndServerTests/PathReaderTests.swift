@@ -47,7 +47,7 @@ final class PathReaderTests {
     #expect(facts.links.isEmpty)
   }
 
-  @Test("I3 a stale answer with a lost source address applies to one destination only")
+  @Test("I3 a batch answer with a lost source address → each destination is queried again")
   func wayOfOne() throws {
     let other = try IPAddress(spelt: "203.0.113.10")
     try self.kernel.lead("203.0.113.10", 32, .noRoute(.prohibited))

@@ -191,7 +191,7 @@ struct FlowTrackerTests {
     // The flow was made after the loss.
     var learning = FollowedFlow(on: .by(.wifi, router: nil, stage: 1))
     #expect(learning.see(.by(.wifi, router: 2, stage: 1, first: 1)) == nil)
-    // The link came back: with another network, and with the same.
+    // The link came back with the same router, which is replaced later.
     var back = FollowedFlow(on: Self.wifi)
     #expect(back.see(.by(.wifi, router: 1, stage: 2, first: 2)) == nil)
     #expect(back.see(.by(.wifi, router: 2, stage: 2, first: 2)) == "advise networkChanged")
