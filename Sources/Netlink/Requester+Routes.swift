@@ -144,9 +144,8 @@ extension Requester {
     }
     guard let reason = Path.Reason(lookup: error, of: destination.address.family)
     else { return nil }
-    // For a source that does not belong to this machine, IPv4 reports the error of a missing route,
-    // or in older kernels that of a blackhole. For a loopback address on another link it always
-    // reports the latter.
+    // If the source does not belong to this machine, IPv4 reports a missing route. Older kernels
+    // report a blackhole. For a loopback address on another link it always reports the latter.
     if destination.address.family == .ipv4, let source = destination.source,
       reason == .noRoute || reason == .blackhole, try !self.isLocal(source)
     {

@@ -4,9 +4,8 @@ import Glibc
 
 /// Asks the kernel about single TCP sockets (sock_diag(7)).
 ///
-/// Any user may ask about the sockets of all users. One question costs about 2 µs, however many
-/// sockets there are, because it names the socket by its addresses and ports and the kernel finds
-/// it by a hash.
+/// Any user may ask about the sockets of all users. A query takes about 2 µs, however many sockets
+/// exist. It names the socket by its addresses and ports, and the kernel finds it by a hash.
 ///
 /// Not thread-safe: one thread owns it.
 ///
@@ -19,8 +18,8 @@ package final class SocketDiagnosis {
     self.requester = try Requester(on: socket)
   }
 
-  /// Returns what the kernel reports about each connection, or `nil` for one that has no socket
-  /// here or whose socket is past its last exchange (TIME_WAIT).
+  /// Returns the kernel's report about each connection. It is `nil` if the connection has no socket
+  /// here, or the socket is past its last exchange (TIME_WAIT).
   ///
   /// - Parameter connections: Each must name a socket (``Destination/namesSocket``).
   package func reports(
