@@ -336,7 +336,7 @@ final class FlowReaderTests {
   }
 
   @Test(
-    "I3 another subnet is preferred on the same link → kept if the flow's table or router is another",
+    "I3 another subnet is preferred on the same link → kept with a table of its own, or the same router",
     arguments: [(false, "192.0.2.1", true), (false, "10.0.0.1", false), (true, "10.0.0.1", true)])
   func subnet(hasOwnTable: Bool, router: String, isKept: Bool) throws {
     if hasOwnTable {
