@@ -92,10 +92,14 @@ struct Engine {
   var watchedByKernel: Watched {
     let single = self.watched.addresses.union(self.flows.addresses)
       .union(self.interests.tunnelEnds)
-    return Watched(
-      destinations: self.reader.destinations.all + single.sorted(),
-      gateways: self.interests.networks.gateways, bridged: self.interests.networks.bridged,
-      unheard: self.interests.unusedLinks.unheard)
+    return self.watchedByKernel(self.reader.destinations.all + single.sorted())
+  }
+
+  /// The same, but for routes to just these addresses.
+  func watchedByKernel(_ destinations: [IPAddress]) -> Watched {
+    Watched(
+      destinations: destinations, gateways: self.interests.networks.gateways,
+      bridged: self.interests.networks.bridged, unheard: self.interests.unusedLinks.unheard)
   }
 
   // MARK: - Steps

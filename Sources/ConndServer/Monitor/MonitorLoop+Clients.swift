@@ -77,22 +77,18 @@ extension MonitorLoop {
     }
   }
 
-  /// Subscribes to what is needed now, and to routes for `addresses`.
-  private mutating func setFilter(
-    beside addresses: [IPAddress] = [], _ kernel: any Kernel
-  ) throws(KernelUnavailable) {
-    var watched = self.engine.watchedByKernel
-    watched.destinations += Set(addresses).subtracting(watched.destinations).sorted()
+  /// Subscribes to just what is needed now.
+  private mutating func setFilter(_ kernel: any Kernel) throws(KernelUnavailable) {
+    let watched = self.engine.watchedByKernel
     if !self.filtered.isSuperset(of: watched.destinations) {
       self.engine.interests.unusedLinks.hearAll()
-      watched.unheard = nil
     }
-    try kernel.watch(watched)
+    try kernel.watch(self.engine.watchedByKernel(watched.destinations))
     self.noteFilter(watched)
   }
 
   mutating func noteFilter(_ watched: Watched) {
-    (self.filtered, self.unneeded) = (Set(watched.destinations), 0)
+    (self.filtered, self.unneeded) = (AddressList(watched.destinations), 0)
   }
 
   private mutating func updateFilter() {
@@ -113,12 +109,17 @@ extension MonitorLoop {
     if present != nil { try self.setFilter(kernel) }
   }
 
-  /// Lets routes for more addresses pass the filter, if they do not yet.
+  /// Lets routes for more addresses pass the filter, if they do not yet. Addresses that are no
+  /// longer needed stay until the filter is narrowed.
   mutating func widenFilter(
     to addresses: [IPAddress], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
-    guard !addresses.allSatisfy(self.filtered.contains) else { return }
-    try self.setFilter(beside: addresses, kernel)
+    guard !self.filtered.isSuperset(of: addresses) else { return }
+    self.engine.interests.unusedLinks.hearAll()
+    var wider = self.filtered
+    wider.insert(addresses)
+    try kernel.watch(self.engine.watchedByKernel(wider.all))
+    self.filtered = wider
   }
 
   /// Stops passing routes that are no longer needed (D6). A filter costs as much as all its

@@ -62,7 +62,7 @@ struct MonitorLoop {
   var questions = FairShare<Account, Question>()
   var listing: PendingListing?
   /// The addresses whose routes pass the kernel's filter.
-  var filtered: Set<IPAddress> = []
+  var filtered = AddressList()
   /// The number of these addresses that are no longer needed.
   var unneeded = 0
   private var countedFlows = 0
