@@ -112,7 +112,7 @@ final class KernelView {
       answer =
         specific.map { $0 ?? answer } ?? .unanswered("the machine's addresses cannot be listed")
     }
-    self.noteRefusals([answer])
+    self.noteRefusals(CollectionOfOne(answer))
     self.answers[destination] = answer
     return answer
   }
@@ -124,7 +124,7 @@ final class KernelView {
     return answers
   }
 
-  private func noteRefusals(_ answers: [RouteAnswer]) {
+  private func noteRefusals(_ answers: some Sequence<RouteAnswer>) {
     for case .unanswered(let words) in answers {
       self.refusal = KernelUnavailable(description: words, isOfOneQuestion: true)
     }

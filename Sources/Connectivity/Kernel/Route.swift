@@ -67,9 +67,12 @@ package struct Route: Hashable, Sendable {
   package var source: IPAddress?
   /// The routing table that answered: 254 is main.
   package var table: UInt32
+  /// Boxed, because routes are copied often and few encapsulate.
+  private let boxedOuter: BoxedDestination?
+
   /// The destination of the encapsulated packets (`RTA_ENCAP`), or `nil` if the route does not
   /// encapsulate.
-  package var outer: Destination?
+  package var outer: Destination? { self.boxedOuter?.destination }
 
   package init(
     kind: Kind = .unicast, outLink: UInt32, gateway: IPAddress? = nil, source: IPAddress? = nil,
@@ -80,7 +83,17 @@ package struct Route: Hashable, Sendable {
     self.gateway = gateway
     self.source = source
     self.table = table
-    self.outer = outer
+    self.boxedOuter = outer.map(BoxedDestination.destination)
+  }
+}
+
+private indirect enum BoxedDestination: Hashable, Sendable {
+  case destination(Destination)
+
+  var destination: Destination {
+    switch self {
+    case .destination(let destination): destination
+    }
   }
 }
 
