@@ -15,8 +15,9 @@
 #include "../common/socket.h"
 #include "program.h"
 
-// The milliseconds after which everything has come to rest.
-enum { most_subscribers = 1000, quiet = 50 };
+// In milliseconds: when everything has come to rest, and how long a connection must be silent to be
+// idle, so that connd does not ask its socket before it ends the connection (E1).
+enum { most_subscribers = 1000, quiet = 50, silence = 1100 };
 
 static void prepare(struct machine *machine, int link) {
   use_link(machine, link);
@@ -63,11 +64,11 @@ static void lose_of_floor(struct machine *machine, int link, struct samples *sam
 // The application: when the last of its calls has ended.
 
 static void lose_of_application(struct machine *machine, int link, struct program *application,
-                                struct samples *ended, struct samples *heard) {
+                                int pause, struct samples *ended, struct samples *heard) {
   prepare(machine, link);
   say(application, "open");
   if (strcmp(hear(application, patience), "open")) exit(1);
-  pause_for(quiet);
+  pause_for(pause);
   double start = lose(machine, link), ended_at, heard_at;
   if (sscanf(hear(application, patience), "ended %lf %lf", &ended_at, &heard_at) != 2) exit(1);
   add_sample(ended, ended_at / 1e3 - start);
@@ -78,8 +79,8 @@ static void lose_of_application(struct machine *machine, int link, struct progra
 /// Measures both in turns, so that noise hits them alike.
 static void measure(struct machine *floor, const char *socket, struct machine *machine,
                     const char *command, int count, int rounds) {
-  static struct samples told, ended, heard;
-  told.count = ended.count = heard.count = 0;
+  static struct samples told, ended, heard, active, active_heard;
+  told.count = ended.count = heard.count = active.count = active_heard.count = 0;
   subscribe(socket, count);
   char line[1024];
   snprintf(line, sizeof(line), command, count);
@@ -87,13 +88,17 @@ static void measure(struct machine *floor, const char *socket, struct machine *m
   start_program(&application, line);
   for (int round = 0; round < rounds; round++) {
     lose_of_floor(floor, round % links, &told);
-    lose_of_application(machine, round % links, &application, &ended, &heard);
+    lose_of_application(machine, round % links, &application, silence, &ended, &heard);
+    pause_for(rest);
+    lose_of_application(machine, round % links, &application, quiet, &active, &active_heard);
     pause_for(rest);
   }
   finish_program(&application);
   print_times("carrier lost", count > 1 ? "floor's 1,000th" : "the floor, in C", &told, &told);
   if (heard.count) print_times("carrier lost", "library told", &heard, &told);
   print_times("carrier lost", count > 1 ? "1,000th call" : "UNAVAILABLE", &ended, &told);
+  if (active_heard.count) print_times("carrier lost", "lib, active", &active_heard, &told);
+  print_times("carrier lost", count > 1 ? "1,000th, active" : "UNAV., active", &active, &told);
 }
 
 int main(int argc, char **argv) {

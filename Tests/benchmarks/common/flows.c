@@ -11,20 +11,35 @@ static uint8_t *put_varint(uint8_t *at, uint64_t value) {
   return at;
 }
 
-void add_flow(struct call *call, uint64_t id, uint32_t remote) {
+static uint8_t *put_number(uint8_t *at, int field, uint64_t value) {
+  *at++ = (uint8_t)(field << 3 | varint);
+  return put_varint(at, value);
+}
+
+static uint8_t *put_address(uint8_t *at, int field, uint32_t address) {
   char text[16];
-  int length = snprintf(text, sizeof(text), "%u.%u.%u.%u", remote >> 24, remote >> 16 & 255,
-                        remote >> 8 & 255, remote & 255);
-  uint8_t request[64], *flow = request + 2, *at = flow;
-  *at++ = 1 << 3 | varint;
-  at = put_varint(at, id);
-  *at++ = 2 << 3 | bytes;
+  int length = snprintf(text, sizeof(text), "%u.%u.%u.%u", address >> 24, address >> 16 & 255,
+                        address >> 8 & 255, address & 255);
+  *at++ = (uint8_t)(field << 3 | bytes);
   *at++ = (uint8_t)length;
   memcpy(at, text, (size_t)length);
-  at += length;
+  return at + length;
+}
+
+void add_connection(struct call *call, uint64_t id, struct connection connection) {
+  uint8_t request[96], *flow = request + 2, *at = flow;
+  at = put_number(at, 1, id);
+  at = put_address(at, 2, connection.remote);
+  if (connection.local) at = put_address(at, 3, connection.local);
+  if (connection.local_port) at = put_number(at, 10, connection.local_port);
+  if (connection.remote_port) at = put_number(at, 11, connection.remote_port);
   request[0] = 1 << 3 | bytes;
   request[1] = (uint8_t)(at - flow);
   send_message(call, request, (size_t)(at - request), 0);
+}
+
+void add_flow(struct call *call, uint64_t id, uint32_t remote) {
+  add_connection(call, id, (struct connection){.remote = remote});
 }
 
 void remove_flow(struct call *call, uint64_t id) {

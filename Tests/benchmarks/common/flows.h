@@ -5,6 +5,15 @@
 
 #include "http2.h"
 
+/// A TCP connection, in which 0 stands for unknown. Addresses are host-order numbers.
+struct connection {
+  uint32_t local, remote;
+  uint16_t local_port, remote_port;
+};
+
+/// Asks connd to guard a connection.
+void add_connection(struct call *call, uint64_t id, struct connection connection);
+
 /// Asks connd to guard a flow to an address, which is a host-order number.
 void add_flow(struct call *call, uint64_t id, uint32_t remote);
 
