@@ -143,7 +143,12 @@ ip link del ipip1
 echo "# PPPoE"
 ip address flush dev eth0
 cat >/etc/ppp/pppoe-server-options <<<$'noauth\nlcp-echo-interval 60\nlcp-echo-failure 9'
-ip netns exec net pppoe-server -I far0 -L 10.7.0.1 -R 10.7.0.2 -N 1 -O /etc/ppp/pppoe-server-options
+# The modem is a bridge, so the line to the server stays up while the cable to the modem is unplugged.
+ip -n net link add modem type bridge
+ip -n net link add line0 type dummy
+for link in line0 far0; do ip -n net link set $link master modem; done
+for link in line0 modem; do ip -n net link set $link up; done
+ip netns exec net pppoe-server -I modem -L 10.7.0.1 -R 10.7.0.2 -N 1 -O /etc/ppp/pppoe-server-options
 plug up
 pppd plugin rp-pppoe.so eth0 noauth nodetach defaultroute lcp-echo-interval 60 lcp-echo-failure 9 >/run/pppd 2>&1 &
 check "PPPoE is connected" within 60 says 'inet 10\.7\.0\.2' ip -4 address show dev ppp0
@@ -160,6 +165,7 @@ plug up
 check "K6 with the cable there is one again" connctl wait wired --timeout 2m
 kill %+ 2>/dev/null
 pkill -x pppd
+ip -n net link set far0 nomaster
 
 echo "# a kill switch"
 ip address add 10.0.0.2/24 dev eth0
