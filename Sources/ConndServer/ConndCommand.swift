@@ -109,6 +109,7 @@ public struct ConndCommand: ParsableCommand {
       throw ExitCode(78)
     }
     if self.checkConfig {
+      for warning in configuration.source.warnings { complain("warning: \(warning)") }
       print(Self.verdict(onFile: file))
       return
     }
@@ -117,6 +118,7 @@ public struct ConndCommand: ParsableCommand {
     // Environment variables are read while there is only one thread.
     LogDestination.fromEnvironment().bootstrapLogging(identifier: "connd", level: self.logLevel)
     let logger = Logger(label: "connd")
+    for warning in configuration.source.warnings { logger.warning("\(warning)") }
     let connd: Connd
     do throws(SystemdError) {
       connd = Connd(

@@ -32,6 +32,7 @@ struct Reloader: Service {
       self.limiter.configure(configuration.limits)
       _ = await self.monitor.ask { .configure(configuration, $0) }
       self.state.set(nil)
+      for warning in configuration.source.warnings { self.logger.warning("\(warning)") }
       let waiting = configuration.keysForNextStart(of: self.started)
       self.logger.notice(
         "configuration reloaded",

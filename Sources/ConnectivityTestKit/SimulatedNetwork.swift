@@ -44,8 +44,7 @@ public func withSimulatedNetwork<Result>(
 /// kernel, daemon or privileges.
 ///
 /// For clients the connd is real: it speaks the protocol on a Unix socket. It publishes changes and
-/// invalidates flows by the same rules as connd. Only the kernel below is a model. (It does not
-/// hold back gains of flapping links, because scripts play in milliseconds what takes minutes.)
+/// invalidates flows by the same rules as connd. Only the kernel below is a model.
 ///
 /// Safe to use from any thread. Usually created with
 /// ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)``. If created

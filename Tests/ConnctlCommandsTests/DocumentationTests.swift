@@ -65,7 +65,7 @@ struct DocumentationTests {
     let code = try Self.changesInCode()
     // One for each form in which the code has it.
     #expect(code.isSuperset(of: ["carrierLost", "addressTentative", "routeAdded", "diedBefore"]))
-    #expect(code.isSuperset(of: ["graceEnded", "pathChanged", "resynchronised", "holdEnded"]))
+    #expect(code.isSuperset(of: ["graceEnded", "pathChanged", "resynchronised"]))
 
     let manual = try Self.words(
       of: "man/connctl.1", from: "\n.It change\n", to: "there may be more",

@@ -239,19 +239,6 @@ struct TextTests {
     #expect(try self.style.explanation(.sample, host: "1.1.1.1").first == "1.1.1.1")
   }
 
-  @Test("T1 watch shows that a gain is held back")
-  func heldGain() {
-    var path = Path.wlan
-    (path.status, path.reason) = (.requiresConnection, .flapping)
-    let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
-    let change = PathChange(
-      cause: Cause(.link, "linkUp", message: "RTM_NEWLINK", interface: "wlan0"), time: .sample,
-      snapshot: .sample(3, status))
-    let text = Style.plain(width: .max).event(.change(.path(change)), now: .sample).joined()
-    #expect(text.contains("(flaps, held back)"))
-    #expect(text.contains("link up on wlan0"))
-  }
-
   @Test("no line is wider than 80 columns, with the longest values")
   func width() throws {
     var path = Path.stack

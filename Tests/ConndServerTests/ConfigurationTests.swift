@@ -27,7 +27,6 @@ struct ConfigurationTests {
         - {match: "wwan*", medium: cellular, expensive: true}
         - {match: wlp3s0, constrained: true}
       grace: {wifi: 500ms, wired: 3s, route: 2}
-      flaps: {losses: 5, within: 30s, hold: 100ms, most: 3s}
       invalidations: {betterPath: drain}
       limits: {connections: 7, connectionsPerUser: 6, streams: 5, streamsPerUser: 4, streamsPerConnection: 3,
         flows: 30, flowsPerUser: 20, flowsPerStream: 10, messageSize: 2KiB}
@@ -46,9 +45,6 @@ struct ConfigurationTests {
     #expect(
       configuration.invalidations.carrierGrace == [.wifi: .milliseconds(500), .wired: .seconds(3)])
     #expect(configuration.invalidations.routeGrace == .seconds(2))
-    #expect(configuration.flaps.losses == 5 && configuration.flaps.memory == .seconds(30))
-    #expect(configuration.flaps.firstHold == .milliseconds(100))
-    #expect(configuration.flaps.longestHold == .seconds(3))
     #expect(configuration.invalidations.betterPath == .drain)
     #expect(configuration.invalidations.categoryChanged == .destroy)
     let limits = configuration.limits
@@ -118,8 +114,6 @@ struct ConfigurationTests {
       ("? [a]\n: c\n? [a]\n: d", "connd.yaml:1: a key must be a word"),
       ("? [a]\n: c\n? [a]\n: d", "connd.yaml:3: a key must be a word"),
       ("limits: {flows: 1, flows: 2}", "connd.yaml:1: limits.flows: duplicate key"),
-      ("flaps: {losses: 1}", "connd.yaml:1: flaps.losses: must be a whole number from 2 to 100"),
-      ("flaps: {hold: 2s}", "connd.yaml:1: flaps: 'most' is the longest hold"),
       ("links:\n\t- {match: a}", "connd.yaml:2: is indented with a tab"),
       ("prefer: ipv4\n---\nprefer: ipv6", "connd.yaml:2: only one document is allowed"),
       ("prefer: !!str ipv4", "connd.yaml:1: tags (!) are not supported"),
@@ -150,7 +144,7 @@ struct ConfigurationTests {
         - {match: a, medium: wire, expensive: 3}
         - {medium: wifi}
       limits: {flows: 0, streems: 1}
-      flaps: {losses: 3, hold: never}
+      grace: {wifi: never}
       prefer: ipv4
       """
     guard case .failure(let error) = Self.parse(text) else {
@@ -160,8 +154,17 @@ struct ConfigurationTests {
     #expect(
       error.mistakes.map { "\($0.line ?? 0) \($0.key ?? "")" } == [
         "1 prefer", "3 links[0].medium", "3 links[0].expensive", "4 links[1]", "5 limits.flows",
-        "5 limits.streems", "6 flaps.hold", "7 prefer",
+        "5 limits.streems", "6 grace.wifi", "7 prefer",
       ])
+  }
+
+  @Test("T1 a configuration with flaps → it loads with a warning")
+  func flaps() throws {
+    let configuration = try Self.parse("prefer: ipv6\nflaps: {losses: 5, hold: soon}").get()
+    #expect(configuration.prefer == .ipv6)
+    #expect(configuration.source.warnings.count == 1)
+    #expect(configuration.source.warnings.first?.contains("connd.yaml:2: flaps: has no effect") == true)
+    #expect(try Self.parse("prefer: ipv6").get().source.warnings == [])
   }
 
   @Test("keys that only take effect at the next start are named")

@@ -289,41 +289,4 @@ final class PathReaderTests {
     let (path, _) = try self.reader.path(to: Destination(self.remote), self.view)
     #expect(path.status == (hasOther ? .satisfied : .requiresConnection))
   }
-
-  // MARK: - Links whose gain is held back (T1)
-
-  @Test("T1 while a link is held, the best other link is the path, by its metric")
-  func held() throws {
-    self.kernel.addLink(6, "wlan0")
-    self.kernel.addLink(7, "wlan1")
-    try self.kernel.lead("0.0.0.0", 0, self.after, metric: 700)
-    try self.kernel.lead("0.0.0.0", 0, .over(6, from: "10.6.0.7"), metric: 600)
-    try self.kernel.lead("0.0.0.0", 0, .over(7, from: "10.7.0.7"), metric: 500)
-    self.kernel.setState(of: 7, .noCarrier)
-    var reader = self.reader
-    reader.held = ["eth0"]
-    func path() throws -> Path { try reader.path(to: Destination(self.remote), self.view).path }
-    #expect(try path().interface == "wlan0")
-    #expect(try path().status == .satisfied)
-    reader.held = ["eth0", "wlan0"]
-    #expect(try path().interface == "eth1")
-    reader.held = ["wlan0"]
-    #expect(try path().interface == "eth0")
-  }
-
-  @Test(
-    "T1 no other link carries traffic → the path is the held link, with the reason flapping",
-    arguments: [false, true])
-  func flapping(hasMadeUpRoute: Bool) throws {
-    // For IPv4 traffic bound to a link without a route, the kernel makes one up.
-    if hasMadeUpRoute { self.kernel.bound[3] = .over(3, from: "198.51.100.7", table: 0) }
-    var reader = self.reader
-    reader.held = ["eth0"]
-    let (path, _) = try reader.path(to: Destination(self.remote), self.view)
-    #expect(path.interface == "eth0")
-    #expect(path.status == .requiresConnection && path.reason == .flapping)
-    let observed = try reader.defaultPath(.ipv4, self.view)
-    #expect(observed.present.status == .satisfied, "new connections have it")
-    #expect(observed.observed.path == path)
-  }
 }

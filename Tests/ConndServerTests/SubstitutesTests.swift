@@ -272,13 +272,12 @@ struct SubstitutesTests {
       links: [{match: "a*me0", medium: wifi, expensive: true}, {match: "*", constrained: true}]
       grace: {wifi: 1500ms}
       prefer: ipv6
-      flaps: {losses: 5}
       """
     let configuration = try Configuration.parse(text, file: "")
     let words = self.substitutes.text(of: configuration)
     #expect(!words.lowercased().contains("acme") && !words.contains("203.0.113.9"))
     let other = try Configuration.parse(words, file: "")
-    #expect(other.prefer == .ipv6 && other.flaps.losses == 5 && other.socket == nil)
+    #expect(other.prefer == .ipv6 && other.socket == nil)
     #expect(other.invalidations.carrierGrace[.wifi] == .milliseconds(1500))
     let rule = other.links.rule(for: self.substitutes.linkName("acme0"))
     #expect(rule?.medium == .wifi && rule?.expensive == true)

@@ -111,10 +111,6 @@ class Soak:
             marked.wait("told of the mark", lambda: marked.path and marked.path.gateway == mark)
             for mirror in connd.mirrors:
                 mirror.state(marked.generation)
-                # A held gain (T1) is published within seconds.
-                mirror.wait("told of the end of the hold", lambda: not any(
-                    path.reason == pb.PATH_REASON_FLAPPING
-                    for path in [mirror.status.ipv4, mirror.status.ipv6]))
             eventually("still enough to compare", lambda: self.agrees(connd))
             # Flows are evaluated after all other clients.
             eventually("flows as ip says", lambda: self.flows_agree(connd))

@@ -23,7 +23,7 @@ TRIES = 2  # attempts for a connection while the kernel's answer is the same
 PATIENCE = 15  # steps after which it is attempted again anyway
 SETTLE = 1.5  # seconds after which the kernel has reported a carrier
 PIECE = 20  # milliseconds
-HOLD = 2.0  # a gain may be held back for a second (T1)
+HEARD = 2.0  # seconds within which connd has heard of a change
 # seconds before and after the end of a connection in which its bytes count (E1 waits at most 0.1 s)
 WHILE = 0.15
 
@@ -270,8 +270,8 @@ class Play:
         self.drop(connection)
 
     def check_status(self):
-        """Checks the published category, as soon as held gains are published."""
-        end = time.monotonic() + (0 if self.wrong else HOLD)
+        """Checks the published category, as soon as connd has heard of the last change."""
+        end = time.monotonic() + (0 if self.wrong else HEARD)
         while True:
             status = self.guarding.status()
             wrong = oracle.status_disagrees(status, self.moment())

@@ -178,8 +178,6 @@ extension ConnectivityStatus {
       let path = self[family]
       var words = [family.rawValue]
       if path.status != .satisfied { words.append(path.status.words) }
-      // Its gain is held back, which explains to the user why no event follows.
-      if path.reason == .flapping { words.append("(flaps, held back)") }
       if let interface = path.interface { words.append(interface) }
       if let source = path.source { words.append(Text.tied("from", source.description)) }
       return words.joined(separator: " ")

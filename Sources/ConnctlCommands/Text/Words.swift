@@ -44,7 +44,6 @@ extension Path.Reason {
     case .suspended: "the modem is suspended"
     case .linkDown: "the link is down"
     case .noSourceAddress: "no usable source address"
-    case .flapping: "the link flaps"
     case .kernelUnavailable: "the kernel cannot be queried"
     case .unsupported: "the kernel does not support the family"
     }
@@ -61,7 +60,6 @@ extension Path.Reason {
     case .dormant: "\(interface) is dormant"
     case .suspended: "\(interface) is suspended"
     case .linkDown: "\(interface) is down"
-    case .flapping: "\(interface) flaps"
     case .noSourceAddress: "\(interface) has no usable source address"
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable, .unsupported:
       self.words

@@ -15,8 +15,6 @@ package struct Configuration: Hashable, Sendable {
   /// The grace periods of lost paths (`grace`), and the severities of invalidations
   /// (`invalidations`).
   package var invalidations = InvalidationPolicy()
-  /// When a link counts as flapping, and how long its gains are then held back (T1).
-  package var flaps = FlapPolicy()
   /// Whether local users may learn which Wi-Fi networks were joined.
   package var identify: Identification = .shown
   /// The limits on what clients may use.
@@ -30,6 +28,8 @@ package struct Configuration: Hashable, Sendable {
   /// comparisons.
   package struct Source: Hashable, Sendable {
     package var text = ""
+    /// A line for each key that has no effect any more.
+    package var warnings: [String] = []
 
     package static func == (lhs: Self, rhs: Self) -> Bool { true }
     package func hash(into hasher: inout Hasher) {}

@@ -61,15 +61,17 @@ extension Configuration {
       case "invalidations":
         try self.invalidations.readSeverities(entry.value)
       case "flaps":
-        try self.flaps.read(entry.value)
+        self.source.warnings.append(
+          "\(entry.error("has no effect: connd reports flapping links as the kernel does; remove it"))"
+        )
       case "identify":
         self.identify = try entry.value.oneOf(Identification.self)
       case "limits":
         try self.limits.read(entry.value)
       default:
         throw entry.unknown([
-          "socket", "destinations", "prefer", "links", "grace", "flaps", "invalidations",
-          "identify", "limits",
+          "socket", "destinations", "prefer", "links", "grace", "invalidations", "identify",
+          "limits",
         ])
       }
     }
@@ -102,23 +104,6 @@ extension LinkPolicy.Rule {
     }
     guard !self.match.isEmpty else {
       throw node.error("needs 'match': the name of a link or a pattern")
-    }
-  }
-}
-
-extension FlapPolicy {
-  fileprivate mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
-    try node.forEachEntry { entry throws(ConfigurationError) in
-      switch entry.name {
-      case "losses": self.losses = try entry.value.number(in: 2...100)
-      case "within": self.memory = try entry.value.duration()
-      case "hold": self.firstHold = try entry.value.duration()
-      case "most": self.longestHold = try entry.value.duration()
-      default: throw entry.unknown(["losses", "within", "hold", "most"])
-      }
-    }
-    guard self.longestHold >= self.firstHold else {
-      throw node.error("'most' must not be shorter than 'hold'")
     }
   }
 }

@@ -19,7 +19,6 @@ struct Engine {
   /// The links that belong to a modem.
   var modems: KnownModems
   private var wireless = KnownWireless()
-  private var damper: FlapDamper
   private var isKernelLost = false
   private var clocks = ClockSteps()
   /// When the kernel's answers expire (D9).
@@ -34,8 +33,8 @@ struct Engine {
     var followers: StepLog.Step
   }
 
-  /// The end of a hold or of a grace period of the stream.
-  private var graceOrHold: Instant?
+  /// When the next grace period of the stream ends.
+  private var grace: Instant?
 
   /// Whether clients may learn which Wi-Fi networks were joined.
   private(set) var identify: Identification
@@ -49,7 +48,6 @@ struct Engine {
   ) {
     self.reader = PathReader(configuration, costs)
     self.identify = configuration.identify
-    self.damper = FlapDamper(configuration.flaps)
     self.changes = ChangeMaker(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
     self.modems = KnownModems(restored: restored)
@@ -80,7 +78,7 @@ struct Engine {
 
   /// When to step again even without a kernel message, and why.
   var deadline: (due: Instant, occasion: Occasion)? {
-    switch (self.graceOrHold, self.expiry) {
+    switch (self.grace, self.expiry) {
     case (let due?, let expiry?) where expiry < due: (expiry, .expiry)
     case (let due?, _): (due, .timer)
     case (nil, let expiry?): (expiry, .expiry)
@@ -111,9 +109,9 @@ struct Engine {
     self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.wireless.beginStep()
     self.interests.networks.now = now
-    if case .events(let events) = occasion { self.note(events, at: now) }
+    if case .events(let events) = occasion { self.note(events) }
     // Messages that the kernel sent meanwhile are lost, as after an overrun.
-    if self.isKernelLost { self.note([.overrun], at: now) }
+    if self.isKernelLost { self.note([.overrun]) }
     let reading = try self.settledReading(kernel, Removals(occasion), at: now)
     let occasion = self.isKernelLost ? .kernelBack : occasion
     self.isKernelLost = false
@@ -122,7 +120,7 @@ struct Engine {
     if let before = self.expiry, before <= now { self.expiry = nil }
     self.noteExpiry(kernel, at: now)
     let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
-    self.graceOrHold = [made.deadline, self.damper.deadline(after: now)].compactMap { $0 }.min()
+    self.grace = made.deadline
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
     return Step(
       changes: made.changes, followers: .init(occasion: occasion, time: now, slept: slept))
@@ -135,16 +133,11 @@ struct Engine {
     self.changes.update(to: settings, learntLate: learntLate, time: time).map { [$0] } ?? []
   }
 
-  private mutating func note(_ events: [KernelEvent], at now: Instant) {
+  private mutating func note(_ events: [KernelEvent]) {
     self.interests.note(events)
     for event in events {
       self.modems.note(event)
       self.wireless.note(event)
-      switch event {
-      case .link(let link): self.damper.observe(link, isPartOfPath: false, at: now)
-      case .linkRemoved(let link): self.damper.observeRemoval(of: link, at: now)
-      default: break
-      }
     }
   }
 
@@ -183,26 +176,15 @@ struct Engine {
     _ view: KernelView, _ removals: Removals, at now: Instant
   ) throws(KernelUnavailable) -> (reading: ChangeMaker.Reading, paths: [FamilyPath]) {
     defer { self.takeBack(view) }
-    self.reader.held = self.damper.held(at: now)
-    var paths = try self.defaultPaths(view)
-    let links = paths.flatMap(\.path.facts.allLinks)
-    for facts in links { self.damper.observe(facts.link, isPartOfPath: true, at: now) }
-    self.damper.forget(allBut: links.map(\.link.name), at: now)
-    let held = self.damper.held(at: now)
-    if held != self.reader.held {
-      self.reader.held = held
-      paths = try self.defaultPaths(view)
-    }
-
+    let paths = try self.defaultPaths(view)
     let flows = FlowReader(self.reader, view, removals: removals)
     var reading = ChangeMaker.Reading(.unknown)
     for (family, path) in paths {
       reading.observation[family] = path.observed
       let way = try view.unlessRefused { () throws(KernelUnavailable) in
-        try flows.way(to: path.destination, path.facts, path.present)
+        try flows.way(to: path.destination, path.facts, path.observed.path)
       }
-      reading.present[family] = PresentPath(
-        path.present, network: way?.network ?? NetworkIdentity())
+      reading.networks[family] = way?.network
     }
     for followed in self.changes.followed {
       guard var question = paths.first(where: { $0.family == followed.family })?.path.destination
@@ -301,7 +283,7 @@ struct Engine {
     self.isKernelLost = true
     let made = self.changes.update(
       to: ChangeMaker.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time)
-    (self.graceOrHold, self.expiry) = (made.deadline, nil)
+    (self.grace, self.expiry) = (made.deadline, nil)
     return (made.changes, self.watched.lose().map { ($0, .unknown) })
   }
 
@@ -319,7 +301,6 @@ struct Engine {
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
-    self.damper.policy = configuration.flaps
   }
 }
 

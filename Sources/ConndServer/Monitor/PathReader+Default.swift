@@ -7,7 +7,7 @@ extension DefaultPath {
     self.init(
       destination: destination, lookup: nil,
       facts: PathFacts(destination: destination.address, answer: .unanswered("")),
-      present: .unknown, observed: ObservedPath(.unknown))
+      observed: ObservedPath(.unknown))
   }
 }
 
@@ -21,8 +21,6 @@ struct DefaultPath {
   /// The kernel's answers.
   var facts: PathFacts
   /// The path that new connections get.
-  var present: Path
-  /// The path to publish. It differs only while a gain is held back.
   var observed: ObservedPath
 }
 
@@ -46,25 +44,24 @@ extension PathReader {
         lookup: zip(self.destinations[family], answers).first { _ in true }
           .map { (Destination($0), $1) },
         facts: PathFacts(destination: destination.address, answer: .noRoute(.noRoute)),
-        present: path, observed: ObservedPath(path))
+        observed: ObservedPath(path))
     }
     let destination = Destination(self.destinations[family][probe])
     let facts = try self.facts(about: destination, answer: answers[probe], view)
-    let present = try self.path(facts, view)
-    let (path, shown) = try self.pathBesideHeld(present, facts, to: destination, view)
-    var observed = ObservedPath(path, knownLinks: shown.knownLinks)
+    let path = try self.path(facts, view)
+    var observed = ObservedPath(path, knownLinks: facts.knownLinks)
     if path.status != .unsatisfied {
       observed.route = try view.entry(for: destination)?.route
       if let source = path.source, let link = path.chain.first?.index {
         observed.sourcePrefixLengths = try view.prefixLengths(of: source, on: link)
       }
-      for facts in shown.links {
+      for facts in facts.links {
         observed.carrierDownCounts[facts.link.index] = facts.link.carrierDownCount
       }
     }
     return DefaultPath(
       destination: destination, lookup: (destination, facts.answer), facts: facts,
-      present: present, observed: observed)
+      observed: observed)
   }
 
   /// Returns the answer for each probe, and the index of the probe that represents the majority.

@@ -142,12 +142,9 @@ extension PathReader {
   }
 
   /// Returns the facts without an unusable guess. A guess that would report the path as broken is
-  /// dropped, because not knowing does not mean offline (K8). A guess is also dropped while one of
-  /// its links flaps (T1).
+  /// dropped, because not knowing does not mean offline (K8).
   func believed(_ facts: PathFacts) -> PathFacts {
-    guard let guess = facts.guess else { return facts }
-    let isHeld = guess.links.contains { self.held.contains($0.link.name) }
-    guard isHeld || !guess.carries else { return facts }
+    guard let guess = facts.guess, !guess.carries else { return facts }
     var facts = facts
     facts.guess = nil
     return facts

@@ -10,15 +10,13 @@ struct PathReader {
   var classifier: PathClassifier
   /// The key that hashes networks for users' cost overrides.
   var networkKey = NetworkKey(bytes: [])
-  /// The names of the links whose gain is held back (T1).
-  var held: Set<String> = []
 
-  /// Returns the path to a destination as connd reports it, without links whose gain is held back.
+  /// Returns the path to a destination, and the facts behind it.
   func path(
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
     let facts = try self.facts(about: destination, view)
-    return try self.pathBesideHeld(self.path(facts, view), facts, to: destination, view)
+    return (try self.path(facts, view), facts)
   }
 
   /// Returns the path for the facts, with users' overrides for its network. While nothing is known
@@ -243,46 +241,4 @@ struct PathReader {
 
   /// Stacks are shallow. A deeper or circular stack is not followed to its end.
   static let deepest = 16
-}
-
-// MARK: - Links whose gain is held back
-
-extension PathReader {
-  /// Whether the path uses a link whose gain is held back.
-  private func isHeld(_ facts: PathFacts) -> Bool {
-    facts.links.contains { self.held.contains($0.link.name) }
-  }
-
-  /// Returns the path for the facts. If its gain is held back, returns the best path without the
-  /// held links instead. Without one, returns the kernel's path as not yet working.
-  func pathBesideHeld(
-    _ path: Path, _ facts: PathFacts, to destination: Destination, _ view: KernelView
-  ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
-    var path = path
-    guard !self.held.isEmpty, path.status == .satisfied, self.isHeld(facts) else {
-      return (path, facts)
-    }
-    var best: (priority: UInt32, path: Path, facts: PathFacts)?
-    for link in try view.links()
-    where link.link.state == .up && link.link.master == nil
-      && !link.link.flags.contains(.loopback) && !self.held.contains(link.link.name)
-    {
-      var bound = destination
-      bound.outLink = link.link.index
-      // For IPv4 traffic bound to a link, the kernel invents a route of table 0 if no table has
-      // one.
-      guard case .route(let route) = try view.route(to: bound), route.kind == .unicast,
-        route.table != 0
-      else { continue }
-      // A source-specific entry does not apply to other traffic, so it has the lowest priority.
-      let priority = try view.entry(for: bound)?.route?.priority ?? .max
-      let other = try self.facts(about: bound, view)
-      let candidate = try self.path(other, view)
-      guard candidate.status == .satisfied, !self.isHeld(other) else { continue }
-      if best.map({ priority < $0.priority }) ?? true { best = (priority, candidate, other) }
-    }
-    if let best { return (best.path, best.facts) }
-    (path.status, path.reason) = (.requiresConnection, .flapping)
-    return (path, facts)
-  }
 }

@@ -98,9 +98,9 @@ struct Explainer {
     var networks: [PresentNetwork] = []
     for family in families {
       let path = try self.reader.defaultPath(family, self.view)
-      guard path.present.status == .satisfied,
+      guard path.observed.path.status == .satisfied,
         let network = try self.reader.network(
-          of: path.present, self.reader.believed(path.facts), self.view),
+          of: path.observed.path, self.reader.believed(path.facts), self.view),
         !networks.contains(where: { $0.hash == network.hash })
       else { continue }
       networks.append(network)

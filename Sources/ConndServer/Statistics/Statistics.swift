@@ -22,6 +22,7 @@ struct Statistics: Sendable {
 
   private let registry = CounterRegistry()
   private let transitions: Counter
+  private let bounces: Counter
   private let paths: Counter
   private let publishedInvalidations: Counter
   private let dnsChanges: Counter
@@ -45,6 +46,7 @@ struct Statistics: Sendable {
     self.spared = counter("spared")
     self.found = counter("found")
     self.transitions = counter("published", "transition")
+    self.bounces = counter("bounces")
     self.paths = counter("published", "path")
     self.publishedInvalidations = counter("published", "invalidation")
     self.dnsChanges = counter("published", "dns")
@@ -76,7 +78,9 @@ struct Statistics: Sendable {
 
   func count(_ change: Change) {
     switch change {
-    case .transition: self.transitions.increment()
+    case .transition(let transition):
+      self.transitions.increment()
+      if transition.bounced { self.bounces.increment() }
     case .path: self.paths.increment()
     case .dns: self.dnsChanges.increment()
     case .invalidation(let invalidation):

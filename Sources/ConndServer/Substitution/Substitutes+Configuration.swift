@@ -5,7 +5,7 @@ import ConnectivityRules
 /// private.
 extension Substitutes {
   func text(of configuration: Configuration) -> String {
-    let (grace, flaps) = (configuration.invalidations, configuration.flaps)
+    let grace = configuration.invalidations
     // The probes are replaced, too, because their recorded answers are.
     let lines = [
       "destinations: {ipv4: \(self.list(configuration.destinations.ipv4)), "
@@ -14,8 +14,6 @@ extension Substitutes {
       "grace: {\(grace.graceWords)}",
       "invalidations: {betterPath: \(grace.betterPath.rawValue), "
         + "categoryChanged: \(grace.categoryChanged.rawValue)}",
-      "flaps: {losses: \(flaps.losses), within: \(flaps.memory.words), "
-        + "hold: \(flaps.firstHold.words), most: \(flaps.longestHold.words)}",
     ]
     let rules = self.linkRules(configuration.links)
     return (lines + (rules.isEmpty ? [] : ["links:"] + rules)).map { $0 + "\n" }.joined()

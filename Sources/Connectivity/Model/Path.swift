@@ -38,8 +38,6 @@ public struct Path: Hashable, Sendable {
     case noSourceAddress
     /// The kernel does not support the family (`ipv6.disable=1`).
     case unsupported
-    /// The link flaps, and a gain is held back (T1).
-    case flapping
     /// The kernel cannot be queried: netlink is missing, or refused groups (K8).
     case kernelUnavailable
   }

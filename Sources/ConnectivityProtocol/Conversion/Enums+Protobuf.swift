@@ -227,7 +227,6 @@ extension Connectivity_V1_PathReason {
     case .suspended: self = .suspended
     case .linkDown: self = .linkDown
     case .noSourceAddress: self = .noSourceAddress
-    case .flapping: self = .flapping
     case .kernelUnavailable: self = .kernelUnavailable
     case .unsupported: self = .unsupported
     }
@@ -248,7 +247,6 @@ extension Path.Reason {
     case .suspended: self = .suspended
     case .linkDown: self = .linkDown
     case .noSourceAddress: self = .noSourceAddress
-    case .flapping: self = .flapping
     case .kernelUnavailable: self = .kernelUnavailable
     case .unsupported: self = .unsupported
     case .unspecified, .UNRECOGNIZED: return nil

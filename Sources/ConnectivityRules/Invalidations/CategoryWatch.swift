@@ -33,23 +33,20 @@ struct CategoryWatch: Hashable, Sendable {
   ///   which ends no connections (I0).
   /// - Returns: The severity for everything, or `nil` for no invalidation.
   mutating func severity(
-    of change: Change?, _ status: ConnectivityStatus, _ present: [AddressFamily: PresentPath],
-    _ followed: [FollowedPath], _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
+    of change: Change?, _ status: ConnectivityStatus, _ followed: [FollowedPath],
+    _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }
     let isChanged = self.isChanged(by: change, status)
     self.lastKnown = status.category
     let fate = self.fate(in: followed)
-    // The path is there, but its return has not been published yet (T1).
-    let family = followed.first { $0.id == self.base?.path }?.family
-    let isHeld = fate == .alive && family.map { present[$0]?.path != status[$0] } ?? false
     if isChanged, isOnlyNamed, fate == .alive {
       self.settle(on: status, followed)
       return .advise
     }
     if isChanged {
       let isBack = fate == .alive && self.base?.category == status.category
-      guard fate == .inDoubt || isBack || isHeld else {
+      guard fate == .inDoubt || isBack else {
         self.settle(on: status, followed)
         return policy.categoryChanged
       }
@@ -58,7 +55,7 @@ struct CategoryWatch: Hashable, Sendable {
       return .advise
     }
     if let base = self.base, base.isInDoubt {
-      guard fate != .inDoubt, !isHeld else { return nil }
+      guard fate != .inDoubt else { return nil }
       self.settle(on: status, followed)
       // Another path has brought back the same category. Only channels on the first path are lost,
       // and they receive that path's invalidation. But under `none` there was nothing, so anything

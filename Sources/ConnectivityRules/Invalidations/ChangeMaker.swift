@@ -18,22 +18,22 @@ package struct ChangeMaker: Hashable, Sendable {
 
   /// The default paths and their channels as one reading shows them.
   package struct Reading: Hashable, Sendable {
-    /// The paths to publish.
+    /// The paths that new connections get.
     package var observation: Observation
-    /// The paths that new connections get. They differ only while a link's gain is held back (T1).
-    package var present: [AddressFamily: PresentPath]
+    /// The networks that these paths lead by, as far as they are known.
+    package var networks: [AddressFamily: NetworkIdentity]
     /// The state of the followed paths, by their IDs.
     package var followed: [UInt64: FlowReading]
     /// The lost addresses among `formerSources`, and whether they may come back.
     package var lostSources: [InvalidationMaker.AddressOnLink: FlowReading.SourceLoss]
 
     package init(
-      _ observation: Observation, present: [AddressFamily: PresentPath] = [:],
+      _ observation: Observation, networks: [AddressFamily: NetworkIdentity] = [:],
       followed: [UInt64: FlowReading] = [:],
       lostSources: [InvalidationMaker.AddressOnLink: FlowReading.SourceLoss] = [:]
     ) {
       self.observation = observation
-      self.present = present
+      self.networks = networks
       self.followed = followed
       self.lostSources = lostSources
     }
@@ -106,7 +106,7 @@ package struct ChangeMaker: Hashable, Sendable {
             severity: draft.severity, scope: draft.scope,
             cause: occasion.cause(
               of: draft, change, from: family.map { before[$0] },
-              to: family.flatMap { reading.present[$0]?.path }),
+              to: family.map { reading.observation[$0].path }),
             time: time)))
     }
     step.deadline = self.invalidations.deadline

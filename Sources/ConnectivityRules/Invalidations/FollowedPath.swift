@@ -28,14 +28,3 @@ package struct FollowedPath: Hashable, Sendable {
       && self.path.isOfSameSubnet(as: path)
   }
 }
-
-/// The path that new connections of an address family get at the time of a reading.
-package struct PresentPath: Hashable, Sendable {
-  package var path: Path
-  package var network: NetworkIdentity
-
-  package init(_ path: Path, network: NetworkIdentity = NetworkIdentity()) {
-    self.path = path
-    self.network = network
-  }
-}

@@ -43,7 +43,7 @@ package struct InvalidationMaker: Hashable, Sendable {
     self.policy = policy
     guard let status = restored?.status else { return }
     for family in AddressFamily.allCases where status[family].status == .satisfied {
-      self.follow(PresentPath(status[family]), family)
+      self.follow(status[family], NetworkIdentity(), family)
     }
     self.category.settle(on: status, self.followed)
   }
@@ -69,7 +69,8 @@ package struct InvalidationMaker: Hashable, Sendable {
     var drafts = self.loseFormerSources(reading.lostSources, at: now)
     let told = self.lookAtFollowed(reading, slept, at: now)
     for family in AddressFamily.allCases {
-      if let present = reading.present[family] { self.follow(present, family) }
+      let network = reading.networks[family] ?? NetworkIdentity()
+      self.follow(reading.observation[family].path, network, family)
     }
     for one in told {
       let draft = self.draft(one, isShared: self.isShared(one, by: told))
@@ -79,7 +80,7 @@ package struct InvalidationMaker: Hashable, Sendable {
 
     let after = change?.snapshot?.status ?? before
     let category = self.category.severity(
-      of: change, after, reading.present, self.followed, self.policy,
+      of: change, after, self.followed, self.policy,
       isOnlyNamed: isSameWay
         || change?.isBounce != true && before.path.differsByGuess(from: after.path))
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
@@ -125,23 +126,21 @@ package struct InvalidationMaker: Hashable, Sendable {
     return told
   }
 
-  private mutating func follow(_ present: PresentPath, _ family: AddressFamily) {
-    guard present.path.status == .satisfied else { return }
-    if let index = self.followed.lastIndex(where: {
-      $0.family == family && $0.isSame(as: present.path)
-    }) {
+  /// Follows the path that new connections of the family get.
+  private mutating func follow(_ path: Path, _ network: NetworkIdentity, _ family: AddressFamily) {
+    guard path.status == .satisfied else { return }
+    if let index = self.followed.lastIndex(where: { $0.family == family && $0.isSame(as: path) }) {
       let same = self.followed[index]
-      guard same.source != present.path.source else { return }
+      guard same.source != path.source else { return }
       // New connections get another address of the same subnet. That ends no old connection (T3)
       // until the old address is lost.
       self.remember(same.path)
-      let network = same.tracker.network.map { present.network.completed(by: $0) }
-      self.followed[index] = FollowedPath(
-        id: same.id, family, on: present.path, network ?? present.network)
+      let completed = same.tracker.network.map { network.completed(by: $0) }
+      self.followed[index] = FollowedPath(id: same.id, family, on: path, completed ?? network)
       return
     }
     self.lastID += 1
-    self.followed.append(FollowedPath(id: self.lastID, family, on: present.path, present.network))
+    self.followed.append(FollowedPath(id: self.lastID, family, on: path, network))
     if self.followed.count > Self.mostFollowed { self.followed.removeFirst() }
   }
 

@@ -33,8 +33,8 @@ extension Occasion {
   /// of the change published with it (T5).
   ///
   /// - Parameters:
-  ///   - old: The published path of the scope's address family.
-  ///   - new: The kernel's current path. It is not published while a gain is held back (T1).
+  ///   - old: The path of the scope's address family before the reading.
+  ///   - new: The path of that family now.
   func cause(of draft: InvalidationMaker.Draft, _ change: Change?, from old: Path?, to new: Path?)
     -> Cause
   {

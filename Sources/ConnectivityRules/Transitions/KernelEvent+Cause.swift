@@ -140,7 +140,7 @@ extension Path {
     if let old = self.interface, let new = new.interface, old != new { return routing }
     switch new.reason ?? self.reason {
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw: return routing
-    case .noCarrier, .dormant, .linkDown, .flapping, .suspended: return [.link]
+    case .noCarrier, .dormant, .linkDown, .suspended: return [.link]
     case .noSourceAddress: return [.address]
     case .kernelUnavailable, .unsupported: return [.kernel]
     case nil:

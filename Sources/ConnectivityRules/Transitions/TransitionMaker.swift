@@ -106,10 +106,8 @@ package struct TransitionMaker: Hashable, Sendable {
       (families + AddressFamily.allCases).first { before[$0] != after[$0] || outcome($0).bounced }
       ?? after.family
     let tracker = family == .ipv4 ? self.ipv4 : self.ipv6
-    var cause =
+    let cause =
       occasion.cause ?? tracker.cause(of: outcome(family), after: events, family: family)
-    // Only the end of a hold changes a path without another event (T1).
-    if occasion == .timer { cause = Cause(.timer, "holdEnded", interface: after.interface) }
     self.snapshot = Snapshot(
       generation: self.snapshot.generation + 1,
       since: isTransition ? time : self.snapshot.since,

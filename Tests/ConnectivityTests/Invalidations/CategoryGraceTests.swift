@@ -37,7 +37,7 @@ struct CategoryGraceTests {
     #expect(Story.follow("0s wired wifi | 1s wired wifi !route") == [])
   }
 
-  @Test("I10 T1 a renewal repeated three times is not flapping, and ends nothing")
+  @Test("I10 T1 a renewal is repeated three times → nothing is destroyed")
   func renewals() {
     let script =
       "0s wired wifi"

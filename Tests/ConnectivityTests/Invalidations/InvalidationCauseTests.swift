@@ -75,16 +75,6 @@ struct InvalidationCauseTests {
     #expect(Self.causes("0s wifi:noroute wifi2 | 1s wifi wifi2") == [added])
   }
 
-  @Test("T5 a better path by a held gain names the new route")
-  func heldBack() {
-    let flaps = (1...3).map { " | \($0)s wired:dead:noroute wifi | \($0).1s wired wifi" }.joined()
-    var story = Story()
-    story.play("0s wired wifi\(flaps)")
-    let better = story.changes.compactMap(\.invalidation).filter { $0.reason == .betterPath }
-    let added = Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "eth0")
-    #expect(better.map(\.cause) == [added, added, added])
-  }
-
   @Test("T5 the end of a grace period names no message")
   func graceEnded() {
     #expect(

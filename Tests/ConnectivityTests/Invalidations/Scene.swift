@@ -37,23 +37,7 @@ struct Scene: Hashable {
 
   // MARK: - Readings of the default paths
 
-  /// The observation to publish, without links whose gain is held back (T1).
-  func observation(beside held: Set<String> = []) -> Observation {
-    var observation = Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6))
-    for family in AddressFamily.allCases {
-      let path = observation[family].path
-      guard let name = path.interface, held.contains(name) else { continue }
-      let others = self.links.filter { !held.contains($0.link.name) && $0.link.hasCarrier }
-      let other = Scene(links: others).best(family)
-      if other.path.status == .satisfied {
-        observation[family] = other
-      } else if path.status == .satisfied {
-        observation[family].path.status = .requiresConnection
-        observation[family].path.reason = .flapping
-      }
-    }
-    return observation
-  }
+  var observation: Observation { Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6)) }
 
   func best(_ family: AddressFamily) -> ObservedPath {
     self.links.filter { $0.link.isUp && $0.link.gateway[family] != nil }
@@ -63,12 +47,11 @@ struct Scene: Hashable {
 
   /// A reading for the change maker.
   func reading(
-    for maker: ChangeMaker, _ networks: TestNetworks = TestNetworks(), beside held: Set<String> = []
+    for maker: ChangeMaker, _ networks: TestNetworks = TestNetworks()
   ) -> ChangeMaker.Reading {
-    var reading = ChangeMaker.Reading(self.observation(beside: held))
+    var reading = ChangeMaker.Reading(self.observation)
     for family in AddressFamily.allCases {
-      let path = self.best(family).path
-      reading.present[family] = PresentPath(path, network: networks.identity(of: path))
+      reading.networks[family] = networks.identity(of: reading.observation[family].path)
     }
     for followed in maker.followed {
       reading.followed[followed.id] = self.reading(

@@ -1,16 +1,14 @@
 import Connectivity
 import ConnectivityRules
 
-/// The part of the daemon between the kernel and the rules: holds of flapping links, and knowledge
-/// of networks.
+/// The part of the daemon between the kernel and the rules: it remembers which networks are known.
 struct TestDaemon {
   var maker: ChangeMaker
   private(set) var scene = Scene()
   private(set) var networks = TestNetworks()
   private(set) var isUnknown = false
-  /// The end of a hold or of a grace period.
+  /// When the next grace period ends.
   private(set) var deadline: Instant?
-  private var damper = FlapDamper()
 
   init(_ maker: ChangeMaker) { self.maker = maker }
 
@@ -24,18 +22,6 @@ struct TestDaemon {
     self.scene = scene
     self.isUnknown = false
     self.networks.note(events, scene)
-    for event in events {
-      switch event {
-      case .link(let link): self.damper.observe(link, isPartOfPath: false, at: now)
-      case .linkRemoved(let link): self.damper.observeRemoval(of: link, at: now)
-      default: break
-      }
-    }
-    let links = AddressFamily.allCases.compactMap {
-      scene.place(scene.best($0).path.chain.first?.index)?.link.link
-    }
-    for link in links { self.damper.observe(link, isPartOfPath: true, at: now) }
-    self.damper.forget(allBut: Set(links.map(\.name)), at: now)
     return self.update(on: occasion, at: now)
   }
 
@@ -60,11 +46,10 @@ struct TestDaemon {
     let reading =
       self.isUnknown
       ? ChangeMaker.Reading(.unknown)
-      : self.scene.reading(for: self.maker, self.networks, beside: self.damper.held(at: now))
+      : self.scene.reading(for: self.maker, self.networks)
     let time = Timestamp(microseconds: Int64(now.milliseconds) * 1000)
     let step = self.maker.update(to: reading, on: occasion, at: now, time: time)
-    let hold = self.isUnknown ? nil : self.damper.deadline(after: now)
-    self.deadline = [step.deadline, hold].compactMap { $0 }.min()
+    self.deadline = step.deadline
     return step
   }
 }

@@ -109,14 +109,6 @@ struct CauseTests {
       Self.cause([Self.wifi], [Self.noise], []) == Cause(.route, "pathChanged", interface: "wlan0"))
   }
 
-  @Test("T5 a held gain names its link, and the end of the hold")
-  func held() {
-    var timeline = Timeline()
-    timeline.play("0s wifi | 1s - | 2s wifi? | 2.25s timer wifi")
-    #expect(timeline.published.last == "2.25s none>wifi")
-    #expect(timeline.changes.last?.cause == Cause(.timer, "holdEnded", interface: "wlan0"))
-  }
-
   @Test("T5 an expired route names its expiry")
   func expiry() {
     var timeline = Timeline()

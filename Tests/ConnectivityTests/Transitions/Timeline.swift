@@ -11,7 +11,6 @@ import Testing
 /// IPv6 path (without a slash there is none). `-` is no route, `?` a kernel that cannot be asked. A
 /// path's name may be followed by
 /// - `~`: its link has no carrier;
-/// - `?`: its link flaps, and the gain is held back;
 /// - `#`: the kernel counts one more carrier loss since the link was created;
 /// - `'`: it has another source address of the same subnet;
 /// - `!`, `!link`, `!route`: the batch also has messages that the path's source address, link or
@@ -84,10 +83,6 @@ struct Timeline {
         }
         events += evidence
         observation[family] = link.observed(family) ?? observation[family]
-        if word.hasSuffix("?") {
-          observation[family].path.status = .requiresConnection
-          observation[family].path.reason = .flapping
-        }
       }
     }
     if self.isUnknown {

@@ -58,7 +58,7 @@ final class Daemon {
     self.publisher = MutantPublisher(self.store, faulty, mutation)
     try? writer?.begin(configuration, restored: self.store.snapshot)
     var (bottom, clock): (any ReopenableKernel, any MonitorClock) = (
-      faulty, MutantClock(faulty, mutation)
+      faulty, ModelClock(kernel: faulty)
     )
     var dns: (any DNSSource)?
     if let writer, let recorder = writer.recorder {
@@ -85,7 +85,7 @@ final class Daemon {
   var listens: Bool { self.isOpen && self.loop.listens }
 
   /// The next deadline without kernel messages.
-  var deadline: Instant? { self.unrecorded { $0.due }.map(self.mutation.clockBack) }
+  var deadline: Instant? { self.unrecorded { $0.due } }
 
   /// Queries the loop, without recording its look at the clock.
   private func unrecorded<Answer>(_ question: (MonitorLoop) -> Answer) -> Answer {

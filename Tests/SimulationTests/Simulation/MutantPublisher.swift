@@ -29,9 +29,10 @@ final class MutantPublisher: Publisher {
     if self.isMuted { return }
     self.count += changes.count
     var changes = self.mutated(changes)
-    if self.mutation == .holdsBackLoss {
+    if self.mutation == .holdsBackLoss || self.mutation == .holdsBackGain {
       let isLoss = changes.contains { $0.snapshot?.status.category == Category.none }
-      (changes, self.late) = isLoss ? ([], self.late + changes) : (self.late + changes, [])
+      let isHeld = isLoss == (self.mutation == .holdsBackLoss)
+      (changes, self.late) = isHeld ? ([], self.late + changes) : (self.late + changes, [])
     }
     self.makeKnown(changes)
   }
@@ -53,7 +54,7 @@ final class MutantPublisher: Publisher {
     snapshot.generation += 1
     let cause = Cause(.link, "linkUp")
     self.makeKnown([
-      .path(PathChange(cause: cause, time: MutantClock(self.kernel, nil).time, snapshot: snapshot))
+      .path(PathChange(cause: cause, time: ModelClock(kernel: self.kernel).time, snapshot: snapshot))
     ])
   }
 
@@ -86,16 +87,10 @@ final class MutantPublisher: Publisher {
   }
 }
 
-/// Virtual time; for one mutation it passes faster for a flapping link.
-struct MutantClock: MonitorClock {
-  private let kernel: FaultyKernel
-  private let mutation: Mutation?
+/// Virtual time.
+struct ModelClock: MonitorClock {
+  let kernel: FaultyKernel
 
-  init(_ kernel: FaultyKernel, _ mutation: Mutation?) {
-    self.kernel = kernel
-    self.mutation = mutation
-  }
-
-  var now: Instant { self.mutation.clock(self.kernel.now) }
+  var now: Instant { self.kernel.now }
   var time: Timestamp { Timestamp(microseconds: self.kernel.now.milliseconds * 1000) }
 }

@@ -14,8 +14,8 @@ enum Mutation: String, CaseIterable, Sendable {
   case knowsNothingSaysNone
   /// T1: a loss is published with the next change.
   case holdsBackLoss
-  /// T1: flapping links are never noticed.
-  case holdsNoGain
+  /// T1: a gain is published with the next change.
+  case holdsBackGain
   /// T2: messages are not evidence of a bounce.
   case swallowsBounce
   /// T3: a single probe stands for the internet.
@@ -150,14 +150,5 @@ extension Mutation? {
     default: break
     }
     return report
-  }
-
-  func clock(_ now: Instant) -> Instant {
-    guard self == .holdsNoGain else { return now }
-    return Instant(sinceStart: now.sinceStart * 50)
-  }
-
-  func clockBack(_ then: Instant) -> Instant {
-    self == .holdsNoGain ? Instant(sinceStart: then.sinceStart / 50) : then
   }
 }

@@ -14,8 +14,6 @@ struct Record {
   var waiting: Set<UInt64> = []
   /// The generation of the last publication.
   var lastGeneration: UInt64 = 0
-  /// The published losses of a family's path over a link.
-  var losses: [String: [Instant]] = [:]
   /// Since when the kernel cannot be asked.
   var blindSince: Instant?
   /// The last published snapshot, or `nil` if it is lost.
@@ -24,8 +22,6 @@ struct Record {
   var advised: (since: Instant, category: Connectivity.Category)?
   /// The trace's description of the network.
   var words: [String] = []
-  /// Since when a gain is held back.
-  var heldSince: [AddressFamily: Instant] = [:]
   /// When connd last had a reason to query sockets.
   var lastReasonToAsk = Instant(sinceStart: .zero)
   /// When the machine last woke from a long sleep.
@@ -41,8 +37,6 @@ struct Record {
     self.advised = nil
     self.isCalm = false
     self.waiting = []
-    self.losses = [:]
-    self.heldSince = [:]
   }
 }
 
@@ -54,7 +48,6 @@ extension Simulation {
       self.truth.follow(network, self.configuration.destinations)
       // If the probes already disagree, a captured one decides.
       if self.truth.paths != before { self.record.isCalm = false }
-      self.record.heldSince = [:]
       for index in self.flows.indices {
         self.flows[index].observe(network, at: self.now)
       }
@@ -95,10 +88,6 @@ extension Simulation {
     self.record.last = last
     self.noteAdvice(change)
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
-    guard let after = change.snapshot?.status else { return }
-    for family in AddressFamily.allCases {
-      self.lookForFlapping(family, before.status[family], after[family], at: publication.at)
-    }
   }
 
   private func noteAdvice(_ change: Change) {
@@ -115,26 +104,6 @@ extension Simulation {
     where told.scope == .everything && told.severity == .destroy:
       self.record.advised = nil
     case .path, .invalidation, .dns: break
-    }
-  }
-
-  /// From the third loss of a link within ten seconds on, a gain is held back by at least a quarter
-  /// of a second (T1).
-  private func lookForFlapping(
-    _ family: AddressFamily, _ before: Path, _ after: Path, at now: Instant
-  ) {
-    let isLost = [.noCarrier, .dormant, .linkDown].contains(after.reason)
-    if before.status == .satisfied, isLost, let link = before.interface {
-      self.record.losses["\(link) \(family)", default: []].append(now)
-    }
-    let wasLost = before.status != .satisfied && before.status != .unknown
-    guard wasLost, after.status == .satisfied, let link = after.interface else { return }
-    let recent = (self.record.losses["\(link) \(family)"] ?? []).filter {
-      $0.duration(to: now) < .seconds(10)
-    }
-    self.record.losses["\(link) \(family)"] = recent
-    if recent.count >= 3, let last = recent.last, last.duration(to: now) < .milliseconds(250) {
-      self.fail("T1: the gain of a flapping link is not held back")
     }
   }
 
@@ -249,47 +218,21 @@ extension Simulation {
     }
   }
 
-  /// All messages were delivered: the published state is the present one, except for a held gain
-  /// (T1).
+  /// Checks, once all messages were delivered, that connd publishes the present state (T1).
   private func checkPublished() {
     let status = self.daemon.store.snapshot.status
     for family in AddressFamily.allCases {
       guard let truth = self.truth.paths[family] else { continue }
       let published = status[family]
-      if published.agrees(with: truth) {
-        self.record.heldSince[family] = nil
-      } else if truth.status == .satisfied, published.status != .unknown,
-        self.daemon.engine.deadline != nil
-      {
-        let since = self.record.heldSince[family] ?? self.now
-        self.record.heldSince[family] = since
-        if since.duration(to: self.now) > .seconds(1) { self.fail("T1: held back for too long") }
-        self.checkHeld(family, published, truth)
-      } else {
+      if !published.agrees(with: truth) {
         self.fail("T1 T4: \(family) is published as \(published.summary), and is \(truth.summary)")
       }
     }
-    if self.record.heldSince.isEmpty, status.category != self.truth.category {
+    if status.category != self.truth.category {
       self.fail("K1 K7: \(status.category) is published for \(self.truth.category)")
     }
     if let deadline = self.daemon.deadline, deadline <= self.now {
       self.fail("D7: a stale deadline")
-    }
-  }
-
-  /// While a gain is held, the best path without it is published (T1).
-  private func checkHeld(_ family: AddressFamily, _ published: Path, _ truth: Path) {
-    let network = self.kernel.network
-    guard published.status != .satisfied else { return }
-    for link in network.links
-    where link.sort != .loopback && !truth.chain.contains(where: { $0.index == link.index })
-      && !self.daemon.engine.reader.held.contains(link.name)
-    {
-      let probe = self.configuration.destinations[family][0]
-      let path = network.path(to: Destination(probe, outLink: link.index))
-      if path.status == .satisfied, !path.chain.contains(where: truth.chain.contains) {
-        self.fail("T1: \(published.summary) is published, though \(link.name) carries")
-      }
     }
   }
 

@@ -9,7 +9,7 @@ cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./radios.sh
 
 check "connd runs since the boot" within 120 is active systemctl is-active connd.service
-check "reload" configure <<<$'grace: {wifi: 2m}\nflaps: {hold: 0s}'
+check "reload" configure <<<'grace: {wifi: 2m}'
 beyond home:wlan1 cafe:wlan2
 printf '%s\n' interface=wlan1 channel=1 ssid=home $common >/run/wlan1.conf
 printf '%s\n' interface=wlan2 channel=6 ssid=cafe $common >/run/wlan2.conf
