@@ -273,7 +273,7 @@ struct GuessTests {
     var reader = loop.loop.engine.reader
     reader.classifier.policy = LinkPolicy([.init(match: "wg*", medium: .wifi)])
     let view = loop.loop.engine.view(of: loop.kernel)
-    let path = try reader.defaultPath(.ipv4, view).present
+    let path = try reader.defaultPath(.ipv4, view).observed.path
     #expect(path.chain.map(\.name) == ["wg0"] && path.guessedLinks == 0 && path.medium == .wifi)
   }
 }

@@ -182,7 +182,7 @@ struct Simulation {
     for family in AddressFamily.allCases {
       let path = self.machine.defaultPath(family)
       reading.observation[family] = ObservedPath(path, route: self.machine.match(family, path))
-      reading.present[family] = PresentPath(path, network: self.machine.identity(path))
+      reading.networks[family] = self.machine.identity(path)
     }
     for followed in changes.followed {
       reading.followed[followed.id] = self.machine.reading(

@@ -26,9 +26,7 @@ struct LearntPathTests {
     var maker = ChangeMaker()
     func reading(_ path: ObservedPath) -> ChangeMaker.Reading {
       let nothing = ObservedPath(.unsatisfied(.noRoute))
-      var reading = ChangeMaker.Reading(
-        Observation(ipv4: path, ipv6: nothing),
-        present: [.ipv4: PresentPath(path.path), .ipv6: PresentPath(nothing.path)])
+      var reading = ChangeMaker.Reading(Observation(ipv4: path, ipv6: nothing))
       for followed in maker.followed {
         reading.followed[followed.id] = FlowReading(path.path)
       }

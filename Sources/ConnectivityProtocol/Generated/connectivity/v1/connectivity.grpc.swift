@@ -1,19 +1,19 @@
-/// connd's API: by which network does this machine's traffic leave, and what just changed?
+/// connd's API: which network does this machine's traffic use, and what just changed?
 ///
-/// connd listens on a Unix socket, `unix:/run/connd/connd.sock` unless it was told otherwise, without
-/// TLS. Any `:authority` will do; clients that cannot send the percent-encoded path of a Unix socket set
-/// `localhost`. Who may connect is a matter of the socket's file mode.
+/// connd listens on a Unix socket without TLS. The default is `unix:/run/connd/connd.sock`. Any
+/// `:authority` is accepted. Clients that cannot send the percent-encoded path of a Unix socket use
+/// `localhost`. The file mode of the socket decides which users may connect.
 ///
 /// Guarantees, for every call:
 ///
-///  * A message is complete: what it says needs no earlier message to be understood.
-///  * Generations only grow, and none is ever used twice, also across restarts of connd.
-///  * A field that is not set is not known. An enum's UNSPECIFIED value is never sent.
-///  * Numbers and names of fields and values are never re-used; new ones may be added at any time, so a
-///    client treats an enum value that it does not know like the nearest one that it does.
+/// * A message is complete: it can be understood without earlier messages.
+/// * Generations only grow. No generation is ever used twice, even if connd restarts.
+/// * A field that is not set is unknown. An enum's UNSPECIFIED value is never sent.
+/// * Numbers and names of fields and values are never reused. New ones may be added at any time, so
+///   a client treats an unknown enum value like the nearest known one.
 ///
-/// Errors: INVALID_ARGUMENT names the field that is wrong; UNAVAILABLE means that connd is stopping
-/// (connect again, resume by generation); RESOURCE_EXHAUSTED names the limit.
+/// Errors: INVALID_ARGUMENT names the invalid field. UNAVAILABLE means that connd is stopping
+/// (reconnect, and resume by generation). RESOURCE_EXHAUSTED names the limit.
 
 // DO NOT EDIT.
 // swift-format-ignore-file
@@ -251,7 +251,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status, as it was last published.
+        /// > Returns the status as it was last published.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GetStatusRequest` messages.
@@ -269,19 +269,20 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status and then every change, in order, until the client goes.
+        /// > Sends the current status and then every change, in order, until the client disconnects.
         /// > 
-        /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-        /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-        /// >    first message is the first change after it. Where the history does not reach back that far, or the
-        /// >    generation is not one of connd's, the first message is a `gap`.
-        /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-        /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-        /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+        /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+        /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+        /// >    generation. If the history does not reach back that far, or connd never issued the
+        /// >    generation, the first message is a `gap`.
+        /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+        /// >    instead. It does not delay other clients.
+        /// > 4. Losses and gains are published immediately, also for a link that flaps.
+        /// > 5. A path that went away and came back is reported even if it looks the same
+        /// >    (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+        /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+        /// >    loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_WatchRequest` messages.
@@ -299,8 +300,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-        /// > nothing is followed after the answer.
+        /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+        /// > this is cheaper than WatchPath, because connd follows nothing after the response.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GetPathRequest` messages.
@@ -318,8 +319,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-        /// > has changed. A slow reader misses paths in between, never the last one.
+        /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+        /// > each change. A slow reader misses intermediate paths, but never the last one.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_WatchPathRequest` messages.
@@ -337,24 +338,29 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-        /// > path, and tells which flows died, why, and how severely.
+        /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+        /// > with the flow's path, and reports which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-        /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-        /// >    (`refutations` counts them).
+        /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+        /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+        /// >    are unaffected.
+        /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+        /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+        /// >    forgotten the flow, and its id is free.
+        /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+        /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+        /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+        /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+        /// >    reports what that path shows to have changed. (If another network appeared behind the same
+        /// >    link and addresses while connd was away, connd cannot tell.)
+        /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+        /// >    another category do not.
+        /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+        /// >    namespace ignores the rest, because connd knows nothing about its connections.
+        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+        /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+        /// >    so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
@@ -372,7 +378,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+        /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ExplainRequest` messages.
@@ -390,7 +396,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The machine's links: those that carry the default paths first, then by what they are worth.
+        /// > Lists the machine's links: those that carry the default paths first, then by preference.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListLinksRequest` messages.
@@ -408,7 +414,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+        /// > by users, with their causes.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListTransitionsRequest` messages.
@@ -426,14 +433,18 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+        /// > this machine. Such an override takes precedence over what connd detects. The configuration
+        /// > takes precedence over it.
         /// > 
-        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+        /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+        /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+        /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+        /// > or too many polkit requests are pending.
         /// > 
-        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+        /// > The override applies immediately. The response is sent once the override is on disk, or writing
+        /// > it has failed: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_SetCostRequest` messages.
@@ -451,7 +462,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The networks that the machine is on, and those of which something is said.
+        /// > Lists the networks that the machine is on, and the networks and links with overrides.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListNetworksRequest` messages.
@@ -469,7 +480,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ForgetNetworkRequest` messages.
@@ -487,8 +499,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-        /// > collectors of metrics.
+        /// > Returns what connd has counted since it started, and its current state: for administrators and
+        /// > for collectors of metrics.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GetStatisticsRequest` messages.
@@ -506,7 +518,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+        /// > all users.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListClientsRequest` messages.
@@ -533,7 +546,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status, as it was last published.
+        /// > Returns the status as it was last published.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetStatusRequest` message.
@@ -551,19 +564,20 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status and then every change, in order, until the client goes.
+        /// > Sends the current status and then every change, in order, until the client disconnects.
         /// > 
-        /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-        /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-        /// >    first message is the first change after it. Where the history does not reach back that far, or the
-        /// >    generation is not one of connd's, the first message is a `gap`.
-        /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-        /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-        /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+        /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+        /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+        /// >    generation. If the history does not reach back that far, or connd never issued the
+        /// >    generation, the first message is a `gap`.
+        /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+        /// >    instead. It does not delay other clients.
+        /// > 4. Losses and gains are published immediately, also for a link that flaps.
+        /// > 5. A path that went away and came back is reported even if it looks the same
+        /// >    (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+        /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+        /// >    loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -581,8 +595,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-        /// > nothing is followed after the answer.
+        /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+        /// > this is cheaper than WatchPath, because connd follows nothing after the response.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
@@ -600,8 +614,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-        /// > has changed. A slow reader misses paths in between, never the last one.
+        /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+        /// > each change. A slow reader misses intermediate paths, but never the last one.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchPathRequest` message.
@@ -619,24 +633,29 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-        /// > path, and tells which flows died, why, and how severely.
+        /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+        /// > with the flow's path, and reports which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-        /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-        /// >    (`refutations` counts them).
+        /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+        /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+        /// >    are unaffected.
+        /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+        /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+        /// >    forgotten the flow, and its id is free.
+        /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+        /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+        /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+        /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+        /// >    reports what that path shows to have changed. (If another network appeared behind the same
+        /// >    link and addresses while connd was away, connd cannot tell.)
+        /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+        /// >    another category do not.
+        /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+        /// >    namespace ignores the rest, because connd knows nothing about its connections.
+        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+        /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+        /// >    so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_GuardRequest` messages.
@@ -654,7 +673,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+        /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ExplainRequest` message.
@@ -672,7 +691,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The machine's links: those that carry the default paths first, then by what they are worth.
+        /// > Lists the machine's links: those that carry the default paths first, then by preference.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -690,7 +709,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+        /// > by users, with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -708,14 +728,18 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+        /// > this machine. Such an override takes precedence over what connd detects. The configuration
+        /// > takes precedence over it.
         /// > 
-        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+        /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+        /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+        /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+        /// > or too many polkit requests are pending.
         /// > 
-        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+        /// > The override applies immediately. The response is sent once the override is on disk, or writing
+        /// > it has failed: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -733,7 +757,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The networks that the machine is on, and those of which something is said.
+        /// > Lists the networks that the machine is on, and the networks and links with overrides.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
@@ -751,7 +775,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
@@ -769,8 +794,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-        /// > collectors of metrics.
+        /// > Returns what connd has counted since it started, and its current state: for administrators and
+        /// > for collectors of metrics.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
@@ -788,7 +813,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+        /// > all users.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
@@ -813,7 +839,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status, as it was last published.
+        /// > Returns the status as it was last published.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_GetStatusRequest` message.
@@ -831,19 +857,20 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status and then every change, in order, until the client goes.
+        /// > Sends the current status and then every change, in order, until the client disconnects.
         /// > 
-        /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-        /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-        /// >    first message is the first change after it. Where the history does not reach back that far, or the
-        /// >    generation is not one of connd's, the first message is a `gap`.
-        /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-        /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-        /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+        /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+        /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+        /// >    generation. If the history does not reach back that far, or connd never issued the
+        /// >    generation, the first message is a `gap`.
+        /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+        /// >    instead. It does not delay other clients.
+        /// > 4. Losses and gains are published immediately, also for a link that flaps.
+        /// > 5. A path that went away and came back is reported even if it looks the same
+        /// >    (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+        /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+        /// >    loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_WatchRequest` message.
@@ -862,8 +889,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-        /// > nothing is followed after the answer.
+        /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+        /// > this is cheaper than WatchPath, because connd follows nothing after the response.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_GetPathRequest` message.
@@ -881,8 +908,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-        /// > has changed. A slow reader misses paths in between, never the last one.
+        /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+        /// > each change. A slow reader misses intermediate paths, but never the last one.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_WatchPathRequest` message.
@@ -901,24 +928,29 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-        /// > path, and tells which flows died, why, and how severely.
+        /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+        /// > with the flow's path, and reports which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-        /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-        /// >    (`refutations` counts them).
+        /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+        /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+        /// >    are unaffected.
+        /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+        /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+        /// >    forgotten the flow, and its id is free.
+        /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+        /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+        /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+        /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+        /// >    reports what that path shows to have changed. (If another network appeared behind the same
+        /// >    link and addresses while connd was away, connd cannot tell.)
+        /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+        /// >    another category do not.
+        /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+        /// >    namespace ignores the rest, because connd knows nothing about its connections.
+        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+        /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+        /// >    so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A stream of `Connectivity_V1_GuardRequest` messages.
@@ -937,7 +969,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+        /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ExplainRequest` message.
@@ -955,7 +987,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The machine's links: those that carry the default paths first, then by what they are worth.
+        /// > Lists the machine's links: those that carry the default paths first, then by preference.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListLinksRequest` message.
@@ -973,7 +1005,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+        /// > by users, with their causes.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListTransitionsRequest` message.
@@ -991,14 +1024,18 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+        /// > this machine. Such an override takes precedence over what connd detects. The configuration
+        /// > takes precedence over it.
         /// > 
-        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+        /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+        /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+        /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+        /// > or too many polkit requests are pending.
         /// > 
-        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+        /// > The override applies immediately. The response is sent once the override is on disk, or writing
+        /// > it has failed: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_SetCostRequest` message.
@@ -1016,7 +1053,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The networks that the machine is on, and those of which something is said.
+        /// > Lists the networks that the machine is on, and the networks and links with overrides.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListNetworksRequest` message.
@@ -1034,7 +1071,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ForgetNetworkRequest` message.
@@ -1052,8 +1090,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-        /// > collectors of metrics.
+        /// > Returns what connd has counted since it started, and its current state: for administrators and
+        /// > for collectors of metrics.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_GetStatisticsRequest` message.
@@ -1071,7 +1109,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+        /// > all users.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListClientsRequest` message.
@@ -1571,7 +1610,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status, as it was last published.
+        /// > Returns the status as it was last published.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetStatusRequest` message.
@@ -1594,19 +1633,20 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status and then every change, in order, until the client goes.
+        /// > Sends the current status and then every change, in order, until the client disconnects.
         /// > 
-        /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-        /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-        /// >    first message is the first change after it. Where the history does not reach back that far, or the
-        /// >    generation is not one of connd's, the first message is a `gap`.
-        /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-        /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-        /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+        /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+        /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+        /// >    generation. If the history does not reach back that far, or connd never issued the
+        /// >    generation, the first message is a `gap`.
+        /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+        /// >    instead. It does not delay other clients.
+        /// > 4. Losses and gains are published immediately, also for a link that flaps.
+        /// > 5. A path that went away and came back is reported even if it looks the same
+        /// >    (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+        /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+        /// >    loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -1629,8 +1669,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-        /// > nothing is followed after the answer.
+        /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+        /// > this is cheaper than WatchPath, because connd follows nothing after the response.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
@@ -1653,8 +1693,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-        /// > has changed. A slow reader misses paths in between, never the last one.
+        /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+        /// > each change. A slow reader misses intermediate paths, but never the last one.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchPathRequest` message.
@@ -1677,24 +1717,29 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-        /// > path, and tells which flows died, why, and how severely.
+        /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+        /// > with the flow's path, and reports which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-        /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-        /// >    (`refutations` counts them).
+        /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+        /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+        /// >    are unaffected.
+        /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+        /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+        /// >    forgotten the flow, and its id is free.
+        /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+        /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+        /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+        /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+        /// >    reports what that path shows to have changed. (If another network appeared behind the same
+        /// >    link and addresses while connd was away, connd cannot tell.)
+        /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+        /// >    another category do not.
+        /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+        /// >    namespace ignores the rest, because connd knows nothing about its connections.
+        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+        /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+        /// >    so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -1717,7 +1762,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+        /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ExplainRequest` message.
@@ -1740,7 +1785,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The machine's links: those that carry the default paths first, then by what they are worth.
+        /// > Lists the machine's links: those that carry the default paths first, then by preference.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -1763,7 +1808,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+        /// > by users, with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -1786,14 +1832,18 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+        /// > this machine. Such an override takes precedence over what connd detects. The configuration
+        /// > takes precedence over it.
         /// > 
-        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+        /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+        /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+        /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+        /// > or too many polkit requests are pending.
         /// > 
-        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+        /// > The override applies immediately. The response is sent once the override is on disk, or writing
+        /// > it has failed: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -1816,7 +1866,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The networks that the machine is on, and those of which something is said.
+        /// > Lists the networks that the machine is on, and the networks and links with overrides.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
@@ -1839,7 +1889,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
@@ -1862,8 +1913,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-        /// > collectors of metrics.
+        /// > Returns what connd has counted since it started, and its current state: for administrators and
+        /// > for collectors of metrics.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
@@ -1886,7 +1937,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+        /// > all users.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
@@ -1926,7 +1978,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status, as it was last published.
+        /// > Returns the status as it was last published.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetStatusRequest` message.
@@ -1960,19 +2012,20 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The present status and then every change, in order, until the client goes.
+        /// > Sends the current status and then every change, in order, until the client disconnects.
         /// > 
-        /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-        /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-        /// >    first message is the first change after it. Where the history does not reach back that far, or the
-        /// >    generation is not one of connd's, the first message is a `gap`.
-        /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-        /// >    status in their place. It delays nobody else.
-        /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-        /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-        /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-        /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-        /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+        /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+        /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+        /// >    generation. If the history does not reach back that far, or connd never issued the
+        /// >    generation, the first message is a `gap`.
+        /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+        /// >    instead. It does not delay other clients.
+        /// > 4. Losses and gains are published immediately, also for a link that flaps.
+        /// > 5. A path that went away and came back is reported even if it looks the same
+        /// >    (`Transition.bounced`).
+        /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+        /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+        /// >    loopback and Unix sockets.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -2004,8 +2057,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-        /// > nothing is followed after the answer.
+        /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+        /// > this is cheaper than WatchPath, because connd follows nothing after the response.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
@@ -2039,8 +2092,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-        /// > has changed. A slow reader misses paths in between, never the last one.
+        /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+        /// > each change. A slow reader misses intermediate paths, but never the last one.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_WatchPathRequest` message.
@@ -2072,24 +2125,29 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-        /// > path, and tells which flows died, why, and how severely.
+        /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+        /// > with the flow's path, and reports which flows died, why, and how severely.
         /// > 
-        /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-        /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-        /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-        /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-        /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-        /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-        /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-        /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-        /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-        /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-        /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-        /// >    the rest: its connections are none of connd's.
-        /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-        /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-        /// >    (`refutations` counts them).
+        /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+        /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+        /// >    are unaffected.
+        /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+        /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+        /// >    forgotten the flow, and its id is free.
+        /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+        /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+        /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+        /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+        /// >    reports what that path shows to have changed. (If another network appeared behind the same
+        /// >    link and addresses while connd was away, connd cannot tell.)
+        /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+        /// >    another category do not.
+        /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+        /// >    namespace ignores the rest, because connd knows nothing about its connections.
+        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+        /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+        /// >    so they work, and connd is wrong (`refutations` counts them).
         ///
         /// - Parameters:
         ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -2121,7 +2179,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+        /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ExplainRequest` message.
@@ -2155,7 +2213,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The machine's links: those that carry the default paths first, then by what they are worth.
+        /// > Lists the machine's links: those that carry the default paths first, then by preference.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -2189,7 +2247,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+        /// > by users, with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -2223,14 +2282,18 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-        /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+        /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+        /// > this machine. Such an override takes precedence over what connd detects. The configuration
+        /// > takes precedence over it.
         /// > 
-        /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-        /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-        /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+        /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+        /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+        /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+        /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+        /// > or too many polkit requests are pending.
         /// > 
-        /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+        /// > The override applies immediately. The response is sent once the override is on disk, or writing
+        /// > it has failed: within a second or two.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -2264,7 +2327,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The networks that the machine is on, and those of which something is said.
+        /// > Lists the networks that the machine is on, and the networks and links with overrides.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
@@ -2298,7 +2361,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
@@ -2332,8 +2396,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-        /// > collectors of metrics.
+        /// > Returns what connd has counted since it started, and its current state: for administrators and
+        /// > for collectors of metrics.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
@@ -2367,7 +2431,8 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+        /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+        /// > all users.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
@@ -2406,7 +2471,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The present status, as it was last published.
+    /// > Returns the status as it was last published.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_GetStatusRequest` message.
@@ -2435,19 +2500,20 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The present status and then every change, in order, until the client goes.
+    /// > Sends the current status and then every change, in order, until the client disconnects.
     /// > 
-    /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-    /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-    /// >    first message is the first change after it. Where the history does not reach back that far, or the
-    /// >    generation is not one of connd's, the first message is a `gap`.
-    /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-    /// >    status in their place. It delays nobody else.
-    /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-    /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-    /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-    /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-    /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+    /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+    /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+    /// >    generation. If the history does not reach back that far, or connd never issued the
+    /// >    generation, the first message is a `gap`.
+    /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+    /// >    instead. It does not delay other clients.
+    /// > 4. Losses and gains are published immediately, also for a link that flaps.
+    /// > 5. A path that went away and came back is reported even if it looks the same
+    /// >    (`Transition.bounced`).
+    /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+    /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+    /// >    loopback and Unix sockets.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_WatchRequest` message.
@@ -2474,8 +2540,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-    /// > nothing is followed after the answer.
+    /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+    /// > this is cheaper than WatchPath, because connd follows nothing after the response.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_GetPathRequest` message.
@@ -2504,8 +2570,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-    /// > has changed. A slow reader misses paths in between, never the last one.
+    /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+    /// > each change. A slow reader misses intermediate paths, but never the last one.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_WatchPathRequest` message.
@@ -2532,24 +2598,29 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-    /// > path, and tells which flows died, why, and how severely.
+    /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+    /// > with the flow's path, and reports which flows died, why, and how severely.
     /// > 
-    /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-    /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-    /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-    /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-    /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-    /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-    /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-    /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-    /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-    /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-    /// >    the rest: its connections are none of connd's.
-    /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-    /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-    /// >    (`refutations` counts them).
+    /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+    /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+    /// >    are unaffected.
+    /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+    /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+    /// >    forgotten the flow, and its id is free.
+    /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+    /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+    /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+    /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+    /// >    reports what that path shows to have changed. (If another network appeared behind the same
+    /// >    link and addresses while connd was away, connd cannot tell.)
+    /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+    /// >    another category do not.
+    /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+    /// >    namespace ignores the rest, because connd knows nothing about its connections.
+    /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+    /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+    /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+    /// >    so they work, and connd is wrong (`refutations` counts them).
     ///
     /// - Parameters:
     ///   - request: A streaming request producing `Connectivity_V1_GuardRequest` messages.
@@ -2576,7 +2647,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+    /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ExplainRequest` message.
@@ -2605,7 +2676,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The machine's links: those that carry the default paths first, then by what they are worth.
+    /// > Lists the machine's links: those that carry the default paths first, then by preference.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -2634,7 +2705,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+    /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+    /// > by users, with their causes.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -2663,14 +2735,18 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-    /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+    /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+    /// > this machine. Such an override takes precedence over what connd detects. The configuration
+    /// > takes precedence over it.
     /// > 
-    /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-    /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+    /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+    /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+    /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+    /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+    /// > or too many polkit requests are pending.
     /// > 
-    /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+    /// > The override applies immediately. The response is sent once the override is on disk, or writing
+    /// > it has failed: within a second or two.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_SetCostRequest` message.
@@ -2699,7 +2775,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The networks that the machine is on, and those of which something is said.
+    /// > Lists the networks that the machine is on, and the networks and links with overrides.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListNetworksRequest` message.
@@ -2728,7 +2804,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+    /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+    /// > Permissions are as for SetCost.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ForgetNetworkRequest` message.
@@ -2757,8 +2834,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-    /// > collectors of metrics.
+    /// > Returns what connd has counted since it started, and its current state: for administrators and
+    /// > for collectors of metrics.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_GetStatisticsRequest` message.
@@ -2787,7 +2864,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+    /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+    /// > all users.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListClientsRequest` message.
@@ -2820,7 +2898,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The present status, as it was last published.
+    /// > Returns the status as it was last published.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -2853,19 +2931,20 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The present status and then every change, in order, until the client goes.
+    /// > Sends the current status and then every change, in order, until the client disconnects.
     /// > 
-    /// > 1. The first message is a `snapshot`. What follows are changes with growing generations.
-    /// > 2. With `since_generation` the stream goes on where that generation was the last one seen: the
-    /// >    first message is the first change after it. Where the history does not reach back that far, or the
-    /// >    generation is not one of connd's, the first message is a `gap`.
-    /// > 3. A client that reads more slowly than changes come misses some: it gets a `gap` with the present
-    /// >    status in their place. It delays nobody else.
-    /// > 4. A loss is published at once. So is a gain, unless its link flaps: from the third loss of its carrier within ten
-    /// >    seconds gains are held back, by 0.25 s at first and by a second at most.
-    /// > 5. A path that went and came back is told even if it looks the same (`Transition.bounced`).
-    /// > 6. Invalidations follow the transition or path that they come from, the narrow scopes before the wide.
-    /// >    A client that follows them closes what their scope covers, and spares loopback and Unix sockets.
+    /// > 1. The first message is a `snapshot`. Changes with growing generations follow.
+    /// > 2. With `since_generation` the stream resumes: the first message is the first change after that
+    /// >    generation. If the history does not reach back that far, or connd never issued the
+    /// >    generation, the first message is a `gap`.
+    /// > 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+    /// >    instead. It does not delay other clients.
+    /// > 4. Losses and gains are published immediately, also for a link that flaps.
+    /// > 5. A path that went away and came back is reported even if it looks the same
+    /// >    (`Transition.bounced`).
+    /// > 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+    /// >    wide ones. A client that acts on them closes the connections that the scope covers, except
+    /// >    loopback and Unix sockets.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -2896,8 +2975,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The path to one destination, as traffic of the calling user takes it now. For many hosts this is the cheaper question:
-    /// > nothing is followed after the answer.
+    /// > Returns the current path to one destination for traffic of the calling user. For many hosts
+    /// > this is cheaper than WatchPath, because connd follows nothing after the response.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -2930,8 +3009,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The path to one destination, as traffic of the calling user takes it: at once, and again whenever it
-    /// > has changed. A slow reader misses paths in between, never the last one.
+    /// > Sends the path to one destination for traffic of the calling user: immediately, and again after
+    /// > each change. A slow reader misses intermediate paths, but never the last one.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -2962,24 +3041,29 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Guards the caller's connections: the client adds and removes flows, connd answers each with the flow's
-    /// > path, and tells which flows died, why, and how severely.
+    /// > Guards the caller's connections. The client adds and removes flows. connd answers each addition
+    /// > with the flow's path, and reports which flows died, why, and how severely.
     /// > 
-    /// > 1. Each `add` is answered by the flow's `path`, by an invalidation where the flow is dead or in doubt already,
-    /// >    or by a refusal (`refused`), which leaves the stream and all other flows as they are.
-    /// > 2. From then on the flow gets an `invalidation` when it is no longer viable, and its `path` whenever that
-    /// >    has changed otherwise. After one of severity `destroy` connd has forgotten the flow; its id is free.
-    /// > 3. Lookups are made for the calling user, whom the kernel names (SO_PEERCRED).
-    /// > 4. A client that half-closes the stream has no more to ask, and goes on being told. With the end of the stream
-    /// >    its flows are no longer guarded. A client that connects again adds its flows again, each with the path
-    /// >    that it was told last (`known_path`): what that shows to have changed meanwhile is told at once.
-    /// >    (Not that the network behind the same link and addresses became another while connd was away.)
-    /// > 5. Only what the kernel says now destroys a flow: messages that were lost, a restart of connd, or another category do not.
-    /// > 6. connd speaks of its own network namespace, which each answer names. A client in another one takes no notice of
-    /// >    the rest: its connections are none of connd's.
-    /// > 7. Whose new connections are destroyed in the answer to their registration, or in doubt there and then destroyed before a path
-    /// >    was told, again and again, had better guard none for a while: they were just made, so they work, and connd is wrong
-    /// >    (`refutations` counts them).
+    /// > 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+    /// >    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+    /// >    are unaffected.
+    /// > 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+    /// >    its `path` after any other change. After an invalidation of severity `destroy` connd has
+    /// >    forgotten the flow, and its id is free.
+    /// > 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+    /// > 4. After half-closing the stream, a client can no longer send requests but still receives
+    /// >    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+    /// >    its flows again, each with the last path it received (`known_path`). connd immediately
+    /// >    reports what that path shows to have changed. (If another network appeared behind the same
+    /// >    link and addresses while connd was away, connd cannot tell.)
+    /// > 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+    /// >    another category do not.
+    /// > 6. connd speaks for its own network namespace, which each response names. A client in another
+    /// >    namespace ignores the rest, because connd knows nothing about its connections.
+    /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+    /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+    /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
+    /// >    so they work, and connd is wrong (`refutations` counts them).
     ///
     /// - Parameters:
     ///   - metadata: Additional metadata to send, defaults to empty.
@@ -3011,7 +3095,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Why connd thinks what it thinks: the kernel is asked now, and each step of the reasoning is shown.
+    /// > Explains connd's answer for a destination: queries the kernel now and shows each step.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3044,7 +3128,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The machine's links: those that carry the default paths first, then by what they are worth.
+    /// > Lists the machine's links: those that carry the default paths first, then by preference.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3077,7 +3161,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The history that connd holds, the oldest first: transitions, invalidations, and what users said of costs, with their causes.
+    /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
+    /// > by users, with their causes.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3110,14 +3195,18 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Says of a link or a network whether data is to be saved on it (constrained), or whether it costs money (expensive): for all
-    /// > programs on this machine, at once. It beats what connd finds out by itself, and is beaten by the configuration.
+    /// > Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+    /// > this machine. Such an override takes precedence over what connd detects. The configuration
+    /// > takes precedence over it.
     /// > 
-    /// > Root and connd's own user may, and whom polkit lets (the action `org.connd.set-cost`); without polkit members of the group
-    /// > `connd` and the user at the machine's seat. PERMISSION_DENIED for others; UNAVAILABLE if polkit is there and does not decide;
-    /// > RESOURCE_EXHAUSTED if the user changes costs too often, or too many questions to polkit wait for an answer.
+    /// > Allowed for root, connd's own user, and users that polkit authorizes (action
+    /// > `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+    /// > machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+    /// > running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+    /// > or too many polkit requests are pending.
     /// > 
-    /// > The override applies at once. The response comes when it is on the disk, or could not be written: within a second or two.
+    /// > The override applies immediately. The response is sent once the override is on disk, or writing
+    /// > it has failed: within a second or two.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3150,7 +3239,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The networks that the machine is on, and those of which something is said.
+    /// > Lists the networks that the machine is on, and the networks and links with overrides.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3183,7 +3272,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Forgets what was said of a network. NOT_FOUND where that is nothing. Who may, as for SetCost.
+    /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+    /// > Permissions are as for SetCost.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3216,8 +3306,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > What connd has counted since it started, and what it holds now: for people who want to know how it fares, and for
-    /// > collectors of metrics.
+    /// > Returns what connd has counted since it started, and its current state: for administrators and
+    /// > for collectors of metrics.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3250,7 +3340,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Who follows what now: of the calling user's own programs; of everybody's for root and connd's own user.
+    /// > Lists the open streams of the calling user's programs. Root and connd's own user see those of
+    /// > all users.
     ///
     /// - Parameters:
     ///   - message: request message to send.

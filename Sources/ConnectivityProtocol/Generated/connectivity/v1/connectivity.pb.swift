@@ -8,22 +8,22 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// connd's API: by which network does this machine's traffic leave, and what just changed?
+/// connd's API: which network does this machine's traffic use, and what just changed?
 ///
-/// connd listens on a Unix socket, `unix:/run/connd/connd.sock` unless it was told otherwise, without
-/// TLS. Any `:authority` will do; clients that cannot send the percent-encoded path of a Unix socket set
-/// `localhost`. Who may connect is a matter of the socket's file mode.
+/// connd listens on a Unix socket without TLS. The default is `unix:/run/connd/connd.sock`. Any
+/// `:authority` is accepted. Clients that cannot send the percent-encoded path of a Unix socket use
+/// `localhost`. The file mode of the socket decides which users may connect.
 ///
 /// Guarantees, for every call:
 ///
-///  * A message is complete: what it says needs no earlier message to be understood.
-///  * Generations only grow, and none is ever used twice, also across restarts of connd.
-///  * A field that is not set is not known. An enum's UNSPECIFIED value is never sent.
-///  * Numbers and names of fields and values are never re-used; new ones may be added at any time, so a
-///    client treats an enum value that it does not know like the nearest one that it does.
+/// * A message is complete: it can be understood without earlier messages.
+/// * Generations only grow. No generation is ever used twice, even if connd restarts.
+/// * A field that is not set is unknown. An enum's UNSPECIFIED value is never sent.
+/// * Numbers and names of fields and values are never reused. New ones may be added at any time, so
+///   a client treats an unknown enum value like the nearest known one.
 ///
-/// Errors: INVALID_ARGUMENT names the field that is wrong; UNAVAILABLE means that connd is stopping
-/// (connect again, resume by generation); RESOURCE_EXHAUSTED names the limit.
+/// Errors: INVALID_ARGUMENT names the invalid field. UNAVAILABLE means that connd is stopping
+/// (reconnect, and resume by generation). RESOURCE_EXHAUSTED names the limit.
 
 public import SwiftProtobuf
 
@@ -84,7 +84,7 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
-/// Why channels are no longer viable. Where several reasons hold, the first of these is named.
+/// Why channels are no longer viable. If several reasons apply, the first in this list is reported.
 public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -92,26 +92,27 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
   /// Their source address is gone.
   case sourceAddressLost // = 1
 
-  /// A link of their path is gone, down, or without a carrier; or no route is left.
+  /// A link of their path is gone, down, or without carrier; or no route is left.
   case interfaceLost // = 2
 
-  /// The link is the same, and the network behind it is another.
+  /// The link is the same, but another network is behind it.
   case networkChanged // = 3
 
-  /// The category changed: all earlier channels are assumed broken. Of the stream only: no single flow is told this.
+  /// The category changed: all earlier channels are assumed broken. Reported by `Watch` only, never
+  /// for a single flow.
   case categoryChanged // = 4
 
-  /// The system now sends by another link, or from a source address of another prefix.
+  /// The kernel now uses another link, or a source address with another prefix.
   case betterPath // = 5
 
   /// The path became one that the channel forbids.
   case policy // = 6
 
-  /// The machine slept.
+  /// The machine resumed from sleep.
   case resumed // = 7
 
-  /// After a change of the network the peer has not answered several transmissions in a row, although
-  /// the kernel still has a path. Only `Guard` reports it, never `Watch`.
+  /// After a change of the network the peer has left several transmissions in a row unanswered,
+  /// although the kernel still has a path. Only `Guard` reports it, never `Watch`.
   case silent // = 8
   case UNRECOGNIZED(Int)
 
@@ -164,18 +165,18 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
 
 }
 
-/// What is to be done with the channels.
+/// How a client should treat the channels.
 public nonisolated enum Connectivity_V1_InvalidationSeverity: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
 
-  /// Fail what is in flight, close the connection, connect anew.
+  /// Fail the calls in flight, close the connection, and reconnect.
   case destroy // = 1
 
-  /// Let what is in flight finish, send what is new by a new connection.
+  /// Let the calls in flight finish, and use a new connection for new calls.
   case drain // = 2
 
-  /// Information: the path is in doubt. It may come back, or a `destroy` may follow.
+  /// For information: the path is in doubt. It may recover, or a `destroy` may follow.
   case advise // = 3
   case UNRECOGNIZED(Int)
 
@@ -251,21 +252,21 @@ public nonisolated enum Connectivity_V1_AddressFamily: SwiftProtobuf.Enum, Swift
 
 }
 
-/// By which kind of network the traffic leaves.
+/// The kind of network that traffic uses.
 public nonisolated enum Connectivity_V1_Category: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
 
-  /// No traffic leaves.
+  /// No traffic can leave the machine.
   case none // = 1
   case wifi // = 2
   case cellular // = 3
   case wired // = 4
 
-  /// By none of these: a tunnel, Bluetooth, a medium that nobody can place.
+  /// Anything else: a tunnel, Bluetooth, or an unknown medium.
   case other // = 5
 
-  /// The kernel cannot be asked. Assume that the machine is online.
+  /// The kernel cannot be queried. Assume that the machine is online.
   case unknown // = 6
   case UNRECOGNIZED(Int)
 
@@ -363,16 +364,16 @@ public nonisolated enum Connectivity_V1_PathStatus: SwiftProtobuf.Enum, Swift.Ca
   public typealias RawValue = Int
   case unspecified // = 0
 
-  /// Traffic flows.
+  /// Traffic can flow.
   case satisfied // = 1
 
-  /// There is a path, but it carries nothing before a connection is established.
+  /// There is a path, but it carries nothing until a connection is established.
   case requiresConnection // = 2
 
   /// There is no unicast route.
   case unsatisfied // = 3
 
-  /// The kernel cannot be asked.
+  /// The kernel cannot be queried.
   case unknown // = 4
   case UNRECOGNIZED(Int)
 
@@ -430,23 +431,22 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
   /// A link of the chain has no carrier.
   case noCarrier // = 6
 
-  /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, a modem that has not dialled.
+  /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, or a modem that has not
+  /// dialled.
   case dormant // = 7
 
   /// A link of the chain is administratively down.
   case linkDown // = 8
 
-  /// No usable source address: none, tentative, a duplicate, or one that does not reach the destination.
+  /// The source address is missing, tentative, a duplicate, or cannot reach the destination.
   case noSourceAddress // = 9
-
-  /// The link flaps: that the path is back is not told yet.
-  case flapping // = 10
   case kernelUnavailable // = 11
 
-  /// The kernel does not have the family (ipv6.disable=1).
+  /// The kernel does not support the family (ipv6.disable=1).
   case unsupported // = 12
 
-  /// The modem of a link of the chain is on the network, and carries nothing for the moment: of 2G, during a call.
+  /// The modem of a link of the chain is connected but carries nothing for the moment, as 2G does
+  /// during a call.
   case suspended // = 13
   case UNRECOGNIZED(Int)
 
@@ -466,7 +466,6 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case 7: self = .dormant
     case 8: self = .linkDown
     case 9: self = .noSourceAddress
-    case 10: self = .flapping
     case 11: self = .kernelUnavailable
     case 12: self = .unsupported
     case 13: self = .suspended
@@ -486,7 +485,6 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case .dormant: return 7
     case .linkDown: return 8
     case .noSourceAddress: return 9
-    case .flapping: return 10
     case .kernelUnavailable: return 11
     case .unsupported: return 12
     case .suspended: return 13
@@ -506,7 +504,6 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     .dormant,
     .linkDown,
     .noSourceAddress,
-    .flapping,
     .kernelUnavailable,
     .unsupported,
     .suspended,
@@ -514,7 +511,7 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
 
 }
 
-/// What carries a path at the bottom.
+/// The medium of the lowest link of a path.
 public nonisolated enum Connectivity_V1_Medium: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -575,7 +572,7 @@ public nonisolated enum Connectivity_V1_Medium: SwiftProtobuf.Enum, Swift.CaseIt
 
 }
 
-/// The sources of evidence, the most trusted first.
+/// The sources of evidence, most trusted first.
 public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -594,14 +591,14 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
   case phy80211 // = 5
   case nl80211 // = 6
 
-  /// ModemManager says that the link is a modem's.
+  /// ModemManager reports that the link belongs to a modem.
   case modemManager // = 10
   case driver // = 7
 
   /// A known prefix of the name.
   case name // = 8
 
-  /// Nothing spoke.
+  /// No source had evidence.
   case none // = 9
   case UNRECOGNIZED(Int)
 
@@ -672,37 +669,37 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
   /// connd started.
   case start // = 6
 
-  /// Messages were lost, everything was read again.
+  /// Messages were lost, and everything was read again.
   case overrun // = 7
 
-  /// The configuration was read again.
+  /// The configuration was reloaded.
   case configuration // = 8
 
-  /// A time was over: that of a hold, of a grace, or of a route that expires.
+  /// A timer expired: that of a hold, of a grace period, or of a route with a lifetime.
   case timer // = 9
 
-  /// The kernel could not be asked, or can be asked again.
+  /// The kernel cannot be queried, or can be queried again.
   case kernel // = 10
 
-  /// Something of a neighbour, the gateway, changed: its hardware address, whether it answers, the bridge port it is behind.
+  /// A neighbour, the gateway, changed: its MAC address, its reachability, or its bridge port.
   case neighbour // = 11
 
-  /// The machine slept and woke.
+  /// The machine slept and resumed.
   case sleep // = 12
 
-  /// A client registered a flow that had died before.
+  /// A client registered a flow that had already died.
   case registration // = 13
 
-  /// A file says that names are asked of others.
+  /// The files that configure DNS changed.
   case dns // = 14
 
-  /// A user has said what a link or a network costs, or that is over.
+  /// A user set an override for a link or a network, or an override ended.
   case user // = 15
 
-  /// ModemManager says something else of a link.
+  /// ModemManager's report about a link changed.
   case modem // = 16
 
-  /// NetworkManager or a DHCP server says something else of what a link costs.
+  /// NetworkManager or a DHCP server changed its report on whether a link is metered.
   case metering // = 17
   case UNRECOGNIZED(Int)
 
@@ -788,11 +785,12 @@ public nonisolated enum Connectivity_V1_Metering: SwiftProtobuf.Enum, Swift.Case
   case unspecified // = 0
   case unknown // = 1
 
-  /// Somebody says so who knows.
+  /// A reliable source says so.
   case yes // = 2
   case no // = 3
 
-  /// Something speaks for it. Of what phones announce themselves as by USB and others do, too, the path is not taken for expensive.
+  /// There are signs. For a guess based on the USB identification of phones, which other devices
+  /// share, the path does not count as expensive.
   case guessYes // = 4
   case guessNo // = 5
   case UNRECOGNIZED(Int)
@@ -837,22 +835,22 @@ public nonisolated enum Connectivity_V1_Metering: SwiftProtobuf.Enum, Swift.Case
 
 }
 
-/// What a Wi-Fi link is in its network.
+/// The role of a Wi-Fi link in its network.
 public nonisolated enum Connectivity_V1_WirelessRole: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
 
-  /// A member of an access point's network.
+  /// A client of an access point.
   case station // = 1
   case accessPoint // = 2
   case adHoc // = 3
   case mesh // = 4
 
-  /// A member of a group of Wi-Fi Direct, and the one that made it.
+  /// A client of a Wi-Fi Direct group, and the group's owner.
   case p2PClient // = 5
   case p2PGroupOwner // = 6
 
-  /// It hears, and carries nothing.
+  /// Receives only, and carries no traffic.
   case monitor // = 7
   case other // = 8
   case UNRECOGNIZED(Int)
@@ -906,19 +904,19 @@ public nonisolated enum Connectivity_V1_WirelessRole: SwiftProtobuf.Enum, Swift.
 
 }
 
-/// By what an access point lets somebody in.
+/// How an access point authenticates clients.
 public nonisolated enum Connectivity_V1_WirelessSecurity: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
 
-  /// Whoever comes, encrypted (OWE) or not.
+  /// None, encrypted (OWE) or not.
   case `open` // = 1
   case wep // = 2
 
-  /// A passphrase that all share: WPA, WPA2, WPA3 (SAE).
+  /// A shared passphrase: WPA, WPA2, WPA3 (SAE).
   case personal // = 3
 
-  /// Each has credentials of his own: 802.1X.
+  /// Credentials for each user: 802.1X.
   case enterprise // = 4
   case other // = 5
   case UNRECOGNIZED(Int)
@@ -971,7 +969,7 @@ public nonisolated enum Connectivity_V1_LinkState: SwiftProtobuf.Enum, Swift.Cas
   case down // = 1
   case noCarrier // = 2
 
-  /// It has a carrier and waits for something.
+  /// The link has carrier and waits for something.
   case dormant // = 3
   case up // = 4
   case UNRECOGNIZED(Int)
@@ -1013,14 +1011,14 @@ public nonisolated enum Connectivity_V1_LinkState: SwiftProtobuf.Enum, Swift.Cas
 
 }
 
-/// What a user says.
+/// A user's override.
 public nonisolated enum Connectivity_V1_Choice: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
   case on // = 1
   case off // = 2
 
-  /// What connd finds out by itself holds.
+  /// No override: what connd detects applies.
   case auto // = 3
   case UNRECOGNIZED(Int)
 
@@ -1073,7 +1071,7 @@ public nonisolated struct Connectivity_V1_WatchRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The last generation that the client has seen. Not set: start with a snapshot.
+  /// The last generation that the client has seen. If not set, the stream starts with a snapshot.
   public var sinceGeneration: UInt64 {
     get {_sinceGeneration ?? 0}
     set {_sinceGeneration = newValue}
@@ -1083,7 +1081,7 @@ public nonisolated struct Connectivity_V1_WatchRequest: Sendable {
   /// Clears the value of `sinceGeneration`. Subsequent reads from it will return its default value.
   public mutating func clearSinceGeneration() {self._sinceGeneration = nil}
 
-  /// Which changes to send; empty means all of them. Snapshots and gaps always come.
+  /// The kinds of change to send; empty means all. Snapshots and gaps are always sent.
   public var events: [Connectivity_V1_EventKind] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1098,7 +1096,7 @@ public nonisolated struct Connectivity_V1_WatchResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// That of the event below: what a client remembers in order to resume.
+  /// The generation of the event below. A client stores it in order to resume.
   public var generation: UInt64 = 0
 
   public var event: Connectivity_V1_WatchResponse.OneOf_Event? = nil
@@ -1166,7 +1164,7 @@ public nonisolated struct Connectivity_V1_WatchResponse: Sendable {
   public init() {}
 }
 
-/// The state of affairs at the start of a stream.
+/// The state at the start of a stream.
 public nonisolated struct Connectivity_V1_Snapshot: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1190,7 +1188,7 @@ public nonisolated struct Connectivity_V1_Snapshot: Sendable {
   fileprivate var _status: Connectivity_V1_Status? = nil
 }
 
-/// The category changed, or the path bounced: it went and came back.
+/// The category changed, or the path bounced: it went away and came back.
 public nonisolated struct Connectivity_V1_Transition: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1202,7 +1200,7 @@ public nonisolated struct Connectivity_V1_Transition: Sendable {
 
   public var to: Connectivity_V1_Category = .unspecified
 
-  /// The path went in between, even if `from` equals `to`: connections may have been lost.
+  /// The path was lost in between, even if `from` equals `to`. Connections may have been lost.
   public var bounced: Bool = false
 
   public var cause: Connectivity_V1_Cause {
@@ -1243,7 +1241,8 @@ public nonisolated struct Connectivity_V1_Transition: Sendable {
   fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
-/// Something of the paths changed, or is known better. Better knowledge of the same path may give another category.
+/// A path changed, or connd learned more about it. Learning more about the same path may change the
+/// category.
 public nonisolated struct Connectivity_V1_PathChange: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1289,7 +1288,7 @@ public nonisolated struct Connectivity_V1_PathChange: Sendable {
   fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
-/// Channels of a scope are no longer viable.
+/// The channels in a scope are no longer viable.
 public nonisolated struct Connectivity_V1_Invalidation: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1338,13 +1337,14 @@ public nonisolated struct Connectivity_V1_Invalidation: Sendable {
   fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
-/// Which channels: those to which all that is set applies. It names what they were on, not what there is now.
+/// The channels to which all of the set fields apply. The scope names the path that the channels
+/// used, not the current one.
 public nonisolated struct Connectivity_V1_Scope: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The out-link of their path.
+  /// The outgoing link of their path.
   public var interface: String {
     get {_interface ?? String()}
     set {_interface = newValue}
@@ -1363,11 +1363,11 @@ public nonisolated struct Connectivity_V1_Scope: Sendable {
   /// Clears the value of `family`. Subsequent reads from it will return its default value.
   public mutating func clearFamily() {self._family = nil}
 
-  /// Their local address is one of these; empty means any.
+  /// Their local address is one of these. Empty means any.
   public var localAddresses: [String] = []
 
-  /// Where they lead to: an address, or `offLink`: all remote addresses but those in the link's own subnets, which need
-  /// no gateway.
+  /// Their destination: an address, or `offLink`. That stands for all remote addresses except those
+  /// in the link's own subnets, which need no gateway.
   public var destination: String {
     get {_destination ?? String()}
     set {_destination = newValue}
@@ -1386,8 +1386,8 @@ public nonisolated struct Connectivity_V1_Scope: Sendable {
   fileprivate var _destination: String? = nil
 }
 
-/// Whom this machine asks for names changed: a program that keeps names, or waits because one was not resolved, asks anew. What is
-/// connected is not concerned.
+/// The DNS configuration changed. A client flushes cached names and retries failed lookups. Existing
+/// connections are unaffected.
 public nonisolated struct Connectivity_V1_DnsChange: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1395,14 +1395,15 @@ public nonisolated struct Connectivity_V1_DnsChange: Sendable {
 
   public var generation: UInt64 = 0
 
-  /// What holds now, as in Dns.
+  /// The DNS configuration after the change, as in Dns.
   public var servers: [String] = []
 
   public var search: [String] = []
 
   public var links: [Connectivity_V1_DnsLink] = []
 
-  /// Its change is `serversChanged`, `searchChanged`, `linkServersChanged` or `linkSearchChanged`: the first of these that holds.
+  /// Its change is `serversChanged`, `searchChanged`, `linkServersChanged` or `linkSearchChanged`:
+  /// the first of these that applies.
   public var cause: Connectivity_V1_Cause {
     get {_cause ?? Connectivity_V1_Cause()}
     set {_cause = newValue}
@@ -1430,21 +1431,22 @@ public nonisolated struct Connectivity_V1_DnsChange: Sendable {
   fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
-/// Whom this machine asks for names, as its files say (resolv.conf(5)).
+/// The DNS configuration, as read from files (resolv.conf(5)).
 public nonisolated struct Connectivity_V1_Dns: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The name servers as text, in the order in which they are asked: `192.0.2.53`, `fe80::1%wlan0`. Where the machine asks a stub
-  /// of its own (systemd-resolved, NetworkManager's dnsmasq) these are the ones behind it, as far as a file names them. Empty: names
-  /// are not resolved by DNS.
+  /// The DNS servers as text, in the order in which they are used: `192.0.2.53`, `fe80::1%wlan0`. If
+  /// the machine uses a local stub resolver (systemd-resolved, NetworkManager's dnsmasq), these are
+  /// the servers behind it, as far as a file names them. Empty means that names are not resolved by
+  /// DNS.
   public var servers: [String] = []
 
-  /// The domains that are tried for a name of one word.
+  /// The search domains for single-label names.
   public var search: [String] = []
 
-  /// By link, where files say it.
+  /// The settings of each link, if files name them.
   public var links: [Connectivity_V1_DnsLink] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1452,7 +1454,7 @@ public nonisolated struct Connectivity_V1_Dns: Sendable {
   public init() {}
 }
 
-/// What one link has brought.
+/// The DNS settings that one link provides.
 public nonisolated struct Connectivity_V1_DnsLink: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1469,7 +1471,7 @@ public nonisolated struct Connectivity_V1_DnsLink: Sendable {
   public init() {}
 }
 
-/// The client missed something: what, is not known. Here is the present.
+/// The client missed an unknown number of changes. Contains the current status.
 public nonisolated struct Connectivity_V1_Gap: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1499,7 +1501,7 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// That of the last change published.
+  /// The generation of the last published change.
   public var generation: UInt64 {
     get {_storage._generation}
     set {_uniqueStorage()._generation = newValue}
@@ -1510,13 +1512,14 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
     set {_uniqueStorage()._category = newValue}
   }
 
-  /// The category as gRPC on iOS divides the world: whatever is neither none nor cellular is Wi-Fi.
+  /// The category in the terms of gRPC on iOS: everything that is neither none nor cellular is
+  /// Wi-Fi.
   public var threeWay: Connectivity_V1_ThreeWayCategory {
     get {_storage._threeWay}
     set {_uniqueStorage()._threeWay = newValue}
   }
 
-  /// When the category became what it is, or last bounced; by the wall clock.
+  /// When the category took this value, or last bounced, by the wall clock.
   public var since: SwiftProtobuf.Google_Protobuf_Timestamp {
     get {_storage._since ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
     set {_uniqueStorage()._since = newValue}
@@ -1535,7 +1538,7 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   /// Clears the value of `flags`. Subsequent reads from it will return its default value.
   public mutating func clearFlags() {_uniqueStorage()._flags = nil}
 
-  /// The out-link of the path that the summary follows: the top of a stack.
+  /// The outgoing link of the path that the summary follows: the top of a stack.
   public var interface: String {
     get {_storage._interface ?? String()}
     set {_uniqueStorage()._interface = newValue}
@@ -1545,13 +1548,14 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
   public mutating func clearInterface() {_uniqueStorage()._interface = nil}
 
-  /// What carries that path at the bottom.
+  /// The medium of the lowest link of that path.
   public var medium: Connectivity_V1_Medium {
     get {_storage._medium}
     set {_uniqueStorage()._medium = newValue}
   }
 
-  /// It costs money to send by this path: cellular, a phone's hotspot, or configured so. Not set if that is not known.
+  /// Whether sending on this path costs money: it is cellular, a phone's hotspot, or configured so.
+  /// Not set if unknown.
   public var expensive: Bool {
     get {_storage._expensive ?? false}
     set {_uniqueStorage()._expensive = newValue}
@@ -1561,7 +1565,7 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   /// Clears the value of `expensive`. Subsequent reads from it will return its default value.
   public mutating func clearExpensive() {_uniqueStorage()._expensive = nil}
 
-  /// The user asked to save data on this path.
+  /// Whether the user asked to save data on this path.
   public var constrained: Bool {
     get {_storage._constrained}
     set {_uniqueStorage()._constrained = newValue}
@@ -1592,14 +1596,15 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
     set {_uniqueStorage()._family = newValue}
   }
 
-  /// The network namespace that connd speaks of, by the inode of its /proc/self/ns/net (namespaces(7)). To a client
-  /// in another one, nothing that connd says of links, paths and flows applies. 0: not known.
+  /// The network namespace that connd speaks for, as the inode of its /proc/self/ns/net
+  /// (namespaces(7)). A client in another namespace ignores what connd reports about links, paths
+  /// and flows. 0 if unknown.
   public var networkNamespace: UInt64 {
     get {_storage._networkNamespace}
     set {_uniqueStorage()._networkNamespace = newValue}
   }
 
-  /// Whom names are asked of. Not set: not known.
+  /// The DNS configuration. Not set if unknown.
   public var dns: Connectivity_V1_Dns {
     get {_storage._dns ?? Connectivity_V1_Dns()}
     set {_uniqueStorage()._dns = newValue}
@@ -1616,7 +1621,7 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// Named after SCNetworkReachability's flags.
+/// Flags named after those of SCNetworkReachability.
 public nonisolated struct Connectivity_V1_Flags: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1625,8 +1630,8 @@ public nonisolated struct Connectivity_V1_Flags: Sendable {
   /// The kernel has a unicast route to the default destination.
   public var reachable: Bool = false
 
-  /// There is a path, but it carries nothing before a connection is established: no carrier, a handshake
-  /// to be finished, no usable source address.
+  /// There is a path, but it carries nothing until a connection is established. The carrier is
+  /// missing, a handshake is not finished, or there is no usable source address.
   public var connectionRequired: Bool = false
 
   /// The medium is cellular.
@@ -1637,7 +1642,7 @@ public nonisolated struct Connectivity_V1_Flags: Sendable {
   public init() {}
 }
 
-/// The kernel's answer for a destination, and what it is worth.
+/// The kernel's answer for a destination, and connd's assessment of it.
 public nonisolated struct Connectivity_V1_Path: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1645,7 +1650,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
 
   public var status: Connectivity_V1_PathStatus = .unspecified
 
-  /// Not set where the path is satisfied.
+  /// Not set if the path is satisfied.
   public var reason: Connectivity_V1_PathReason {
     get {_reason ?? .unspecified}
     set {_reason = newValue}
@@ -1655,7 +1660,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `reason`. Subsequent reads from it will return its default value.
   public mutating func clearReason() {self._reason = nil}
 
-  /// The out-link.
+  /// The outgoing link.
   public var interface: String {
     get {_interface ?? String()}
     set {_interface = newValue}
@@ -1665,12 +1670,12 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
   public mutating func clearInterface() {self._interface = nil}
 
-  /// The out-link and what is below it: vlan10, bond0, eth0.
+  /// The outgoing link and the links below it: vlan10, bond0, eth0.
   public var chain: [String] = []
 
   public var medium: Connectivity_V1_Medium = .unspecified
 
-  /// The source address that the kernel would take, as text (RFC 5952).
+  /// The source address that the kernel would use, as text (RFC 5952).
   public var source: String {
     get {_source ?? String()}
     set {_source = newValue}
@@ -1680,7 +1685,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `source`. Subsequent reads from it will return its default value.
   public mutating func clearSource() {self._source = nil}
 
-  /// Not set where the destination is on the link, or the link needs none.
+  /// Not set if the destination is on the link, or the link needs no gateway.
   public var gateway: String {
     get {_gateway ?? String()}
     set {_gateway = newValue}
@@ -1700,7 +1705,8 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `table`. Subsequent reads from it will return its default value.
   public mutating func clearTable() {self._table = nil}
 
-  /// Sending by this path costs money. Not set if that is not known: work that waits for a free path waits on.
+  /// Whether sending on this path costs money. Not set if unknown: work that waits for an unmetered
+  /// path keeps waiting.
   public var expensive: Bool {
     get {_expensive ?? false}
     set {_expensive = newValue}
@@ -1712,7 +1718,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
 
   public var constrained: Bool = false
 
-  /// What the medium was told by.
+  /// The evidence for the medium.
   public var evidence: Connectivity_V1_Evidence {
     get {_evidence ?? Connectivity_V1_Evidence()}
     set {_evidence = newValue}
@@ -1725,7 +1731,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// The index of each link of the chain.
   public var chainIndex: [UInt32] = []
 
-  /// The length in bits of the subnet that the source address is in.
+  /// The prefix length, in bits, of the subnet of the source address.
   public var sourcePrefixLength: UInt32 {
     get {_sourcePrefixLength ?? 0}
     set {_sourcePrefixLength = newValue}
@@ -1735,8 +1741,9 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `sourcePrefixLength`. Subsequent reads from it will return its default value.
   public mutating func clearSourcePrefixLength() {self._sourcePrefixLength = nil}
 
-  /// How many links at the bottom of the chain are guessed: those below a tunnel that does not tell its other end. They decide
-  /// about the medium, expensive and constrained, and never about the status.
+  /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
+  /// report its remote endpoint. They determine the medium, expensive and constrained, but never the
+  /// status.
   public var guessedLinks: UInt32 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1753,7 +1760,7 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   fileprivate var _sourcePrefixLength: UInt32? = nil
 }
 
-/// Why a link is taken for what it is.
+/// The evidence for a link's medium.
 public nonisolated struct Connectivity_V1_Evidence: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1761,7 +1768,7 @@ public nonisolated struct Connectivity_V1_Evidence: Sendable {
 
   public var source: Connectivity_V1_EvidenceSource = .unspecified
 
-  /// What the source said: `wlan`, `qmi_wwan`, `wwan*`.
+  /// The value that the source reported: `wlan`, `qmi_wwan`, `wwan*`.
   public var value: String = String()
 
   public var medium: Connectivity_V1_Medium = .unspecified
@@ -1771,7 +1778,7 @@ public nonisolated struct Connectivity_V1_Evidence: Sendable {
   public init() {}
 }
 
-/// What made connd look again, and what it found there.
+/// The reason for a change: the trigger that made connd look again, and what it found.
 public nonisolated struct Connectivity_V1_Cause: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1779,10 +1786,11 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
 
   public var trigger: Connectivity_V1_CauseTrigger = .unspecified
 
-  /// What changed, in one lowerCamelCase word: `carrierLost`, `routeRemoved`, `holdEnded`.
+  /// The change, in one lowerCamelCase word: `carrierLost`, `routeRemoved`, `graceEnded`.
   public var change: String = String()
 
-  /// The kernel's message, where one was the trigger: `RTM_NEWLINK`. Of a user's choice, whose: `uid 1000`.
+  /// The kernel's message, if a message was the trigger: `RTM_NEWLINK`. For an override, the user
+  /// that set it: `uid 1000`.
   public var message: String {
     get {_message ?? String()}
     set {_message = newValue}
@@ -1802,7 +1810,7 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
   public mutating func clearInterface() {self._interface = nil}
 
-  /// It was noticed after messages were lost or connd was away: when it happened is not known.
+  /// connd noticed this after messages were lost or connd was away, so when it happened is unknown.
   public var learntLate: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1818,10 +1826,10 @@ public nonisolated struct Connectivity_V1_GetPathRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// As WatchPathRequest.destination.
+  /// See WatchPathRequest.destination.
   public var destination: String = String()
 
-  /// The mark (SO_MARK) of the traffic; not set or 0: none.
+  /// The mark (SO_MARK) of the traffic. Not set or 0 means none.
   public var mark: UInt32 {
     get {_mark ?? 0}
     set {_mark = newValue}
@@ -1843,13 +1851,13 @@ public nonisolated struct Connectivity_V1_GetPathResponse: @unchecked Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// As it was asked for.
+  /// The destination of the request.
   public var destination: String {
     get {_storage._destination}
     set {_uniqueStorage()._destination = newValue}
   }
 
-  /// Its status is UNKNOWN where the kernel cannot be asked.
+  /// The status is UNKNOWN if the kernel cannot be queried.
   public var path: Connectivity_V1_Path {
     get {_storage._path ?? Connectivity_V1_Path()}
     set {_uniqueStorage()._path = newValue}
@@ -1859,7 +1867,7 @@ public nonisolated struct Connectivity_V1_GetPathResponse: @unchecked Sendable {
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
   public mutating func clearPath() {_uniqueStorage()._path = nil}
 
-  /// The network namespace that this is about, as Status.network_namespace.
+  /// The network namespace that the response is about; see Status.network_namespace.
   public var networkNamespace: UInt64 {
     get {_storage._networkNamespace}
     set {_uniqueStorage()._networkNamespace = newValue}
@@ -1877,11 +1885,11 @@ public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// An IPv4 or IPv6 address as text; names are the client's to resolve. An IPv4 address that is mapped to IPv6
-  /// (`::ffff:192.0.2.7`) is IPv4.
+  /// An IPv4 or IPv6 address as text. The client resolves names. An IPv4-mapped IPv6 address
+  /// (`::ffff:192.0.2.7`) counts as IPv4.
   public var destination: String = String()
 
-  /// The mark (SO_MARK) of the traffic; not set or 0: none.
+  /// The mark (SO_MARK) of the traffic. Not set or 0 means none.
   public var mark: UInt32 {
     get {_mark ?? 0}
     set {_mark = newValue}
@@ -1903,7 +1911,7 @@ public nonisolated struct Connectivity_V1_WatchPathResponse: @unchecked Sendable
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// As it was asked for.
+  /// The destination of the request.
   public var destination: String {
     get {_storage._destination}
     set {_uniqueStorage()._destination = newValue}
@@ -1918,7 +1926,7 @@ public nonisolated struct Connectivity_V1_WatchPathResponse: @unchecked Sendable
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
   public mutating func clearPath() {_uniqueStorage()._path = nil}
 
-  /// That of the last change published when the path was read.
+  /// The generation of the last change published before the path was read.
   public var generation: UInt64 {
     get {_storage._generation}
     set {_uniqueStorage()._generation = newValue}
@@ -1947,7 +1955,7 @@ public nonisolated struct Connectivity_V1_GuardRequest: Sendable {
     set {request = .add(newValue)}
   }
 
-  /// Guards it no longer.
+  /// Stops guarding a flow.
   public var remove: Connectivity_V1_RemoveFlow {
     get {
       if case .remove(let v)? = request {return v}
@@ -1961,7 +1969,7 @@ public nonisolated struct Connectivity_V1_GuardRequest: Sendable {
   public nonisolated enum OneOf_Request: Equatable, Sendable {
     /// Guards a flow.
     case add(Connectivity_V1_Flow)
-    /// Guards it no longer.
+    /// Stops guarding a flow.
     case remove(Connectivity_V1_RemoveFlow)
 
   }
@@ -1969,27 +1977,27 @@ public nonisolated struct Connectivity_V1_GuardRequest: Sendable {
   public init() {}
 }
 
-/// One connection of the caller's.
+/// One connection of the caller.
 public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// What the client calls it, in this stream. One id names one flow at a time.
+  /// The client's identifier for the flow in this stream. An id names one flow at a time.
   public var id: UInt64 {
     get {_storage._id}
     set {_uniqueStorage()._id = newValue}
   }
 
-  /// The remote address as text, IPv4 or IPv6. Names are the client's to resolve. An IPv4 address that a dual-stack socket
-  /// maps to IPv6 (`::ffff:192.0.2.7`) is IPv4, here and in `local`.
+  /// The remote address as text, IPv4 or IPv6. The client resolves names. An IPv4-mapped IPv6
+  /// address (`::ffff:192.0.2.7`) of a dual-stack socket counts as IPv4, here and in `local`.
   public var remote: String {
     get {_storage._remote}
     set {_uniqueStorage()._remote = newValue}
   }
 
-  /// The connection's own address, as getsockname(2) has it; not set before it is connected: then the kernel's
-  /// choice at the time of registration is taken for it.
+  /// The connection's own address, as returned by getsockname(2). Not set before it is connected:
+  /// connd then uses the address that the kernel chooses at registration.
   public var local: String {
     get {_storage._local ?? String()}
     set {_uniqueStorage()._local = newValue}
@@ -1999,7 +2007,7 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   /// Clears the value of `local`. Subsequent reads from it will return its default value.
   public mutating func clearLocal() {_uniqueStorage()._local = nil}
 
-  /// The mark (SO_MARK) of the connection; not set or 0: none.
+  /// The mark (SO_MARK) of the connection. Not set or 0 means none.
   public var mark: UInt32 {
     get {_storage._mark ?? 0}
     set {_uniqueStorage()._mark = newValue}
@@ -2009,9 +2017,10 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
   public mutating func clearMark() {_uniqueStorage()._mark = nil}
 
-  /// The link that the connection is bound to (SO_BINDTODEVICE), by name; of one to a link-local IPv6 address (`fe80::1%eth0`) that
-  /// address's, to which connect(2) binds it. Where that is not set, it is the link that alone has `local`, where that is
-  /// link-local, too; else the flow is refused.
+  /// The name of the link that the connection is bound to (SO_BINDTODEVICE). For a link-local IPv6
+  /// address (`fe80::1%eth0`), the link of that address, because connect(2) binds to it. If it is not
+  /// set and the remote address is link-local, connd uses the only link that has `local`, provided
+  /// that `local` is link-local, too. Otherwise connd refuses the flow.
   public var interface: String {
     get {_storage._interface ?? String()}
     set {_uniqueStorage()._interface = newValue}
@@ -2021,8 +2030,8 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
   public mutating func clearInterface() {_uniqueStorage()._interface = nil}
 
-  /// The last generation that the client knew of before it connected. What destroyed connections since then is told
-  /// at once.
+  /// The last generation that the client had received before it connected. Connections destroyed
+  /// since then are reported immediately.
   public var sinceGeneration: UInt64 {
     get {_storage._sinceGeneration ?? 0}
     set {_uniqueStorage()._sinceGeneration = newValue}
@@ -2032,9 +2041,10 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   /// Clears the value of `sinceGeneration`. Subsequent reads from it will return its default value.
   public mutating func clearSinceGeneration() {_uniqueStorage()._sinceGeneration = nil}
 
-  /// The path that connd told of this flow before, in a stream that broke; or, without `since_generation`, before the connection
-  /// was made and had an address and a port. What has changed since is told at once. (Before it was made, that its address or
-  /// its port lead it another way was not known: that is no change.)
+  /// The last path that connd reported for this flow, in a stream that broke. Without
+  /// `since_generation`: the path reported before the connection was made and had an address and a
+  /// port. connd immediately reports what has changed since. (Before the connection was made, connd
+  /// could not know its address and port. A different path because of them is not a change.)
   public var knownPath: Connectivity_V1_Path {
     get {_storage._knownPath ?? Connectivity_V1_Path()}
     set {_uniqueStorage()._knownPath = newValue}
@@ -2044,21 +2054,23 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   /// Clears the value of `knownPath`. Subsequent reads from it will return its default value.
   public mutating func clearKnownPath() {_uniqueStorage()._knownPath = nil}
 
-  /// The channel forbids paths that cost money: when its path becomes one, it is invalid (reason POLICY).
+  /// The channel forbids expensive paths: if its path becomes expensive, it is invalid (reason
+  /// POLICY).
   public var forbidsExpensive: Bool {
     get {_storage._forbidsExpensive}
     set {_uniqueStorage()._forbidsExpensive = newValue}
   }
 
-  /// The channel forbids paths on which the user asked to save data.
+  /// The channel forbids constrained paths, on which the user asked to save data.
   public var forbidsConstrained: Bool {
     get {_storage._forbidsConstrained}
     set {_uniqueStorage()._forbidsConstrained = newValue}
   }
 
-  /// The ports of the connection, as getsockname(2) and getpeername(2) have them, and its protocol by IANA's number (6 for
-  /// TCP, which is meant where it is not set and a port is; 17 for UDP). By them routing rules with `ipproto`, `sport`
-  /// and `dport` hold, and one of several nexthops is chosen. Without them connd asks for traffic of no port.
+  /// The ports of the connection, as returned by getsockname(2) and getpeername(2), and its protocol
+  /// by IANA number (6 for TCP, 17 for UDP). If only a port is set, TCP is assumed. Routing rules
+  /// with `ipproto`, `sport` and `dport` use them, as does the choice between several nexthops.
+  /// Without them connd queries the kernel without ports.
   public var localPort: UInt32 {
     get {_storage._localPort ?? 0}
     set {_uniqueStorage()._localPort = newValue}
@@ -2093,7 +2105,7 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// A flow that is not guarded is refused: a removal may cross the news of its end.
+/// Removing an unknown flow is refused. This is normal if connd ended the flow at the same time.
 public nonisolated struct Connectivity_V1_RemoveFlow: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2111,13 +2123,13 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// That of the last change published.
+  /// The generation of the last published change.
   public var generation: UInt64 {
     get {_storage._generation}
     set {_uniqueStorage()._generation = newValue}
   }
 
-  /// The flow that this is about.
+  /// The flow that the message is about.
   public var id: UInt64 {
     get {_storage._id}
     set {_uniqueStorage()._id = newValue}
@@ -2128,7 +2140,7 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
     set {_uniqueStorage()._event = newValue}
   }
 
-  /// The flow's path: when it was added, and each time it has changed.
+  /// The flow's path: after it was added, and after each change.
   public var path: Connectivity_V1_Path {
     get {
       if case .path(let v)? = _storage._event {return v}
@@ -2145,7 +2157,7 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
     set {_uniqueStorage()._event = .invalidation(newValue)}
   }
 
-  /// The request was not accepted; nothing else is affected.
+  /// The request was not accepted. Nothing else is affected.
   public var refused: Connectivity_V1_FlowRefused {
     get {
       if case .refused(let v)? = _storage._event {return v}
@@ -2154,14 +2166,14 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
     set {_uniqueStorage()._event = .refused(newValue)}
   }
 
-  /// The network namespace that this is about, as Status.network_namespace.
+  /// The network namespace that the message is about; see Status.network_namespace.
   public var networkNamespace: UInt64 {
     get {_storage._networkNamespace}
     set {_uniqueStorage()._networkNamespace = newValue}
   }
 
-  /// With `path`: the better path that the client was told of (reason BETTER_PATH), and that did not destroy the flow, is
-  /// gone. What new connections get is the flow's own way again.
+  /// With `path`: the better path that connd reported (reason BETTER_PATH), and that did not destroy
+  /// the flow, is gone. New connections use the flow's own path again.
   public var betterPathGone: Bool {
     get {_storage._betterPathGone}
     set {_uniqueStorage()._betterPathGone = newValue}
@@ -2170,10 +2182,10 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Event: Equatable, Sendable {
-    /// The flow's path: when it was added, and each time it has changed.
+    /// The flow's path: after it was added, and after each change.
     case path(Connectivity_V1_Path)
     case invalidation(Connectivity_V1_FlowInvalidation)
-    /// The request was not accepted; nothing else is affected.
+    /// The request was not accepted. Nothing else is affected.
     case refused(Connectivity_V1_FlowRefused)
 
   }
@@ -2208,7 +2220,7 @@ public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable 
   /// Clears the value of `cause`. Subsequent reads from it will return its default value.
   public mutating func clearCause() {_uniqueStorage()._cause = nil}
 
-  /// What the way to the remote address is now.
+  /// The current path to the remote address.
   public var path: Connectivity_V1_Path {
     get {_storage._path ?? Connectivity_V1_Path()}
     set {_uniqueStorage()._path = newValue}
@@ -2218,8 +2230,8 @@ public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable 
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
   public mutating func clearPath() {_uniqueStorage()._path = nil}
 
-  /// What the connection's own socket said. Not set if it was not asked: for other protocols than
-  /// TCP, for flows without ports, and if the verdict is certain without it.
+  /// The answer of the connection's own socket. Not set if connd did not ask: for protocols other
+  /// than TCP, for flows without ports, and if the verdict is certain without it.
   public var socket: Connectivity_V1_SocketTestimony {
     get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
     set {_uniqueStorage()._socket = newValue}
@@ -2236,15 +2248,15 @@ public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable 
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// What a TCP socket says about whether its peer still answers (tcp_info of sock_diag(7)). Times have
-/// the resolution of the kernel's tick, 1 to 10 ms.
+/// A TCP socket's state, which shows whether its peer still answers (tcp_info of sock_diag(7)).
+/// Times have the resolution of the kernel's tick, 1 to 10 ms.
 public nonisolated struct Connectivity_V1_SocketTestimony: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// When the socket last heard from its peer, counted from the change of the network that led to
-  /// this message: negative before it. In an Explanation it is counted from the question.
+  /// When the socket last heard from its peer, relative to the change of the network that led to
+  /// this message: negative before it. In an Explanation it is relative to the query.
   public var lastHeard: SwiftProtobuf.Google_Protobuf_Duration {
     get {_lastHeard ?? SwiftProtobuf.Google_Protobuf_Duration()}
     set {_lastHeard = newValue}
@@ -2264,10 +2276,10 @@ public nonisolated struct Connectivity_V1_SocketTestimony: Sendable {
   /// Clears the value of `roundTrip`. Subsequent reads from it will return its default value.
   public mutating func clearRoundTrip() {self._roundTrip = nil}
 
-  /// How many retransmission timeouts have passed in a row without an answer.
+  /// The number of consecutive retransmission timeouts without an answer.
   public var timeouts: UInt32 = 0
 
-  /// The peer has yet to acknowledge data.
+  /// Whether the peer has yet to acknowledge data.
   public var unacknowledged: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2283,7 +2295,7 @@ public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// A code of google.rpc: 3 INVALID_ARGUMENT or 8 RESOURCE_EXHAUSTED.
+  /// A google.rpc.Code: 3 INVALID_ARGUMENT or 8 RESOURCE_EXHAUSTED.
   public var code: UInt32 = 0
 
   /// Names the field, or the limit.
@@ -2299,7 +2311,8 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// An IPv4 or IPv6 address as text, as that of WatchPathRequest; not set: the default destination.
+  /// An IPv4 or IPv6 address as text; see WatchPathRequest.destination. Not set: the default
+  /// destination.
   public var destination: String {
     get {_destination ?? String()}
     set {_destination = newValue}
@@ -2309,7 +2322,7 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   /// Clears the value of `destination`. Subsequent reads from it will return its default value.
   public mutating func clearDestination() {self._destination = nil}
 
-  /// The mark (SO_MARK) of the traffic; not set or 0: none.
+  /// The mark (SO_MARK) of the traffic. Not set or 0 means none.
   public var mark: UInt32 {
     get {_mark ?? 0}
     set {_mark = newValue}
@@ -2319,8 +2332,8 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
   public mutating func clearMark() {self._mark = nil}
 
-  /// A connection's own address, and the ports of TCP: with all three the connection itself is
-  /// explained, and its socket is asked.
+  /// A connection's own address and its TCP ports. If all three are set, connd explains that
+  /// connection, and also queries its socket.
   public var local: String {
     get {_local ?? String()}
     set {_local = newValue}
@@ -2365,7 +2378,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// What was asked for, or the probe that decided where the default destination was meant.
+  /// The requested destination. For the default destination, the probe that decided.
   public var destination: String {
     get {_storage._destination}
     set {_uniqueStorage()._destination = newValue}
@@ -2380,14 +2393,14 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
   public mutating func clearPath() {_uniqueStorage()._path = nil}
 
-  /// The `ip rule`s that name the table that answered, as `ip rule` writes them. Which of them the
-  /// kernel took, it does not say.
+  /// The `ip rule`s that name the routing table that answered, as `ip rule` prints them. The kernel
+  /// does not report which of them it used.
   public var rules: [Connectivity_V1_Rule] {
     get {_storage._rules}
     set {_uniqueStorage()._rules = newValue}
   }
 
-  /// The block of addresses that the route is for: `0.0.0.0/0` for a default route.
+  /// The prefix of the route: `0.0.0.0/0` for a default route.
   public var routePrefix: String {
     get {_storage._routePrefix ?? String()}
     set {_uniqueStorage()._routePrefix = newValue}
@@ -2397,7 +2410,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `routePrefix`. Subsequent reads from it will return its default value.
   public mutating func clearRoutePrefix() {_uniqueStorage()._routePrefix = nil}
 
-  /// Its metric.
+  /// The metric of the route.
   public var routePriority: UInt32 {
     get {_storage._routePriority ?? 0}
     set {_uniqueStorage()._routePriority = newValue}
@@ -2407,7 +2420,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `routePriority`. Subsequent reads from it will return its default value.
   public mutating func clearRoutePriority() {_uniqueStorage()._routePriority = nil}
 
-  /// Top to bottom, as Path.chain.
+  /// From top to bottom, as in Path.chain.
   public var links: [Connectivity_V1_Link] {
     get {_storage._links}
     set {_uniqueStorage()._links = newValue}
@@ -2422,20 +2435,21 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `flags`. Subsequent reads from it will return its default value.
   public mutating func clearFlags() {_uniqueStorage()._flags = nil}
 
-  /// The category that this path alone amounts to.
+  /// The category that this path alone would give.
   public var category: Connectivity_V1_Category {
     get {_storage._category}
     set {_uniqueStorage()._category = newValue}
   }
 
-  /// Where the default destination was meant: each probe and what the kernel said of it.
+  /// For the default destination: each probe and the kernel's answer.
   public var probes: [Connectivity_V1_Probe] {
     get {_storage._probes}
     set {_uniqueStorage()._probes = newValue}
   }
 
-  /// By what the lowest path.guessed_links of the links were found: `fwmark 0xca6c`, the mark that keeps traffic out of the tunnel, or
-  /// `default`, the way of the default route, the tunnel left aside. Not set where nothing is guessed.
+  /// How the lowest path.guessed_links of the links were found. `fwmark 0xca6c` is the mark that
+  /// keeps traffic out of the tunnel. `default` is the default route outside the tunnel. Not set if
+  /// nothing is guessed.
   public var guessedBy: String {
     get {_storage._guessedBy ?? String()}
     set {_uniqueStorage()._guessedBy = newValue}
@@ -2445,7 +2459,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `guessedBy`. Subsequent reads from it will return its default value.
   public mutating func clearGuessedBy() {_uniqueStorage()._guessedBy = nil}
 
-  /// Whether sending is paid for by use, and who says so.
+  /// Whether the path is metered, and which source says so.
   public var cost: Connectivity_V1_CostEvidence {
     get {_storage._cost ?? Connectivity_V1_CostEvidence()}
     set {_uniqueStorage()._cost = newValue}
@@ -2455,7 +2469,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `cost`. Subsequent reads from it will return its default value.
   public mutating func clearCost() {_uniqueStorage()._cost = nil}
 
-  /// What the socket of the connection that was named says. Not set if there is no such socket.
+  /// The state of the connection's socket. Not set if there is no such socket.
   public var socket: Connectivity_V1_SocketTestimony {
     get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
     set {_uniqueStorage()._socket = newValue}
@@ -2472,7 +2486,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// What is held of a path's cost, of which `expensive` is the short form.
+/// The known facts about a path's cost. `expensive` is the short form.
 public nonisolated struct Connectivity_V1_CostEvidence: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2480,8 +2494,9 @@ public nonisolated struct Connectivity_V1_CostEvidence: Sendable {
 
   public var metering: Connectivity_V1_Metering = .unspecified
 
-  /// The first of `configuration`, `user`, `networkManager`, `medium`, `accessPoint`, `driver` and `dhcp` that says anything;
-  /// `lastKnown` while a tunnel's uplink is away; or `none`. There may be more words later.
+  /// The first of `configuration`, `user`, `networkManager`, `medium`, `accessPoint`, `driver` and
+  /// `dhcp` that has a value; `lastKnown` while a tunnel's uplink is away; or `none`. Later versions
+  /// may add values.
   public var source: String = String()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2499,7 +2514,7 @@ public nonisolated struct Connectivity_V1_Rule: Sendable {
 
   public var table: UInt32 = 0
 
-  /// What it applies to: `from all fwmark 0x10`.
+  /// The traffic that the rule applies to: `from all fwmark 0x10`.
   public var selector: String = String()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2507,7 +2522,7 @@ public nonisolated struct Connectivity_V1_Rule: Sendable {
   public init() {}
 }
 
-/// One of the addresses that stand for the default destination.
+/// One of the addresses that represent the default destination.
 public nonisolated struct Connectivity_V1_Probe: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2515,10 +2530,10 @@ public nonisolated struct Connectivity_V1_Probe: Sendable {
 
   public var destination: String = String()
 
-  /// What the kernel said: the link and the gateway, or why there is no route.
+  /// The kernel's answer: the link and the gateway, or why there is no route.
   public var answer: String = String()
 
-  /// It agrees with the majority.
+  /// Whether the answer agrees with the majority.
   public var agrees: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2564,7 +2579,7 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
     set {_uniqueStorage()._name = newValue}
   }
 
-  /// The kind as `ip -details link` shows it; not set for most hardware.
+  /// The kind as `ip -details link` shows it. Not set for most hardware.
   public var kind: String {
     get {_storage._kind ?? String()}
     set {_uniqueStorage()._kind = newValue}
@@ -2609,7 +2624,7 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
     set {_uniqueStorage()._addresses = newValue}
   }
 
-  /// The bridge, bond, team or VRF that it is a port of.
+  /// The bridge, bond, team or VRF that the link is a port of.
   public var master: String {
     get {_storage._master ?? String()}
     set {_uniqueStorage()._master = newValue}
@@ -2619,7 +2634,8 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `master`. Subsequent reads from it will return its default value.
   public mutating func clearMaster() {_uniqueStorage()._master = nil}
 
-  /// The link below: a vlan's, the active port of a bond, that by which a tunnel's own packets leave.
+  /// The link below: that of a vlan, the active port of a bond, or the link that a tunnel's own
+  /// packets use.
   public var lower: String {
     get {_storage._lower ?? String()}
     set {_uniqueStorage()._lower = newValue}
@@ -2629,7 +2645,7 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `lower`. Subsequent reads from it will return its default value.
   public mutating func clearLower() {_uniqueStorage()._lower = nil}
 
-  /// The default path of this family leaves by this link.
+  /// Whether the default path of this family uses this link.
   public var defaultIpv4: Bool {
     get {_storage._defaultIpv4}
     set {_uniqueStorage()._defaultIpv4 = newValue}
@@ -2640,13 +2656,13 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
     set {_uniqueStorage()._defaultIpv6 = newValue}
   }
 
-  /// ARPHRD type.
+  /// The ARPHRD type.
   public var hardwareType: UInt32 {
     get {_storage._hardwareType}
     set {_uniqueStorage()._hardwareType = newValue}
   }
 
-  /// Octets.
+  /// In bytes.
   public var mtu: UInt32 {
     get {_storage._mtu ?? 0}
     set {_uniqueStorage()._mtu = newValue}
@@ -2656,7 +2672,8 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `mtu`. Subsequent reads from it will return its default value.
   public mutating func clearMtu() {_uniqueStorage()._mtu = nil}
 
-  /// Of a Wi-Fi link, what nl80211 says of it now; not set for others, and where there is no nl80211.
+  /// For a Wi-Fi link, the current data of nl80211. Not set for other links, or if nl80211 is
+  /// missing.
   public var wireless: Connectivity_V1_Wireless {
     get {_storage._wireless ?? Connectivity_V1_Wireless()}
     set {_uniqueStorage()._wireless = newValue}
@@ -2666,7 +2683,8 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `wireless`. Subsequent reads from it will return its default value.
   public mutating func clearWireless() {_uniqueStorage()._wireless = nil}
 
-  /// Of a modem's link, what ModemManager said of it last; not set for others, and where there is no ModemManager.
+  /// For a modem's link, the last report of ModemManager. Not set for other links, or if
+  /// ModemManager is not running.
   public var modem: Connectivity_V1_Modem {
     get {_storage._modem ?? Connectivity_V1_Modem()}
     set {_uniqueStorage()._modem = newValue}
@@ -2676,7 +2694,8 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `modem`. Subsequent reads from it will return its default value.
   public mutating func clearModem() {_uniqueStorage()._modem = nil}
 
-  /// What is behind a link that looks like a cable: `phone`, one that is tethered by USB. Not set where nothing says so.
+  /// The device behind a link that looks wired: `phone` for one tethered by USB. Not set if nothing
+  /// is known.
   public var via: String {
     get {_storage._via ?? String()}
     set {_uniqueStorage()._via = newValue}
@@ -2686,19 +2705,21 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
   /// Clears the value of `via`. Subsequent reads from it will return its default value.
   public mutating func clearVia() {_uniqueStorage()._via = nil}
 
-  /// That is a guess: other devices announce themselves by USB in the same way. It makes nothing expensive.
+  /// Whether `via` is a guess, because other devices identify themselves on USB in the same way. A
+  /// guess makes nothing expensive.
   public var viaGuessed: Bool {
     get {_storage._viaGuessed}
     set {_uniqueStorage()._viaGuessed = newValue}
   }
 
-  /// What is below is a guess: the tunnel does not tell its other end.
+  /// Whether `lower` is a guess, because the tunnel does not report its remote endpoint.
   public var lowerGuessed: Bool {
     get {_storage._lowerGuessed}
     set {_uniqueStorage()._lowerGuessed = newValue}
   }
 
-  /// Further names of the link (`ip link property add … altname`). Wherever a link's name is given to connd, one of these will do.
+  /// Alternative names of the link (`ip link property add … altname`). Requests may use them in
+  /// place of the name.
   public var alternativeNames: [String] {
     get {_storage._alternativeNames}
     set {_uniqueStorage()._alternativeNames = newValue}
@@ -2716,13 +2737,13 @@ public nonisolated struct Connectivity_V1_Modem: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The link's bearer is connected. False also where ModemManager does not speak of it any more.
+  /// Whether the link's bearer is connected. Also false if ModemManager no longer reports the link.
   public var connected: Bool = false
 
-  /// It is connected, and carries nothing for the moment: of 2G, during a call.
+  /// Whether it is connected but carries nothing for the moment, as 2G does during a call.
   public var suspended: Bool = false
 
-  /// The newest technology that the modem uses now: `2G`, `3G`, `4G` or `5G`; not set where it is not known.
+  /// The newest technology that the modem uses now: `2G`, `3G`, `4G` or `5G`. Not set if unknown.
   public var technology: String {
     get {_technology ?? String()}
     set {_technology = newValue}
@@ -2732,11 +2753,12 @@ public nonisolated struct Connectivity_V1_Modem: Sendable {
   /// Clears the value of `technology`. Subsequent reads from it will return its default value.
   public mutating func clearTechnology() {self._technology = nil}
 
-  /// The network is not that of the subscription.
+  /// Whether the network is not that of the subscription.
   public var roaming: Bool = false
 
-  /// How well the network is heard, in percent, as ModemManager has measured it last (org.freedesktop.ModemManager1.Modem.SignalQuality); not
-  /// set where it has not. A change of it is no news: nobody is told.
+  /// The signal quality in percent, as last measured by ModemManager
+  /// (org.freedesktop.ModemManager1.Modem.SignalQuality). Not set before the first measurement.
+  /// connd does not report changes of it.
   public var signalQuality: UInt32 {
     get {_signalQuality ?? 0}
     set {_signalQuality = newValue}
@@ -2754,8 +2776,7 @@ public nonisolated struct Connectivity_V1_Modem: Sendable {
   fileprivate var _signalQuality: UInt32? = nil
 }
 
-/// A Wi-Fi link: the network that it has joined, and the access point by which it is there. What the driver does not tell is not
-/// set.
+/// A Wi-Fi link's network and access point. Fields that the driver does not report are not set.
 public nonisolated struct Connectivity_V1_Wireless: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -2763,9 +2784,10 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
 
   public var role: Connectivity_V1_WirelessRole = .unspecified
 
-  /// The name of the network, which is up to 32 octets of any kind: those that are no UTF-8 are written as `\xe9`, and a backslash
-  /// twice. It tells where somebody is: it is told to who asks here and nowhere else, and not even here where the configuration
-  /// says `identify: hidden`; nor is the access point then.
+  /// The SSID: up to 32 bytes of any kind. Bytes that are not valid UTF-8 are written as `\xe9`, and
+  /// a backslash is doubled. An SSID reveals the user's location, so connd returns it only here.
+  /// With `identify: hidden` in the configuration it is not returned at all, nor is the access
+  /// point.
   public var ssid: String {
     get {_ssid ?? String()}
     set {_ssid = newValue}
@@ -2775,10 +2797,10 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `ssid`. Subsequent reads from it will return its default value.
   public mutating func clearSsid() {self._ssid = nil}
 
-  /// By what the network lets somebody in: it may offer several ways.
+  /// How the network authenticates clients. It may offer several ways.
   public var security: [Connectivity_V1_WirelessSecurity] = []
 
-  /// The access point's hardware address: `02:00:00:00:01:00`.
+  /// The MAC address of the access point: `02:00:00:00:01:00`.
   public var bssid: String {
     get {_bssid ?? String()}
     set {_bssid = newValue}
@@ -2788,7 +2810,7 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `bssid`. Subsequent reads from it will return its default value.
   public mutating func clearBssid() {self._bssid = nil}
 
-  /// The middle of its channel, in MHz.
+  /// The centre frequency of its channel, in MHz.
   public var frequency: UInt32 {
     get {_frequency ?? 0}
     set {_frequency = newValue}
@@ -2798,7 +2820,7 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `frequency`. Subsequent reads from it will return its default value.
   public mutating func clearFrequency() {self._frequency = nil}
 
-  /// How well it is heard, in dBm: -30 beside it, -90 where nothing gets through.
+  /// The signal strength in dBm: -30 next to the access point, -90 where nothing gets through.
   public var signal: Int32 {
     get {_signal ?? 0}
     set {_signal = newValue}
@@ -2808,7 +2830,7 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `signal`. Subsequent reads from it will return its default value.
   public mutating func clearSignal() {self._signal = nil}
 
-  /// Of the last frame sent and received, in bits a second.
+  /// The rates of the last frame sent and received, in bits per second.
   public var transmitRate: UInt64 {
     get {_transmitRate ?? 0}
     set {_transmitRate = newValue}
@@ -2827,7 +2849,7 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `receiveRate`. Subsequent reads from it will return its default value.
   public mutating func clearReceiveRate() {self._receiveRate = nil}
 
-  /// How many frames were sent again since the link has joined.
+  /// The number of frames retransmitted since the link joined.
   public var retries: UInt32 {
     get {_retries ?? 0}
     set {_retries = newValue}
@@ -2837,7 +2859,7 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `retries`. Subsequent reads from it will return its default value.
   public mutating func clearRetries() {self._retries = nil}
 
-  /// The access point says that the network is paid for by use (MS-NCT 2.2.1).
+  /// Whether the access point announces a metered network (MS-NCT 2.2.1).
   public var metered: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2858,7 +2880,7 @@ public nonisolated struct Connectivity_V1_ListTransitionsRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// At most so many, the latest; not set or 0: all that the history holds.
+  /// Return at most this many, the latest. Not set or 0: all that the history holds.
   public var limit: UInt32 {
     get {_limit ?? 0}
     set {_limit = newValue}
@@ -2882,10 +2904,11 @@ public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
 
   public var transitions: [Connectivity_V1_Transition] = []
 
-  /// Since the first of these transitions, or all that the history holds.
+  /// The invalidations since the first of these transitions, or all that the history holds.
   public var invalidations: [Connectivity_V1_Invalidation] = []
 
-  /// Likewise, what the path has cost since a user said something of that: of several who disagree, who it was and when.
+  /// The changes of cost by overrides, over the same time. If several users disagree, the user and
+  /// time of the last override.
   public var choices: [Connectivity_V1_PathChange] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2900,7 +2923,7 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
 
   public var target: Connectivity_V1_SetCostRequest.OneOf_Target? = nil
 
-  /// A link, by its name. It need not be there.
+  /// A link, by its name. It need not exist.
   public var link: String {
     get {
       if case .link(let v)? = target {return v}
@@ -2909,7 +2932,8 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
     set {target = .link(newValue)}
   }
 
-  /// A network: its name (an SSID, or the gateway's address where the machine is on it), or its identity.
+  /// A network, by its identity or name. The name is an SSID, or the gateway's address if the
+  /// machine is on the network.
   public var network: String {
     get {
       if case .network(let v)? = target {return v}
@@ -2918,15 +2942,15 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
     set {target = .network(newValue)}
   }
 
-  /// Not set: as it is.
+  /// Not set means unchanged.
   public var constrained: Connectivity_V1_Choice = .unspecified
 
   public var expensive: Connectivity_V1_Choice = .unspecified
 
-  /// When what is said now is over; not set: never. What was said before of the other property ends as it was said then.
+  /// When this override ends. Not set: never. An override of the other property keeps its own end.
   public var end: Connectivity_V1_SetCostRequest.OneOf_End? = nil
 
-  /// After so many seconds.
+  /// After this many seconds.
   public var seconds: UInt32 {
     get {
       if case .seconds(let v)? = end {return v}
@@ -2935,7 +2959,7 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
     set {end = .seconds(newValue)}
   }
 
-  /// When the machine starts anew.
+  /// When the machine reboots.
   public var atBoot: Bool {
     get {
       if case .atBoot(let v)? = end {return v}
@@ -2944,7 +2968,7 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
     set {end = .atBoot(newValue)}
   }
 
-  /// When the traffic goes by another network; of a network only.
+  /// When traffic uses another network. For networks only.
   public var whenLeft: Bool {
     get {
       if case .whenLeft(let v)? = end {return v}
@@ -2956,20 +2980,21 @@ public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public nonisolated enum OneOf_Target: Equatable, Sendable {
-    /// A link, by its name. It need not be there.
+    /// A link, by its name. It need not exist.
     case link(String)
-    /// A network: its name (an SSID, or the gateway's address where the machine is on it), or its identity.
+    /// A network, by its identity or name. The name is an SSID, or the gateway's address if the
+    /// machine is on the network.
     case network(String)
 
   }
 
-  /// When what is said now is over; not set: never. What was said before of the other property ends as it was said then.
+  /// When this override ends. Not set: never. An override of the other property keeps its own end.
   public nonisolated enum OneOf_End: Equatable, Sendable {
-    /// After so many seconds.
+    /// After this many seconds.
     case seconds(UInt32)
-    /// When the machine starts anew.
+    /// When the machine reboots.
     case atBoot(Bool)
-    /// When the traffic goes by another network; of a network only.
+    /// When traffic uses another network. For networks only.
     case whenLeft(Bool)
 
   }
@@ -2982,7 +3007,7 @@ public nonisolated struct Connectivity_V1_SetCostResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// An entry of the configuration says otherwise, and holds: its `match`.
+  /// The `match` of a configuration entry that sets another value. The entry takes precedence.
   public var overruledBy: String {
     get {_overruledBy ?? String()}
     set {_overruledBy = newValue}
@@ -2992,7 +3017,8 @@ public nonisolated struct Connectivity_V1_SetCostResponse: Sendable {
   /// Clears the value of `overruledBy`. Subsequent reads from it will return its default value.
   public mutating func clearOverruledBy() {self._overruledBy = nil}
 
-  /// It holds until connd ends, and no longer: its file cannot be written. connd's log says why.
+  /// The override lasts only until connd exits, because its file cannot be written. connd's log has
+  /// the reason.
   public var notKept: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3017,7 +3043,7 @@ public nonisolated struct Connectivity_V1_ListNetworksResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Those that the machine is on first.
+  /// Those that the machine is on come first.
   public var networks: [Connectivity_V1_Network] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3025,14 +3051,15 @@ public nonisolated struct Connectivity_V1_ListNetworksResponse: Sendable {
   public init() {}
 }
 
-/// A network, or a link of which something is said.
+/// A network, or a link with an override.
 public nonisolated struct Connectivity_V1_Network: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The SSID, written as Wireless.ssid, or the gateway's address; not set where the machine is not on it, for only the identity is
-  /// remembered, and where the configuration says `identify: hidden`.
+  /// The SSID, written as in Wireless.ssid, or the gateway's address. Not set if the machine is not
+  /// on the network, because connd stores only the identity. Not set either with `identify: hidden`
+  /// in the configuration.
   public var name: String {
     get {_name ?? String()}
     set {_name = newValue}
@@ -3042,7 +3069,8 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   /// Clears the value of `name`. Subsequent reads from it will return its default value.
   public mutating func clearName() {self._name = nil}
 
-  /// A hash with a key of this machine's: sixteen hexadecimal digits. Not set for a link.
+  /// A keyed hash of the network, with a key of this machine: 16 hexadecimal digits. Not set for a
+  /// link.
   public var identity: String {
     get {_identity ?? String()}
     set {_identity = newValue}
@@ -3052,7 +3080,7 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   /// Clears the value of `identity`. Subsequent reads from it will return its default value.
   public mutating func clearIdentity() {self._identity = nil}
 
-  /// The link, where something is said of that.
+  /// The link, if the override is for a link.
   public var link: String {
     get {_link ?? String()}
     set {_link = newValue}
@@ -3062,18 +3090,18 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   /// Clears the value of `link`. Subsequent reads from it will return its default value.
   public mutating func clearLink() {self._link = nil}
 
-  /// MEDIUM_UNKNOWN where the machine is not on it.
+  /// MEDIUM_UNKNOWN if the machine is not on the network.
   public var medium: Connectivity_V1_Medium = .unspecified
 
-  /// What was said; AUTO where that is nothing.
+  /// The overrides; AUTO if there is none.
   public var constrained: Connectivity_V1_Choice = .unspecified
 
   public var expensive: Connectivity_V1_Choice = .unspecified
 
-  /// The machine is on it.
+  /// Whether the machine is on the network.
   public var current: Bool = false
 
-  /// Who has said it last.
+  /// The user that set the last override.
   public var user: UInt32 {
     get {_user ?? 0}
     set {_user = newValue}
@@ -3083,7 +3111,7 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   /// Clears the value of `user`. Subsequent reads from it will return its default value.
   public mutating func clearUser() {self._user = nil}
 
-  /// When something of it is over, where that is at a time: the earlier of the two below.
+  /// When an override ends, if it has an end time: the earlier of the two below.
   public var until: SwiftProtobuf.Google_Protobuf_Timestamp {
     get {_until ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
     set {_until = newValue}
@@ -3129,7 +3157,7 @@ public nonisolated struct Connectivity_V1_ForgetNetworkRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Its name or identity; or a link's name.
+  /// The network's name or identity, or a link's name.
   public var network: String = String()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3142,7 +3170,8 @@ public nonisolated struct Connectivity_V1_ForgetNetworkResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// It comes back when connd starts anew: its file cannot be written. connd's log says why.
+  /// The override returns when connd restarts, because its file cannot be written. connd's log has
+  /// the reason.
   public var notKept: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3165,7 +3194,7 @@ public nonisolated struct Connectivity_V1_GetStatisticsResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// When connd started; what is counted begins at zero then.
+  /// When connd started. Counters begin at zero then.
   public var started: SwiftProtobuf.Google_Protobuf_Timestamp {
     get {_started ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
     set {_started = newValue}
@@ -3175,7 +3204,8 @@ public nonisolated struct Connectivity_V1_GetStatisticsResponse: Sendable {
   /// Clears the value of `started`. Subsequent reads from it will return its default value.
   public mutating func clearStarted() {self._started = nil}
 
-  /// By name, and within a name by kind. One that is zero is there, too; of those with kinds, the kinds that were seen.
+  /// Sorted by name, then by kind. Figures that are zero are included. For figures with kinds, only
+  /// the kinds seen so far.
   public var statistics: [Connectivity_V1_Statistic] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3185,52 +3215,55 @@ public nonisolated struct Connectivity_V1_GetStatisticsResponse: Sendable {
   fileprivate var _started: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
-/// One figure. New ones may come with any version, and a client shows those that it does not know.
+/// One figure. Any version may add figures; a client displays unknown ones as they are.
 public nonisolated struct Connectivity_V1_Statistic: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Of what, in lower case with underscores.
+  /// The name, in lower case with underscores.
   ///
-  ///   counted since the start
-  ///     batches             times that messages of the kernel were waiting, and were read in one go
-  ///     events              messages of the kernel that passed its filter
-  ///     overruns            times that the kernel had to drop messages, because they came faster than they were read
-  ///     malformed           messages of the kernel that could not be read
-  ///     readings            times that the kernel was asked for the default paths
-  ///     resynchronisations  those of them that came of an overrun, of a start, or of a kernel that could not be asked before
-  ///     suppressed          readings after which there was nothing to publish
-  ///     kernel_losses       times that the kernel could not be asked
-  ///     published           changes that were published; by kind: transition, path, invalidation, dns
-  ///     invalidations       invalidations of channels that were published; by reason
-  ///     flow_invalidations  invalidations of single guarded flows; by reason
-  ///     flow_paths          new paths of single guarded flows that were told
-  ///     refutations         registrations of connections that had just been made (with their own address, without a known path)
-  ///                         that were answered by `destroy`, or by advice and then `destroy` without a path in between; by
-  ///                         reason, which is never POLICY. Where they grow, connd is wrong about what works
-  ///     spared              flows that a lookup gave up and whose own sockets proved that they live
-  ///     found               flows that died although their lookups stood, as their own sockets showed
+  ///   counters since the start
+  ///     batches             times that messages of the kernel were waiting and were read together
+  ///     events              messages of the kernel that passed connd's filter
+  ///     overruns            times that the kernel dropped messages because connd read too slowly
+  ///     malformed           messages of the kernel that could not be parsed
+  ///     readings            times that connd queried the kernel for the default paths
+  ///     resynchronisations  readings after an overrun, a start, or a time without the kernel
+  ///     suppressed          readings that led to nothing to publish
+  ///     kernel_losses       times that the kernel could not be queried
+  ///     published           published changes, by kind: transition, path, invalidation, dns
+  ///     invalidations       published invalidations of channels, by reason
+  ///     flow_invalidations  invalidations of single guarded flows, by reason
+  ///     flow_paths          new paths reported for single guarded flows
+  ///     refutations         registrations of new connections (with their own address, without a
+  ///                         known path) that connd answered with `destroy`, or with advice and then
+  ///                         `destroy` without a path in between; by reason, which is never POLICY.
+  ///                         If they grow, connd is wrong about what works
+  ///     bounces             transitions for a path that went and came back
+  ///     spared              flows that a lookup gave up, but whose own sockets proved to be alive
+  ///     found               flows whose lookups were fine, but whose own sockets proved to be dead
   ///     gaps                times that a subscriber missed changes
-  ///     subscriptions       subscribers of Watch that there were
-  ///     limits_hit          clients and requests that were turned away; by limit. The kind "descriptors" is another matter: how
-  ///                         often, once a second, connd tried in vain to accept connections, because it had no descriptors
-  ///                         or memory left. Those clients were not turned away, but wait; how many they are is not known
-  ///   there now
-  ///     subscribers         of Watch
+  ///     subscriptions       subscriptions to Watch
+  ///     limits_hit          clients and requests that were rejected, by limit. The kind
+  ///                         "descriptors" differs: how often (once a second) connd failed to accept
+  ///                         connections for lack of descriptors or memory. Those clients wait and
+  ///                         were not rejected; their number is unknown
+  ///   current values
+  ///     subscribers         subscribers of Watch
   ///     guarding_clients    streams of Guard
   ///     guarded_flows       flows that they guard
-  ///     watched_paths       destinations that somebody follows (WatchPath)
-  ///     history             changes that a subscriber may resume over
+  ///     watched_paths       destinations that clients follow (WatchPath)
+  ///     history             changes that a subscriber can resume over
   public var name: String = String()
 
-  /// Which ones of that name, in the words of the JSON of connctl: an event, a reason, a limit. Empty where there is one
-  /// figure of that name.
+  /// The kind, in the words of connctl's JSON: an event, a reason, or a limit. Empty if the name has
+  /// only one figure.
   public var kind: String = String()
 
   public var value: UInt64 = 0
 
-  /// How many there are now. Otherwise: how many there were since connd started.
+  /// Whether this is a current value. Otherwise it counts since connd started.
   public var present: Bool = false
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3253,7 +3286,7 @@ public nonisolated struct Connectivity_V1_ListClientsResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// In the order in which they came.
+  /// In the order in which they were opened.
   public var clients: [Connectivity_V1_Client] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3261,18 +3294,19 @@ public nonisolated struct Connectivity_V1_ListClientsResponse: Sendable {
   public init() {}
 }
 
-/// A stream that a program has open. A program may have several.
+/// An open stream of a program. A program may have several.
 public nonisolated struct Connectivity_V1_Client: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The process that has connected (SO_PEERCRED), as connd's PID namespace numbers it; 0 where it is not in there.
+  /// The connected process (SO_PEERCRED), as numbered in connd's PID namespace. 0 if it is not in
+  /// that namespace.
   public var process: UInt32 = 0
 
   public var user: UInt32 = 0
 
-  /// When the stream began.
+  /// When the stream was opened.
   public var since: SwiftProtobuf.Google_Protobuf_Timestamp {
     get {_since ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
     set {_since = newValue}
@@ -3282,7 +3316,7 @@ public nonisolated struct Connectivity_V1_Client: Sendable {
   /// Clears the value of `since`. Subsequent reads from it will return its default value.
   public mutating func clearSince() {self._since = nil}
 
-  /// What it follows.
+  /// The subject of the stream.
   public var subject: Connectivity_V1_Client.OneOf_Subject? = nil
 
   public var watch: Connectivity_V1_WatchingClient {
@@ -3311,7 +3345,7 @@ public nonisolated struct Connectivity_V1_Client: Sendable {
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
-  /// What it follows.
+  /// The subject of the stream.
   public nonisolated enum OneOf_Subject: Equatable, Sendable {
     case watch(Connectivity_V1_WatchingClient)
     case path(Connectivity_V1_PathClient)
@@ -3341,7 +3375,7 @@ public nonisolated struct Connectivity_V1_PathClient: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// As it was asked for.
+  /// The destination of the request.
   public var destination: String = String()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3355,10 +3389,10 @@ public nonisolated struct Connectivity_V1_GuardingClient: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// How many flows it guards.
+  /// The number of flows that it guards.
   public var flows: UInt32 = 0
 
-  /// What one of its flows was told last, beside paths; not set where that is nothing.
+  /// The last invalidation reported for one of its flows. Not set if there was none.
   public var reason: Connectivity_V1_InvalidationReason {
     get {_reason ?? .unspecified}
     set {_reason = newValue}
@@ -3377,7 +3411,7 @@ public nonisolated struct Connectivity_V1_GuardingClient: Sendable {
   /// Clears the value of `severity`. Subsequent reads from it will return its default value.
   public mutating func clearSeverity() {self._severity = nil}
 
-  /// When that was.
+  /// When it was reported.
   public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
     get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
     set {_time = newValue}
@@ -3429,7 +3463,7 @@ nonisolated extension Connectivity_V1_PathStatus: SwiftProtobuf._ProtoNameProvid
 }
 
 nonisolated extension Connectivity_V1_PathReason: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{1}PATH_REASON_FLAPPING\0\u{1}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0\u{1}PATH_REASON_SUSPENDED\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{2}\u{2}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0\u{1}PATH_REASON_SUSPENDED\0")
 }
 
 nonisolated extension Connectivity_V1_Medium: SwiftProtobuf._ProtoNameProviding {

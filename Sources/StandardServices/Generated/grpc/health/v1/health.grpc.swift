@@ -1,4 +1,4 @@
-/// The standard health service, as every gRPC health client speaks it.
+/// The standard health service of gRPC.
 
 // DO NOT EDIT.
 // swift-format-ignore-file
@@ -82,7 +82,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health of a service; NOT_FOUND for one that connd does not have.
+        /// > Returns the health of a service, or NOT_FOUND for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Grpc_Health_V1_HealthCheckRequest` messages.
@@ -100,7 +100,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+        /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Grpc_Health_V1_HealthCheckRequest` messages.
@@ -127,7 +127,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health of a service; NOT_FOUND for one that connd does not have.
+        /// > Returns the health of a service, or NOT_FOUND for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -145,7 +145,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+        /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -170,7 +170,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health of a service; NOT_FOUND for one that connd does not have.
+        /// > Returns the health of a service, or NOT_FOUND for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A `Grpc_Health_V1_HealthCheckRequest` message.
@@ -188,7 +188,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+        /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A `Grpc_Health_V1_HealthCheckRequest` message.
@@ -307,7 +307,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health of a service; NOT_FOUND for one that connd does not have.
+        /// > Returns the health of a service, or NOT_FOUND for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -330,7 +330,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+        /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -370,7 +370,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health of a service; NOT_FOUND for one that connd does not have.
+        /// > Returns the health of a service, or NOT_FOUND for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -404,7 +404,7 @@ extension Grpc_Health_V1_Health {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+        /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -441,7 +441,7 @@ extension Grpc_Health_V1_Health.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The health of a service; NOT_FOUND for one that connd does not have.
+    /// > Returns the health of a service, or NOT_FOUND for an unknown service.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -470,7 +470,7 @@ extension Grpc_Health_V1_Health.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+    /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Grpc_Health_V1_HealthCheckRequest` message.
@@ -501,7 +501,7 @@ extension Grpc_Health_V1_Health.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The health of a service; NOT_FOUND for one that connd does not have.
+    /// > Returns the health of a service, or NOT_FOUND for an unknown service.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -534,7 +534,7 @@ extension Grpc_Health_V1_Health.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > The health now, and again whenever it changes; SERVICE_UNKNOWN for a service that connd does not have.
+    /// > Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
     ///
     /// - Parameters:
     ///   - message: request message to send.

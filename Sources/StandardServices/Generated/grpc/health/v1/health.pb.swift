@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// The standard health service, as every gRPC health client speaks it.
+/// The standard health service of gRPC.
 
 public import SwiftProtobuf
 
@@ -27,7 +27,7 @@ public nonisolated struct Grpc_Health_V1_HealthCheckRequest: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The full name of a service; empty: the server as a whole.
+  /// The full name of a service. Empty means the server as a whole.
   public var service: String = String()
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()

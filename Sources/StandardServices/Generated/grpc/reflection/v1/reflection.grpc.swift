@@ -1,4 +1,4 @@
-/// The standard reflection service, by which grpcurl and its like learn what a server offers.
+/// The standard reflection service. grpcurl and similar tools use it to list what a server offers.
 
 // DO NOT EDIT.
 // swift-format-ignore-file

@@ -8,7 +8,7 @@
 // For information on using the generated types, please see the documentation:
 //   https://github.com/apple/swift-protobuf/
 
-/// The standard reflection service, by which grpcurl and its like learn what a server offers.
+/// The standard reflection service. grpcurl and similar tools use it to list what a server offers.
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -174,7 +174,7 @@ public nonisolated struct Grpc_Reflection_V1_FileDescriptorResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Serialised FileDescriptorProtos: the one asked for and what it imports.
+  /// Serialised FileDescriptorProtos: the requested file and its imports.
   public var fileDescriptorProto: [Data] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
