@@ -227,8 +227,9 @@ update: ## update the packages that connd is built from (Package.resolved)
 	@swift package update
 
 .PHONY: lint
-lint: ## check the format of the sources
+lint: ## check the format of the sources, and the English of all prose
 	@$(sources) | xargs swift format lint --strict --parallel
+	@dev/check-english
 
 .PHONY: check-rules
 check-rules: ## check that each rule has a source and a test, and the index of the rules

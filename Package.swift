@@ -8,12 +8,12 @@ let swiftSettings: [SwiftSetting] = [
   .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-/// For a target that sees FoundationEssentials (SwiftProtobuf has its bytes from there), or libsystemd, whose headers include the C
-/// library's: clang may then ascribe that one's structs to modules that no source imports, and MemberImportVisibility refuses their
-/// members.
+/// The settings of targets that import FoundationEssentials (through SwiftProtobuf) or libsystemd.
+/// Their headers include the C library's. clang may then ascribe the C library's structs to modules
+/// that no source imports, and MemberImportVisibility rejects their members.
 let settingsBesideC = Array(swiftSettings.dropLast())
 
-/// The trait with which the two programs can be built.
+/// The trait that adds the two programs.
 let programs = "Programs"
 
 let core: [Target.Dependency] = [.product(name: "GRPCCore", package: "grpc-swift-2")]
@@ -31,20 +31,21 @@ func nio(_ names: String...) -> [Target.Dependency] {
 func nioHTTP2(_ names: String...) -> [Target.Dependency] {
   names.map { .product(name: $0, package: "swift-nio-http2") }
 }
-/// One list, without the operator whose overloads the compiler would try out for minutes.
+/// Joins lists without the operator `+`, because the compiler would try its overloads for minutes.
 func all(_ lists: [Target.Dependency]...) -> [Target.Dependency] { lists.flatMap { $0 } }
 
 let lifecycle: Target.Dependency = .product(
   name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 
-// What only connd, connctl and the tests need: an application's package manager does not look for it without the trait.
+// Dependencies of connd, connctl and the tests only. Without the trait, the package manager of an
+// application does not fetch them.
 let arguments: Target.Dependency = .product(
   name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: [programs]))
 let metrics: Target.Dependency = .product(
   name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: [programs]))
 
-// The edge: C, and what is directly above it.
+// The edge: C libraries, and the modules that wrap them.
 let edge: [Target] = [
   .target(name: "CLinux"),
   .systemLibrary(name: "CMnl", pkgConfig: "libmnl", providers: [.apt(["libmnl-dev"])]),
@@ -61,7 +62,7 @@ let edge: [Target] = [
     swiftSettings: settingsBesideC),
 ]
 
-// gRPC's server on a Unix socket.
+// The gRPC server and client on a Unix socket.
 let transport: [Target] = [
   .target(
     name: "UnixTransport",
@@ -75,17 +76,17 @@ let middle: [Target] = [
   .target(name: "Connectivity", swiftSettings: swiftSettings),
   .target(
     name: "ConnectivityRules", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
-  // The shapes that scripts rely on: connctl prints them, and connd where it replays a recording.
+  // The JSON that scripts rely on. connctl prints it, and connd does when it replays a recording.
   .target(
     name: "ConnectivityJSON", dependencies: ["Connectivity"], swiftSettings: swiftSettings),
 ]
 
-// The wire.
+// The protocol.
 let wire: [Target] = [
   .target(
     name: "ConnectivityProtocol", dependencies: all(["Connectivity"], core, grpcProtobuf),
     exclude: ["Protos"], swiftSettings: swiftSettings),
-  // What gRPC defines for every server: health and reflection. Clients need neither.
+  // The health and reflection services that gRPC defines. Clients need neither.
   .target(
     name: "StandardServices", dependencies: all(core, grpcProtobuf),
     resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
@@ -111,7 +112,7 @@ let daemon: [Target] = [
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
 ]
 
-// What all of its clients do: follow it and guard flows, across its restarts. Who uses it brings the connections.
+// The session that all clients share: it follows connd and guards flows across connd's restarts.
 let session: [Target] = [
   .target(
     name: "ConnectivitySession",
@@ -119,7 +120,7 @@ let session: [Target] = [
     swiftSettings: swiftSettings)
 ]
 
-// Its clients.
+// The clients.
 let clients: [Target] = [
   .target(
     name: "ConnectivityClient",
@@ -149,7 +150,7 @@ let clients: [Target] = [
     name: "connctl", dependencies: ["ConnctlCommands"], swiftSettings: swiftSettings),
 ]
 
-// Tests: one target for each of the above, and the scenarios with real processes.
+// Tests: one target for each module, and the scenarios with real processes.
 let tests: [Target] = [
   .target(
     name: "TestKit", dependencies: ["CLinux"], path: "Tests/TestKit",
@@ -191,7 +192,7 @@ let tests: [Target] = [
       "CLinux", "ConndServer", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
       "ConnectivityProtocol", "Netlink", "TestKit", logging,
     ],
-    // Thousands of steps: the model is optimised also where the rest is not.
+    // The simulation runs thousands of steps, so its model is optimised in debug builds, too.
     exclude: ["run"], swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
   .testTarget(
     name: "ConnectivityClientTests",
@@ -223,7 +224,7 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
 ]
 
-/// The names of the test targets to build, or `nil` for all. A sanitized build has only its own tests.
+/// The names of the test targets to build, or `nil` for all. A sanitized build limits them.
 let chosenTests = Context.environment["CONND_TESTS"]?.split(separator: " ").map(String.init)
 func isChosen(_ target: Target) -> Bool {
   target.type != .test || chosenTests?.contains(target.name) ?? true
@@ -248,7 +249,7 @@ let package = Package(
   ],
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
-    // Parts lean on what it does and does not promise; tests say which (`UpstreamTests`).
+    // Some code relies on behaviour that the package does not promise; `UpstreamTests` check it.
     .package(
       url: "https://github.com/grpc/grpc-swift-nio-transport", .upToNextMinor(from: "2.9.2")),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),

@@ -65,8 +65,7 @@ class Soak:
         for _ in range(FULL):
             if mirror.status.generation > FULL:
                 break
-            # After two changes in quick succession no difference may be left: another report may come
-            # in between.
+            # Two quick changes may cancel out, so wait for the first one.
             gateway = self.network.flip()
             mirror.wait("told of another route", lambda: mirror.status.ipv4.gateway == gateway)
         self.network.flop()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// What connd publishes for links that flap: what the kernel does, immediately.
+/// Flapping links: connd publishes each change of the kernel immediately.
 @Suite("Flapping links")
 struct FlappingTests {
   /// The transitions and path changes of a story.

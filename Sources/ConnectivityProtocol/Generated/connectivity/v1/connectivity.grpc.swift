@@ -396,7 +396,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the machine's links: those that carry the default paths first, then by preference.
+        /// > Lists the machine's links: first the links of the default paths, then by preference.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListLinksRequest` messages.
@@ -480,7 +480,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
         /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
@@ -691,7 +691,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the machine's links: those that carry the default paths first, then by preference.
+        /// > Lists the machine's links: first the links of the default paths, then by preference.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -775,7 +775,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
         /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
@@ -987,7 +987,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the machine's links: those that carry the default paths first, then by preference.
+        /// > Lists the machine's links: first the links of the default paths, then by preference.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListLinksRequest` message.
@@ -1071,7 +1071,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
         /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
@@ -1785,7 +1785,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the machine's links: those that carry the default paths first, then by preference.
+        /// > Lists the machine's links: first the links of the default paths, then by preference.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -1889,7 +1889,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
         /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
@@ -2213,7 +2213,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the machine's links: those that carry the default paths first, then by preference.
+        /// > Lists the machine's links: first the links of the default paths, then by preference.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -2361,7 +2361,7 @@ extension Connectivity_V1_Connectivity {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+        /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
         /// > Permissions are as for SetCost.
         ///
         /// - Parameters:
@@ -2676,7 +2676,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Lists the machine's links: those that carry the default paths first, then by preference.
+    /// > Lists the machine's links: first the links of the default paths, then by preference.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListLinksRequest` message.
@@ -2804,7 +2804,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+    /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
     /// > Permissions are as for SetCost.
     ///
     /// - Parameters:
@@ -3128,7 +3128,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Lists the machine's links: those that carry the default paths first, then by preference.
+    /// > Lists the machine's links: first the links of the default paths, then by preference.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -3272,7 +3272,7 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Removes the override for a network or a link. Fails with NOT_FOUND if there is none.
+    /// > Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
     /// > Permissions are as for SetCost.
     ///
     /// - Parameters:

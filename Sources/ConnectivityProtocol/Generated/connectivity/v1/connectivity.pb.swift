@@ -370,7 +370,7 @@ public nonisolated enum Connectivity_V1_PathStatus: SwiftProtobuf.Enum, Swift.Ca
   /// There is a path, but it carries nothing until a connection is established.
   case requiresConnection // = 2
 
-  /// There is no unicast route.
+  /// The kernel has no unicast route.
   case unsatisfied // = 3
 
   /// The kernel cannot be queried.
@@ -1631,7 +1631,7 @@ public nonisolated struct Connectivity_V1_Flags: Sendable {
   public var reachable: Bool = false
 
   /// There is a path, but it carries nothing until a connection is established. The carrier is
-  /// missing, a handshake is not finished, or there is no usable source address.
+  /// missing, a handshake is not finished, or a usable source address is missing.
   public var connectionRequired: Bool = false
 
   /// The medium is cellular.
@@ -2018,9 +2018,9 @@ public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
   public mutating func clearMark() {_uniqueStorage()._mark = nil}
 
   /// The name of the link that the connection is bound to (SO_BINDTODEVICE). For a link-local IPv6
-  /// address (`fe80::1%eth0`), the link of that address, because connect(2) binds to it. If it is not
-  /// set and the remote address is link-local, connd uses the only link that has `local`, provided
-  /// that `local` is link-local, too. Otherwise connd refuses the flow.
+  /// address (`fe80::1%eth0`), the link of that address, because connect(2) binds to it. If it is
+  /// not set and the remote address is link-local, connd uses the only link that has `local`,
+  /// provided that `local` is link-local, too. Otherwise connd refuses the flow.
   public var interface: String {
     get {_storage._interface ?? String()}
     set {_uniqueStorage()._interface = newValue}
@@ -2469,7 +2469,7 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `cost`. Subsequent reads from it will return its default value.
   public mutating func clearCost() {_uniqueStorage()._cost = nil}
 
-  /// The state of the connection's socket. Not set if there is no such socket.
+  /// The state of the connection's socket. Not set if the socket does not exist.
   public var socket: Connectivity_V1_SocketTestimony {
     get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
     set {_uniqueStorage()._socket = newValue}
@@ -2530,7 +2530,7 @@ public nonisolated struct Connectivity_V1_Probe: Sendable {
 
   public var destination: String = String()
 
-  /// The kernel's answer: the link and the gateway, or why there is no route.
+  /// The kernel's answer: the link and the gateway, or why a route is missing.
   public var answer: String = String()
 
   /// Whether the answer agrees with the majority.
@@ -2820,7 +2820,7 @@ public nonisolated struct Connectivity_V1_Wireless: Sendable {
   /// Clears the value of `frequency`. Subsequent reads from it will return its default value.
   public mutating func clearFrequency() {self._frequency = nil}
 
-  /// The signal strength in dBm: -30 next to the access point, -90 where nothing gets through.
+  /// The signal strength in dBm: -30 next to the access point, -90 at the limit of reception.
   public var signal: Int32 {
     get {_signal ?? 0}
     set {_signal = newValue}
@@ -3043,7 +3043,7 @@ public nonisolated struct Connectivity_V1_ListNetworksResponse: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// Those that the machine is on come first.
+  /// The current networks come first.
   public var networks: [Connectivity_V1_Network] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -3093,7 +3093,7 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   /// MEDIUM_UNKNOWN if the machine is not on the network.
   public var medium: Connectivity_V1_Medium = .unspecified
 
-  /// The overrides; AUTO if there is none.
+  /// The overrides, or AUTO.
   public var constrained: Connectivity_V1_Choice = .unspecified
 
   public var expensive: Connectivity_V1_Choice = .unspecified
@@ -3392,7 +3392,7 @@ public nonisolated struct Connectivity_V1_GuardingClient: Sendable {
   /// The number of flows that it guards.
   public var flows: UInt32 = 0
 
-  /// The last invalidation reported for one of its flows. Not set if there was none.
+  /// The last invalidation reported for one of its flows. Not set before the first one.
   public var reason: Connectivity_V1_InvalidationReason {
     get {_reason ?? .unspecified}
     set {_reason = newValue}

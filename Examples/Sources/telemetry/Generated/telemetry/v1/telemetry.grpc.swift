@@ -78,13 +78,13 @@ extension Telemetry_V1_Telemetry {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes readings from sensors, and tells who follows it what there is to know.
+    /// > Accepts readings from sensors, and sends notices to subscribers.
     internal protocol StreamingServiceProtocol: GRPCCore.RegistrableRPCService {
         /// Handle the "Report" method.
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Takes one reading.
+        /// > Accepts one reading.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Telemetry_V1_Reading` messages.
@@ -102,7 +102,7 @@ extension Telemetry_V1_Telemetry {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+        /// > Sends a notice immediately, and then one every two seconds, until the call ends.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Telemetry_V1_FollowRequest` messages.
@@ -127,13 +127,13 @@ extension Telemetry_V1_Telemetry {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes readings from sensors, and tells who follows it what there is to know.
+    /// > Accepts readings from sensors, and sends notices to subscribers.
     internal protocol ServiceProtocol: Telemetry_V1_Telemetry.StreamingServiceProtocol {
         /// Handle the "Report" method.
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Takes one reading.
+        /// > Accepts one reading.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Telemetry_V1_Reading` message.
@@ -151,7 +151,7 @@ extension Telemetry_V1_Telemetry {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+        /// > Sends a notice immediately, and then one every two seconds, until the call ends.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Telemetry_V1_FollowRequest` message.
@@ -174,13 +174,13 @@ extension Telemetry_V1_Telemetry {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes readings from sensors, and tells who follows it what there is to know.
+    /// > Accepts readings from sensors, and sends notices to subscribers.
     internal protocol SimpleServiceProtocol: Telemetry_V1_Telemetry.ServiceProtocol {
         /// Handle the "Report" method.
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Takes one reading.
+        /// > Accepts one reading.
         ///
         /// - Parameters:
         ///   - request: A `Telemetry_V1_Reading` message.
@@ -198,7 +198,7 @@ extension Telemetry_V1_Telemetry {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+        /// > Sends a notice immediately, and then one every two seconds, until the call ends.
         ///
         /// - Parameters:
         ///   - request: A `Telemetry_V1_FollowRequest` message.
@@ -315,13 +315,13 @@ extension Telemetry_V1_Telemetry {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes readings from sensors, and tells who follows it what there is to know.
+    /// > Accepts readings from sensors, and sends notices to subscribers.
     internal protocol ClientProtocol: Sendable {
         /// Call the "Report" method.
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Takes one reading.
+        /// > Accepts one reading.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Telemetry_V1_Reading` message.
@@ -344,7 +344,7 @@ extension Telemetry_V1_Telemetry {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+        /// > Sends a notice immediately, and then one every two seconds, until the call ends.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Telemetry_V1_FollowRequest` message.
@@ -372,7 +372,7 @@ extension Telemetry_V1_Telemetry {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes readings from sensors, and tells who follows it what there is to know.
+    /// > Accepts readings from sensors, and sends notices to subscribers.
     internal struct Client<Transport>: ClientProtocol where Transport: GRPCCore.ClientTransport {
         private let client: GRPCCore.GRPCClient<Transport>
 
@@ -388,7 +388,7 @@ extension Telemetry_V1_Telemetry {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Takes one reading.
+        /// > Accepts one reading.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Telemetry_V1_Reading` message.
@@ -422,7 +422,7 @@ extension Telemetry_V1_Telemetry {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+        /// > Sends a notice immediately, and then one every two seconds, until the call ends.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Telemetry_V1_FollowRequest` message.
@@ -459,7 +459,7 @@ extension Telemetry_V1_Telemetry.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes one reading.
+    /// > Accepts one reading.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Telemetry_V1_Reading` message.
@@ -488,7 +488,7 @@ extension Telemetry_V1_Telemetry.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+    /// > Sends a notice immediately, and then one every two seconds, until the call ends.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Telemetry_V1_FollowRequest` message.
@@ -519,7 +519,7 @@ extension Telemetry_V1_Telemetry.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Takes one reading.
+    /// > Accepts one reading.
     ///
     /// - Parameters:
     ///   - message: request message to send.
@@ -552,7 +552,7 @@ extension Telemetry_V1_Telemetry.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Tells a notice at once and then one every two seconds, as long as the call lasts.
+    /// > Sends a notice immediately, and then one every two seconds, until the call ends.
     ///
     /// - Parameters:
     ///   - message: request message to send.
