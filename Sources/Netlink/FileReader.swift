@@ -56,45 +56,46 @@ package struct DeviceFiles: FileReader {
   package init(root: UInt32 = 0) { self.root = root }
 
   package func answer(_ question: FileQuestion) -> FileAnswer {
-    let answer: [UInt8]? =
-      switch question.kind {
-      case .existence: access(question.subject, F_OK) == 0 ? [] : nil
-      case .page: page(question.subject)
-      case .rootPage: page(question.subject, owner: self.root)
-      case .linkTarget: target(ofLink: question.subject)
-      case .names: names(in: question.subject)
-      case .file, .linkIndex, .linkName: nil
-      }
-    return answer.map(FileAnswer.success) ?? .failure(FileError(code: errno))
+    switch question.kind {
+    case .existence: access(question.subject, F_OK) == 0 ? .success([]) : .lastError
+    case .page: page(question.subject)
+    case .rootPage: page(question.subject, owner: self.root)
+    case .linkTarget: target(ofLink: question.subject)
+    case .names: names(in: question.subject)
+    case .file, .linkIndex, .linkName: .failure(FileError(code: ENOTSUP))
+    }
   }
+}
+
+extension FileAnswer {
+  /// The error of the system call that has just failed.
+  fileprivate static var lastError: Self { .failure(FileError(code: errno)) }
 }
 
 /// - Parameter owner: The required owner, which also excludes symbolic links. `nil` allows any.
-private func page(_ path: String, owner: uid_t? = nil) -> [UInt8]? {
+private func page(_ path: String, owner: uid_t? = nil) -> FileAnswer {
   // O_NONBLOCK, because the file may be a pipe without a writer.
   let file = open(path, O_RDONLY | O_CLOEXEC | (owner == nil ? 0 : O_NOFOLLOW | O_NONBLOCK))
-  guard file >= 0 else { return nil }
+  guard file >= 0 else { return .lastError }
   defer { close(file) }
   if let owner {
     var status = stat()
-    guard fstat(file, &status) == 0, status.st_uid == owner else {
-      errno = EPERM
-      return nil
-    }
+    guard fstat(file, &status) == 0 else { return .lastError }
+    guard status.st_uid == owner else { return .failure(FileError(code: EPERM)) }
   }
   var bytes = [UInt8](repeating: 0, count: 4096)
   let count = read(file, &bytes, bytes.count)
-  return count >= 0 ? Array(bytes.prefix(count)) : nil
+  return count >= 0 ? .success(Array(bytes.prefix(count))) : .lastError
 }
 
-private func target(ofLink path: String) -> [UInt8]? {
+private func target(ofLink path: String) -> FileAnswer {
   var target = [CChar](repeating: 0, count: Int(PATH_MAX))
   let count = readlink(path, &target, target.count)
-  return count > 0 ? target.prefix(count).map(UInt8.init(bitPattern:)) : nil
+  return count > 0 ? .success(target.prefix(count).map(UInt8.init(bitPattern:))) : .lastError
 }
 
-private func names(in directory: String) -> [UInt8]? {
-  guard let stream = opendir(directory) else { return nil }
+private func names(in directory: String) -> FileAnswer {
+  guard let stream = opendir(directory) else { return .lastError }
   defer { closedir(stream) }
   var names: [UInt8] = []
   while let entry = readdir(stream) {
@@ -102,5 +103,5 @@ private func names(in directory: String) -> [UInt8]? {
     names += UnsafeRawBufferPointer(start: name, count: name.map(strlen) ?? 0)
     names.append(0)
   }
-  return names
+  return .success(names)
 }

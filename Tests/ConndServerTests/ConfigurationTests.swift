@@ -77,7 +77,7 @@ struct ConfigurationTests {
         "links:\n  - {match: a}\n  - {match: b, medium: wire}",
         "connd.yaml:3: links[1].medium: 'wire' is not one of wired, wifi"
       ),
-      ("links:\n  - {medium: wifi}", "connd.yaml:2: links[0]: needs a 'match'"),
+      ("links:\n  - {medium: wifi}", "connd.yaml:2: links[0]: needs 'match'"),
       ("links:\n  - {match: a, expensive: 3}", "connd.yaml:2: links[0].expensive: must be true"),
       ("links:\n  - {match: a, colour: red}", "connd.yaml:2: links[0].colour: unknown key"),
       (

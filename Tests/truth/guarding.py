@@ -37,6 +37,8 @@ class Told:
             self.is_of_router = inner.cause.trigger == pb.CAUSE_TRIGGER_NEIGHBOUR
             severity = camel(pb.InvalidationSeverity.Name(inner.severity), "INVALIDATION_SEVERITY_")
             self.text = f"{severity} {self.reason} because of {flat(inner.cause)}; now {flat(inner.path)}"
+            if inner.HasField("socket"):
+                self.text += f"; its socket: {flat(inner.socket)}"
         else:
             self.text = f"{event} {flat(inner)}"
 

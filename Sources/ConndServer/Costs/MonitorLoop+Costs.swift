@@ -179,10 +179,20 @@ extension MonitorLoop {
       self.engine.costs = costs
       _ = self.choiceKeeper?.keep(costs)
     }
-    let present = costs.choices.endWithNetworks ? (try? self.presentNetworks()) ?? [] : []
-    let over = costs.choices.end(at: time, on: Set(present.map(\.hash)))
+    let over = costs.choices.end(at: time, on: self.networksToLeave())
     guard !over.isEmpty else { return }
     self.take(costs, over, Cause(.user, "choiceEnded"))
+  }
+
+  /// Returns the present networks if the kernel was read since the last call, or else nothing: only
+  /// then can the machine have left a network.
+  private mutating func networksToLeave() -> Set<NetworkHash> {
+    guard self.engine.costs.choices.endWithNetworks, self.mayHaveLeft else { return [] }
+    self.mayHaveLeft = false
+    let networks = self.ask { explainer throws(KernelUnavailable) in
+      try explainer.knownNetworks()
+    }
+    return (try? networks.get()) ?? []
   }
 
   // MARK: - Listing

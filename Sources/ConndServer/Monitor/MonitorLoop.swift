@@ -40,6 +40,8 @@ struct MonitorLoop {
   /// The links and networks with an override that was set with a duration in this run.
   var timedChoices: Set<CostChoices.Subject> = []
   var choiceClocks = ClockSteps()
+  /// Whether the kernel was read since overrides were last ended.
+  var mayHaveLeft = true
   /// The limits on clients' flows.
   var limits: Limits
   /// The throttled warnings, by limit.
@@ -268,6 +270,7 @@ struct MonitorLoop {
   /// Reads the kernel and publishes changes. Destinations and flows of clients are then due.
   mutating func read(_ occasion: Occasion) {
     guard let kernel = self.kernel else { return }
+    self.mayHaveLeft = true
     do throws(KernelUnavailable) {
       let step = try self.engine.step(
         occasion, kernel, at: self.clock.now, time: self.clock.time)

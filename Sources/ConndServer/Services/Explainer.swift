@@ -94,16 +94,31 @@ struct Explainer {
 
   /// Returns the networks of the default paths, the one of the summary first.
   func presentNetworks() throws(KernelUnavailable) -> [PresentNetwork] {
-    let families = [self.preferred] + AddressFamily.allCases.filter { $0 != self.preferred }
     var networks: [PresentNetwork] = []
+    for network in try self.networksOfPaths() {
+      guard let network, !networks.contains(where: { $0.hash == network.hash }) else { continue }
+      networks.append(network)
+    }
+    return networks
+  }
+
+  /// Returns the networks of the default paths. Empty while the network of any is unknown, for
+  /// example because its gateway has not answered yet.
+  func knownNetworks() throws(KernelUnavailable) -> Set<NetworkHash> {
+    let networks = try self.networksOfPaths()
+    return networks.contains(where: { $0 == nil }) ? [] : Set(networks.compactMap { $0?.hash })
+  }
+
+  /// Returns the network of each satisfied default path, or `nil` for one that is unknown.
+  private func networksOfPaths() throws(KernelUnavailable) -> [PresentNetwork?] {
+    let families = [self.preferred] + AddressFamily.allCases.filter { $0 != self.preferred }
+    var networks: [PresentNetwork?] = []
     for family in families {
       let path = try self.reader.defaultPath(family, self.view)
-      guard path.observed.path.status == .satisfied,
-        let network = try self.reader.network(
-          of: path.observed.path, self.reader.believed(path.facts), self.view),
-        !networks.contains(where: { $0.hash == network.hash })
-      else { continue }
-      networks.append(network)
+      guard path.observed.path.status == .satisfied else { continue }
+      networks.append(
+        try self.reader.network(
+          of: path.observed.path, self.reader.believed(path.facts), self.view))
     }
     return networks
   }

@@ -9,8 +9,9 @@ package struct SocketEvidence: Hashable, Sendable {
   package var change: Instant
   /// When the socket last received anything from its peer.
   package var lastHeard: Instant
-  /// When new data last arrived.
+  /// When new data last arrived, and how long ago that was.
   package var lastData: Instant
+  private var dataSilence: Duration
   /// How much the peer has acknowledged, now and at the previous query.
   package var progress: UInt64
   package var progressBefore: UInt64?
@@ -30,6 +31,7 @@ package struct SocketEvidence: Hashable, Sendable {
     self.change = change
     self.lastHeard = now.advanced(by: .zero - report.silence)
     self.lastData = now.advanced(by: .zero - report.dataSilence)
+    self.dataSilence = report.dataSilence
     self.progress = report.progress
     self.progressBefore = progress
     self.roundTrip = report.roundTrip
@@ -114,9 +116,18 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Whether a flow may be dead although its lookup succeeds (E2). The peer has not acknowledged
-  /// sent data, and nothing new has arrived since the change.
+  /// sent data, and nothing new has arrived since the change, or since the data began to time out.
   package var isSilent: Bool {
-    self.hasUnacknowledgedData && !self.provesAlive && (self.timeouts > 0 || !self.isHeardLate)
+    guard self.hasUnacknowledgedData, !self.isAcknowledgedLate else { return false }
+    if self.timeouts > 0 { return !self.isLate(self.lastData) || self.isDataOlderThanTimeouts }
+    return !self.isHeardLate
+  }
+
+  /// Whether the last new data came before the timeouts. If only the way to the peer is lost, the
+  /// peer still sends what it had for the flow before it stops.
+  private var isDataOlderThanTimeouts: Bool {
+    // Each timeout takes twice as long as the one before, and the first takes at least 200 ms.
+    self.dataSilence >= .milliseconds(200) * ((1 << min(self.timeouts, 16)) - 1)
   }
 
   /// Returns the severity for a silent flow by its number of timeouts, or `nil` while they mean

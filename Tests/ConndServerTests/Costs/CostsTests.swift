@@ -269,6 +269,31 @@ struct CostsTests {
     #expect(try self.list() == ["198.51.100.1 here"])
   }
 
+  @Test("an override until leaving, and another family's router answers first → the override stays")
+  mutating func otherFamilyFirst() throws {
+    let kernel = self.loop.kernel
+    try self.set(.network("192.0.2.1"), expensive: .on, end: .left)
+    kernel.neighbours = [:]
+    try kernel.lead("::", 0, .over(2, via: "fe80::1", from: "2001:db8::7"), metric: 100)
+    try Self.setRouter("fe80::1", on: 2, to: 7, self.loop)
+    self.loop.kernel.setState(of: 2, .down)
+    _ = self.loop.tell()
+    self.loop.kernel.setState(of: 2, .up)
+    _ = self.loop.tell()
+    try Self.setRouter("192.0.2.1", on: 2, to: 1, self.loop)
+    _ = self.loop.tell(kernel.neighbours.values.map { .neighbour($0) })
+    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+  }
+
+  @Test("an override until leaving → a turn without news does not query the kernel")
+  mutating func idleTurns() throws {
+    try self.set(.network("192.0.2.1"), expensive: .on, end: .left)
+    _ = self.loop.turn()
+    let readings = self.loop.kernel.questions
+    _ = self.loop.turn()
+    #expect(self.loop.kernel.questions == readings)
+  }
+
   @Test("an override for a minute lasts a minute, whatever the clock is set to")
   mutating func clockStep() throws {
     try self.set(.link("eth0"), constrained: .on, end: .after(.seconds(60)))

@@ -93,6 +93,18 @@ struct SocketEvidenceTests {
     #expect(!slow.isSilent)
   }
 
+  @Test("E2 the way to the peer is lost, and the peer sends on for a moment → silent all the same")
+  func peerSendsOn() {
+    let (found, now) = Self.evidence(
+      1500, silence: 5, data: 1410, progress: 7, before: 7, timeouts: 3)
+    #expect(found.severityOfSilence(at: now) == .destroy)
+    let (first, then) = Self.evidence(1000, silence: 5, data: 910, progress: 7, timeouts: 2)
+    #expect(first.severityOfSilence(at: then) == .advise)
+    let (sending, _) = Self.evidence(
+      1500, silence: 5, data: 1300, progress: 7, before: 7, timeouts: 3)
+    #expect(!sending.isSilent)
+  }
+
   @Test("E2 three timeouts hastened by ICMP destroy no sooner than three full timeouts")
   func hastened() {
     let (early, now) = Self.evidence(1000, silence: 1001, timeouts: 4)
