@@ -145,8 +145,7 @@ struct FlowTable {
   ) throws(KernelUnavailable) -> [Told] {
     guard self.isBusy else { return [] }
     var told: [Told] = []
-    var count = 0
-    var hasMessages = false
+    var (count, hasMessages) = (0, false)
     while count < Self.slice, self.due > 0, !hasMessages {
       let part = self.takePart()
       count += part.count
@@ -167,6 +166,8 @@ struct FlowTable {
           Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path.status == .satisfied { flow.isDoubted = false }
       }
+      // The first events do not wait for the rest of the slice.
+      if !told.isEmpty, part.count < Self.largestPart { break }
     }
     if self.due == 0, !hasMessages { self.ask(reader, at: now) }
     if !self.isBusy {
@@ -251,14 +252,16 @@ struct FlowTable {
     self.isSeen(flow)
     let shown = look.way.shown
     // The cause of the query remains until the socket has decided.
-    if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
+    let news = look.verdict.map { (reason: $0.reason, cause: look.cause(of: $0)) }
+    if let news { flow.examinedCause = news.cause }
     guard case .verdict(let verdict) = outcome else {
       self.note(flow)
       guard outcome == .recovered || isBetterPathGone || flow.told != shown else { return nil }
       flow.told = shown
       return isBetterPathGone ? .betterPathGone(shown) : .path(shown)
     }
-    let cause = look.cause(of: verdict)
+    let cause =
+      if let news, news.reason == verdict.reason { news.cause } else { look.cause(of: verdict) }
     guard verdict.severity == .destroy else {
       flow.told = shown
       self.note(flow)
@@ -335,33 +338,6 @@ struct FlowTable {
   /// Returns the keys of a client's flows, in an order that does not depend on hashes.
   func keys(of guardian: UInt64) -> [Key] {
     (self.ids[guardian] ?? []).sorted().map { Key(guardian: guardian, id: $0) }
-  }
-}
-
-extension FlowTable.Event {
-  /// The path to the remote address.
-  fileprivate var path: Path {
-    switch self {
-    case .path(let path), .betterPathGone(let path), .invalidation(_, _, let path): path
-    }
-  }
-
-  /// Whether the event declares a flow dead for a reason other than the cost of its network.
-  var refutes: Bool {
-    guard case .invalidation(let verdict, _, _) = self else { return false }
-    return verdict.severity == .destroy && verdict.reason != .policy
-  }
-
-  /// Whether the event declares the original path of a flow gone that had no path at registration.
-  /// A sleep or a better path may end a working connection, too.
-  fileprivate var refutesDoubted: Bool {
-    guard case .invalidation(let verdict, _, _) = self, verdict.severity == .destroy else {
-      return false
-    }
-    return switch verdict.reason {
-    case .sourceAddressLost, .interfaceLost, .networkChanged: true
-    case .betterPath, .categoryChanged, .policy, .resumed, .silent: false
-    }
   }
 }
 
