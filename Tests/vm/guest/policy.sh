@@ -119,8 +119,8 @@ check "a guest's process connects and exits" within 60 grep -q '^ready' /tmp/orp
 pid=$(cut -d' ' -f2 /tmp/orphan)
 systemd-run --quiet --collect --unit=taker --uid=guest --property=PAMName=login --property=TTYPath=/dev/tty1 \
     --property=AmbientCapabilities=CAP_CHECKPOINT_RESTORE python3 "$PWD/take_pid.py" "$pid" 4321
-check "its pid is that of a process at the seat" within 60 grep -qs taker "/proc/$pid/cgroup"
-check "polkit takes the one for the other" pkcheck --action-id=org.connd.set-cost --process="$pid,0,4321"
+check "its pid is that of a process at the seat" within 60 grep -qs session- "/proc/$pid/cgroup"
+check "polkit takes the one for the other" pkcheck --action-id org.connd.set-cost --process "$pid,0,4321"
 check "connd does not" exits 77 as guest connctl --socket /tmp/relay constrain up0
 check "and changed nothing" connctl is not-constrained
 systemctl stop taker.service
