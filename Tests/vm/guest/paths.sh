@@ -143,7 +143,7 @@ ip link del ipip1
 echo "# PPPoE"
 ip address flush dev eth0
 cat >/etc/ppp/pppoe-server-options <<<$'noauth\nlcp-echo-interval 60\nlcp-echo-failure 9'
-# The modem is a bridge, so the line to the server stays up while the cable to the modem is unplugged.
+# The modem is a bridge. Its line to the server stays up while its cable is unplugged.
 ip -n net link add modem type bridge
 ip -n net link add line0 type dummy
 for link in line0 far0; do ip -n net link set $link master modem; done
