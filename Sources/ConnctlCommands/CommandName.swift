@@ -5,6 +5,10 @@ extension Connctl {
     self.configuration.subcommands.compactMap { $0.configuration.commandName }
   }
 
+  private static var aliases: [String] {
+    self.configuration.subcommands.flatMap { $0.configuration.aliases }
+  }
+
   /// Checks the word that names a command, also after `help`. Otherwise the parser would take an
   /// unknown command for a surplus argument, or show other help.
   ///
@@ -15,8 +19,7 @@ extension Connctl {
       guard let subject = self.firstWord(of: word.rest) else { return }
       word = subject
     }
-    let known =
-      self.commandNames + ["help"]
+    let known = self.commandNames + self.aliases + ["help"]
     guard !known.contains(word.name) else { return }
     let nearest = word.name.nearest(of: known).map { ". Did you mean '\($0)'?" } ?? ""
     throw ValidationError("There is no command '\(word.name)'\(nearest)")

@@ -6,14 +6,19 @@ import Connectivity
 /// Implements rule I8.
 struct Condition: Hashable, Sendable {
   enum Subject: String, Hashable, Sendable, CaseIterable {
-    case online, none, wifi, cellular, wired, other, ipv4, ipv6, expensive, constrained
+    case online, none, wifi, cellular, wired, other, ipv4, ipv6, metered, constrained
+    /// The API's word for `metered`, which scripts may use.
+    case expensive
+
+    /// The subjects to show to users, without aliases.
+    static let shown = Self.allCases.filter { $0 != .expensive }
   }
 
   var subject: Subject
   var negated = false
 
-  /// Returns whether the condition holds. If the cost is unknown, neither `expensive` nor
-  /// `not-expensive` does.
+  /// Returns whether the condition holds. If the cost is unknown, neither `metered` nor
+  /// `not-metered` does.
   func holds(for status: ConnectivityStatus) -> Bool {
     self.subject.isMet(by: status).map { $0 != self.negated } ?? false
   }
@@ -25,10 +30,10 @@ struct Condition: Hashable, Sendable {
 
   /// The text `one of online, none, …, or not- and one of them`.
   static let choice =
-    "one of \(Subject.allCases.map(\.rawValue).joined(separator: ", ")), or not- and one of them"
+    "one of \(Subject.shown.map(\.rawValue).joined(separator: ", ")), or not- and one of them"
 
   static let all: [Condition] = [false, true].flatMap { negated in
-    Subject.allCases.map { Condition(subject: $0, negated: negated) }
+    Subject.shown.map { Condition(subject: $0, negated: negated) }
   }
 }
 
@@ -46,7 +51,7 @@ extension Condition.Subject {
     case .other: status.category == .other
     case .ipv4: status.ipv4.status == .satisfied
     case .ipv6: status.ipv6.status == .satisfied
-    case .expensive: status.path.costsMoney
+    case .metered, .expensive: status.path.costsMoney
     case .constrained: status.isConstrained
     }
   }

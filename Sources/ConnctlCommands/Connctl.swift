@@ -21,7 +21,7 @@ struct Connctl: RunnableCommand {
       StatusCommand.self, TopCommand.self, WatchCommand.self, PathCommand.self,
       ExplainCommand.self,
       LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
-      DNSCommand.self, ConstrainCommand.self, ExpensiveCommand.self, NetworksCommand.self,
+      DNSCommand.self, ConstrainCommand.self, MeteredCommand.self, NetworksCommand.self,
       ForgetCommand.self,
       OnCommand.self, RunCommand.self, KeepCommand.self, StatsCommand.self, RecordCommand.self,
       ReportCommand.self,

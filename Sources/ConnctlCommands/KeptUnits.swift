@@ -99,7 +99,7 @@ struct KeptUnits: Sendable {
 }
 
 extension KeptUnits.Rule {
-  /// Parses `online,not-expensive=backup.timer`.
+  /// Parses `online,not-metered=backup.timer`.
   ///
   /// - Throws: `ValidationError` that names the problem.
   init(reading text: String) throws {

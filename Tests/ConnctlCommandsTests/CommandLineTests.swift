@@ -11,7 +11,7 @@ struct CommandLineTests {
     "status", "watch", "path", "explain", "links", "history", "stats", "guard", "is", "wait",
     "help",
     "--json", "--socket", "--socket=", "--help", "--version", "--timeout", "--timeout=5s", "--mark",
-    "--local", "--interface", "--since", "--forbid-expensive", "-h", "--", "-", "", "online",
+    "--local", "--interface", "--since", "--forbid-metered", "-h", "--", "-", "", "online",
     "not-wifi", "not-", "500ms", "1e3", "-1", "0x10", "0x", "18446744073709551616", "192.0.2.7",
     "fe80::1%eth0", "::", "::ffff:1.2.3.4", "=", "--=", "é", "\u{0}", "\u{1F600}", "a b",
   ]

@@ -33,7 +33,7 @@ struct CostTests {
     wish.constrained = .unspecified
     wish.network = "Free Wi-Fi"
     wish.expensive = .off
-    #expect(try await self.said("expensive", "--network", "Free Wi-Fi", "off") == wish)
+    #expect(try await self.said("metered", "--network", "Free Wi-Fi", "off") == wish)
     wish.expensive = .on
     wish.seconds = 7200
     #expect(try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi") == wish)
@@ -73,9 +73,9 @@ struct CostTests {
     arguments: [
       ["constrain", "off", "wlan0"], ["constrain", "wlan0", "maybe"],
       ["constrain", "wlan0", "on", "off"],
-      ["constrain", "--network", "x", "wlan0", "on"], ["expensive", "wlan0", "--until", "left"],
-      ["expensive", "wlan0", "--for", "1h", "--until", "boot"],
-      ["expensive", "wlan0", "--for", "0s"], ["constrain", "wlan0", "--until", "noon"],
+      ["constrain", "--network", "x", "wlan0", "on"], ["metered", "wlan0", "--until", "left"],
+      ["metered", "wlan0", "--for", "1h", "--until", "boot"],
+      ["metered", "wlan0", "--for", "0s"], ["constrain", "wlan0", "--until", "noon"],
       ["forget"],
     ])
   func nonsense(arguments: [String]) async throws {

@@ -140,7 +140,7 @@ struct GuardTests {
       try await stub.serving(socket) {
         let screen = Screen()
         let status = await self.run(
-          "--local", "192.0.2.7", "--interface", "wlan0", "--mark", "0x10", "--forbid-expensive",
+          "--local", "192.0.2.7", "--interface", "wlan0", "--mark", "0x10", "--forbid-metered",
           "--forbid-constrained", "--json", at: socket, on: screen)
         #expect(status == 0)
         #expect(screen.outputLines == [self.json(.invalidation(.sample), 17)])

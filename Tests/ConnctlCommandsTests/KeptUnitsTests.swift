@@ -24,7 +24,7 @@ struct KeptUnitsTests {
     KeptUnits(
       [
         try .init(reading: "online=on.target"),
-        try .init(reading: "online,not-expensive,not-constrained=free.target"),
+        try .init(reading: "online,not-metered,not-constrained=free.target"),
       ], grace: .seconds(5))
   }
 
@@ -99,9 +99,9 @@ struct KeptUnitsTests {
 
   @Test("rules of conditions and a unit are parsed")
   func reading() throws {
-    let rule = try KeptUnits.Rule(reading: "online,not-expensive=a=b.service")
+    let rule = try KeptUnits.Rule(reading: "online,not-metered=a=b.service")
     #expect(rule.unit == "a=b.service")
-    #expect(rule.conditions.map(\.description) == ["online", "not-expensive"])
+    #expect(rule.conditions.map(\.description) == ["online", "not-metered"])
     for text in ["", "=", "online", "online=", "=a.target", "online,=a.target", "online=--now"] {
       #expect(throws: (any Error).self) { try KeptUnits.Rule(reading: text) }
     }

@@ -18,14 +18,14 @@ struct RequirementTests {
   @Test(
     "--family and --via narrow the condition",
     arguments: [
-      ("online", true), ("wired", false), ("expensive", false),
+      ("online", true), ("wired", false), ("metered", false),
       ("online --family ipv4", true), ("wired --family ipv6", true), ("wifi --family ipv6", false),
-      ("expensive --family ipv6", true), ("not-expensive --family ipv4", true),
+      ("metered --family ipv6", true), ("not-metered --family ipv4", true),
       ("online --via wlan0", true), ("online --via eth0", true), ("online --via bond0", true),
       ("online --via eth1", false), ("wired --via wlan0", false), ("wired --via eth0", true),
       ("ipv6 --via eth0", true), ("not-ipv6 --via eth0", false), ("ipv6 --via wlan0", false),
-      ("not-ipv6 --via wlan0", true), ("expensive --via eth0", true),
-      ("not-expensive --via eth0", false), ("none --via eth0", false), ("none --via eth1", true),
+      ("not-ipv6 --via wlan0", true), ("metered --via eth0", true),
+      ("not-metered --via eth0", false), ("none --via eth0", false), ("none --via eth1", true),
       ("not-online --via eth1", true), ("none --via wlan0 --family ipv6", true),
       ("online --via wlan0 --family ipv6", false), ("online --via eth0 --family ipv6", true),
     ])
@@ -43,14 +43,14 @@ struct RequirementTests {
     #expect(try Self.requirement("none --family ipv6").holds(for: status))
   }
 
-  @Test("I8 no known cost, or no path → neither expensive nor not-expensive holds")
+  @Test("I8 no known cost, or no path → neither metered nor not-metered holds")
   func unknownCost() throws {
     var path = Path.wlan
     path.isCostUnknown = true
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     let none = ConnectivityStatus(
       ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
-    for words in ["expensive", "not-expensive"] {
+    for words in ["metered", "not-metered", "expensive", "not-expensive"] {
       for status in [
         status, none, ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4),
       ] {

@@ -45,7 +45,7 @@ struct TextTests {
     expectLines(
       self.style.status(.sample(1, status), now: .sample),
       """
-      wired via vlan10, expensive (since 0 s)
+      wired via vlan10, metered (since 0 s)
         ipv4  unsatisfied  an unreachable route
         ipv6  satisfied    vlan10  over bond0 over eth0
                                    from 2001:db8:1111:2222:3333:4444:5555:6666
@@ -73,7 +73,7 @@ struct TextTests {
       """
       2001:db8::1  satisfied
         link     vlan10 over bond0 over eth0
-        medium   wired, expensive
+        medium   wired, metered
         source   2001:db8:1111:2222:3333:4444:5555:6666
         gateway  fe80::1234:5678:9abc:def0
         table    254 (main)
@@ -194,7 +194,7 @@ struct TextTests {
       LINK     MEDIUM    STATE       DEFAULT    ADDRESSES
       wlan0    wifi      up          ipv4 ipv6  192.0.2.7/24
                                              2001:db8:1111:2222:3333:4444:5555:6666/64
-                                             expensive "Free \\xe9?Wi-Fi" -52 dBm
+                                             metered "Free \\xe9?Wi-Fi" -52 dBm
       docker0  unknown   no carrier             172.17.0.1/16
       ppp0     cellular  up                     4G roaming suspended signal 67%
       usb0     wired     up                     maybe via phone
@@ -217,7 +217,7 @@ struct TextTests {
         link      vlan10, vlan, up
         below     bond0, bond, up
         below     eth0, up
-        path      satisfied, expensive
+        path      satisfied, metered
         medium    wired: the hardware type of eth0 says “ether”
         flags     reachable, not connectionRequired, not isWWAN
         category  wired
@@ -300,7 +300,7 @@ struct TextTests {
       2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface lost; carrier lost on wlan0 (RTM_NEWLINK)
       01:25:00.123  destroy           interface lost: carrier lost on wlan0 (RTM_NEWLINK); now unsatisfied: no route
         ipv6  satisfied    vlan10  over bond0 over eth0 from 2001:db8:1111:2222:3333:4444:5555:6666 via fe80::1234:5678:9abc:def0
-      wlan0  wifi    up     ipv4 ipv6  192.0.2.7/24 2001:db8:1111:2222:3333:4444:5555:6666/64 expensive "Free \\xe9?Wi-Fi" -52 dBm
+      wlan0  wifi    up     ipv4 ipv6  192.0.2.7/24 2001:db8:1111:2222:3333:4444:5555:6666/64 metered "Free \\xe9?Wi-Fi" -52 dBm
       """)
   }
 
@@ -323,10 +323,10 @@ struct TextTests {
     costly.isExpensive = true
     #expect(
       line(.policy, costly)
-        == "policy: the path is expensive; now satisfied, wlan0 from 192.0.2.7, expensive")
+        == "policy: the path is metered; now satisfied, wlan0 from 192.0.2.7, metered")
     costly.isConstrained = true
     #expect(
-      line(.policy, costly)?.hasPrefix("policy: the path is expensive and constrained;") == true)
+      line(.policy, costly)?.hasPrefix("policy: the path is metered and constrained;") == true)
     costly.isExpensive = false
     #expect(line(.policy, costly)?.hasPrefix("policy: the path is constrained;") == true)
     let off = Path.unsatisfied(.noRoute)

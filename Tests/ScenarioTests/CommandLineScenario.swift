@@ -105,7 +105,7 @@ struct CommandLineScenario {
     let lab = try self.online(configuration: "links: [{match: eth0, expensive: true}]")
     try lab.startConnd()
     for (arguments, words) in [
-      (["--forbid-expensive"], "policy: the path is expensive"),
+      (["--forbid-metered"], "policy: the path is metered"),
       (["--local", "198.51.100.7"], "198.51.100.7 is not an address of this machine"),
     ] {
       let outcome = try Command.outcome(

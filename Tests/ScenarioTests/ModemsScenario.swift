@@ -72,7 +72,7 @@ struct ModemsScenario {
     let link = try lab.link("ppp0")
     #expect(link.modem == Self.home)
     #expect(link.evidence?.source == "modemManager")
-    #expect(try lab.connctl("links").output.contains("expensive 4G"))
+    #expect(try lab.connctl("links").output.contains("metered 4G"))
     #expect(try lab.connctl("explain").output.contains("ppp0, veth, up, 4G"))
   }
 

@@ -19,9 +19,9 @@ struct ConstrainCommand: CostCommand {
   }
 }
 
-struct ExpensiveCommand: CostCommand {
+struct MeteredCommand: CostCommand {
   static let configuration = CostOptions.configuration(
-    "expensive", "Mark a link or a network as expensive (metered).")
+    "metered", "Mark a link or a network as metered: traffic costs money.", alias: "expensive")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -36,11 +36,13 @@ struct ExpensiveCommand: CostCommand {
 
 /// The target of an override, its value, and its end.
 struct CostOptions: ParsableArguments {
-  static func configuration(_ name: String, _ abstract: String) -> CommandConfiguration {
+  static func configuration(
+    _ name: String, _ abstract: String, alias: String? = nil
+  ) -> CommandConfiguration {
     CommandConfiguration(
       commandName: name, abstract: abstract,
       usage: "connctl \(name) [<options>] [<link> | --network <name>] [on|off|auto]",
-      discussion: self.discussion)
+      discussion: self.discussion, aliases: alias.map { [$0] } ?? [])
   }
 
   private static let discussion = """

@@ -54,7 +54,9 @@ struct GuardCommand: ConnctlCommand {
     transform: Self.mark)
   var mark: UInt32 = 0
 
-  @Flag(help: "Treat the connection as invalid on an expensive path.")
+  @Flag(
+    name: [.customLong("forbid-metered"), .customLong("forbid-expensive")],
+    help: "Treat the connection as invalid on a metered path.")
   var forbidExpensive = false
 
   @Flag(help: "Treat the connection as invalid on a constrained path.")

@@ -30,7 +30,7 @@ struct IsCommand: ConnctlCommand {
 extension Condition {
   static let help = """
     A condition is \(Condition.choice). “online” holds unless the category is none. If the cost of \
-    the path is unknown, neither “expensive” nor “not-expensive” holds.
+    the path is unknown, neither “metered” nor “not-metered” holds.
     """
 }
 

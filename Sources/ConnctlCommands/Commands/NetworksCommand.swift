@@ -103,8 +103,7 @@ extension Style {
         network.constrained, "constrained",
         until: network.until(\.hasConstrainedUntil, \.constrainedUntil))
       words += self.words(
-        network.expensive, "expensive", until: network.until(\.hasExpensiveUntil, \.expensiveUntil)
-      )
+        network.expensive, "metered", until: network.until(\.hasExpensiveUntil, \.expensiveUntil))
       rows.add(
         Text(name.isEmpty ? "-" : name), Text(network.identity, .faint),
         Text(network.current ? Medium(network.medium).rawValue : "-"),

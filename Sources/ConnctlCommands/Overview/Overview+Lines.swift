@@ -123,7 +123,7 @@ extension Overview {
   /// right-to-left name does not affect other text.
   private static func notes(on link: Connectivity_V1_Link) -> String {
     var notes: [String] = []
-    if link.expensive { notes.append("expensive") }
+    if link.expensive { notes.append("metered") }
     if link.constrained { notes.append("constrained") }
     if link.hasModem { notes += link.modem.words }
     if let words = link.viaWords { notes.append(words) }

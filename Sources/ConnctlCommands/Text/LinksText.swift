@@ -16,7 +16,7 @@ extension Style {
       let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
       var notes = link.addresses
       if let words = link.alternativeNameWords { notes.append(words) }
-      if link.expensive { notes.append("expensive") }
+      if link.expensive { notes.append("metered") }
       if link.constrained { notes.append("constrained") }
       if link.hasWireless, let words = link.wireless.words { notes.append(words) }
       if link.hasModem { notes += link.modem.words + [link.modem.signalWords].compactMap { $0 } }

@@ -53,9 +53,9 @@ extension Path {
   /// The text `unsatisfied: no route`.
   var verdict: String { self.status.words + (self.reason.map { ": " + $0.words } ?? "") }
 
-  /// The text `, expensive, constrained`.
+  /// The text `, metered, constrained`.
   var costs: String {
-    (self.isExpensive ? ", expensive" : "") + (self.isConstrained ? ", constrained" : "")
+    (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
   }
 }
 

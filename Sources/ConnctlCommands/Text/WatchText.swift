@@ -141,7 +141,7 @@ extension FlowInvalidation {
     switch self.reason {
     case .policy:
       let costs = [
-        self.path?.isExpensive == true ? "expensive" : nil,
+        self.path?.isExpensive == true ? "metered" : nil,
         self.path?.isConstrained == true ? "constrained" : nil,
       ].compactMap { $0 }
       return costs.isEmpty ? nil : "the path is \(costs.joined(separator: " and "))"
@@ -157,7 +157,7 @@ extension FlowInvalidation {
 }
 
 extension Path {
-  /// The text `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, expensive` or `requires connection:
+  /// The text `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, metered` or `requires connection:
   /// wlan0 has no carrier`.
   fileprivate var words: String {
     guard self.status == .satisfied else {

@@ -105,10 +105,10 @@ extension ConnectivityStatus {
     return path?.reason?.words(of: path?.interface) ?? "no path"
   }
 
-  /// The text `, expensive, constrained`. Empty if no traffic flows.
+  /// The text `, metered, constrained`. Empty if no traffic flows.
   var costs: String {
     guard self.category != .none else { return "" }
-    return (self.isExpensive ? ", expensive" : "") + (self.isConstrained ? ", constrained" : "")
+    return (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
   }
 }
 

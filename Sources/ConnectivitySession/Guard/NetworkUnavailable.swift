@@ -60,7 +60,7 @@ extension NetworkUnavailable: CustomStringConvertible {
     if self.path.status == .unknown { return "the network is unknown" }
     let interface = self.path.interface ?? "nothing"
     return switch self.reason {
-    case .expensive: "the path over \(interface) is expensive, which is forbidden"
+    case .expensive: "the path over \(interface) is metered, which is forbidden"
     case .costUnknown: "the cost of the path over \(interface) is unknown"
     case .constrained: "the path over \(interface) is constrained, which is forbidden"
     default: "the path over \(interface) is \(self.path.medium.rawValue), which is forbidden"
