@@ -40,15 +40,7 @@ struct ReactorDialler: Dialler {
   private func connection(to socket: String) async throws -> CInt {
     let end = ContinuousClock.now + Self.patience
     while true {
-      if let connection = try SocketProbe.connection(to: socket) {
-        do {
-          try ServerOwner.check(connection, socket)
-          return connection
-        } catch {
-          close(connection)
-          throw error
-        }
-      }
+      if let connection = try SocketProbe.connection(to: socket) { return connection }
       // Lets a timeout take effect in between.
       await Task.yield()
       try Task.checkCancellation()

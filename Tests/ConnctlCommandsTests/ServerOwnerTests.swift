@@ -1,3 +1,4 @@
+import ConnectivitySession
 import Glibc
 import Testing
 

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import NIOPosix
 import Synchronization
@@ -37,6 +38,36 @@ struct SocketProbeTests {
     #expect(SocketProbe.farewell(from: "/nonexistent/connd.sock") == nil)
     let reason = await NIODialler().farewell(of: "/nonexistent/connd.sock")
     #expect(reason == nil)
+  }
+
+  @Test(
+    "another user listens in root's directory → the client library does not ask it",
+    .enabled(if: geteuid() == 0, "needs root"))
+  func stranger() throws {
+    let directory = try TemporaryDirectory()
+    try Command.run(["chmod", "777", directory.path])
+    let path = "\(directory.path)/connd.sock"
+    let listen = """
+      import os, socket, sys
+      listener = socket.socket(socket.AF_UNIX)
+      listener.bind(sys.argv[1])
+      os.chmod(sys.argv[1], 0o777)
+      listener.listen()
+      print("ready", flush=True)
+      sys.stdin.read()
+      """
+    let stranger = try RunningCommand([
+      "setpriv", "--reuid=12345", "--clear-groups", "/usr/bin/python3", "-c", listen, path,
+    ])
+    #expect(try stranger.nextLine() == "ready", "\(stranger.standardError)")
+    let error = #expect(throws: ConndError.self) { try SocketProbe.connect(to: path) }
+    guard case .notThere(let reason)? = error else {
+      Issue.record("\(String(describing: error))")
+      return
+    }
+    #expect(reason.hasPrefix("uid 12345 listens on \(path)"))
+    stranger.signal(SIGKILL)
+    try stranger.wait()
   }
 
   @Test(

@@ -6,7 +6,8 @@
   private import Darwin
 #endif
 
-/// Checks whether a process listens on a Unix socket.
+/// Checks whether a process listens on a Unix socket, and whether its user is trusted
+/// (``ServerOwner``).
 ///
 /// gRPC distinguishes a missing socket from a forbidden one only in its error text, and after a
 /// pause.
@@ -70,7 +71,8 @@ package enum SocketProbe {
     return nil
   }
 
-  /// Opens a connection to the socket. Returns `nil` if the listener's backlog is full.
+  /// Opens a connection to the socket of a trusted user. Returns `nil` if the listener's backlog is
+  /// full.
   private static func open(_ path: String, waits: Bool = false) throws(ConndError) -> CInt? {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
@@ -94,8 +96,16 @@ package enum SocketProbe {
         connectSocket(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
       }
     }
-    if result == 0 { return descriptor }
     let number = errno
+    if result == 0 {
+      do throws(ConndError) {
+        try ServerOwner.check(descriptor, path)
+        return descriptor
+      } catch {
+        close(descriptor)
+        throw error
+      }
+    }
     close(descriptor)
     if number == EAGAIN { return nil }
     throw Self.error(number, path)
