@@ -71,6 +71,8 @@ package enum SocketRole: UInt8, Hashable, Sendable, CaseIterable {
   case wirelessRequester
   /// Queries TCP sockets.
   case socketDiagnosis
+  /// Lists all links for a client.
+  case linkDump
 }
 
 /// Opens netlink sockets.
@@ -95,7 +97,7 @@ package struct KernelSockets: SocketSource {
     case .listener:
       if let adopted { return try NetlinkSocket(adopting: adopted) }
       return try NetlinkSocket(nonBlocking: true)
-    case .requester: return try NetlinkSocket(nonBlocking: false)
+    case .requester, .linkDump: return try NetlinkSocket(nonBlocking: false)
     case .wirelessListener: return try NetlinkSocket(NETLINK_GENERIC, nonBlocking: true)
     case .wirelessRequester: return try NetlinkSocket(NETLINK_GENERIC, nonBlocking: false)
     case .socketDiagnosis: return try NetlinkSocket(NETLINK_SOCK_DIAG, nonBlocking: false)

@@ -22,9 +22,14 @@ extension Requester {
 
   /// Returns all links of this namespace.
   package func links() throws(NetlinkError) -> [Link] {
-    try self.objects(Self.linkRequest(ifinfomsg(), isDump: true)) { message in
-      Int(message.type) == Int(RTM_NEWLINK) ? Link(message: message) : nil
-    }
+    try self.objects(Self.linkDump, read: Self.link(of:))
+  }
+
+  /// The request for all links.
+  static var linkDump: Request { Self.linkRequest(ifinfomsg(), isDump: true) }
+
+  static func link(of message: Message) -> Link? {
+    Int(message.type) == Int(RTM_NEWLINK) ? Link(message: message) : nil
   }
 
   private func link(_ request: consuming Request) throws(NetlinkError) -> Link? {

@@ -150,10 +150,8 @@ package final class Requester {
     var request = request
     var failure = NetlinkError(operation: request.operation, code: EINTR)
     for _ in 0..<Self.attempts {
-      self.sequence &+= 1
-      let bytes = request.bytes(sequence: self.sequence)
-      try self.socket.send(bytes, operation: request.operation)
-      switch self.answer(Exchange(isDump: request.isDump), request.operation, take) {
+      var exchange = try self.begin(&request)
+      switch self.answer(&exchange, request.operation, take) {
       case .complete:
         return
       case .failed(let error):
@@ -167,7 +165,15 @@ package final class Requester {
     throw failure
   }
 
-  private enum Outcome {
+  /// Sends a request whose answer is to be read.
+  func begin(_ request: inout Request) throws(NetlinkError) -> Exchange {
+    self.sequence &+= 1
+    let bytes = request.bytes(sequence: self.sequence)
+    try self.socket.send(bytes, operation: request.operation)
+    return Exchange(isDump: request.isDump)
+  }
+
+  enum Outcome {
     case complete
     case failed(NetlinkError)
   }
@@ -175,7 +181,7 @@ package final class Requester {
   /// Whether the request may succeed if it is sent again. EMSGSIZE from the kernel is permanent:
   /// the answer is larger than the kernel can create. EMSGSIZE from the socket is transient: the
   /// buffer has grown.
-  private static func isTransient(_ error: NetlinkError) -> Bool {
+  static func isTransient(_ error: NetlinkError) -> Bool {
     switch error.code {
     case EINTR, EBUSY, ENOBUFS: true
     case EMSGSIZE: !error.isAnswer
@@ -183,35 +189,43 @@ package final class Requester {
     }
   }
 
-  /// Reads until the exchange is complete. EINTR stands for an interrupted dump, EMSGSIZE for a
-  /// lost datagram.
+  /// Reads until the exchange is complete.
   private func answer(
-    _ start: Exchange, _ operation: String, _ take: (Message) -> Void
+    _ exchange: inout Exchange, _ operation: String, _ take: (Message) -> Void
   ) -> Outcome {
-    var exchange = start
     while true {
-      let datagram: UnsafeRawBufferPointer
-      switch self.datagram() {
-      case .bytes(let bytes): datagram = bytes
-      case .failed(let code): return .failed(NetlinkError(operation: operation, code: code))
-      }
-      var messages = MessageReader(datagram)
-      while let message = messages.next() {
-        // Skip late answers to an abandoned request.
-        guard message.sequence == self.sequence, message.port == self.socket.port else { continue }
-        switch exchange.receive(message) {
-        case .nothing: continue
-        case .object(let message):
-          take(message)
-          if !exchange.isDump { return .complete }
-        case .complete: return .complete
-        case .interrupted:
-          return .failed(.answer(operation, EINTR, "what it lists kept changing"))
-        case .failed(let code, let message): return .failed(.answer(operation, code, message))
-        }
-      }
-      if messages.isMalformed { return .failed(.answer(operation, EBADMSG)) }
+      if let outcome = self.readPart(of: &exchange, operation, take) { return outcome }
     }
+  }
+
+  /// Reads one datagram.
+  ///
+  /// - Returns: How the exchange ended, or `nil` if more is to come. EINTR stands for an interrupted
+  ///   dump, EMSGSIZE for a lost datagram.
+  func readPart(
+    of exchange: inout Exchange, _ operation: String, _ take: (Message) -> Void
+  ) -> Outcome? {
+    let datagram: UnsafeRawBufferPointer
+    switch self.datagram() {
+    case .bytes(let bytes): datagram = bytes
+    case .failed(let code): return .failed(NetlinkError(operation: operation, code: code))
+    }
+    var messages = MessageReader(datagram)
+    while let message = messages.next() {
+      // Skip late answers to an abandoned request.
+      guard message.sequence == self.sequence, message.port == self.socket.port else { continue }
+      switch exchange.receive(message) {
+      case .nothing: continue
+      case .object(let message):
+        take(message)
+        if !exchange.isDump { return .complete }
+      case .complete: return .complete
+      case .interrupted:
+        return .failed(.answer(operation, EINTR, "what it lists kept changing"))
+      case .failed(let code, let message): return .failed(.answer(operation, code, message))
+      }
+    }
+    return messages.isMalformed ? .failed(.answer(operation, EBADMSG)) : nil
   }
 
   private enum Reading {
@@ -234,7 +248,7 @@ package final class Requester {
     }
   }
 
-  private func discard() {
+  func discard() {
     while true {
       switch self.socket.receive(flags: CInt(MSG_DONTWAIT)) {
       case .nothing, .failed: return

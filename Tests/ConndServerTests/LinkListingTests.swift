@@ -51,7 +51,8 @@ struct LinkListingTests {
         loop.loop.beginTurn()
       }
     }
-    #expect((2..<1000).contains(turns))
+    // Two listings of 19 parts, of which a turn makes three at most.
+    #expect((10..<1000).contains(turns))
     let names = try self.names(later)
     #expect(names.count == 302 && names.first == "eth0" && names.contains("new"))
   }

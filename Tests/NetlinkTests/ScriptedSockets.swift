@@ -67,7 +67,7 @@ private final class ScriptedSocket: DatagramSocket {
   func receive(flags: CInt) -> Reception {
     switch self.role {
     case .wirelessListener, .listener: self.take(&self.sockets.notifications)
-    case .wirelessRequester, .requester, .socketDiagnosis: self.take(&self.answers)
+    case .wirelessRequester, .requester, .socketDiagnosis, .linkDump: self.take(&self.answers)
     }
   }
 

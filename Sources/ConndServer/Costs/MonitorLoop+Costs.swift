@@ -51,9 +51,10 @@ extension MonitorLoop {
   /// Returns the primary name of a link for an alternative name. Any other name is returned
   /// unchanged.
   private func firstName(ofLink name: String) -> String {
-    let links = self.ask { explainer throws(KernelUnavailable) in try explainer.view.links() }
-    let named = try? links.get().first { $0.link.alternativeNames.contains(name) }
-    return named?.link.name ?? name
+    let link = self.ask { explainer throws(KernelUnavailable) in
+      try explainer.kernel.link(named: name)
+    }
+    return (try? link.get())?.link.name ?? name
   }
 
   // MARK: - Changes

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import UnixTransport
 
 /// The clocks of the monitor loop.
 protocol MonitorClock {
@@ -7,12 +8,19 @@ protocol MonitorClock {
   var now: Instant { get }
   /// The current wall-clock time.
   var time: Timestamp { get }
+  /// The time that the loop's thread has worked, by which users are charged for their turns.
+  var worked: Duration { get }
+}
+
+extension MonitorClock {
+  var worked: Duration { self.now.sinceStart }
 }
 
 /// The machine's clocks.
 struct SystemClock: MonitorClock {
   var now: Instant { .now() }
   var time: Timestamp { .now() }
+  var worked: Duration { Thread.worked }
 }
 
 extension Instant {

@@ -42,7 +42,13 @@ protocol Kernel {
   /// Returns a link and its device, or `nil` if it does not exist.
   func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts?
 
+  /// Returns the link of a name or alternative name, or `nil` if it does not exist.
+  func link(named name: String) throws(KernelUnavailable) -> LinkFacts?
+
   func links() throws(KernelUnavailable) -> [LinkFacts]
+
+  /// Begins to list all links in parts, because a machine may have thousands.
+  func beginListing() throws(KernelUnavailable) -> LinkParts
 
   /// Returns an address of a link, if the link has it, and the other addresses in the same answer.
   /// For IPv4, these are all addresses of the link.
@@ -73,6 +79,19 @@ protocol Kernel {
 
   /// Returns the policy rules of an address family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule]
+}
+
+/// Reads the next links of a listing, as ``LinkDump`` does.
+typealias LinkParts = () throws(KernelUnavailable) -> LinkDump.Part<[LinkFacts]>
+
+extension Kernel {
+  func link(named name: String) throws(KernelUnavailable) -> LinkFacts? {
+    try self.links().first { $0.link.name == name || $0.link.alternativeNames.contains(name) }
+  }
+
+  func beginListing() -> LinkParts {
+    { () throws(KernelUnavailable) in .links(try self.links(), isLast: true) }
+  }
 }
 
 /// The reason why the kernel cannot be asked.

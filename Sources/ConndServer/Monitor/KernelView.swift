@@ -210,7 +210,7 @@ final class KernelView {
     return all
   }
 
-  private func describe(_ facts: LinkFacts) throws(KernelUnavailable) -> LinkFacts {
+  func describe(_ facts: LinkFacts) throws(KernelUnavailable) -> LinkFacts {
     self.modems.describe(try self.wireless.describe(facts, self.kernel))
   }
 

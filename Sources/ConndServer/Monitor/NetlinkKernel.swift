@@ -115,12 +115,29 @@ final class NetlinkKernel: Kernel {
       .map(self.withDevice)
   }
 
+  func link(named name: String) throws(KernelUnavailable) -> LinkFacts? {
+    try askOrNil { () throws(NetlinkError) in try self.requester.link(named: name) }
+      .map(self.withDevice)
+  }
+
   func links() throws(KernelUnavailable) -> [LinkFacts] {
     let links = try ask { () throws(NetlinkError) in try self.requester.links() }
     // The kernel does not always report that a link was removed.
     let present = Set(links.map(\.index))
     self.knownDevices = self.knownDevices.filter { present.contains($0.key) }
     return links.map(self.withDevice)
+  }
+
+  func beginListing() throws(KernelUnavailable) -> LinkParts {
+    let dump = try ask { () throws(NetlinkError) in
+      try LinkDump(on: self.sockets.open(.linkDump))
+    }
+    return { () throws(KernelUnavailable) in
+      switch try ask({ () throws(NetlinkError) in try dump.next() }) {
+      case .links(let links, let isLast): .links(links.map(self.withDevice), isLast: isLast)
+      case .restarted: .restarted
+      }
+    }
   }
 
   func addresses(

@@ -48,13 +48,13 @@ extension MonitorLoop {
 
   /// Answers clients' queries until the time for this turn is over.
   mutating func answerQuestions() {
-    var now = self.clock.now
-    let end = now.advanced(by: Self.longest)
-    while now < end, let turn = self.questions.popFirst() {
+    let end = self.clock.now.advanced(by: Self.longest)
+    var worked = self.clock.worked
+    while self.clock.now < end, let turn = self.questions.popFirst() {
       self.answer(turn.item)
-      let then = self.clock.now
-      self.questions.charge(now.duration(to: then), to: turn.user)
-      now = then
+      let then = self.clock.worked
+      self.questions.charge(then - worked, to: turn.user)
+      worked = then
     }
   }
 

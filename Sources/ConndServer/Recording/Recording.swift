@@ -118,7 +118,8 @@ extension Recording {
       switch role {
       case .listener, .wirelessListener:
         self.turns[self.turn].heard[role, default: []].append(reception)
-      case .requester, .wirelessRequester, .socketDiagnosis: exchanges.receive(role, reception)
+      case .requester, .wirelessRequester, .socketDiagnosis, .linkDump:
+        exchanges.receive(role, reception)
       }
     case .readable(let isReadable): self.turns[self.turn].polls.append(isReadable)
     case .file(let question, let error, let bytes):

@@ -111,10 +111,12 @@ struct RecordedFiles: FileReader {
   }
 }
 
-/// A clock whose readings are recorded.
+/// A clock whose readings are recorded, except those that only decide whose turn it is.
 struct RecordedClock: MonitorClock {
   let clock: any MonitorClock
   let recorder: Recorder
+
+  var worked: Duration { self.clock.worked }
 
   var now: Instant {
     let now = self.clock.now

@@ -58,7 +58,7 @@ final class ReplayedSocket: DatagramSocket {
     let reception: RecordedReception
     switch self.role {
     case .listener, .wirelessListener: reception = self.tape.hear(self.role)
-    case .requester, .wirelessRequester, .socketDiagnosis:
+    case .requester, .wirelessRequester, .socketDiagnosis, .linkDump:
       switch self.answers.popFirst() {
       case .message(let bytes)?: reception = .datagram(bytes)
       case .failed(let failure)?: reception = failure
@@ -114,6 +114,7 @@ struct ReplayedClock: MonitorClock {
 
   var now: Instant { self.tape.now }
   var time: Timestamp { self.tape.time }
+  var worked: Duration { .zero }
 }
 
 /// The DNS files of a recording.

@@ -13,27 +13,29 @@ struct LinkListing {
   private static let maxTunnels = 64
 
   private let observed: Observation
-  private let links: [LinkFacts]
-  private let names: [UInt32: String]
-  private let addresses: [UInt32: [Address]]
+  private let next: LinkParts
+  private var isRead = false
+  private var links: [LinkFacts] = []
+  private var names: [UInt32: String] = [:]
+  private var addresses: [UInt32: [Address]] = [:]
   /// The number of links described, and the number of tunnels examined.
   private var count = 0
   private var tunnels = 0
   private var described: [(rank: Connectivity_V1_Link.Rank, response: [UInt8])] = []
 
-  /// Reads the links from the kernel.
   init(_ explainer: Explainer) throws(KernelUnavailable) {
     self.observed = try explainer.reader.observation(explainer.view)
-    self.links = try explainer.view.links()
-    self.names = Dictionary(self.links.map { ($0.link.index, $0.link.name) }) { first, _ in first }
-    self.addresses = Dictionary(grouping: try explainer.kernel.addresses(), by: \.link)
-    self.described.reserveCapacity(self.links.count)
+    self.next = try explainer.kernel.beginListing()
   }
 
-  /// Describes the next links.
+  /// Reads or describes the next links.
   ///
   /// - Returns: The response, or `nil` while there are more links. It is sorted by `rank`.
   mutating func advance(_ explainer: Explainer) throws(KernelUnavailable) -> EncodedMessage? {
+    guard self.isRead else {
+      try self.read(explainer)
+      return nil
+    }
     for facts in self.links.dropFirst(self.count).prefix(Self.part) {
       let link = try self.describe(facts, explainer)
       // Encoded messages of a repeated field may be concatenated (Protobuf's "Encoding").
@@ -46,6 +48,22 @@ struct LinkListing {
     guard self.count == self.links.count else { return nil }
     self.described.sort { $0.rank < $1.rank }
     return EncodedMessage(bytes: Array(self.described.map(\.response).joined()))
+  }
+
+  private mutating func read(_ explainer: Explainer) throws(KernelUnavailable) {
+    switch try self.next() {
+    case .restarted:
+      self.links = []
+    case .links(let links, let isLast):
+      for facts in links { self.links.append(try explainer.view.describe(facts)) }
+      guard isLast else { return }
+      self.isRead = true
+      self.names = Dictionary(self.links.map { ($0.link.index, $0.link.name) }) { first, _ in
+        first
+      }
+      self.addresses = Dictionary(grouping: try explainer.kernel.addresses(), by: \.link)
+      self.described.reserveCapacity(self.links.count)
+    }
   }
 
   private mutating func describe(

@@ -80,7 +80,7 @@ extension Substitutes {
       guard type >= Int(GENL_ID_CTRL) else { return nil }
       return (4, type == Int(GENL_ID_CTRL) ? AttributeRule.ofFamilies : AttributeRule.ofWireless)
     case .socketDiagnosis: return nil
-    case .listener, .requester: break
+    case .listener, .requester, .linkDump: break
     }
     let fields = Array(payload.prefix(4))
     guard fields.count == 4, type >= Int(RTM_NEWLINK) else { return nil }

@@ -59,8 +59,9 @@ package final class Reactor: TaskExecutor {
   /// The buffer in which output is combined.
   nonisolated(unsafe) let scratch = UnsafeMutableRawBufferPointer.allocate(
     byteCount: 48 << 10, alignment: 16)
+  /// With fewer, descriptors that are always ready would delay the others.
   private nonisolated(unsafe) let events = UnsafeMutableBufferPointer<epoll_event>.allocate(
-    capacity: 64)
+    capacity: 512)
 
   /// A user's work.
   private enum Turn {
@@ -222,8 +223,8 @@ package final class Reactor: TaskExecutor {
 
   /// Runs the waiting jobs, and new ones that they add, within the time limit.
   private func runJobs() {
-    var now = ContinuousClock.now
-    var end = now.advanced(by: Self.longestTurn)
+    var now = Thread.worked
+    var end = now + Self.longestTurn
     repeat {
       let (news, turn) = self.queue.withLock { queue in
         defer { queue.news = [] }
@@ -233,8 +234,8 @@ package final class Reactor: TaskExecutor {
       if !news.isEmpty {
         // Send the news before other work that follows from them.
         self.takeTurns()
-        now = .now
-        end = now.advanced(by: Self.longestTurn)
+        now = Thread.worked
+        end = now + Self.longestTurn
       }
       guard let turn else {
         if news.isEmpty { return }
@@ -244,8 +245,8 @@ package final class Reactor: TaskExecutor {
       case .task(let job, let executor): job.runSynchronously(on: executor)
       case .work(let work): work()
       }
-      let then = ContinuousClock.now
-      self.queue.withLock { $0.jobs.charge(now.duration(to: then), to: turn.user) }
+      let then = Thread.worked
+      self.queue.withLock { $0.jobs.charge(then - now, to: turn.user) }
       now = then
     } while now < end
   }
@@ -281,8 +282,8 @@ package final class Reactor: TaskExecutor {
 
   private func takeTurns() {
     guard !self.turns.isEmpty else { return }
-    var now = ContinuousClock.now
-    let end = now.advanced(by: Self.longestTurn)
+    var now = Thread.worked
+    let end = now + Self.longestTurn
     while now < end, let turn = self.turns.popFirst() {
       switch turn.item {
       case .ready(let descriptor):
@@ -293,8 +294,8 @@ package final class Reactor: TaskExecutor {
       case .flush(let connection): connection.flush()
       case .work(let work): work()
       }
-      let then = ContinuousClock.now
-      self.turns.charge(now.duration(to: then), to: turn.user)
+      let then = Thread.worked
+      self.turns.charge(then - now, to: turn.user)
       now = then
     }
   }

@@ -3,6 +3,14 @@ import Glibc
 
 /// A separate thread for blocking system calls, which must not occupy a thread of Swift's pool.
 package enum Thread {
+  /// The processor time of the calling thread. Turns are charged by it: by wall-clock time, a user
+  /// whose turn the kernel interrupts would wait until all others have had as much.
+  package static var worked: Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+  }
+
   /// Runs `body` on a new thread.
   ///
   /// - Parameter name: The name that the system shows for the thread, up to 15 bytes.

@@ -108,8 +108,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
   }
 
   func ready() {
-    let end = ContinuousClock.now.advanced(by: Self.longestAccepting)
-    while self.isListening, ContinuousClock.now < end {
+    let end = Thread.worked + Self.longestAccepting
+    while self.isListening, Thread.worked < end {
       let socket = clinux_accept(self.listener)
       guard socket < 0 else {
         self.accept(socket)

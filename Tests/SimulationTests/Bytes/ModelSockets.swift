@@ -23,7 +23,7 @@ final class ModelSockets: SocketSource {
 
   func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {
     switch role {
-    case .listener, .requester, .socketDiagnosis: return ModelSocket(role, self)
+    case .listener, .requester, .socketDiagnosis, .linkDump: return ModelSocket(role, self)
     // There is no nl80211.
     case .wirelessListener, .wirelessRequester:
       throw NetlinkError(operation: "open a netlink socket", code: EPROTONOSUPPORT)
