@@ -94,6 +94,16 @@ struct FairRequestsTests {
       return Guardian(number, of: peer.account, CallMemory(of: peer, self.limiter))
     }
 
+    /// Whether a user may have one more request outstanding.
+    func hasRoom(for uid: UInt32) -> Bool {
+      let peer = PeerCredentials(uid: uid, pid: 1)
+      guard (try? self.limiter.admitMemory(Guardian.costOfRequest, of: peer)) != nil else {
+        return false
+      }
+      self.limiter.releaseMemory(Guardian.costOfRequest, of: peer)
+      return true
+    }
+
     var refusals: UInt64 {
       self.statistics.counted.filter { $0.name == "limits_hit" }.map(\.value).reduce(0, +)
     }
@@ -112,11 +122,13 @@ struct FairRequestsTests {
     let waiting = Task { await first.accept() }
     // Another user gets two thirds of what is left, besides the parts of root and of services.
     let other = room.guardian(3, of: 1001)
-    for _ in 0..<5 { #expect(await other.accept()) }
+    for _ in 0..<own + 5 { #expect(await other.accept()) }
+    #expect(!room.hasRoom(for: 1001))
     // Answers are sent when the client takes the next ones. With another user present, the first
     // has a share of two thirds, so it must read several answers before it may send another
     // request.
     for id in 1...8 as ClosedRange<UInt64> {
+      if id == 4 { #expect(!room.hasRoom(for: 1000)) }
       first.answer(id, .flow(.path(.unknown)), generation: 1)
       _ = await first.next()
     }

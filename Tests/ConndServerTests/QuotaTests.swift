@@ -35,8 +35,8 @@ struct QuotaTests {
   @Test(
     "D4 accounts of one kind take all they can → the other kinds keep their reserves",
     arguments: [
-      (from: UInt32(1000), people: 1024 + 341 + 114 + 38 + 12 + 4 + 1 + 1 + 1, services: 256),
-      (from: UInt32(33), people: 256, services: 1024 + 341 + 114 + 38 + 12 + 4 + 1 + 1 + 1),
+      (from: UInt32(1000), people: 1024 + 341 + 43 + 16 * 8, services: 256),
+      (from: UInt32(33), people: 256, services: 1024 + 341 + 43 + 16 * 8),
     ])
   func pots(from first: UInt32, people: Int, services: Int) throws {
     // The default limits.
@@ -49,6 +49,16 @@ struct QuotaTests {
     let own = first == 1000 ? Account(number: 990) : Account(number: 1200)
     #expect(Self.fill(&usage, quota, of: own) == 256)
     #expect(Self.fill(&usage, quota, of: .root) >= 128)
+  }
+
+  @Test("D4 twelve greedy people take all they can → an ordinary client still gets what it needs")
+  func little() {
+    let quota = Quota(inAll: 2048, ofOneUser: 1024)
+    var usage = Usage()
+    for user in 1000..<1012 as Range<UInt32> {
+      _ = Self.fill(&usage, quota, of: Account(number: user))
+    }
+    #expect(Self.fill(&usage, quota, of: Account(number: 1012)) == 8)
   }
 
   @Test("D4 root takes all it can → people and services keep their reserves")
@@ -66,8 +76,9 @@ struct QuotaTests {
       // own, of other people, of services, of root, more → refusal
       (0, 0, 0, 0, 1, nil), (1023, 0, 0, 0, 1, nil), (0, 0, 0, 0, 1024, nil),
       (1024, 0, 0, 0, 1, .ofOneUser(1024)), (0, 0, 0, 0, 1025, .ofOneUser(1024)),
-      // The last place outside the reserves goes to a newcomer only.
-      (0, 1535, 0, 0, 1, nil), (1, 1534, 0, 0, 1, .forOthers(of: 2048)),
+      // The last place outside the reserves goes to an account with little only.
+      (0, 1535, 0, 0, 1, nil), (7, 1528, 0, 0, 1, nil), (8, 1527, 0, 0, 1, .forOthers(of: 2048)),
+      (8, 1399, 0, 0, 1, nil), (8, 1400, 0, 0, 1, .forOthers(of: 2048)),
       (0, 1536, 0, 0, 1, .forOthers(of: 2048)),
       // A reserve that is in use is not kept twice.
       (0, 1535, 384, 128, 1, nil), (0, 1536, 384, 128, 1, .inAll(2048)),

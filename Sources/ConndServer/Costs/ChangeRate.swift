@@ -1,36 +1,37 @@
 import Connectivity
 import GRPCCore
 import Synchronization
+import UnixTransport
 
-/// Limits how often each user sets costs. Every change is an event for all subscribers, an entry in
-/// the short history, and lines in the log. Safe to use from any thread.
+/// Limits how often each person sets costs. Every change is an event for all subscribers, an entry
+/// in the short history, and lines in the log. Safe to use from any thread.
 final class ChangeRate: Sendable {
   private static let burst = 16
   private static let interval = Duration.milliseconds(250)
 
   private struct State {
-    var buckets: [UInt32: TokenBucket] = [:]
-    /// With more users than this, users with all their tokens are forgotten.
+    var buckets: [Account: TokenBucket] = [:]
+    /// With more accounts than this, accounts with all their tokens are forgotten.
     var maxBuckets = 256
   }
 
   private let state = Mutex(State())
 
   /// - Throws: RESOURCE_EXHAUSTED.
-  func admit(_ user: UInt32, at now: Instant = .now()) throws(RPCError) {
+  func admit(_ peer: PeerCredentials, at now: Instant = .now()) throws(RPCError) {
     let isAdmitted = self.state.withLock { state in
       if state.buckets.count > state.maxBuckets {
         state.buckets = state.buckets.filter { !$0.value.isFull(at: now) }
         state.maxBuckets = max(256, 2 * state.buckets.count)
       }
       let new = TokenBucket(burst: Self.burst, interval: Self.interval)
-      return state.buckets[user, default: new].take(at: now)
+      return state.buckets[peer.account, default: new].take(at: now)
     }
     guard !isAdmitted else { return }
     throw RPCError(
       code: .resourceExhausted,
       message:
-        "uid \(user) sets costs too often: at most \(Self.burst) times in a row, then 4 times a second; try again in a moment"
+        "uid \(peer.uid) sets costs too often: at most \(Self.burst) times in a row, then 4 times a second; try again in a moment"
     )
   }
 }

@@ -21,7 +21,7 @@ final class PolkitDesk: Sendable {
   private let callers = Mutex<[Caller]>([])
 
   private struct Caller: Equatable {
-    var user: UInt32
+    var account: Account
     var isLikely: Bool
   }
 
@@ -39,7 +39,7 @@ final class PolkitDesk: Sendable {
   func verdict(
     on peer: PeerCredentials, isLikely: Bool
   ) async throws(RPCError) -> Polkit.Verdict {
-    let caller = Caller(user: peer.uid, isLikely: isLikely)
+    let caller = Caller(account: peer.account, isLikely: isLikely)
     guard self.callers.withLock({ Self.admit(caller, to: &$0) }) else {
       throw RPCError(
         code: .resourceExhausted,
@@ -62,7 +62,7 @@ final class PolkitDesk: Sendable {
 
   private static func admit(_ caller: Caller, to callers: inout [Caller]) -> Bool {
     guard callers.count(where: { $0.isLikely == caller.isLikely }) < Self.maxQuestions,
-      callers.count(where: { $0.user == caller.user }) < Self.maxQuestionsPerUser
+      callers.count(where: { $0.account == caller.account }) < Self.maxQuestionsPerUser
     else { return false }
     callers.append(caller)
     return true

@@ -18,6 +18,11 @@ final class ListeningSocket {
   /// The maximum length in bytes of a socket's path, unix(7).
   static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
 
+  /// The number of clients that may wait to be accepted, as in `systemd/connd.socket`. All clients
+  /// may reconnect at the same time. A longer backlog would let clients that connect and disconnect
+  /// all the time delay the others for longer.
+  static let backlog: CInt = 2048
+
   /// Opens the socket for all users. The directory decides who can reach it.
   init(path: String) throws(ListeningError) {
     guard path.utf8.count <= Self.longestPath else {
@@ -104,7 +109,7 @@ final class ListeningSocket {
       guard withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0 else {
         throw ListeningError(path: path, SystemError())
       }
-      guard Glibc.listen(descriptor, SOMAXCONN) == 0 else {
+      guard Glibc.listen(descriptor, Self.backlog) == 0 else {
         throw ListeningError(path: path, SystemError())
       }
       return descriptor

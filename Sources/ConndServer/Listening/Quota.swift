@@ -32,6 +32,10 @@ struct Usage: Sendable {
 /// people, a newcomer gets at most two thirds of what is left, as in dbus-broker. So several
 /// accounts together cannot take everything either.
 ///
+/// Thirds of thirds are soon nothing: five greedy accounts would leave a few of 2,048 calls. So a
+/// sixteenth is reserved for accounts with little, at most a 256th each. An ordinary client is
+/// served beside greedy ones.
+///
 /// Implements rule D4.
 struct Quota: Hashable, Sendable {
   /// The reason why no more is admitted.
@@ -56,6 +60,10 @@ struct Quota: Hashable, Sendable {
     }
   }
 
+  /// The amount up to which an account may use the reserve for accounts with little.
+  var little: Int { self.inAll / 256 }
+  private var reserveOfLittle: Int { self.inAll / 16 }
+
   /// Returns the amount left for a pot, without the unused reserves of the others.
   func left(for pot: Account.Pot, beside usage: Usage) -> Int {
     let others = Account.Pot.allCases.filter { $0 != pot }
@@ -69,7 +77,9 @@ struct Quota: Hashable, Sendable {
     // The client can reduce its own use, so its own limit comes first.
     guard own + amount <= self.ofOneUser else { throw .ofOneUser(self.ofOneUser) }
     let left = self.left(for: account.pot, beside: usage) - amount
-    let isFair = account == .root || own == 0 || own + amount <= 2 * left
+    let isFair =
+      account == .root || own == 0 || own + amount <= self.little
+      || own + amount <= 2 * left && left >= self.reserveOfLittle
     guard left >= 0, isFair else {
       throw usage.count + amount <= self.inAll ? .forOthers(of: self.inAll) : .inAll(self.inAll)
     }

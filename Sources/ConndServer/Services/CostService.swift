@@ -26,7 +26,7 @@ struct CostService {
   func set(
     _ request: Connectivity_V1_SetCostRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_SetCostResponse {
-    try self.rate.admit(peer.uid)
+    try self.rate.admit(peer)
     try await self.authority.check(peer)
     guard
       case .set(let match, let ticket) = try await self.answer(
@@ -51,7 +51,7 @@ struct CostService {
   func forget(
     _ request: Connectivity_V1_ForgetNetworkRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {
-    try self.rate.admit(peer.uid)
+    try self.rate.admit(peer)
     try await self.authority.check(peer)
     guard !request.network.isEmpty else {
       throw RPCError(code: .invalidArgument, message: "network: is empty")

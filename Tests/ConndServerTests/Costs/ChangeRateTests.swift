@@ -1,6 +1,7 @@
 import Connectivity
 import GRPCCore
 import Testing
+import UnixTransport
 
 @testable import ConndServer
 
@@ -12,7 +13,8 @@ struct ChangeRateTests {
   private func admitted(_ rate: ChangeRate, _ user: UInt32, after time: Duration) -> Int {
     (0..<100).count { _ in
       do throws(RPCError) {
-        try rate.admit(user, at: Self.start.advanced(by: time))
+        try rate.admit(
+          PeerCredentials(uid: user, pid: 1), at: Self.start.advanced(by: time))
         return true
       } catch {
         #expect(error.code == .resourceExhausted && error.message.contains("uid \(user) "))
@@ -34,16 +36,33 @@ struct ChangeRateTests {
     #expect(self.admitted(rate, 1000, after: .seconds(60)) == 16)
   }
 
+  @Test("D4 a person changes costs as many subordinate uids → all of them share one rate")
+  func subordinates() {
+    let rate = ChangeRate()
+    let admitted = (0..<200 as Range<UInt32>).count { uid in
+      var peer = PeerCredentials(uid: 100_000 + uid, pid: 1)
+      peer.account = Account(number: 1000)
+      return (try? rate.admit(peer, at: Self.start)) != nil
+    }
+    #expect(admitted == 16)
+    #expect(self.admitted(rate, 1000, after: .zero) == 0)
+  }
+
   @Test("D4 very many users → inactive ones are forgotten, and no user gains by it")
   func many() {
     let rate = ChangeRate()
     #expect(self.admitted(rate, 7, after: .zero) == 16)
     for user in 1000..<6000 as Range<UInt32> {
-      #expect(throws: Never.self) { try rate.admit(user, at: Self.start) }
+      #expect(throws: Never.self) {
+        try rate.admit(PeerCredentials(uid: user, pid: 1), at: Self.start)
+      }
     }
     #expect(self.admitted(rate, 7, after: .zero) == 0)
     for user in 10_000..<16_000 as Range<UInt32> {
-      #expect(throws: Never.self) { try rate.admit(user, at: Self.start.advanced(by: .seconds(9))) }
+      #expect(throws: Never.self) {
+        try rate.admit(
+          PeerCredentials(uid: user, pid: 1), at: Self.start.advanced(by: .seconds(9)))
+      }
     }
     #expect(self.admitted(rate, 7, after: .seconds(9)) == 16)
   }

@@ -40,22 +40,47 @@ struct PolkitDeskTests {
     let gate = Gate()
     let desk = PolkitDesk { peer in
       begin.yield(peer.uid)
-      if peer.uid >= 100_000 { gate.wait() }
+      if peer.uid >= 2000 { gate.wait() }
       return .allowed
     }
     try await withThrowingTaskGroup(of: Bool.self) { group in
-      for user in 100_000..<100_040 as Range<UInt32> {
+      for user in 2000..<2040 as Range<UInt32> {
         group.addTask {
           (try? await desk.verdict(on: PeerCredentials(uid: user, pid: 7), isLikely: false)) != nil
         }
       }
       var beginnings = began.makeAsyncIterator()
-      for _ in 0..<8 { #expect(await beginnings.next() ?? 0 >= 100_000) }
+      for _ in 0..<8 { #expect(await beginnings.next() ?? 0 >= 2000) }
       let user = PeerCredentials(uid: 1000, pid: 8)
       await #expect(throws: RPCError.self) { try await desk.verdict(on: user, isLikely: false) }
       #expect(try await desk.verdict(on: user, isLikely: true) == .allowed)
       gate.open()
       for try await _ in group {}
+    }
+  }
+
+  @Test("D4 a person's subordinate uids make polkit hang → they have two queries together")
+  func subordinates() async throws {
+    let gate = Gate()
+    let desk = PolkitDesk { peer in
+      if peer.uid >= 100_000 { gate.wait() }
+      return .allowed
+    }
+    try await withThrowingTaskGroup(of: Bool.self) { group in
+      for uid in 100_000..<100_010 as Range<UInt32> {
+        group.addTask {
+          (try? await desk.verdict(on: PeerCredentials(uid: uid, pid: 7), isLikely: false)) != nil
+        }
+      }
+      var refused = 0
+      while refused < 8, let isAnswered = try await group.next() { refused += isAnswered ? 0 : 1 }
+      #expect(refused == 8)
+      let person = PeerCredentials(uid: 1000, pid: 8)
+      #expect(try await desk.verdict(on: person, isLikely: false) == .allowed)
+      gate.open()
+      var answered = 0
+      for try await isAnswered in group { answered += isAnswered ? 1 : 0 }
+      #expect(answered == 2)
     }
   }
 
