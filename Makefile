@@ -211,7 +211,7 @@ truth: deps deps-test ## compare connd with real traffic in random networks (STE
 	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: adversary
-adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; 20 times take an hour)
+adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
 	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 
 .PHONY: bench
@@ -219,7 +219,7 @@ bench: release deps-test deps-bench ## measure speed and memory, also in storms 
 	@$(release) --product instructions
 	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
-	$(if $(BENCH),,$(sudo) Tests/storms/hostile "$$($(release) --show-bin-path)")
+	$(if $(BENCH),,$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" 100 each)
 	$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
 
 .PHONY: update

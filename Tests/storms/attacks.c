@@ -1,6 +1,5 @@
 #include "attacks.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -16,89 +15,6 @@
 #include "frames.h"
 
 enum { frame_header = 9, longest = 16384, window = 65535, many = 50 };
-
-uint8_t out[out_size];
-size_t filled;
-
-void put(const void *bytes, size_t count) {
-  if (count) memcpy(out + filled, bytes, count);
-  filled += count;
-}
-
-void put_frame(int type, int flags, uint32_t stream, const void *payload, size_t length) {
-  const uint8_t header[frame_header] = {
-      (uint8_t)(length >> 16), (uint8_t)(length >> 8),  (uint8_t)length,        (uint8_t)type,  (uint8_t)flags,
-      (uint8_t)(stream >> 24), (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
-  put(header, sizeof(header));
-  put(payload, length);
-}
-
-void put_greeting(void) {
-  // SETTINGS_INITIAL_WINDOW_SIZE, and a connection's window that never runs out.
-  static const uint8_t wide[] = {0, 4, 0x7f, 0xff, 0xff, 0xff}, much[] = {0x7f, 0xff, 0, 0};
-  put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
-  put_frame(settings, 0, 0, wide, sizeof(wide));
-  put_frame(settings, ack, 0, NULL, 0);
-  put_frame(window_update, 0, 0, much, sizeof(much));
-}
-
-/// Headers as literals without indexing and without Huffman code (RFC 7541, 6.2.2).
-static size_t write_headers(uint8_t *block, const char *method) {
-  char path[64];
-  snprintf(path, sizeof(path), "/connectivity.v1.Connectivity/%s", method);
-  const char *const all[][2] = {{":method", "POST"},           {":scheme", "http"}, {":path", path},
-                                {":authority", "localhost"}, {"te", "trailers"},  {"content-type", "application/grpc"}};
-  uint8_t *at = block;
-  for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-    *at++ = 0;
-    for (int j = 0; j < 2; j++) {
-      size_t length = strlen(all[i][j]);
-      *at++ = (uint8_t)length;
-      memcpy(at, all[i][j], length);
-      at += length;
-    }
-  }
-  return (size_t)(at - block);
-}
-
-void put_call(uint32_t stream, const char *method) {
-  uint8_t block[256];
-  put_frame(headers, end_headers, stream, block, write_headers(block, method));
-}
-
-void put_watch(uint32_t stream) {
-  put_call(stream, "Watch");
-  put_frame(data, end_stream, stream, "\0\0\0\0", 5);
-}
-
-/// Sends the queued frames. Returns whether connd takes them.
-int send_out(int connection) {
-  size_t sent = 0;
-  ssize_t count = 0;
-  for (; sent < filled && count >= 0; sent += (size_t)count) {
-    count = send(connection, out + sent, filled - sent, MSG_NOSIGNAL);
-    if (count < 0) break;
-  }
-  filled = 0;
-  return count >= 0;
-}
-
-/// Sends the queued frames, and drops received ones. Returns whether connd takes them.
-int exchange(int connection) {
-  static uint8_t in[1 << 16];
-  int is_open = 1;
-  for (size_t sent = 0; sent < filled && is_open;) {
-    struct pollfd wait = {connection, POLLIN | POLLOUT, 0};
-    poll(&wait, 1, -1);
-    if (wait.revents & (POLLIN | POLLHUP)) is_open = recv(connection, in, sizeof(in), MSG_DONTWAIT) > 0;
-    if (!is_open || !(wait.revents & POLLOUT)) continue;
-    ssize_t count = send(connection, out + sent, filled - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (count > 0) sent += (size_t)count;
-    if (count < 0 && errno != EAGAIN) is_open = 0;
-  }
-  filled = 0;
-  return is_open;
-}
 
 /// Fifty subscribers with a connection each.
 static void subscribe(const char *socket, int connections[many]) {
@@ -188,10 +104,7 @@ static void put_cancelled(uint32_t stream) {
   put_frame(reset, 0, stream, "\0\0\0\10", 4);
 }
 
-void put_question(uint32_t stream) {
-  put_call(stream, "ListLinks");
-  put_frame(data, end_stream, stream, "\0\0\0\0", 5);
-}
+void put_question(uint32_t stream) { put_request(stream, "ListLinks", NULL, 0); }
 
 static void cancel(const char *socket) { call(socket, put_cancelled); }
 /// Queries the kernel's links, as fast as connd answers or refuses.
@@ -329,13 +242,18 @@ static void ask_and_leave(const char *socket) {
 }
 
 /// WatchRequest.since_generation = 1.
-static void put_old_watch(uint32_t stream) {
-  put_call(stream, "Watch");
-  put_frame(data, end_stream, stream, "\0\0\0\0\2\10\1", 7);
-}
+static void put_old_watch(uint32_t stream) { put_request(stream, "Watch", "\10\1", 2); }
 
 /// Subscribers from long ago, without end.
 static void read_history(const char *socket) { call(socket, put_old_watch); }
+
+/// SetCostRequest: link = "v1", expensive by turns on and off.
+static void put_cost(uint32_t stream) {
+  put_request(stream, "SetCost", stream % 4 == 1 ? "\12\2v1\40\1" : "\12\2v1\40\2", 6);
+}
+
+/// A loop of changes if root makes it, otherwise a loop of queries to polkit.
+static void set_costs(const char *socket) { call(socket, put_cost); }
 
 /// As many connections as it gets.
 static void hold_connections(const char *socket) {
@@ -348,41 +266,52 @@ static void hold_connections(const char *socket) {
 }
 
 const struct attack attacks[] = {
-    {"(50 that read)", read_all, 0},
-    {"(a busy processor)", spin, 0},
-    {"50 never read", never_read, 0},
-    {"50 read a byte a second", read_slowly, 0},
-    {"50 are stopped", stop, 0},
-    {"opens and closes", open_and_close, 0},
-    {"cancels", cancel, 0},
-    {"asks for links", ask, 0},
-    {"garbage", send_garbage, 0},
-    {"50 halves of frames", leave_half, 0},
-    {"header bombs", bomb, 0},
-    {"PINGs", ping_and_read, 0},
-    {"PINGs, and never reads", ping_only, 0},
-    {"messages of 100 MB", send_much, 0},
-    {"streams without end", begin_streams, 0},
-    {"asks and leaves", ask_and_leave, 0},
-    {"reads all history", read_history, 0},
-    {"holds connections", hold_connections, 0},
-    {"unread registrations", guard_unread, 0},
-    {"the same, another user", guard_unread, 0},
-    {"registers and removes", guard_and_remove, 0},
-    {"unread histories", leave_history_unread, 0},
-    {"1,800 watching people", watch_as_people, 1},
-    {"1,800 uids that ask", ask_as_subordinates, 1},
-    {"40 uids that hold", hold_as_subordinates, 1},
-    {"two services that hold", hold_as_services, 1},
+    {"200 watching people", watch_as_some, by_root},
+    {"(50 that read)", read_all, by_user},
+    {"(a busy processor)", spin, by_user},
+    {"50 never read", never_read, by_user},
+    {"50 read a byte a second", read_slowly, by_user},
+    {"50 are stopped", stop, by_user},
+    {"opens and closes", open_and_close, by_user},
+    {"cancels", cancel, by_user},
+    {"asks for 3,000 links", ask, by_user},
+    {"garbage", send_garbage, by_user},
+    {"50 halves of frames", leave_half, by_user},
+    {"header bombs", bomb, by_user},
+    {"PINGs", ping_and_read, by_user},
+    {"PINGs, and never reads", ping_only, by_user},
+    {"messages of 100 MB", send_much, by_user},
+    {"streams without end", begin_streams, by_user},
+    {"asks and leaves", ask_and_leave, by_user},
+    {"reads all history", read_history, by_user},
+    {"holds connections", hold_connections, by_user},
+    {"unread registrations", guard_unread, by_user},
+    {"the same, another user", guard_unread, by_user},
+    {"registers and removes", guard_and_remove, by_user},
+    {"unread histories", leave_history_unread, by_user},
+    {"1,800 uids that ask", ask_as_subordinates, by_root},
+    {"40 uids that hold", hold_as_subordinates, by_root},
+    {"two services that hold", hold_as_services, by_root},
+    {"sets costs", set_costs, by_root},
+    {"asks polkit, which is mute", set_costs, by_user},
+    {"1,400 watching people", watch_as_many, by_root | alone},
 };
 const int attack_count = sizeof(attacks) / sizeof(*attacks);
 
+static pid_t parent;
+
+void end_with_parent(void) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+}
+
 pid_t start_attack(const struct attack *attack, const char *socket, uid_t user) {
+  parent = getpid();
   pid_t child = fork();
   if (child < 0) perror("fork"), exit(1);
   if (child) return child;
-  if (user && !attack->is_many && (setgid(user) || setuid(user))) perror("setuid"), _exit(1);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (user && !(attack->kind & by_root) && (setgid(user) || setuid(user))) perror("setuid"), _exit(1);
+  end_with_parent();
   attack->run(socket);
   _exit(1);
 }

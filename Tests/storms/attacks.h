@@ -6,8 +6,13 @@ struct attack {
   const char *name;
   /// Begins again whenever connd has closed its connection.
   void (*run)(const char *socket);
-  /// It acts as several users, and has to be root to become them.
-  int is_many;
+  enum {
+    by_user,
+    /// By root, or by several users that root becomes.
+    by_root = 1,
+    /// Takes all places that connd has for people. Nothing else can be measured beside it.
+    alone = 2,
+  } kind;
 };
 
 extern const struct attack attacks[];
@@ -17,10 +22,15 @@ extern const int attack_count;
 void guard_unread(const char *socket);
 void guard_and_remove(const char *socket);
 void leave_history_unread(const char *socket);
-void watch_as_people(const char *socket);
+void watch_as_some(const char *socket);
+void watch_as_many(const char *socket);
 void ask_as_subordinates(const char *socket);
 void hold_as_subordinates(const char *socket);
 void hold_as_services(const char *socket);
+
+/// Has the attacker end with the program. The kernel forgets this when the attacker becomes another
+/// user (prctl(2)).
+void end_with_parent(void);
 
 /// Begins an attack in its own process, as another user if `user` is not 0.
 pid_t start_attack(const struct attack *attack, const char *socket, uid_t user);

@@ -24,6 +24,7 @@ static int connect_as(uid_t user, const char *socket) {
   if (seteuid(user)) perror("seteuid"), exit(1);
   int connection = connect_to(socket);
   if (seteuid(0)) perror("seteuid"), exit(1);
+  end_with_parent();
   return connection;
 }
 
@@ -46,15 +47,18 @@ static void serve(const int *connections, int count, void again(int connection))
 static int connections[2 * crowd];
 
 /// A terminal server: idle subscribers that are different people.
-void watch_as_people(const char *socket) {
-  for (int i = 0; i < crowd; i++) {
+static void watch_as_people(const char *socket, int people) {
+  for (int i = 0; i < people; i++) {
     connections[i] = connect_as(first_person + (uid_t)i, socket);
     put_greeting();
     put_watch(1);
     send_out(connections[i]);
   }
-  serve(connections, crowd, NULL);
+  serve(connections, people, NULL);
 }
+
+void watch_as_some(const char *socket) { watch_as_people(socket, 200); }
+void watch_as_many(const char *socket) { watch_as_people(socket, 1400); }
 
 static uint32_t next_stream[1 << 16];
 

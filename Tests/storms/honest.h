@@ -2,20 +2,18 @@
 // flow.
 #pragma once
 
-/// Opens the machine of the namespace, and subscribes to the connd at the socket, which runs there.
+/// Opens the machines of the namespace and of the one that is called the same with "-other", and subscribes to the connd at the socket, which runs there.
 void begin_honestly(const char *namespace, const char *socket);
 
-/// Changes the default route, and waits until the subscriber receives it. Returns microseconds;
-/// ends the program after half a minute.
+/// Changes the default routes of both machines, and waits until the subscriber receives the change.
+/// Returns microseconds; ends the program after half a minute.
 double hear_of_change(void);
 
-/// Opens this many calls, one for each `ask_for_path`.
-void connect_for_questions(int count);
-
-/// Queries a path in an open call. Returns microseconds; ends the program without an answer.
+/// Connects, and then queries a path. Returns microseconds from the query to the answer; ends the
+/// program without an answer.
 double ask_for_path(void);
 
-/// The same, and connects before.
+/// The same, with the time to connect.
 double connect_and_ask(void);
 
 /// Registers a flow in an open stream, waits for the answer, and removes the flow. Returns

@@ -68,6 +68,7 @@ void open_call(struct call *call, const char *socket, const char *method) {
   call->connection_window = call->stream_window = call->initial_window = 65535;
   call->frames = malloc(buffer_size), call->messages = malloc(buffer_size);
   call->framed = call->gathered = 0;
+  call->method = method;
   if (!call->frames || !call->messages) fail("malloc");
 
   static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -88,6 +89,13 @@ void open_call(struct call *call, const char *socket, const char *method) {
   static const uint8_t much[] = {0x3f, 0, 0, 0};
   send_frame(call, window_update, 0, 0, much, sizeof(much));
   send_frame(call, window_update, 0, 1, much, sizeof(much));
+}
+
+void await_greeting(struct call *call) {
+  while (!call->is_greeted) {
+    poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, -1);
+    read_messages(call);
+  }
 }
 
 void send_message(struct call *call, const void *message, size_t length, int is_last) {
@@ -127,14 +135,26 @@ static void take_settings(struct call *call, const uint8_t *payload, size_t leng
   send_frame(call, settings, ack, 0, NULL, 0);
 }
 
+/// connd has ended a call that goes on. Prints the reason, as far as it is not compressed.
+static void end_program(const struct call *call, const uint8_t *frame, size_t length) {
+  static const char *const types[] = {"DATA", "HEADERS", "", "RST_STREAM", "", "", "", "GOAWAY"};
+  fprintf(stderr, "connd has ended the call of %s by %s: ", call->method, types[frame[3] & 7]);
+  for (size_t i = 0; i < length; i++) {
+    uint8_t byte = frame[frame_header + i];
+    fprintf(stderr, byte >= ' ' && byte < 0x7f ? "%c" : "\\x%02x", byte);
+  }
+  fprintf(stderr, "\n");
+  exit(1);
+}
+
 static void take_frame(struct call *call, const uint8_t *frame, size_t length) {
   int type = frame[3], flags = frame[4];
   uint32_t stream = number(frame + 5);
   const uint8_t *payload = frame + frame_header;
   int is_end = type == reset || type == go_away || (stream && type <= headers && flags & end_stream);
-  if (is_end && !(call->is_unary && call->taken))
-    fprintf(stderr, "connd has ended the call\n"), exit(1);
+  if (is_end && !(call->is_unary && call->taken)) end_program(call, frame, length);
   if (type == data) gather(call, payload, length);
+  if (type == settings) call->is_greeted = 1;
   if (type == settings && !(flags & ack)) take_settings(call, payload, length);
   if (type == ping && !(flags & ack)) send_frame(call, ping, ack, 0, payload, 8);
   if (type == window_update)

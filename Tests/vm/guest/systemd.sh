@@ -242,6 +242,16 @@ check "D5 the subscriber missed nothing" within 60 bash -c "$(declare -f changes
 check "D5 and was told of no gap" bash -c '! grep "\"gap\"" /run/watch-crash'
 kill $crash_watch
 
+echo "# five kills within half a minute"
+crashes=$(property connd.service NRestarts)
+for ((kill = 1; kill <= 5; kill++)); do
+    # An attack that fills connd's memory takes seconds, too.
+    sleep 5
+    systemctl kill --signal=KILL --kill-who=main connd.service
+    check "D4 killed $kill times, connd is started again" within 60 is $((crashes + kill)) property connd.service NRestarts
+    check "D4 and answers" connctl wait wired --timeout 1m
+done
+
 echo "# a connection while connd is not there"
 drop_in hold <<'D'
 [Service]
