@@ -200,8 +200,8 @@ package final class Requester {
 
   /// Reads one datagram.
   ///
-  /// - Returns: How the exchange ended, or `nil` if more is to come. EINTR stands for an interrupted
-  ///   dump, EMSGSIZE for a lost datagram.
+  /// - Returns: How the exchange ended, or `nil` if more is to come. EINTR stands for an
+  ///   interrupted dump, EMSGSIZE for a lost datagram.
   func readPart(
     of exchange: inout Exchange, _ operation: String, _ take: (Message) -> Void
   ) -> Outcome? {

@@ -9,7 +9,7 @@ struct WorstCaseTests {
   /// The maximum costs of single things, in bytes, rounded up. `Tests/storms/weigh` measures them
   /// with the release build.
   private enum Cost {
-    /// connd alone, on a cold start: its program (what the kernel has read of it counts, too) and its history.
+    /// connd alone, on a cold start: its history, and the part of its program that was read.
     static let base = 40 << 20
     /// 57,331 if the client reads nothing: the session, the data that the socket did not take, and
     /// the kernel's part.
@@ -21,7 +21,7 @@ struct WorstCaseTests {
     static let question = 2 << 10
   }
 
-  /// What must be left of the unit's memory, for what malloc cannot use again and for what was not thought of.
+  /// The memory of the unit that must be left, for fragments of the heap and for surprises.
   private static let margin = 64 << 20
 
   private static func unit() throws -> String {

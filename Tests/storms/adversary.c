@@ -1,6 +1,6 @@
-// adversary ROUNDS NAMESPACE SOCKET OTHER [ATTACK]: measures how late honest clients of the connd at
-// SOCKET are served beside attacks. Prints the ratios to the same without attacks, and to the same
-// while they attack another connd at OTHER.
+// adversary ROUNDS NAMESPACE SOCKET OTHER [ATTACK]: measures how late honest clients of the connd
+// at SOCKET are served beside attacks. Prints the ratios to the same without attacks, and to the
+// same while they attack another connd at OTHER.
 //
 // Makes all attacks together, each by its own user. Then prints "attacking", attacks SOCKET once
 // more, and waits to be killed. With ATTACK, it makes only this one, and prints one line.

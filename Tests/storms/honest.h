@@ -2,7 +2,8 @@
 // flow.
 #pragma once
 
-/// Opens the machines of the namespace and of the one that is called the same with "-other", and subscribes to the connd at the socket, which runs there.
+/// Opens the machines of NAMESPACE and of NAMESPACE-other, and subscribes to the connd at the
+/// socket, which runs in NAMESPACE.
 void begin_honestly(const char *namespace, const char *socket);
 
 /// Changes the default routes of both machines, and waits until the subscriber receives the change.

@@ -1,5 +1,5 @@
-// weigh KIND COUNT SOCKET: takes COUNT things of the connd at SOCKET, prints "held", and waits to be
-// killed. The script `weigh` prints what one of them costs.
+// weigh KIND COUNT SOCKET: takes COUNT things of the connd at SOCKET, prints "held", and waits to
+// be killed. The script `weigh` prints the cost of one of them.
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -111,7 +111,7 @@ struct RecordedFiles: FileReader {
   }
 }
 
-/// A clock whose readings are recorded, except those that only decide whose turn it is.
+/// A clock whose readings are recorded, except the processor time.
 struct RecordedClock: MonitorClock {
   let clock: any MonitorClock
   let recorder: Recorder
