@@ -93,7 +93,7 @@ struct Engine {
     return self.watchedByKernel(self.reader.destinations.all + single.sorted())
   }
 
-  /// The same, but for routes to just these addresses.
+  /// The same, for routes to these addresses only.
   func watchedByKernel(_ destinations: [IPAddress]) -> Watched {
     Watched(
       destinations: destinations, gateways: self.interests.networks.gateways,
