@@ -48,13 +48,13 @@ struct SocketProbeTests {
     try Command.run(["chmod", "777", directory.path])
     let path = "\(directory.path)/connd.sock"
     let listen = """
-      import os, socket, sys
+      import os, signal, socket, sys
       listener = socket.socket(socket.AF_UNIX)
       listener.bind(sys.argv[1])
       os.chmod(sys.argv[1], 0o777)
       listener.listen()
       print("ready", flush=True)
-      sys.stdin.read()
+      signal.pause()
       """
     let stranger = try RunningCommand([
       "setpriv", "--reuid=12345", "--clear-groups", "/usr/bin/python3", "-c", listen, path,
