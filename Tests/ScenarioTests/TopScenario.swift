@@ -71,7 +71,7 @@ struct TopScenario {
   func sizes() throws {
     let lab = try self.online()
     try lab.namespace.ip("route replace default via 198.51.100.1 dev wlan0")
-    let terminal = try self.top(lab, "wifi via wlan0, expensive (since")
+    let terminal = try self.top(lab, "wifi via wlan0, metered (since")
     try self.expect(terminal, "terminal-80x24")
     try terminal.resize(columns: 40, rows: 12)
     try self.expect(terminal, "terminal-40x12")
