@@ -163,7 +163,8 @@ struct ConfigurationTests {
     let configuration = try Self.parse("prefer: ipv6\nflaps: {losses: 5, hold: soon}").get()
     #expect(configuration.prefer == .ipv6)
     #expect(configuration.source.warnings.count == 1)
-    #expect(configuration.source.warnings.first?.contains("connd.yaml:2: flaps: has no effect") == true)
+    #expect(
+      configuration.source.warnings.first?.contains("connd.yaml:2: flaps: has no effect") == true)
     #expect(try Self.parse("prefer: ipv6").get().source.warnings == [])
   }
 

@@ -31,7 +31,8 @@ struct CommandLineScenario {
     let listener = try lab.python("hostile.py", "accepts_nobody")
     try listener.line { $0 == "held" }
     let status = try lab.connctl("status")
-    #expect(status.status == 69 && status.standardError.contains("its backlog is full"), "\(status)")
+    #expect(
+      status.status == 69 && status.standardError.contains("its backlog is full"), "\(status)")
     #expect(try lab.connctl("wait", "online", "--timeout", "1s").status == 69)
   }
 

@@ -213,9 +213,10 @@ struct StreamGraceTests {
   func flapping() {
     let told = Story.play(
       "0s wifi | 1s wifi:dead | 1.1s wifi | 2s wifi:dead | 2.1s wifi | 3s wifi:dead | 3.9s wifi")
-    #expect(told.suffix(2) == [
-      "3s wifi>none, advise interfaceLost wlan0, advise categoryChanged", "3.9s \(Self.isBack)",
-    ])
+    #expect(
+      told.suffix(2) == [
+        "3s wifi>none, advise interfaceLost wlan0, advise categoryChanged", "3.9s \(Self.isBack)",
+      ])
     #expect(!told.contains { $0.contains("destroy") })
   }
 
@@ -223,7 +224,8 @@ struct StreamGraceTests {
   func flappingBesideAnother() {
     let told = Story.play(
       "0s wired wifi | 1s wired wifi !link | 2s wired wifi !link | 3s wired wifi !link")
-    #expect(told.suffix(2) == Array(2...3).map { "\($0)s wired>wired bounced, advise categoryChanged" })
+    #expect(
+      told.suffix(2) == Array(2...3).map { "\($0)s wired>wired bounced, advise categoryChanged" })
   }
 
   @Test(

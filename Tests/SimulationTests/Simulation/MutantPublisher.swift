@@ -54,7 +54,8 @@ final class MutantPublisher: Publisher {
     snapshot.generation += 1
     let cause = Cause(.link, "linkUp")
     self.makeKnown([
-      .path(PathChange(cause: cause, time: ModelClock(kernel: self.kernel).time, snapshot: snapshot))
+      .path(
+        PathChange(cause: cause, time: ModelClock(kernel: self.kernel).time, snapshot: snapshot))
     ])
   }
 
