@@ -100,6 +100,24 @@ struct SocketInquiryTests {
     #expect(loop.turn(after: .seconds(5)) == [])
   }
 
+  @Test("E1 a lookup waits for the kernel's locks → the silence counts from the socket's report")
+  func slowLookup() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(15), roundTrip: .milliseconds(1))
+    loop.kernel.routes = []
+    loop.kernel.linkTable[2] = nil
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(30), roundTrip: .milliseconds(1))
+    let clock = loop.clock
+    loop.kernel.happens(after: 0) {
+      clock.instant = clock.instant.advanced(by: .milliseconds(300))
+    }
+    #expect(loop.turn(after: .milliseconds(22)) == [])
+    #expect(loop.count("spared") == 1)
+  }
+
   @Test("E1 a flow over a dead link is destroyed if its socket stays silent")
   func destroyed() throws {
     var loop = try self.loop()

@@ -54,13 +54,20 @@ extension FlowTable {
     }
   }
 
-  /// Returns the socket reports for those looks that need one, from one batch of queries.
-  static func reports(for looks: [Look], _ reader: FlowReader, at now: Instant) -> [SocketReport?] {
+  /// Returns the current instant.
+  typealias Clock = () -> Instant
+
+  /// Returns the socket reports for those looks that need one, from one batch of queries, and the
+  /// time of the reports. The lookups before may have waited for the kernel's locks for long, and
+  /// a socket's silence counts from its report.
+  static func reports(
+    for looks: [Look], _ reader: FlowReader, at now: Instant, _ clock: Clock?
+  ) -> (reports: [SocketReport?], time: Instant) {
     var reports: [SocketReport?] = looks.map { _ in nil }
     let places = looks.indices.filter { looks[$0].needsReport(at: now) }
     let answers = reader.view.socketReports(on: places.map { looks[$0].flow.tracker.question })
     for (place, answer) in zip(places, answers) { reports[place] = answer }
-    return reports
+    return (reports, places.isEmpty ? now : clock?() ?? now)
   }
 
   /// The number of flows that are queried before kernel messages are read again: about half a
@@ -68,12 +75,13 @@ extension FlowTable {
   private static let mostQuestions = 256
 
   /// Queries the next flows of an inquiry and suspects the silent ones (E2).
-  mutating func ask(_ reader: FlowReader, at now: Instant) {
+  mutating func ask(_ reader: FlowReader, at now: Instant, _ clock: Clock?) {
     guard self.inquiry.isRunning else { return }
     let (keys, change) = self.inquiry.take(Self.mostQuestions)
     let flows = keys.compactMap { self.entries[$0] }
       .filter { $0.tracker.flow.namesSocket && $0.isSound }
     let reports = reader.view.socketReports(on: flows.map(\.tracker.question))
+    let now = flows.isEmpty ? now : clock?() ?? now
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
       let evidence = SocketEvidence(report, on: change, at: now)

@@ -141,7 +141,7 @@ struct FlowTable {
 
   /// Evaluates the next slice of flows.
   mutating func evaluate(
-    _ reader: FlowReader, policy: InvalidationPolicy, at now: Instant
+    _ reader: FlowReader, policy: InvalidationPolicy, at now: Instant, clock: Clock? = nil
   ) throws(KernelUnavailable) -> [Told] {
     guard self.isBusy else { return [] }
     var told: [Told] = []
@@ -159,8 +159,9 @@ struct FlowTable {
           at: flow, way, reading, reader, policy, hasMessages: hasMessages, at: now)
         if let look { looks.append(look) }
       }
-      for (look, report) in zip(looks, Self.reports(for: looks, reader, at: now)) {
-        guard let event = try self.conclude(look, report, reader, at: now) else { continue }
+      let (reports, heard) = Self.reports(for: looks, reader, at: now, clock)
+      for (look, report) in zip(looks, reports) {
+        guard let event = try self.conclude(look, report, reader, at: heard) else { continue }
         let flow = look.flow
         told.append(
           Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
@@ -169,7 +170,7 @@ struct FlowTable {
       // The first events do not wait for the rest of the slice.
       if !told.isEmpty, part.count < Self.largestPart { break }
     }
-    if self.due == 0, !hasMessages { self.ask(reader, at: now) }
+    if self.due == 0, !hasMessages { self.ask(reader, at: now, clock) }
     if !self.isBusy {
       self.log.clear()
       self.findEarliestDeadline()

@@ -348,13 +348,14 @@ extension Engine {
 extension Engine {
   /// Evaluates the next slice of the flows that are due.
   mutating func evaluateFlows(
-    _ kernel: any Kernel, at now: Instant
+    _ kernel: any Kernel, at now: Instant, clock: @escaping FlowTable.Clock
   ) throws(KernelUnavailable) -> [FlowTable.Told] {
     self.interests.networks.now = now
     let view = self.lendInterests(to: kernel)
     defer { self.takeBack(view) }
     let reader = FlowReader(self.reader, view, removals: self.flows.removals)
-    let told = try self.flows.evaluate(reader, policy: self.changes.policy, at: now)
+    let told = try self.flows.evaluate(
+      reader, policy: self.changes.policy, at: now, clock: clock)
     self.noteExpiry(kernel, at: now)
     return told
   }

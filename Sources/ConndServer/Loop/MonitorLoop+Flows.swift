@@ -228,7 +228,8 @@ extension MonitorLoop {
     self.flowsHaveWaited = false
     do throws(KernelUnavailable) {
       let before = self.engine.flows.count
-      let told = try self.engine.evaluateFlows(kernel, at: self.clock.now)
+      let clock = self.clock
+      let told = try self.engine.evaluateFlows(kernel, at: clock.now) { clock.now }
       self.unneeded += before - self.engine.flows.count
       for told in told { self.statistics.count(told) }
       self.countSpared()
