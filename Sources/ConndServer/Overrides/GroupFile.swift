@@ -16,37 +16,20 @@ final class GroupFile: Sendable {
   private let known: Mutex<Known>
 
   private struct Known {
-    var version: Version?
+    var version: FileVersion?
     var id: UInt32?
-  }
-
-  /// The attributes that change whenever the file does.
-  private struct Version: Equatable {
-    var inode: ino_t
-    var size: off_t
-    var modified: Int
-    var changed: Int
-
-    init?(of path: String) {
-      var status = stat()
-      guard stat(path, &status) == 0 else { return nil }
-      func nanoseconds(_ time: timespec) -> Int { time.tv_sec * 1_000_000_000 + time.tv_nsec }
-      (self.inode, self.size) = (status.st_ino, status.st_size)
-      self.modified = nanoseconds(status.st_mtim)
-      self.changed = nanoseconds(status.st_ctim)
-    }
   }
 
   /// Reads the file for the first time.
   init(name: String, path: String = "/etc/group") {
     (self.name, self.path) = (name, path)
-    let version = Version(of: path)
+    let version = FileVersion(of: path)
     self.known = Mutex(Known(version: version, id: Self.id(of: name, path)))
   }
 
   /// Returns the group's ID, or `nil` if the group does not exist.
   func id() async -> UInt32? {
-    let version = Version(of: self.path)
+    let version = FileVersion(of: self.path)
     let known = self.known.withLock { $0 }
     if version == known.version { return known.id }
     return await withCheckedContinuation { continuation in

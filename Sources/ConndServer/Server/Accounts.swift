@@ -55,22 +55,6 @@ final class Accounts: Sendable {
   }
 }
 
-/// The attributes that show whether a file has changed since it was read.
-private struct FileVersion: Equatable {
-  var inode: ino_t
-  var size: off_t
-  var seconds: time_t
-  var nanoseconds: Int
-
-  /// `nil` if the file does not exist.
-  init?(of path: String) {
-    var state = stat()
-    guard stat(path, &state) == 0 else { return nil }
-    (self.inode, self.size) = (state.st_ino, state.st_size)
-    (self.seconds, self.nanoseconds) = (state.st_mtim.tv_sec, state.st_mtim.tv_nsec)
-  }
-}
-
 /// The uids that users may act as in addition to their own: subuid(5).
 struct SubordinateUsers: Sendable {
   private struct Range {
