@@ -30,9 +30,9 @@ struct Connctl: RunnableCommand {
   @OptionGroup var options: Options
 
   /// Without a command, shows the status, and in a terminal a hint on other commands.
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     let socket = self.options.socket ?? SocketPath.default
-    try await StatusCommand.show(socket, json: self.options.json, through: dialler)
+    try await StatusCommand.show(socket, json: self.options.json, through: connector)
     Console.current.hint(
       "“connctl watch” follows changes, “connctl explain” explains the path; --help lists the rest")
   }
@@ -60,8 +60,8 @@ protocol ConnctlCommand: RunnableCommand {
 }
 
 protocol RunnableCommand: ParsableCommand {
-  /// Runs the command over connections that the dialler makes.
-  func run(through dialler: any Dialler) async throws
+  /// Runs the command over connections that the connector makes.
+  func run(through connector: any Connector) async throws
 }
 
 extension ConnctlCommand {

@@ -23,7 +23,7 @@ public enum Program {
       let reactor = try Reactor()
       exit(
         try reactor.runBlocking {
-          await self.run(arguments, on: .standard, through: ReactorDialler(reactor: reactor))
+          await self.run(arguments, on: .standard, through: ReactorConnector(reactor: reactor))
         })
     } catch {
       Console.standard.remark("connctl cannot start: \(error)")
@@ -33,7 +33,7 @@ public enum Program {
 
   /// Runs the command of the arguments, and returns the exit status.
   static func run(
-    _ arguments: [String], on console: Console, through dialler: any Dialler
+    _ arguments: [String], on console: Console, through connector: any Connector
   ) async -> Int32 {
     await Console.$current.withValue(console) {
       var command: (any ParsableCommand)?
@@ -41,7 +41,7 @@ public enum Program {
         try Connctl.checkCommandName(in: arguments)
         let parsed = try Connctl.parseAsRoot(arguments)
         command = parsed
-        try await self.run(parsed, through: dialler)
+        try await self.run(parsed, through: connector)
         return ExitStatus.holds.rawValue
       } catch {
         return self.report(error, of: command, on: console).rawValue
@@ -50,10 +50,10 @@ public enum Program {
   }
 
   private static func run(
-    _ command: any ParsableCommand, through dialler: any Dialler
+    _ command: any ParsableCommand, through connector: any Connector
   ) async throws {
     if let command = command as? any RunnableCommand {
-      try await command.run(through: dialler)
+      try await command.run(through: connector)
     } else {
       // The parser's own commands: help, completions.
       var command = command

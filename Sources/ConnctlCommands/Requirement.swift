@@ -70,7 +70,7 @@ extension Path {
   }
 }
 
-extension Dialler {
+extension Connector {
   /// Returns the primary name of a link, given any of its names, or `nil` if connd knows none or
   /// does not answer.
   func firstName(ofLink name: String, at socket: String) async -> String? {

@@ -19,7 +19,7 @@ package final class Listener {
   ///     CAP_NET_ADMIN it is limited to net.core.rmem_max.
   /// - Throws: An error if netlink is unavailable, or a group is refused.
   package convenience init(
-    watching watched: Watched, receiveBuffer: Int? = nil
+    watching watched: FilterSpec, receiveBuffer: Int? = nil
   ) throws(NetlinkError) {
     try self.init(NetlinkSocket(nonBlocking: true), watching: watched, receiveBuffer)
   }
@@ -28,20 +28,20 @@ package final class Listener {
   ///
   /// The listener owns it from this call on, and closes it if this throws.
   package convenience init(
-    adopting fileDescriptor: CInt, watching watched: Watched
+    adopting fileDescriptor: CInt, watching watched: FilterSpec
   ) throws(NetlinkError) {
     try self.init(NetlinkSocket(adopting: fileDescriptor), watching: watched, nil)
   }
 
   /// Receives on a socket that was opened for this purpose.
   package convenience init(
-    on socket: any DatagramSocket, watching watched: Watched
+    on socket: any DatagramSocket, watching watched: FilterSpec
   ) throws(NetlinkError) {
     try self.init(socket, watching: watched, nil)
   }
 
   private init(
-    _ socket: any DatagramSocket, watching watched: Watched, _ receiveBuffer: Int?
+    _ socket: any DatagramSocket, watching watched: FilterSpec, _ receiveBuffer: Int?
   ) throws(NetlinkError) {
     self.socket = socket
     // Attach the filter first: between joining and filtering, a storm of routes or ARP could fill
@@ -93,7 +93,7 @@ package final class Listener {
   /// and all links except some.
   ///
   /// Earlier changes are not reported. A gateway must be read again once it is watched.
-  package func watch(_ watched: Watched) throws(NetlinkError) {
+  package func watch(_ watched: FilterSpec) throws(NetlinkError) {
     // The memory for filters is limited (net.core.optmem_max), and the old filter counts until it
     // is replaced.
     for limit in [BPFProgram.longest, 1024, 256, 32] {

@@ -15,7 +15,7 @@ struct NotificationFilter {
   ///
   /// If more is watched than fits, the longest part becomes coarser, repeatedly if needed. A
   /// coarser filter passes more, and never less.
-  init(_ watched: Watched, limit: Int = BPFProgram.longest) {
+  init(_ watched: FilterSpec, limit: Int = BPFProgram.longest) {
     var parts: [any FilterPart] = AddressFamily.allCases.flatMap { family -> [any FilterPart] in
       [
         NeighbourFilter(family, watching: watched.gateways),

@@ -154,8 +154,8 @@ func expectLines(
   }
 }
 
-/// The dialler of connctl, on one thread for all tests.
-let dialler: ReactorDialler = {
+/// The connector of connctl, on one thread for all tests.
+let connector: ReactorConnector = {
   do {
     let reactor = try Reactor()
     startThread {
@@ -164,7 +164,7 @@ let dialler: ReactorDialler = {
         await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
       }
     }
-    return ReactorDialler(reactor: reactor)
+    return ReactorConnector(reactor: reactor)
   } catch {
     preconditionFailure("no reactor for the tests: \(error)")
   }
@@ -172,8 +172,8 @@ let dialler: ReactorDialler = {
 
 /// Runs the arguments like the program does, on the thread of its connections.
 func runConnctl(_ arguments: [String], on console: Console) async -> Int32 {
-  await withTaskExecutorPreference(dialler.executor) {
-    await Program.run(arguments, on: console, through: dialler)
+  await withTaskExecutorPreference(connector.executor) {
+    await Program.run(arguments, on: console, through: connector)
   }
 }
 

@@ -11,7 +11,7 @@ struct FlowGuardTests {
   func flows() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
-      let flows = FlowGuard(socket: socket, through: dialler)
+      let flows = FlowGuard(socket: socket, through: connector)
       let remote = try #require(IPAddress("192.0.2.80"))
       flows.add(.init(remote: remote), id: 1)
       guard case .disconnected(.notThere)? = await flows.next() else {
@@ -68,7 +68,7 @@ struct FlowGuardTests {
         }
       })
       try await stub.serving(socket) {
-        let flows = FlowGuard(socket: socket, through: dialler)
+        let flows = FlowGuard(socket: socket, through: connector)
         flows.add(.init(remote: remote), id: 1)
         #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
         #expect(await flows.next() == .disconnected(.notThere("connd ended the stream")))
@@ -81,7 +81,7 @@ struct FlowGuardTests {
   @Test("cancelling the waiting task ends the guard")
   func cancellation() async throws {
     try await withDirectory { directory in
-      let flows = FlowGuard(socket: "\(directory)/connd.sock", through: dialler)
+      let flows = FlowGuard(socket: "\(directory)/connd.sock", through: connector)
       let task = Task {
         while await flows.next() != nil {}
       }

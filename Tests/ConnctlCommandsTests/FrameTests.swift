@@ -61,7 +61,7 @@ struct FrameTests {
       let lines = (0..<Int.random(in: 0...6, using: &random)).map { _ in
         var line = Line(.unicode)
         for _ in 0..<Int.random(in: 0...20, using: &random) {
-          let ink: Ink? = Bool.random(using: &random) ? .good : nil
+          let ink: TextStyle? = Bool.random(using: &random) ? .good : nil
           line.append(pieces.randomElement(using: &random) ?? "", ink)
         }
         return line

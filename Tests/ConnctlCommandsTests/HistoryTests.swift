@@ -60,7 +60,7 @@ struct HistoryTests {
   }
 
   @Test("history shows overrides with their users, and their effect on the path")
-  func choices() throws {
+  func overrides() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     let said: [(UInt64, UInt32, Bool)] = [(1, 1000, true), (2, 1001, false)]
     response.choices = said.map { generation, user, isOn in

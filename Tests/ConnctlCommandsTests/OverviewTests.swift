@@ -124,7 +124,8 @@ struct OverviewTests {
   private static func chain(_ path: Path, _ width: Int = 80, down: String? = nil) -> String {
     var link = Connectivity_V1_Link.stacked(down ?? "eth0")
     link.state = down == nil ? .up : .noCarrier
-    return Chain(path, links: [link]).line(.unicode, width: width, ink: .good).text(color: false)
+    return PathDiagram(path, links: [link]).line(.unicode, width: width, ink: .good).text(
+      color: false)
   }
 
   @Test("a family's path is drawn link by link, with its interruption")

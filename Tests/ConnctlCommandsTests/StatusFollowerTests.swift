@@ -9,8 +9,8 @@ import Testing
 /// The events of a follower, until no task takes them any more.
 private func follow(_ socket: String, kinds: Set<StatusEvent.Kind> = []) -> Handoff<StatusEvent> {
   let events = Handoff<StatusEvent>()
-  Task(executorPreference: dialler.executor) {
-    try? await StatusFollower(socket: socket, through: dialler, kinds: kinds).run {
+  Task(executorPreference: connector.executor) {
+    try? await StatusFollower(socket: socket, through: connector, kinds: kinds).run {
       try await events.send($0)
     }
     events.finish()

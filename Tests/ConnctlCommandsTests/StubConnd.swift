@@ -225,7 +225,7 @@ extension StubConnd {
     let other = "\(socket).ended"
     guard rename(socket, other) == 0 else { return }
     // Whatever the answer, earlier connections were set up first.
-    _ = try? await dialler.withConnd(at: other) { connd in
+    _ = try? await connector.withConnd(at: other) { connd in
       try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt)
     }
     unlink(other)

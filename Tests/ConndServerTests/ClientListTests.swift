@@ -36,8 +36,8 @@ struct ClientListTests {
   @Test("a guarding client lists its number of flows and its last verdict")
   func guarding() {
     let list = ClientList()
-    let guardian = Guardian(7)
-    _ = list.enter(Self.me, .flows(guardian))
+    let mailbox = GuardMailbox(7)
+    _ = list.enter(Self.me, .flows(mailbox))
     func client() -> Connectivity_V1_GuardingClient? {
       Connectivity_V1_ListClientsResponse(list.clients(for: 0), flows: [7: 3, 8: 5]).clients.first?
         .guarding
@@ -45,7 +45,7 @@ struct ClientListTests {
     #expect(client()?.flows == 3)
     #expect(client()?.hasReason == false && client()?.hasTime == false)
     let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
-    guardian.post([
+    mailbox.post([
       .init(id: 1, event: .flow(.path(.unknown)), generation: 1),
       .init(
         id: 2, event: .flow(.invalidation(verdict, Cause(.link, "carrierLost"), .unknown)),

@@ -28,25 +28,25 @@ struct ClockStepsTests {
   }
 
   @Test("only overrides whose time was counted in this run are shifted")
-  func choices() {
-    let (own, other) = (CostChoices.Subject.link("eth0"), CostChoices.Subject.link("eth1"))
-    func choice(_ time: Int64) -> CostChoice {
-      CostChoice(
-        constrained: CostChoice.Setting(true, until: .time(Timestamp(microseconds: time))),
+  func overrides() {
+    let (own, other) = (CostOverrides.Subject.link("eth0"), CostOverrides.Subject.link("eth1"))
+    func choice(_ time: Int64) -> CostOverride {
+      CostOverride(
+        constrained: CostOverride.Setting(true, until: .time(Timestamp(microseconds: time))),
         expensive: .on,
         user: 7)
     }
-    var choices = CostChoices([own: choice(1_000_000), other: choice(1_000_000)])
-    choices.shiftEnds(of: [own], by: .seconds(10))
-    #expect(choices[own] == choice(11_000_000) && choices[other] == choice(1_000_000))
+    var overrides = CostOverrides([own: choice(1_000_000), other: choice(1_000_000)])
+    overrides.shiftEnds(of: [own], by: .seconds(10))
+    #expect(overrides[own] == choice(11_000_000) && overrides[other] == choice(1_000_000))
   }
 
   @Test("a published change is shifted as a whole")
   func changes() throws {
-    var maker = TransitionMaker()
+    var maker = TransitionDetector()
     let update = maker.update(
       to: Observation(
-        ipv4: ObservedPath(.unsatisfied(.noRoute)), ipv6: ObservedPath(.unsatisfied(.noRoute))),
+        ipv4: CandidatePath(.unsatisfied(.noRoute)), ipv6: CandidatePath(.unsatisfied(.noRoute))),
       on: .start, time: Timestamp(microseconds: 5))
     let shifted = try #require(update).shifted(by: .seconds(1))
     #expect(shifted.time.microseconds == 1_000_005)

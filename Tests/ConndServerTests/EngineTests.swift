@@ -24,11 +24,11 @@ struct EngineTests {
     .over(link, via: gateway, from: "192.0.2.7")
   }
 
-  private func step(_ engine: inout Engine, _ occasion: Occasion, _ second: Int) throws
+  private func step(_ engine: inout Engine, _ trigger: ReadTrigger, _ second: Int) throws
     -> Engine.Step
   {
     try engine.step(
-      occasion, self.kernel, at: self.second(second),
+      trigger, self.kernel, at: self.second(second),
       time: Timestamp(microseconds: Int64(second)))
   }
 
@@ -171,7 +171,7 @@ struct EngineTests {
     let destination = Destination(try #require(IPAddress("198.51.100.9")))
     engine.watch(
       destination, path: try engine.reader.path(to: destination, KernelView(self.kernel)).path)
-    #expect(engine.watchedByKernel.destinations.contains(destination.address))
+    #expect(engine.filterSpec.destinations.contains(destination.address))
     let same = try self.step(&engine, .events([]), 1)
     #expect(try self.follow(&engine, same, 1).isEmpty)
     try self.kernel.lead("198.51.100.0", 24, self.route("192.0.2.99"))
@@ -246,12 +246,12 @@ struct EngineTests {
     try self.kernel.lead("198.51.100.1", 32, self.route("192.0.2.1"))
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
-    #expect(engine.interests.isWider)
-    #expect(engine.watchedByKernel.destinations.contains(remote))
+    #expect(engine.subscriptions.isWider)
+    #expect(engine.filterSpec.destinations.contains(remote))
     let missed = try engine.acceptFilter(self.kernel)
     #expect(missed == [])
     _ = try self.step(&engine, .events([]), 1)
-    #expect(!engine.interests.isWider)
+    #expect(!engine.subscriptions.isWider)
   }
 
   @Test(
@@ -309,13 +309,13 @@ struct EngineTests {
     try self.lead(by: 2)
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
-    let watched = engine.watchedByKernel
+    let watched = engine.filterSpec
     #expect(!watched.gateways.isEmpty)
     var step = 1
     while true {
       self.kernel.happens(after: step - 1) { self.kernel.isGone = true }
       let result = Result { try self.step(&engine, .events([]), step) }
-      #expect(engine.watchedByKernel == watched)
+      #expect(engine.filterSpec == watched)
       guard case .failure = result else { break }
       self.kernel.isGone = false
       step += 1
@@ -349,7 +349,7 @@ struct EngineTests {
     self.kernel.expiry = .seconds(30)
     var engine = Engine(Configuration(), restored: nil)
     let first = try self.step(&engine, .start, 0)
-    #expect(engine.deadline?.due == self.second(30) && engine.deadline?.occasion == .expiry)
+    #expect(engine.deadline?.due == self.second(30) && engine.deadline?.trigger == .expiry)
     // Answers for the destinations of single clients may expire, too.
     self.kernel.expiry = .seconds(10)
     engine.watch(Destination(try IPAddress(spelt: "203.0.113.9")), path: .unknown)
@@ -374,6 +374,6 @@ struct EngineTests {
     }
     #expect(transition.to == Category.none && transition.cause.change == "routeExpired")
     // The remaining deadline is the grace period's (I10).
-    #expect(engine.deadline?.due == self.second(31) && engine.deadline?.occasion == .timer)
+    #expect(engine.deadline?.due == self.second(31) && engine.deadline?.trigger == .timer)
   }
 }

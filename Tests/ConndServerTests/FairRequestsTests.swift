@@ -26,14 +26,14 @@ struct FairRequestsTests {
     var answers: Int { self.posted.withLock { $0 } }
     var removed: Int { self.removals.withLock { $0 } }
 
-    func post(_ messages: [Guardian.Message]) { self.posted.withLock { $0 += messages.count } }
+    func post(_ messages: [GuardMailbox.Message]) { self.posted.withLock { $0 += messages.count } }
     func removed(_ flow: UInt64) { self.removals.withLock { $0 += 1 } }
     func finish() {}
   }
 
   private func request(_ id: UInt64, in mailbox: Counter) throws -> GuardRequest {
     let remote = try IPAddress(spelt: "203.0.113.9")
-    let key = FlowTable.Key(guardian: mailbox.number, id: id)
+    let key = FlowTable.Key(mailbox: mailbox.number, id: id)
     return .add(.init(key: key, flow: Flow(Destination(remote))))
   }
 
@@ -89,18 +89,18 @@ struct FairRequestsTests {
         logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
-    func guardian(_ number: UInt64, of uid: UInt32) -> Guardian {
+    func mailbox(_ number: UInt64, of uid: UInt32) -> GuardMailbox {
       let peer = PeerCredentials(uid: uid, pid: 1)
-      return Guardian(number, of: peer.account, CallMemory(of: peer, self.limiter))
+      return GuardMailbox(number, of: peer.account, CallMemory(of: peer, self.limiter))
     }
 
     /// Whether a user may have one more request outstanding.
     func hasRoom(for uid: UInt32) -> Bool {
       let peer = PeerCredentials(uid: uid, pid: 1)
-      guard (try? self.limiter.admitMemory(Guardian.costOfRequest, of: peer)) != nil else {
+      guard (try? self.limiter.admitMemory(GuardMailbox.costOfRequest, of: peer)) != nil else {
         return false
       }
-      self.limiter.releaseMemory(Guardian.costOfRequest, of: peer)
+      self.limiter.releaseMemory(GuardMailbox.costOfRequest, of: peer)
       return true
     }
 
@@ -112,16 +112,16 @@ struct FairRequestsTests {
   @Test("D4 a user's requests take all its bytes → further ones wait until answers are read")
   func bytes() async {
     let room = Room(32 << 10)
-    let (first, second) = (room.guardian(1, of: 1000), room.guardian(2, of: 1000))
+    let (first, second) = (room.mailbox(1, of: 1000), room.mailbox(2, of: 1000))
     // Each stream also has a part of its own.
-    let own = CallMemory.free / Guardian.costOfRequest
-    let most = own + (32 << 10) / Guardian.costOfRequest
+    let own = CallMemory.free / GuardMailbox.costOfRequest
+    let most = own + (32 << 10) / GuardMailbox.costOfRequest
     for _ in 0..<most { #expect(await first.accept()) }
     for _ in 0..<own { #expect(await second.accept()) }
     #expect(room.refusals == 0)
     let waiting = Task { await first.accept() }
     // Another user gets two thirds of what is left, besides the parts of root and of services.
-    let other = room.guardian(3, of: 1001)
+    let other = room.mailbox(3, of: 1001)
     for _ in 0..<own + 5 { #expect(await other.accept()) }
     #expect(!room.hasRoom(for: 1001))
     // Answers are sent when the client takes the next ones. With another user present, the first
@@ -141,25 +141,25 @@ struct FairRequestsTests {
     "D4 a client adds and removes flows without reading → no answers pile up, and it may continue")
   func dropped() async {
     let room = Room(32 << 10)
-    let guardian = room.guardian(1, of: 1000)
+    let mailbox = room.mailbox(1, of: 1000)
     for id in 0..<2000 as Range<UInt64> {
-      #expect(await guardian.accept())
-      guardian.answer(id, .flow(.path(.unknown)), generation: 1)
-      #expect(await guardian.accept())
-      guardian.removed(id)
+      #expect(await mailbox.accept())
+      mailbox.answer(id, .flow(.path(.unknown)), generation: 1)
+      #expect(await mailbox.accept())
+      mailbox.removed(id)
     }
-    #expect(guardian.waitingMessages == 0 && room.refusals == 0)
+    #expect(mailbox.waitingMessages == 0 && room.refusals == 0)
   }
 
   @Test("D4 a flow is removed → answers for other flows, and refusals, stay queued")
   func kept() async throws {
-    let guardian = Guardian(1)
-    for _ in 0..<4 { #expect(await guardian.accept()) }
-    guardian.answer(1, .flow(.path(.unknown)), generation: 1)
-    guardian.answer(2, .flow(.path(.unknown)), generation: 1)
-    guardian.answer(1, .refused(.invalid("add.id: flow 1 is already guarded")), generation: 1)
-    guardian.removed(1)
-    let messages = try #require(await guardian.next())
+    let mailbox = GuardMailbox(1)
+    for _ in 0..<4 { #expect(await mailbox.accept()) }
+    mailbox.answer(1, .flow(.path(.unknown)), generation: 1)
+    mailbox.answer(2, .flow(.path(.unknown)), generation: 1)
+    mailbox.answer(1, .refused(.invalid("add.id: flow 1 is already guarded")), generation: 1)
+    mailbox.removed(1)
+    let messages = try #require(await mailbox.next())
     #expect(messages.map(\.id) == [2, 1])
   }
 }

@@ -8,7 +8,7 @@ import Testing
 @Suite("Flow reader")
 final class FlowReaderTests {
   private let kernel = ModelKernel()
-  private var interests = Interests()
+  private var subscriptions = KernelSubscriptions()
   private let eth0 = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
   private let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
   private var flow: Destination
@@ -34,12 +34,12 @@ final class FlowReaderTests {
     FlowReader(
       PathReader(
         destinations: Configuration().destinations, classifier: PathClassifier()),
-      KernelView(self.kernel, self.interests))
+      KernelView(self.kernel, self.subscriptions))
   }
 
   private func reading(madeOn path: Path? = nil) throws -> FlowReading {
     let reader = self.reader
-    defer { self.interests = reader.view.interests }
+    defer { self.subscriptions = reader.view.subscriptions }
     var way = try reader.way(to: self.flow)
     return try reader.reading(of: self.flow, madeOn: path ?? self.made, &way)
   }
@@ -140,14 +140,14 @@ final class FlowReaderTests {
     self.flow.source = address
     let made = try self.reader.way(to: self.flow).judged
     let isGiven = table == 100 && length == 32 && isSet
-    #expect(try self.reading(madeOn: made).isSourceGiven == isGiven)
+    #expect(try self.reading(madeOn: made).isSourceAssignedByVPN == isGiven)
     // A flow that is bound to a link, or for whose address there is a rule, has its own way.
     self.flow.outLink = 2
-    #expect(try !self.reading(madeOn: made).isSourceGiven)
+    #expect(try !self.reading(madeOn: made).isSourceAssignedByVPN)
     self.flow.outLink = nil
     self.kernel.pin(.over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
     try self.kernel.lead("0.0.0.0", 0, self.eth0)
-    #expect(try !self.reading(madeOn: made).isSourceGiven)
+    #expect(try !self.reading(madeOn: made).isSourceAssignedByVPN)
   }
 
   @Test(

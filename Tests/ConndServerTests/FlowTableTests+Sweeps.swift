@@ -13,7 +13,7 @@ extension FlowTableTests {
   /// Guards a flow to its own destination.
   private func addOne(_ id: UInt64, to table: inout FlowTable) throws {
     _ = try self.add(
-      .init(key: .init(guardian: 1, id: id), flow: Flow(Destination(try self.address(id)))),
+      .init(key: .init(mailbox: 1, id: id), flow: Flow(Destination(try self.address(id)))),
       to: &table)
   }
 
@@ -70,7 +70,7 @@ extension FlowTableTests {
       }
       for id in expected.sorted() where Int.random(in: 0..<20, using: &random) == 0 {
         let question = "route \(try self.address(id))"
-        table.remove(.init(guardian: 1, id: id))
+        table.remove(.init(mailbox: 1, id: id))
         expected.remove(id)
         #expect(looks.removeValue(forKey: question) ?? 0 <= 1)
       }
@@ -175,11 +175,11 @@ extension FlowTableTests {
     self.look(&table)
     #expect(try self.evaluate(&table, at: 0.5) == ["2 advise interfaceLost"])
 
-    table.remove(.init(guardian: 1, id: 1))
+    table.remove(.init(mailbox: 1, id: 1))
     #expect(table.deadline == Instant(sinceStart: .seconds(1)))
     table.lookAtOverdue(at: Instant(sinceStart: .seconds(1)))
     #expect(!table.isBusy && table.deadline == Instant(sinceStart: .seconds(1.5)))
-    table.remove(.init(guardian: 1, id: 2))
+    table.remove(.init(mailbox: 1, id: 2))
     #expect(table.deadline == nil)
   }
 
@@ -189,7 +189,7 @@ extension FlowTableTests {
     func tell(_ last: UInt8) {
       let neighbour = Neighbour(gateway, link: 2, hardwareAddress: [2, 0, 0, 0, 0, last])
       self.kernel.neighbours[gateway] = neighbour
-      self.interests.note([.neighbour(neighbour)])
+      self.subscriptions.note([.neighbour(neighbour)])
     }
     tell(7)
     var table = FlowTable()
@@ -201,7 +201,7 @@ extension FlowTableTests {
     self.look(&table)
     #expect(try self.evaluate(&table) == ["1 advise networkChanged"])
     self.kernel.setState(of: 2, .noCarrier)
-    self.interests.note([.link(try #require(self.kernel.linkTable[2]).link)])
+    self.subscriptions.note([.link(try #require(self.kernel.linkTable[2]).link)])
     self.kernel.setState(of: 2, .up)
     tell(9)
     self.look(&table)

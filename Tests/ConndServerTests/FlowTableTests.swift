@@ -9,7 +9,7 @@ import UnixTransport
 @Suite("Flow table")
 final class FlowTableTests {
   let kernel = ModelKernel()
-  var interests = Interests()
+  var subscriptions = KernelSubscriptions()
   let remote: IPAddress
   let local: IPAddress
   let local2: IPAddress
@@ -37,8 +37,8 @@ final class FlowTableTests {
 
   /// Does something in a turn of its own.
   private func turn<Result>(_ body: (FlowReader) throws -> Result) rethrows -> Result {
-    let view = KernelView(self.kernel, self.interests)
-    defer { self.interests = view.interests }
+    let view = KernelView(self.kernel, self.subscriptions)
+    defer { self.subscriptions = view.subscriptions }
     let reader = PathReader(
       destinations: Configuration().destinations, classifier: PathClassifier())
     return try body(FlowReader(reader, view))
@@ -48,7 +48,7 @@ final class FlowTableTests {
     _ id: UInt64, local: IPAddress? = nil, knownPath: Path? = nil, since: UInt64? = nil
   ) -> FlowTable.Registration {
     FlowTable.Registration(
-      key: .init(guardian: 1, id: id), flow: Flow(Destination(self.remote), local: local),
+      key: .init(mailbox: 1, id: id), flow: Flow(Destination(self.remote), local: local),
       knownPath: knownPath, sinceGeneration: since)
   }
 
@@ -66,7 +66,7 @@ final class FlowTableTests {
     var question = registration.flow.destination
     question.source = registration.flow.local
     return try self.turn { reader in
-      let registrar = try FlowTable.Registrar(
+      let registrar = try FlowTable.RegistrationContext(
         [question], reader, past: try past.map { try Published(.invalidation($0)) })
       return try table.add(
         registration, of: .root, registrar, policy: InvalidationPolicy(),
@@ -88,9 +88,9 @@ final class FlowTableTests {
     return told.map { self.words($0.event, $0.key.id) }
   }
 
-  func look(_ table: inout FlowTable, _ occasion: Occasion = .timer) {
-    let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
-    table.lookAtAll(.init(occasion: occasion, slept: slept))
+  func look(_ table: inout FlowTable, _ trigger: ReadTrigger = .timer) {
+    let slept: Duration? = if case .resumed(let slept) = trigger { slept } else { nil }
+    table.lookAtAll(.init(trigger: trigger, slept: slept))
   }
 
   func words(_ event: FlowTable.Event, _ id: UInt64 = 1) -> String {
@@ -270,12 +270,12 @@ final class FlowTableTests {
   func addedBlindly() throws {
     var table = FlowTable()
     try self.lead(by: 3, metric: 200)
-    #expect(self.words(table.addBlindly(self.registration(1), of: .root)) == "1 path none")
-    _ = table.addBlindly(self.registration(2, knownPath: self.pathOnEth1), of: .root)
+    #expect(self.words(table.addPending(self.registration(1), of: .root)) == "1 path none")
+    _ = table.addPending(self.registration(2, knownPath: self.pathOnEth1), of: .root)
     // Events before the registration do not concern them.
     self.look(&table, .kernelBack)
     #expect(try self.evaluate(&table) == [])
-    let registrations = table.takeBlind()
+    let registrations = table.takePending()
     #expect(registrations.map(\.key.id) == [1, 2])
     // (The words are those of one flow.)
     let words = try registrations.map { self.words(try self.add($0, to: &table)) }

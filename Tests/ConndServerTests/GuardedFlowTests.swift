@@ -169,7 +169,7 @@ struct GuardedFlowTests {
     #expect(try loop.guardFlow(1, known: known) == ["1 destroy interfaceLost late vlan5"])
   }
 
-  // MARK: - UnusedLinks
+  // MARK: - IgnoredLinks
 
   @Test("T3 I3 a link that a flow is bound to is watched, even if no route leads there")
   func boundToNewLink() throws {
@@ -200,7 +200,7 @@ struct GuardedFlowTests {
     var new = Link(index: 4711, name: "veth0")
     new.isNew = true
     // The link is ignored: no flow uses it.
-    let matters = loop.loop.engine.interests.unusedLinks.mayMatter([.link(new)])
+    let matters = loop.loop.engine.subscriptions.ignoredLinks.mayMatter([.link(new)])
     #expect(!matters)
   }
 }

@@ -113,7 +113,7 @@ struct GuessTests {
   func policy() throws {
     var loop = try self.startedInWireGuard()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
-    let key = FlowTable.Key(guardian: loop.mailbox.number, id: 1)
+    let key = FlowTable.Key(mailbox: loop.mailbox.number, id: 1)
     loop.loop.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 path wg0"])
     loop.kernel.marked[0xca6c] = Self.byModem
@@ -128,7 +128,7 @@ struct GuessTests {
     loop.kernel.marked[0xca6c] = Self.byModem
     _ = loop.tell()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
-    let key = FlowTable.Key(guardian: loop.mailbox.number, id: 1)
+    let key = FlowTable.Key(mailbox: loop.mailbox.number, id: 1)
     loop.loop.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 drain policy late wg0"])
     loop.kernel.setState(of: 4, .noCarrier)

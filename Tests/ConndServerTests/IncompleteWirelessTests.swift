@@ -21,8 +21,8 @@ struct IncompleteWirelessTests {
     self.directory = try TemporaryDirectory()
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     self.loop = try TestLoop(
-      choiceKeeper: ChoiceKeeper(
-        ChoiceFile(path: "\(self.directory.path)/networks", boot: "a", logger: logger)))
+      overrideStore: OverrideStore(
+        OverrideFile(path: "\(self.directory.path)/networks", boot: "a", logger: logger)))
     let kernel = self.loop.kernel
     kernel.linkTable[2]?.device.hasPhy80211 = true
     kernel.wirelessLinks[2] = Self.member(of: Self.home)
@@ -50,9 +50,9 @@ struct IncompleteWirelessTests {
   }
 
   private mutating func markHome() throws {
-    let wish = CostRequest.Wish(
+    let request = CostRequest.CostOverrideRequest(
       target: .network("home"), constrained: .on, expensive: nil, end: nil, user: 1000)
-    _ = try self.loop.loop.answer(.set(wish)).get()
+    _ = try self.loop.loop.answer(.set(request)).get()
   }
 
   private var status: ConnectivityStatus { self.loop.loop.store.snapshot.status }
@@ -185,8 +185,8 @@ struct IncompleteWirelessTests {
     var known = before.wireless
     known.note(.overrun)
     kernel.incompleteWireless = { _ in WirelessLink(role: .station) }
-    let explainer = Explainer(
-      kernel: kernel, view: KernelView(kernel, Interests(), KnownModems(), known),
+    let explainer = KernelQueries(
+      kernel: kernel, view: KernelView(kernel, KernelSubscriptions(), ModemCache(), known),
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: .shown)
     #expect(try explainer.presentNetworks().map(\.name) == ["home"])

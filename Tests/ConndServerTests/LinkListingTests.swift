@@ -6,7 +6,7 @@ import UnixTransport
 
 @testable import ConndServer
 
-extension Explainer {
+extension KernelQueries {
   /// Lists all links in one go.
   func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
     var listing = try LinkListing(self)

@@ -71,7 +71,7 @@ final class ModelKernel: Kernel {
   var questions: Int { self.asked.count }
   /// The queries so far, in order.
   private(set) var asked: [String] = []
-  private(set) var watched = Watched()
+  private(set) var watched = FilterSpec()
 
   /// Runs the closure before the next query, after this many more have been answered.
   func happens(after questions: Int, _ happen: @escaping () -> Void) {
@@ -94,7 +94,7 @@ final class ModelKernel: Kernel {
     return !self.untold.isEmpty
   }
 
-  func watch(_ watched: Watched) throws(KernelUnavailable) {
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     try self.ask("watch")
     self.watched = watched
   }
@@ -289,5 +289,5 @@ extension RouteAnswer {
 
 extension KernelView {
   /// Creates a view for a turn of which only the answers matter.
-  convenience init(_ kernel: ModelKernel) { self.init(kernel, Interests()) }
+  convenience init(_ kernel: ModelKernel) { self.init(kernel, KernelSubscriptions()) }
 }

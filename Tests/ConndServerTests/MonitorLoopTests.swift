@@ -26,7 +26,7 @@ struct MonitorLoopTests {
   func letGoBlindly() throws {
     var loop = try TestLoop.started { $0.isGone = true }
     #expect(try loop.guardFlow(1) == ["1 path none unknown"])
-    loop.loop.enqueue(.remove(.init(guardian: loop.mailbox.number, id: 1)))
+    loop.loop.enqueue(.remove(.init(mailbox: loop.mailbox.number, id: 1)))
     #expect(loop.turn() == [])
     loop.kernel.isGone = false
     #expect(loop.turn(after: .seconds(1)) == [])

@@ -10,8 +10,8 @@ final class PathReaderTests {
   private let reader = PathReader(
     destinations: Configuration().destinations, classifier: PathClassifier())
   /// A view as at the beginning of a turn.
-  private var view: KernelView { KernelView(self.kernel, self.interests) }
-  private var interests = Interests()
+  private var view: KernelView { KernelView(self.kernel, self.subscriptions) }
+  private var subscriptions = KernelSubscriptions()
   private let remote: IPAddress
   private let before = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
   private let after = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
@@ -105,8 +105,8 @@ final class PathReaderTests {
     let view = self.view
     let (path, facts) = try self.reader.path(to: Destination(self.remote), view)
     // The network is identified in each turn.
-    _ = try view.interests.networks.identity(of: path, facts, view)
-    self.interests = view.interests
+    _ = try view.subscriptions.networks.identity(of: path, facts, view)
+    self.subscriptions = view.subscriptions
     return path.chain.map(\.name)
   }
 
@@ -130,7 +130,7 @@ final class PathReaderTests {
     self.kernel.setState(of: 3, .noCarrier)
     #expect(try self.chain() == ["br0", "eth1"], "it is lost with its port")
     // A message names another port.
-    self.interests.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
+    self.subscriptions.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
     #expect(try self.chain() == ["br0", "eth0"])
     // That port leaves the bridge, so that frames for the gateway are flooded to all ports.
     self.kernel.linkTable[2]?.link.master = nil
@@ -160,8 +160,8 @@ final class PathReaderTests {
     let gateway = try IPAddress(spelt: "192.0.2.1")
     self.kernel.neighbours[gateway]?.hardwareAddress = Self.router
     #expect(try self.chain() == ["br0", "eth0"])
-    #expect(self.interests.networks.bridged == [Self.router])
-    self.interests.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 5, bridge: 4))])
+    #expect(self.subscriptions.networks.bridged == [Self.router])
+    self.subscriptions.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 5, bridge: 4))])
     #expect(try self.chain() == ["br0", "tap0"])
     #expect(try self.facts().knownLinks == nil)
   }
@@ -208,13 +208,13 @@ final class PathReaderTests {
     #expect(try path().reason == (isUsed ? nil : .noSourceAddress))
     #expect(try path().chain.map(\.name) == ["eth0"])
     // The master is watched, although no route leads there.
-    var interests = Interests()
-    interests.unusedLinks.beginToDrain()
-    interests.unusedLinks.endDraining()
-    interests.use(try self.facts())
+    var subscriptions = KernelSubscriptions()
+    subscriptions.ignoredLinks.beginToDrain()
+    subscriptions.ignoredLinks.endDraining()
+    subscriptions.use(try self.facts())
     var link = Link(index: 4, name: "master", kind: master)
     link.isNew = true
-    let isHeard = interests.unusedLinks.mayMatter([.link(link)])
+    let isHeard = subscriptions.ignoredLinks.mayMatter([.link(link)])
     #expect(isHeard)
 
     self.kernel.setState(of: 4, .down)

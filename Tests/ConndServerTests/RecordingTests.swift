@@ -86,7 +86,7 @@ struct RecordingTests {
     destination.transport = Transport(6, localPort: 4711, remotePort: 443)
     var path = Path.unknown
     path.chain = [PathLink(index: 2, name: "eth0")]
-    let key = FlowTable.Key(guardian: 1, id: 2)
+    let key = FlowTable.Key(mailbox: 1, id: 2)
     var registration = FlowTable.Registration(
       key: key, flow: Flow(destination, local: IPAddress("192.0.2.7"), forbidsExpensive: true))
     (registration.knownPath, registration.sinceGeneration) = (path, 17)

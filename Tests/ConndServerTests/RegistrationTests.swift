@@ -27,7 +27,7 @@ struct RegistrationTests {
       flow.protocol = 17
       flow.mark = 16
     }
-    #expect(registration.key == .init(guardian: 3, id: 7))
+    #expect(registration.key == .init(mailbox: 3, id: 7))
     #expect(registration.flow.local == IPAddress("192.0.2.7"))
     #expect(
       registration.flow.destination
@@ -73,7 +73,7 @@ struct RegistrationTests {
       ({ $0.local = "::ffff:0.0.0.0" }, "add.local: '::ffff:0.0.0.0' is not a host address"),
     ]
     for (change, message) in refusals {
-      let refusal = #expect(throws: Guardian.Refusal.self) { try self.registration(change) }
+      let refusal = #expect(throws: GuardMailbox.Refusal.self) { try self.registration(change) }
       #expect(refusal?.message == message)
       #expect(refusal?.code == 3)
     }
@@ -87,7 +87,7 @@ struct NetworkNamespaceTests {
   @Test("every message with a status carries it, also the messages shared by all subscribers")
   func statuses() throws {
     #expect(self.own != 0)
-    let snapshot = TransitionMaker().snapshot
+    let snapshot = TransitionDetector().snapshot
     let transition = Transition(
       from: .none, to: .wifi, bounced: false, cause: Cause(.start, "started"),
       time: Timestamp(microseconds: 0), snapshot: snapshot)

@@ -20,7 +20,7 @@ struct ReportTests {
   }
 
   /// The texts of a JSON line, each replaced by its substitute.
-  private static func replaced(_ line: String, _ substitutes: Substitutes) -> String {
+  private static func replaced(_ line: String, _ substitutes: Anonymizer) -> String {
     line.split(separator: "\"", omittingEmptySubsequences: false).map { text in
       let text = String(text)
       if let address = IPAddress(text) { return substitutes.address(address).description }
@@ -37,7 +37,7 @@ struct ReportTests {
     arguments: ReplayTests.names, [0, 1, 2] as [UInt8])
   func transitions(_ name: String, _ key: UInt8) throws {
     let bytes = try ReplayTests.bytes("\(name).recording")
-    let substitutes = Substitutes(key: [key])
+    let substitutes = Anonymizer(key: [key])
     let report = try Report(of: bytes, by: substitutes)
     let (expected, told) = (try Self.replay(bytes), try Self.replay(report.bytes))
     #expect(told.output == expected.output.map { Self.replaced($0, substitutes) })
@@ -204,8 +204,8 @@ struct ReportTests {
     snapshot.dns = DNSSettings(
       servers: [.init(remote)], search: ["\(Secret.name).com"],
       links: [.init(interface: Secret.name, servers: [.init(remote, zone: Secret.name)])])
-    var costs = ChoiceFile.Contents()
-    costs.choices = CostChoices([.link(Secret.name): CostChoice(expensive: .on, user: 1)])
+    var costs = OverrideFile.Contents()
+    costs.overrides = CostOverrides([.link(Secret.name): CostOverride(expensive: .on, user: 1)])
     let text = """
       # \(Secret.name)
       destinations: {ipv4: [\(Secret.address)]}
@@ -216,9 +216,9 @@ struct ReportTests {
     var destination = Destination(remote)
     destination.source = remote
     let registration = FlowTable.Registration(
-      key: .init(guardian: 1, id: 1), flow: Flow(Destination(remote), local: remote),
+      key: .init(mailbox: 1, id: 1), flow: Flow(Destination(remote), local: remote),
       knownPath: path)
-    let wish = CostRequest.Wish(
+    let request = CostRequest.CostOverrideRequest(
       target: .network(Secret.name), constrained: .on, expensive: nil, end: nil, user: 5)
     let inputs: [Input] = [
       .configure(try .parse(text, file: ""), .unheard), .flow(.add(registration)),
@@ -226,7 +226,7 @@ struct ReportTests {
       .question(
         Question(id: 1, account: Account(number: 5), subject: .explain(destination, .unheard))),
       .question(
-        Question(id: 2, account: Account(number: 5), subject: .costs(.set(wish), .unheard))),
+        Question(id: 2, account: Account(number: 5), subject: .costs(.set(request), .unheard))),
       .question(
         Question(
           id: 3, account: Account(number: 5),
@@ -276,7 +276,7 @@ struct ReportTests {
     let bytes = try Self.recording()
     for secret in Secret.bytes.prefix(3) { #expect(bytes.holds(secret)) }
     for key: UInt8 in 1...2 {
-      let report = try Report(of: bytes, by: Substitutes(key: [key, 77])).bytes
+      let report = try Report(of: bytes, by: Anonymizer(key: [key, 77])).bytes
       for secret in Secret.bytes {
         #expect(
           !report.holds(secret), "\(secret) \(String(decoding: secret, as: UTF8.self))")

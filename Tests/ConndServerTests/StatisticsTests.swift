@@ -34,7 +34,7 @@ struct StatisticsTests {
       _ flow: Flow, knownPath: Path? = nil, _ answer: FlowTable.Event
     ) -> [Statistics.Figure] {
       let statistics = Statistics()
-      let key = FlowTable.Key(guardian: 1, id: 1)
+      let key = FlowTable.Key(mailbox: 1, id: 1)
       statistics.count(answer, to: .init(key: key, flow: flow, knownPath: knownPath))
       return statistics.counted.filter { $0.name == "refutations" }
     }

@@ -9,20 +9,20 @@ import Testing
 struct StoreTests {
   /// Changes with growing generations, made by the transition maker itself.
   static func changes(_ count: Int) throws -> [Published] {
-    var maker = TransitionMaker()
+    var maker = TransitionDetector()
     return try (0..<count).compactMap { try self.change($0, of: &maker) }
   }
 
   /// The default path appears, disappears and reappears.
   private static func change(
-    _ number: Int, of maker: inout TransitionMaker
+    _ number: Int, of maker: inout TransitionDetector
   ) throws -> Published? {
     let path =
       number.isMultiple(of: 2)
       ? Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
       : .unsatisfied(.noRoute)
     let change = maker.update(
-      to: Observation(ipv4: ObservedPath(path), ipv6: ObservedPath(.unsatisfied(.noRoute))),
+      to: Observation(ipv4: CandidatePath(path), ipv6: CandidatePath(.unsatisfied(.noRoute))),
       on: .start, time: Timestamp(microseconds: Int64(number)))
     return try change.map { try Published($0) }
   }
@@ -83,7 +83,7 @@ struct StoreTests {
   @Test("D5 the past is lost → earlier subscribers get a gap, whatever was published since")
   func lostPast() throws {
     let store = Store(after: 1000)
-    var maker = TransitionMaker(restored: store.snapshot)
+    var maker = TransitionDetector(restored: store.snapshot)
     for number in 0..<10 { store.publish(try Self.change(number, of: &maker).map { [$0] } ?? []) }
     #expect(store.snapshot.generation == 1010)
     for since: UInt64 in [0, 3, 999] {

@@ -22,7 +22,7 @@ struct TestLoop {
   let metering = ModelMetering()
   var loop: MonitorLoop
 
-  init(choiceKeeper: ChoiceKeeper? = nil) throws {
+  init(overrideStore: OverrideStore? = nil) throws {
     self.kernel.addLink(2, "eth0")
     try self.kernel.lead(
       "0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"), metric: 100)
@@ -31,8 +31,8 @@ struct TestLoop {
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
       logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      modems: self.modems, metering: self.metering, costs: choiceKeeper?.load() ?? .init(),
-      choiceKeeper: choiceKeeper
+      modems: self.modems, metering: self.metering, costs: overrideStore?.load() ?? .init(),
+      overrideStore: overrideStore
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel
@@ -59,7 +59,7 @@ struct TestLoop {
   mutating func guardFlows(_ count: UInt32) throws {
     for id in 1...count {
       let remote = try IPAddress(spelt: "198.18.\(id >> 8).\(id & 0xFF)")
-      let key = FlowTable.Key(guardian: self.mailbox.number, id: UInt64(id))
+      let key = FlowTable.Key(mailbox: self.mailbox.number, id: UInt64(id))
       self.loop.enqueue(.add(.init(key: key, flow: Flow(Destination(remote)))))
     }
     _ = self.turn()
@@ -76,7 +76,7 @@ struct TestLoop {
     remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
     self.loop.enqueue(
-      .add(.init(key: .init(guardian: self.mailbox.number, id: id), flow: flow, knownPath: known)))
+      .add(.init(key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known)))
     self.loop.beginTurn()
     return self.mailbox.take()
   }
@@ -143,9 +143,9 @@ private struct StorePublisher: Publisher {
 /// The answers to a client: `1 path eth0`, `1 destroy betterPath`.
 final class TestMailbox: FlowMailbox {
   let number: UInt64 = 1
-  private let messages = Mutex<[Guardian.Message]>([])
+  private let messages = Mutex<[GuardMailbox.Message]>([])
 
-  func post(_ messages: [Guardian.Message]) { self.messages.withLock { $0 += messages } }
+  func post(_ messages: [GuardMailbox.Message]) { self.messages.withLock { $0 += messages } }
   let account = Account.unknown
   func removed(_ flow: UInt64) {}
   func finish() {}
@@ -158,7 +158,7 @@ final class TestMailbox: FlowMailbox {
     return messages.map { "\($0.id) \(self.words($0.event))" }
   }
 
-  private func words(_ event: Guardian.Event) -> String {
+  private func words(_ event: GuardMailbox.Event) -> String {
     switch event {
     case .flow(.betterPathGone(let path)): return "better path gone \(path.interface ?? "none")"
     case .flow(.path(let path)):

@@ -49,7 +49,7 @@ struct WirelessNetworkTests {
     kernel.wirelessLinks[2]?.accessPoint = AccessPoint(
       bssid: [2, 0, 0, 0, 0xAB, 7], frequency: 2437, isMetered: true)
     kernel.wirelessSignals[2] = WirelessSignal(strength: -52, retries: 3)
-    let explainer = Explainer(
+    let explainer = KernelQueries(
       kernel: kernel, view: KernelView(kernel),
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: identify)

@@ -337,7 +337,7 @@ struct DistrustTests {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket, answers: Self.doubts) { _ in
         let remote = try #require(IPAddress("203.0.113.9"))
-        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.Novelty.self)
+        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
         let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) { _, word, _ in
           novelty.yield(word)
@@ -348,7 +348,7 @@ struct DistrustTests {
         #expect(await heard.next() == .verdict)
         #expect(await heard.next() == .outcome)
         // As a connection that continues despite that, it gets no report from connd.
-        connection.goOn(on: "wlan0")
+        connection.keepDespiteVerdict(on: "wlan0")
         #expect(await heard.next() == .again)
         #expect(await heard.next() == .change)
         connection.end()
@@ -368,7 +368,7 @@ struct DistrustTests {
       } _: { _ in
         let remote = try #require(IPAddress("203.0.113.9"))
         let local = try #require(IPAddress("192.0.2.7"))
-        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.Novelty.self)
+        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
         let registered = Mutex<FlowGuard.Flow?>(nil)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
         let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {

@@ -21,11 +21,11 @@ guard let ipv4 = facts("17.0.0.1", "192.0.2.1", "192.0.2.7"),
 else { preconditionFailure("these are addresses") }
 
 let classifier = PathClassifier(policy: LinkPolicy([.init(match: "wwan*", medium: .cellular)]))
-var transitions = TransitionMaker()
+var transitions = TransitionDetector()
 var published = 0
 for iteration in 0..<iterations {
   let observation = Observation(
-    ipv4: ObservedPath(classifier.path(ipv4)), ipv6: ObservedPath(classifier.path(ipv6)))
+    ipv4: CandidatePath(classifier.path(ipv4)), ipv6: CandidatePath(classifier.path(ipv6)))
   let change = transitions.update(
     to: observation, on: .events([.rule(.ipv4)]),
     time: Timestamp(microseconds: Int64(iteration)))

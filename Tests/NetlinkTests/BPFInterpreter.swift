@@ -97,10 +97,10 @@ extension BPFInterpreter {
     watching destinations: [IPAddress] = [], gateways: [Neighbour] = [],
     limit: Int = BPFProgram.longest
   ) {
-    self.init(Watched(destinations: destinations, gateways: gateways), limit: limit)
+    self.init(FilterSpec(destinations: destinations, gateways: gateways), limit: limit)
   }
 
-  init(_ watched: Watched, limit: Int = BPFProgram.longest) {
+  init(_ watched: FilterSpec, limit: Int = BPFProgram.longest) {
     self.init(program: NotificationFilter(watched, limit: limit).program)
   }
 }

@@ -12,7 +12,7 @@ struct BridgeFilterTests {
   func agreement(seed: UInt64) throws {
     var random = SeededGenerator(seed: seed)
     let watched = (0..<Int(seed) * 4).map { _ in Self.octets(using: &random) }
-    let filter = BPFInterpreter(Watched(bridged: watched))
+    let filter = BPFInterpreter(FilterSpec(bridged: watched))
     var passed = 0
     for _ in 0..<2_000 {
       let octets = Self.octets(using: &random)
@@ -32,7 +32,7 @@ struct BridgeFilterTests {
   func many() {
     let watched = (0..<2_000).map { [2, 0, 0, 0, UInt8($0 >> 8), UInt8($0 & 0xFF)] as [UInt8] }
     for limit in [BPFProgram.longest, 1024, 256, 32] {
-      let filter = BPFInterpreter(Watched(bridged: watched), limit: limit)
+      let filter = BPFInterpreter(FilterSpec(bridged: watched), limit: limit)
       #expect(filter.program.count <= limit)
       for octets in watched { #expect(filter.run(on: Self.message(octets)) == .max) }
     }

@@ -81,7 +81,7 @@ struct BridgeTests {
   }
 
   private func listen(_ bridged: [[UInt8]]) throws -> Listener {
-    try self.near.perform { try Listener(watching: Watched(bridged: bridged)) }
+    try self.near.perform { try Listener(watching: FilterSpec(bridged: bridged)) }
   }
 
   /// The messages about bridges.

@@ -14,7 +14,7 @@ struct LinkFilterTests {
       above: [0, 1, 9, 255, 256, 0x0102_0304][Int(seed)],
       except: (0..<Int(seed)).map { _ in Self.link(using: &random) },
       masters: (0..<Int(seed)).map { _ in Self.link(using: &random) })
-    let filter = BPFInterpreter(Watched(unheard: unheard))
+    let filter = BPFInterpreter(FilterSpec(unheard: unheard))
     var passed = 0
     for _ in 0..<3_000 {
       let message = Self.message(unheard, using: &random)
@@ -30,7 +30,7 @@ struct LinkFilterTests {
 
   @Test("T3 of the recorded messages about later links, only the ones that may lead to them pass")
   func recorded() {
-    let filter = BPFInterpreter(Watched(unheard: UnheardLinks(above: 0)))
+    let filter = BPFInterpreter(FilterSpec(unheard: UnheardLinks(above: 0)))
     let passing = Capture.all.filter { filter.run(on: $0.bytes) == .max }.map(\.bytes)
     for dropped in [
       LinkCaptures.wifiUp, LinkCaptures.bondPort, LinkCaptures.linkRemoved,

@@ -36,7 +36,7 @@ struct ListenerTests {
   @Test("Links, addresses, routes, rules and nexthops are reported")
   func everything() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: Watched()) }
+    let listener = try namespace.perform { try Listener(watching: FilterSpec()) }
     #expect(fcntl(listener.fileDescriptor, F_GETFD) & FD_CLOEXEC != 0)
     #expect(fcntl(listener.fileDescriptor, F_GETFL) & O_NONBLOCK != 0)
     func isIPv6(_ event: KernelEvent) -> Bool {
@@ -125,7 +125,9 @@ struct ListenerTests {
   func filter() throws {
     let namespace = try self.makeNamespace()
     let watched = try [address("203.0.113.5"), address("2001:db8:7::5")]
-    let listener = try namespace.perform { try Listener(watching: Watched(destinations: watched)) }
+    let listener = try namespace.perform {
+      try Listener(watching: FilterSpec(destinations: watched))
+    }
     try namespace.ipBatch(
       (0..<250).flatMap {
         ["route add 10.\($0).0.0/16 via 192.0.2.1", "route add 10.\($0).1.0/24 via 192.0.2.1"]
@@ -147,7 +149,7 @@ struct ListenerTests {
         "2001:db8:7::/48", "2001:db8:7::5/128",
       ])
 
-    try listener.watch(Watched(destinations: [address("203.0.112.9")]))
+    try listener.watch(FilterSpec(destinations: [address("203.0.112.9")]))
     try namespace.ip("route del 203.0.113.0/24")
     try namespace.ip("route del 203.0.112.0/24")
     #expect(try self.prefixes(listener) == ["203.0.112.0/24"])
@@ -175,7 +177,7 @@ struct ListenerTests {
     let gateways = destinations.map {
       Neighbour($0, link: 10, hardwareAddress: [2, 0, 0, 0, 0, 1])
     }
-    let watched = Watched(destinations: destinations, gateways: gateways)
+    let watched = FilterSpec(destinations: destinations, gateways: gateways)
     let listener = try namespace.perform { try Listener(watching: watched) }
     try listener.watch(watched)
     try namespace.ip("route add default via 192.0.2.1")
@@ -189,7 +191,7 @@ struct ListenerTests {
     let namespace = try self.makeNamespace()
     try namespace.ip("link add br0 index 12 type bridge")
     let unheard = UnheardLinks(above: 21, except: [40], masters: [12])
-    let listener = try namespace.perform { try Listener(watching: Watched(unheard: unheard)) }
+    let listener = try namespace.perform { try Listener(watching: FilterSpec(unheard: unheard)) }
     func told(_ words: String..., until last: UInt32? = nil) throws -> Set<UInt32> {
       for words in words { try namespace.ip(words) }
       var told: Set<UInt32> = []
@@ -231,7 +233,7 @@ struct ListenerTests {
     try #expect(told("link del ve4").subtracting(early) == [40])
     try #expect(told("link set ve3 down").subtracting(early).isSubset(of: [31]))
 
-    try listener.watch(Watched())
+    try listener.watch(FilterSpec())
     try #expect(told("link set ve3 up").contains(31))
   }
 
@@ -249,7 +251,7 @@ struct ListenerTests {
     try namespace.ip("route add 10.7.0.0/16 nhid 10")
     let requester = try namespace.perform { try Requester() }
     let destinations = try (0..<200).map { Destination(try address("10.7.0.\($0)")) }
-    let listener = try namespace.perform { try Listener(watching: Watched()) }
+    let listener = try namespace.perform { try Listener(watching: FilterSpec()) }
     var moved: [KernelEvent] = []
     // A bucket unused for a second migrates immediately and without a message: on a busy machine
     // that second can be over.
@@ -267,7 +269,9 @@ struct ListenerTests {
   @Test("D8 an overrun is an event, and the listener continues")
   func overrun() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: Watched(), receiveBuffer: 4096) }
+    let listener = try namespace.perform {
+      try Listener(watching: FilterSpec(), receiveBuffer: 4096)
+    }
     try namespace.ipBatch((0..<200).map { "addr add 10.7.0.\($0)/32 dev ve0" })
     #expect(try self.drain(listener).contains(.overrun))
     try namespace.ip("rule add fwmark 7 lookup 1000")
@@ -277,7 +281,7 @@ struct ListenerTests {
   @Test("The limit stops the reading, and nothing is lost")
   func limit() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: Watched()) }
+    let listener = try namespace.perform { try Listener(watching: FilterSpec()) }
     try namespace.ipBatch((0..<50).map { "rule add fwmark \($0 + 1) lookup 1000" })
     var events: [KernelEvent] = []
     #expect(try listener.drain(into: &events, limit: 20))
@@ -289,7 +293,7 @@ struct ListenerTests {
   @Test("D8 messages from another process are dropped")
   func foreignSender() throws {
     let namespace = try self.makeNamespace()
-    let listener = try namespace.perform { try Listener(watching: Watched()) }
+    let listener = try namespace.perform { try Listener(watching: FilterSpec()) }
     let sender = try namespace.perform {
       socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE)
     }
@@ -315,7 +319,8 @@ struct ListenerTests {
     let namespace = try self.makeNamespace()
     let listener = try namespace.perform {
       try Listener(
-        adopting: socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE), watching: Watched())
+        adopting: socket(AF_NETLINK, Int32(SOCK_RAW.rawValue), NETLINK_ROUTE),
+        watching: FilterSpec())
     }
     #expect(fcntl(listener.fileDescriptor, F_GETFD) & FD_CLOEXEC != 0)
     try namespace.ip("route add 10.1.0.0/16 via 192.0.2.1")
@@ -323,8 +328,8 @@ struct ListenerTests {
     #expect(try self.drain(listener) == [.rule(.ipv4)])
     #expect(throws: NetlinkError.self) {
       try Listener(
-        adopting: socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0), watching: Watched())
+        adopting: socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0), watching: FilterSpec())
     }
-    #expect(throws: NetlinkError.self) { try Listener(adopting: -1, watching: Watched()) }
+    #expect(throws: NetlinkError.self) { try Listener(adopting: -1, watching: FilterSpec()) }
   }
 }

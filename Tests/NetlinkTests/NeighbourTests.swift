@@ -85,7 +85,7 @@ struct NeighbourTests {
     try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud reachable")
     let listener = try self.listen(Neighbour(gateway, link: 10, hardwareAddress: Self.first))
     // A listener without a filter shows that there was something to drop.
-    let everything = try self.near.perform { try Listener(watching: Watched()) }
+    let everything = try self.near.perform { try Listener(watching: FilterSpec()) }
     #expect(self.detachFilter(of: everything))
     for state in ["stale", "reachable", "stale", "delay", "reachable"] {
       try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:01 dev ve0 nud \(state)")
@@ -101,11 +101,11 @@ struct NeighbourTests {
     try self.near.ip("neigh del \(text) dev ve0")
     let failed = Neighbour(gateway, link: 10, isFailed: true)
     #expect(try self.next(listener) == [failed])
-    try listener.watch(Watched(gateways: [failed]))
+    try listener.watch(FilterSpec(gateways: [failed]))
     try self.send(to: gateway)
     let changed = Neighbour(gateway, link: 10, hardwareAddress: Self.second)
     #expect(try self.next(listener) == [changed])
-    try listener.watch(Watched(gateways: [changed]))
+    try listener.watch(FilterSpec(gateways: [changed]))
     for state in ["stale", "reachable"] {
       try self.near.ip("neigh replace \(text) lladdr 02:00:00:00:00:02 dev ve0 nud \(state)")
     }
@@ -131,7 +131,7 @@ struct NeighbourTests {
     #expect(try self.next(listener) == [failed])
     #expect(try self.requester.neighbour(gateway, on: 10) == failed)
 
-    try listener.watch(Watched(gateways: [failed]))
+    try listener.watch(FilterSpec(gateways: [failed]))
     // A listener that does not know the gateway receives each failure.
     let stranger = try self.listen(known)
     for _ in 0..<2 {
@@ -155,7 +155,7 @@ struct NeighbourTests {
   }
 
   private func listen(_ gateway: Neighbour) throws -> Listener {
-    try self.near.perform { try Listener(watching: Watched(gateways: [gateway])) }
+    try self.near.perform { try Listener(watching: FilterSpec(gateways: [gateway])) }
   }
 
   private func detachFilter(of listener: Listener) -> Bool {

@@ -21,7 +21,7 @@ struct NotificationFilterTests {
   func scans() {
     for unheard in [nil, UnheardLinks(above: 1 << 20), UnheardLinks(above: 0)] {
       #expect(
-        BPFInterpreter(Watched(unheard: unheard)).run(on: LinkCaptures.wifiScan.bytes) == 0)
+        BPFInterpreter(FilterSpec(unheard: unheard)).run(on: LinkCaptures.wifiScan.bytes) == 0)
     }
   }
 
@@ -29,7 +29,7 @@ struct NotificationFilterTests {
   func shortest() throws {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
-    let watched = Watched(
+    let watched = FilterSpec(
       destinations: destinations, gateways: gateways, bridged: [[2, 0, 0, 0, 0, 9]],
       unheard: UnheardLinks(above: 9, except: [10], masters: [3]))
     let longest = BPFInterpreter(watched)
@@ -47,7 +47,7 @@ struct NotificationFilterTests {
     let destinations = try ["10.5.77.1", "2001:db8:1:2::3"].map { try address($0) }
     let gateways = try ["192.0.2.1", "fe80::1"].map { Neighbour(try address($0), link: 10) }
     let filter = BPFInterpreter(
-      Watched(
+      FilterSpec(
         destinations: destinations, gateways: gateways, bridged: [[2, 0, 0, 0, 0, 9]],
         unheard: UnheardLinks(above: 9, except: [10], masters: [3])))
     for capture in Capture.all {

@@ -48,7 +48,7 @@ struct SettingTests {
   func told(family: AddressFamily) throws {
     let namespace = try NetworkNamespace()
     try namespace.ip("link add ve0 index 10 type veth peer name ve1 index 21")
-    let listener = try namespace.perform { try Listener(watching: Watched()) }
+    let listener = try namespace.perform { try Listener(watching: FilterSpec()) }
     func events(_ setting: String) throws -> [KernelEvent] {
       try namespace.run("sysctl", "-qw", "net.\(family).conf.\(setting)")
       return try self.drain(listener)

@@ -112,12 +112,12 @@ struct TopScenario {
   func clients() throws {
     let lab = try self.online()
     let terminal = try self.top(lab)
-    let guardian = try RunningCommand(
+    let mailbox = try RunningCommand(
       lab.namespace.wrapped([
         Programs.connctl, "--socket", lab.socket, "guard", "203.0.113.9",
       ]))
     try terminal.wait("the guard stands there") {
-      $0.contains { $0.contains("\(guardian.processIdentifier)") && $0.contains("guards 1 flow") }
+      $0.contains { $0.contains("\(mailbox.processIdentifier)") && $0.contains("guards 1 flow") }
         && $0.contains { $0.hasPrefix("connctl") && $0.contains("changes") }
     }
   }

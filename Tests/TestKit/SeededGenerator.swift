@@ -19,7 +19,7 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
 
   public mutating func oneIn(_ number: Int) -> Bool { self.number(1...number) == 1 }
 
-  public mutating func pick<Choice: Collection>(_ choices: Choice) -> Choice.Element {
-    choices[choices.index(choices.startIndex, offsetBy: self.number(0...choices.count - 1))]
+  public mutating func pick<Choice: Collection>(_ overrides: Choice) -> Choice.Element {
+    overrides[overrides.index(overrides.startIndex, offsetBy: self.number(0...overrides.count - 1))]
   }
 }

@@ -142,7 +142,7 @@ protocol CostCommand: ConnctlCommand {
 }
 
 extension CostCommand {
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     var request = Connectivity_V1_SetCostRequest()
     let (target, choice) = try self.cost.parsed()
     Self.say(choice, in: &request)
@@ -154,7 +154,7 @@ extension CostCommand {
     case .left: request.whenLeft = true
     case nil: break
     }
-    let response = try await dialler.withConnd(at: self.socket) { [request] connd in
+    let response = try await connector.withConnd(at: self.socket) { [request] connd in
       var request = request
       switch target {
       case .link(let name): request.link = name

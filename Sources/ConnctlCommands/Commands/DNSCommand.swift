@@ -17,8 +17,8 @@ struct DNSCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through dialler: any Dialler) async throws {
-    let settings = try await StatusCommand.status(self.socket, through: dialler).dns
+  func run(through connector: any Connector) async throws {
+    let settings = try await StatusCommand.status(self.socket, through: connector).dns
     if self.json {
       try self.console.print(JSON.dns(settings ?? DNSSettings()))
     } else {

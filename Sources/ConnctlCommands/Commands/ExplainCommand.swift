@@ -36,7 +36,7 @@ struct ExplainCommand: ConnctlCommand {
     if self.local != nil, self.remote == nil { throw ValidationError("--local needs a host") }
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     var request = Connectivity_V1_ExplainRequest()
     if let remote = self.remote, let first = try Resolver.hosts(of: remote.host).first {
       self.console.remarkLinks(of: [first])
@@ -47,7 +47,7 @@ struct ExplainCommand: ConnctlCommand {
         if local.port != 0 { request.localPort = UInt32(local.port) }
       }
     }
-    let explanation = try await dialler.withConnd(at: self.socket) { [request] connd in
+    let explanation = try await connector.withConnd(at: self.socket) { [request] connd in
       try await connd.explain(request, options: .prompt)
     }
     if self.json {

@@ -76,11 +76,11 @@ struct GuardCommand: ConnctlCommand {
     ValidationError("“\(self.remote.host)” has no address of the family of --local")
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     self.console.endWithReader()
     let host = try self.remoteHost()
     let remote = host.address
-    let flows = FlowGuard(socket: self.socket, through: dialler)
+    let flows = FlowGuard(socket: self.socket, through: connector)
     flows.add(
       FlowGuard.Flow(
         remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,

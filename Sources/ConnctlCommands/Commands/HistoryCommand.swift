@@ -27,10 +27,10 @@ struct HistoryCommand: ConnctlCommand {
     guard self.limit != 0 else { throw ValidationError("--limit must be at least 1") }
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     var request = Connectivity_V1_ListTransitionsRequest()
     if let limit = self.limit { request.limit = limit }
-    let response = try await dialler.withConnd(at: self.socket) { [request] connd in
+    let response = try await connector.withConnd(at: self.socket) { [request] connd in
       try await connd.listTransitions(request, options: .prompt)
     }
     // connd limits the number of transitions, so its response always contains enough changes.

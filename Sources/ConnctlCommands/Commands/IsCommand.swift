@@ -19,10 +19,10 @@ struct IsCommand: ConnctlCommand {
 
   @OptionGroup var traffic: TrafficOptions
 
-  func run(through dialler: any Dialler) async throws {
-    let snapshot = try await StatusCommand.status(self.socket, through: dialler)
+  func run(through connector: any Connector) async throws {
+    let snapshot = try await StatusCommand.status(self.socket, through: connector)
     let requirement = await self.traffic.requirement(self.condition)
-      .resolved(for: snapshot.status) { await dialler.firstName(ofLink: $0, at: self.socket) }
+      .resolved(for: snapshot.status) { await connector.firstName(ofLink: $0, at: self.socket) }
     try self.console.tell(requirement, of: snapshot, json: self.json)
   }
 }

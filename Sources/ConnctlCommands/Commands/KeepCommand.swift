@@ -30,8 +30,8 @@ struct KeepCommand: ConnctlCommand {
 
   @Argument(
     help: "Comma-separated conditions as for “connctl is”, =, and the unit.",
-    transform: KeptUnits.Rule.init(reading:))
-  var rules: [KeptUnits.Rule]
+    transform: UnitSupervisor.Rule.init(reading:))
+  var rules: [UnitSupervisor.Rule]
 
   func validate() throws {
     guard Set(self.rules.map(\.unit)).count == self.rules.count else {
@@ -44,12 +44,12 @@ struct KeepCommand: ConnctlCommand {
     case time
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     // While a unit is being started, only the latest inputs matter.
     let (inputs, input) = AsyncStream.makeStream(
       of: Input.self, bufferingPolicy: .bufferingNewest(8))
     try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { try await self.follow(through: dialler) { input.yield(.status($0)) } }
+      group.addTask { try await self.follow(through: connector) { input.yield(.status($0)) } }
       group.addTask { await self.keep(inputs) { input.yield(.time) } }
       defer { group.cancelAll() }
       try await group.next()
@@ -57,10 +57,10 @@ struct KeepCommand: ConnctlCommand {
   }
 
   private func follow(
-    through dialler: any Dialler, _ tell: @escaping @Sendable (ConnectivityStatus) -> Void
+    through connector: any Connector, _ tell: @escaping @Sendable (ConnectivityStatus) -> Void
   ) async throws {
     let follower = StatusFollower(
-      socket: self.socket, through: dialler, kinds: [.transition, .path])
+      socket: self.socket, through: connector, kinds: [.transition, .path])
     try await follower.run { event in
       switch event {
       case .snapshot(let snapshot), .gap(let snapshot): tell(snapshot.status)
@@ -78,7 +78,7 @@ struct KeepCommand: ConnctlCommand {
 
   private func keep(_ inputs: AsyncStream<Input>, wake: @escaping @Sendable () -> Void) async {
     await withDiscardingTaskGroup { group in
-      var units = KeptUnits(self.rules, grace: self.grace.duration)
+      var units = UnitSupervisor(self.rules, grace: self.grace.duration)
       var alarm: SuspendingClock.Instant?
       for await input in inputs {
         let now = SuspendingClock.now
@@ -101,7 +101,7 @@ struct KeepCommand: ConnctlCommand {
   }
 
   /// Runs systemctl, which does not wait for the unit to start or stop.
-  private func perform(_ action: KeptUnits.Action) async -> Bool {
+  private func perform(_ action: UnitSupervisor.Action) async -> Bool {
     let verb = if case .start = action { "start" } else { "stop" }
     let command =
       ["systemctl"] + (self.user ? ["--user"] : []) + ["--no-block", verb, "--", action.unit]

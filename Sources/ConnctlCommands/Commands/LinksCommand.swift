@@ -18,8 +18,8 @@ struct LinksCommand: ConnctlCommand {
     }
   }
 
-  func run(through dialler: any Dialler) async throws {
-    let links = try await dialler.withConnd(at: self.socket) { connd in
+  func run(through connector: any Connector) async throws {
+    let links = try await connector.withConnd(at: self.socket) { connd in
       try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
     }
     if self.json {

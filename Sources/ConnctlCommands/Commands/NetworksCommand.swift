@@ -18,8 +18,8 @@ struct NetworksCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through dialler: any Dialler) async throws {
-    let networks = try await dialler.withConnd(at: self.socket) { connd in
+  func run(through connector: any Connector) async throws {
+    let networks = try await connector.withConnd(at: self.socket) { connd in
       try await connd.listNetworks(Connectivity_V1_ListNetworksRequest(), options: .prompt).networks
     }
     if self.json {
@@ -41,10 +41,10 @@ struct ForgetCommand: ConnctlCommand {
   @Argument(help: "A network, by its name or identity, or a link.")
   var name: String
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     var request = Connectivity_V1_ForgetNetworkRequest()
     request.network = self.name
-    let isForgotten = try await dialler.withConnd(at: self.socket) { [request] connd in
+    let isForgotten = try await connector.withConnd(at: self.socket) { [request] connd in
       do {
         if try await decided({ try await connd.forgetNetwork(request, options: .prompt) }).notKept {
           self.console.remark(

@@ -54,12 +54,12 @@ struct OnCommand: ConnctlCommand {
     }
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     let last = Mutex<Snapshot?>(nil)
     // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
     // as well.
     let follower = StatusFollower(
-      socket: self.socket, through: dialler, kinds: [self.kind, .transition, .path])
+      socket: self.socket, through: connector, kinds: [self.kind, .transition, .path])
     try await follower.run { event in
       let before = last.withLock { $0 }
       switch event {

@@ -22,11 +22,11 @@ struct PathCommand: ConnctlCommand {
   @Argument(help: "A host name or an address.")
   var host: String
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     let hosts = try Resolver.hosts(of: self.host)
     self.console.remarkLinks(of: hosts)
     let addresses = hosts.map(\.address)
-    let paths = try await dialler.withConnd(at: self.socket) { connd in
+    let paths = try await connector.withConnd(at: self.socket) { connd in
       var paths: [(destination: String, path: Path)] = []
       for address in addresses {
         paths.append((address.description, try await Self.path(to: address, connd)))

@@ -31,7 +31,7 @@ struct RecordCommand: ConnctlCommand {
     guard self.file != "" else { throw ValidationError("the file name is empty") }
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     let file = try NewFile(self.file)
     let directory: PrivateDirectory
     let outcome: (events: Int, isComplete: Bool)
@@ -40,7 +40,7 @@ struct RecordCommand: ConnctlCommand {
       defer { directory.remove() }
       outcome = try await RecordingSession(
         file: file.path, limit: self.limit?.duration, directory: directory, console: self.console
-      ).run(through: dialler)
+      ).run(through: connector)
     } catch {
       if file.size == 0 { file.remove() }
       throw error

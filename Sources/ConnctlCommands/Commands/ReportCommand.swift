@@ -43,7 +43,7 @@ struct ReportCommand: ConnctlCommand {
     }
   }
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     let file = try NewFile(self.file)
     let directory: PrivateDirectory
     do {
@@ -54,7 +54,7 @@ struct ReportCommand: ConnctlCommand {
         let outcome = try await RecordingSession(
           file: recording, limit: self.limit?.duration ?? .seconds(5), directory: directory,
           console: self.console
-        ).run(through: dialler)
+        ).run(through: connector)
         if !outcome.isComplete {
           self.console.remark(
             "there was no room for all events: the report has only the beginning")

@@ -39,13 +39,13 @@ struct RunCommand: ConnctlCommand {
   /// Thrown when the conditions hold, to stop following.
   private struct Holds: Error {}
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     do {
       if self.stop {
-        throw try await self.supervised(through: dialler)
+        throw try await self.supervised(through: connector)
       } else {
         do {
-          try await self.follow(through: dialler) { if $0 { throw Holds() } }
+          try await self.follow(through: connector) { if $0 { throw Holds() } }
         } catch is Holds {
           try self.become()
         }
@@ -58,11 +58,11 @@ struct RunCommand: ConnctlCommand {
 
   /// Reports whether the conditions hold: at first, and after each change.
   private func follow(
-    through dialler: any Dialler, _ tell: @escaping @Sendable (Bool) throws -> Void
+    through connector: any Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {
     let told = Mutex<Bool?>(nil)
     let follower = StatusFollower(
-      socket: self.socket, through: dialler, kinds: [.transition, .path])
+      socket: self.socket, through: connector, kinds: [.transition, .path])
     try await follower.run { event in
       let snapshot: Snapshot
       switch event {
@@ -100,13 +100,13 @@ struct RunCommand: ConnctlCommand {
   }
 
   /// Runs the command as a child of connctl, and returns its exit status.
-  private func supervised(through dialler: any Dialler) async throws -> ExitCode {
+  private func supervised(through connector: any Connector) async throws -> ExitCode {
     let (started, start) = AsyncStream.makeStream(of: ChildProcess.self)
     return try await withThrowingTaskGroup(of: ExitCode.self) { group in
       defer { group.cancelAll() }
       group.addTask {
         let running = Mutex<ChildProcess?>(nil)
-        try await self.follow(through: dialler) { holds in
+        try await self.follow(through: connector) { holds in
           if let child = running.withLock({ $0 }) {
             child.signal(holds ? SIGCONT : SIGSTOP)
           } else if holds {

@@ -11,8 +11,8 @@ struct StatsCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through dialler: any Dialler) async throws {
-    let statistics = try await dialler.withConnd(at: self.socket) { connd in
+  func run(through connector: any Connector) async throws {
+    let statistics = try await connector.withConnd(at: self.socket) { connd in
       try await connd.getStatistics(Connectivity_V1_GetStatisticsRequest(), options: .prompt)
     }
     let started = try Timestamp(statistics.started)

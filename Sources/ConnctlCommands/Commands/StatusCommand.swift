@@ -12,12 +12,12 @@ struct StatusCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through dialler: any Dialler) async throws {
-    try await Self.show(self.socket, json: self.json, through: dialler)
+  func run(through connector: any Connector) async throws {
+    try await Self.show(self.socket, json: self.json, through: connector)
   }
 
-  static func show(_ socket: String, json: Bool, through dialler: any Dialler) async throws {
-    let snapshot = try await Self.status(socket, through: dialler)
+  static func show(_ socket: String, json: Bool, through connector: any Connector) async throws {
+    let snapshot = try await Self.status(socket, through: connector)
     let console = Console.current
     if json {
       try console.print(.status(snapshot))
@@ -27,8 +27,8 @@ struct StatusCommand: ConnctlCommand {
   }
 
   /// Returns the current status.
-  static func status(_ socket: String, through dialler: any Dialler) async throws -> Snapshot {
-    try await dialler.withConnd(at: socket) { connd in
+  static func status(_ socket: String, through connector: any Connector) async throws -> Snapshot {
+    try await connector.withConnd(at: socket) { connd in
       try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
     }
   }

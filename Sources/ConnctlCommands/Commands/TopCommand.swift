@@ -24,10 +24,10 @@ struct TopCommand: ConnctlCommand {
     }
   }
 
-  func run(through dialler: any Dialler) async throws {
-    let feed = try await OverviewFeed(socket: self.socket, through: dialler)
+  func run(through connector: any Connector) async throws {
+    let feed = try await OverviewFeed(socket: self.socket, through: connector)
     if self.console.isLive {
-      try await self.show(feed, through: dialler)
+      try await self.show(feed, through: connector)
     } else {
       let drawing = Overview.Drawing(
         columns: self.console.style.width, rows: nil, glyphs: self.console.glyphs,
@@ -39,7 +39,7 @@ struct TopCommand: ConnctlCommand {
   }
 
   /// Shows the view until the user quits.
-  private func show(_ feed: OverviewFeed, through dialler: any Dialler) async throws {
+  private func show(_ feed: OverviewFeed, through connector: any Connector) async throws {
     let console = self.console
     let (questions, ask) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -51,7 +51,7 @@ struct TopCommand: ConnctlCommand {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await view.run() }
       group.addTask {
-        try await StatusFollower(socket: self.socket, through: dialler).run { event in
+        try await StatusFollower(socket: self.socket, through: connector).run { event in
           feed.take(event)
           view.readSoon()
         }

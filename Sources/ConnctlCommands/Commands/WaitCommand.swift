@@ -30,12 +30,12 @@ struct WaitCommand: ConnctlCommand {
     transform: Timeout.reading)
   var timeout: Timeout?
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     let wait = Wait(
       requirement: self.traffic.requirement(self.condition),
-      events: StatusFollower(socket: self.socket, through: dialler),
+      events: StatusFollower(socket: self.socket, through: connector),
       isPatient: self.timeout != nil, say: self.console.hint,
-      firstName: { [socket = self.socket] in await dialler.firstName(ofLink: $0, at: socket) })
+      firstName: { [socket = self.socket] in await connector.firstName(ofLink: $0, at: socket) })
     guard let snapshot = try await wait.run(timeout: self.timeout?.duration) else {
       throw ConndError.failed("\(self.socket) accepts connections but does not respond")
     }

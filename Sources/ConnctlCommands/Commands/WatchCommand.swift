@@ -21,10 +21,10 @@ struct WatchCommand: ConnctlCommand {
     transform: UInt64.reading)
   var since: UInt64?
 
-  func run(through dialler: any Dialler) async throws {
+  func run(through connector: any Connector) async throws {
     self.console.endWithReader()
     let isFirst = Atomic(true)
-    try await StatusFollower(socket: self.socket, through: dialler, since: self.since).run {
+    try await StatusFollower(socket: self.socket, through: connector, since: self.since).run {
       [self] event in
       if case .disconnected(let error) = event, isFirst.load(ordering: .relaxed) { throw error }
       isFirst.store(false, ordering: .relaxed)

@@ -74,7 +74,7 @@ extension Overview {
     var line = drawing.line(
       Text(drawing.isNarrow ? "\(family.rawValue) " : "  \(family.rawValue)  "))
     line.append(
-      Chain(path, links: self.links).line(
+      PathDiagram(path, links: self.links).line(
         drawing.glyphs, width: drawing.columns - line.width, ink: path.status.ink))
     if let reason = path.reason {
       line.append("  \(reason.words)", path.status.ink)

@@ -7,7 +7,7 @@ import Synchronization
 /// Maintains an ``Overview`` from data of connd and the kernel. Safe to use from any thread.
 final class OverviewFeed: Sendable {
   private let socket: String
-  private let dialler: any Dialler
+  private let connector: any Connector
   private let state: Mutex<Overview>
   /// The number of counter readings since the last query or event of connd.
   private let readings = Atomic(0)
@@ -19,9 +19,9 @@ final class OverviewFeed: Sendable {
   /// Queries all data.
   ///
   /// - Throws: ``ConndError`` if connd is not running or refuses this user.
-  init(socket: String, through dialler: any Dialler) async throws {
-    (self.socket, self.dialler) = (socket, dialler)
-    let (status, answers) = try await dialler.withConnd(at: socket) { connd in
+  init(socket: String, through connector: any Connector) async throws {
+    (self.socket, self.connector) = (socket, connector)
+    let (status, answers) = try await connector.withConnd(at: socket) { connd in
       (
         try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt),
         try await Answers(of: connd)
@@ -61,7 +61,7 @@ final class OverviewFeed: Sendable {
   func ask() async throws {
     let answers: Answers
     do {
-      answers = try await self.dialler.withConnd(at: self.socket) { try await Answers(of: $0) }
+      answers = try await self.connector.withConnd(at: self.socket) { try await Answers(of: $0) }
     } catch is CancellationError {
       throw CancellationError()
     } catch {

@@ -26,7 +26,7 @@ enum Signal: Hashable {
     }
   }
 
-  var ink: Ink {
+  var ink: TextStyle {
     switch self.bars {
     case 3...: .good
     case 2: .middling

@@ -16,7 +16,7 @@ struct RecordingSession: Sendable {
 
   private var socket: String { "\(self.directory.path)/connd.sock" }
 
-  private enum Occasion: Hashable, Sendable {
+  private enum ReadTrigger: Hashable, Sendable {
     /// connd has read the kernel and can be queried.
     case ready
     /// The user interrupts the recording.
@@ -49,8 +49,8 @@ struct RecordingSession: Sendable {
   ///
   /// - Returns: The number of connd's events, and whether all of them are in the file.
   /// - Throws: `ExitCode`, after a remark, if connd did not record to the end.
-  func run(through dialler: any Dialler) async throws -> (events: Int, isComplete: Bool) {
-    let (occasions, occur) = AsyncStream.makeStream(of: Occasion.self)
+  func run(through connector: any Connector) async throws -> (events: Int, isComplete: Bool) {
+    let (occasions, occur) = AsyncStream.makeStream(of: ReadTrigger.self)
     do throws(SystemError) {
       try SignalPipe.follow([SIGINT, SIGTERM, SIGHUP]) { occur.yield(.interrupted) }
     } catch {
@@ -65,10 +65,10 @@ struct RecordingSession: Sendable {
       // file or the disk is full.
       var before: Int?
       group.addTask { occur.yield(.ended(await connd.end())) }
-      group.addTask { await self.follow(events, through: dialler) { occur.yield(.ready) } }
+      group.addTask { await self.follow(events, through: connector) { occur.yield(.ready) } }
       var state = State.starting
       /// Schedules an occasion, unless connd ends before.
-      func expect(_ occasion: Occasion, after pause: Duration) {
+      func expect(_ occasion: ReadTrigger, after pause: Duration) {
         group.addTask { if (try? await Task.sleep(for: pause)) != nil { occur.yield(occasion) } }
       }
       for await occasion in occasions {
@@ -86,7 +86,7 @@ struct RecordingSession: Sendable {
           expect(.late, after: .seconds(5))
         case (.ready, .hurried), (.interrupted, .recording), (.complete, .recording):
           before = NewFile.size(of: self.file)
-          await self.ask(through: dialler)
+          await self.ask(through: connector)
           fallthrough
         case (.interrupted, .hurried), (.late, .hurried):
           // Ignore a Ctrl-C that arrives just as the recording ends.
@@ -120,9 +120,9 @@ struct RecordingSession: Sendable {
   }
 
   private func follow(
-    _ events: Counter, through dialler: any Dialler, _ isReady: @escaping @Sendable () -> Void
+    _ events: Counter, through connector: any Connector, _ isReady: @escaping @Sendable () -> Void
   ) async {
-    try? await StatusFollower(socket: self.socket, through: dialler).run { event in
+    try? await StatusFollower(socket: self.socket, through: connector).run { event in
       switch event {
       case .snapshot: isReady()
       case .change: events.increase()
@@ -133,8 +133,8 @@ struct RecordingSession: Sendable {
 
   /// Queries connd, so that the recording contains the kernel's answers. A replay can then explain
   /// the state.
-  private func ask(through dialler: any Dialler) async {
-    try? await dialler.withConnd(at: self.socket) { connd in
+  private func ask(through connector: any Connector) async {
+    try? await connector.withConnd(at: self.socket) { connd in
       _ = try await connd.explain(Connectivity_V1_ExplainRequest(), options: .prompt)
       _ = try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt)
     }

@@ -5,7 +5,7 @@ struct Line: Hashable, Sendable {
     /// A visible character with its combining marks. Empty if a wide character begins in the
     /// preceding column.
     var text: String
-    var ink: Ink?
+    var ink: TextStyle?
 
     static let blank = Cell(text: " ")
     var isContinuation: Bool { self.text.isEmpty }
@@ -25,7 +25,7 @@ struct Line: Hashable, Sendable {
   private static let mostMarks = 2
 
   /// Appends text. A character of unknown width is replaced by “?”.
-  mutating func append(_ text: String, _ ink: Ink? = nil, rightToLeft: Bool = false) {
+  mutating func append(_ text: String, _ ink: TextStyle? = nil, rightToLeft: Bool = false) {
     var marks = Self.mostMarks
     for scalar in text.unicodeScalars where !scalar.isVariationSelector {
       let isShown =
@@ -92,7 +92,7 @@ struct Line: Hashable, Sendable {
 struct CellWriter {
   let color: Bool
   private(set) var text = ""
-  private var ink: Ink?
+  private var ink: TextStyle?
 
   init(color: Bool) { self.color = color }
 
@@ -104,7 +104,7 @@ struct CellWriter {
   /// Writes a control sequence.
   mutating func control(_ sequence: String) { self.text += sequence }
 
-  mutating func use(_ ink: Ink?) {
+  mutating func use(_ ink: TextStyle?) {
     guard self.color, ink != self.ink else { return }
     self.text += "\u{1B}[0\(ink.map { ";\($0.code)" } ?? "")m"
     self.ink = ink

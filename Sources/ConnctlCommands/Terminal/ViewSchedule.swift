@@ -19,11 +19,11 @@ struct ViewSchedule: Sendable {
   private var lastReading: ContinuousClock.Instant?
   private var nextFrame: ContinuousClock.Instant
   private var isStale = true
-  private var allowance: Allowance
+  private var allowance: OutputBudget
 
   init(at now: ContinuousClock.Instant) {
     (self.nextReading, self.nextFrame) = (now, now)
-    self.allowance = Allowance(at: now)
+    self.allowance = OutputBudget(at: now)
   }
 
   /// Records that the shown content may be out of date.

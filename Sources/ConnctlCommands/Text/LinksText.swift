@@ -73,7 +73,7 @@ extension Connectivity_V1_Link {
 }
 
 extension Connectivity_V1_LinkState {
-  var ink: Ink {
+  var ink: TextStyle {
     switch self {
     case .up: .good
     case .dormant, .unspecified, .UNRECOGNIZED: .middling

@@ -17,7 +17,7 @@ struct Style: Sendable {
 }
 
 /// The meaning of a colour. Colour never carries information alone.
-enum Ink: Sendable {
+enum TextStyle: Sendable {
   case good, middling, bad, faint, heading
 
   /// The SGR parameters of ECMA-48.
@@ -35,7 +35,7 @@ enum Ink: Sendable {
 extension Style {
   /// Returns the printable text, with colour, and without characters that would move the cursor.
   /// The kernel allows control characters in link names.
-  func paint(_ text: String, _ ink: Ink?) -> String {
+  func paint(_ text: String, _ ink: TextStyle?) -> String {
     let scalars = text.unicodeScalars.map { $0 == Text.tie ? " " : $0 }
     let plain = String(String.UnicodeScalarView(scalars)).printable
     guard self.color, let ink, !plain.isEmpty else { return plain }

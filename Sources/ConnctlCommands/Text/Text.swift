@@ -1,9 +1,9 @@
 /// A piece of text in one colour.
 struct Text: Hashable, Sendable {
   var string: String
-  var ink: Ink?
+  var ink: TextStyle?
 
-  init(_ string: String, _ ink: Ink? = nil) {
+  init(_ string: String, _ ink: TextStyle? = nil) {
     self.string = string
     self.ink = ink
   }

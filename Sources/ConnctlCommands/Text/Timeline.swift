@@ -90,9 +90,9 @@ struct Timeline {
     return Category.allCases.compactMap { category in held[category].map { (category, $0) } }
   }
 
-  private func counts(_ count: Int) -> [(name: String, ink: Ink, columns: [Int])] {
-    var rows: [(name: String, ink: Ink, columns: [Int])] = []
-    func add(_ name: String, _ ink: Ink, _ isMeant: (HistoryEntry) -> Bool) {
+  private func counts(_ count: Int) -> [(name: String, ink: TextStyle, columns: [Int])] {
+    var rows: [(name: String, ink: TextStyle, columns: [Int])] = []
+    func add(_ name: String, _ ink: TextStyle, _ isMeant: (HistoryEntry) -> Bool) {
       var columns = Array(repeating: 0, count: count)
       for entry in self.entries where isMeant(entry) {
         columns[self.column(of: entry.time, count)] += 1

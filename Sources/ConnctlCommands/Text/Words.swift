@@ -3,7 +3,7 @@ import Connectivity
 // Words of the model for users.
 
 extension Category {
-  var ink: Ink {
+  var ink: TextStyle {
     switch self {
     case .none: .bad
     case .unknown: .middling
@@ -22,7 +22,7 @@ extension Path.Status {
     }
   }
 
-  var ink: Ink {
+  var ink: TextStyle {
     switch self {
     case .satisfied: .good
     case .requiresConnection, .unknown: .middling
@@ -128,7 +128,7 @@ extension Invalidation.Reason {
 }
 
 extension Invalidation.Severity {
-  var ink: Ink {
+  var ink: TextStyle {
     switch self {
     case .destroy: .bad
     case .drain: .middling

@@ -34,7 +34,7 @@ indirect enum AttributeRule {
   case linkInformation
 }
 
-extension Substitutes {
+extension Anonymizer {
   /// Returns a list of attributes with substitutes.
   func attributes(_ bytes: ArraySlice<UInt8>, _ rules: [Int: AttributeRule]) -> [UInt8] {
     var written: [UInt8] = []

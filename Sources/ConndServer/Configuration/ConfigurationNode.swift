@@ -100,8 +100,8 @@ struct ConfigurationNode {
   where Value: CaseIterable & RawRepresentable<String> {
     let text = try self.text()
     guard let value = Value(rawValue: text) else {
-      let choices = Value.allCases.map(\.rawValue).joined(separator: ", ")
-      throw self.error("'\(text)' is not one of \(choices)")
+      let overrides = Value.allCases.map(\.rawValue).joined(separator: ", ")
+      throw self.error("'\(text)' is not one of \(overrides)")
     }
     return value
   }

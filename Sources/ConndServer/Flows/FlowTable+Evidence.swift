@@ -10,7 +10,7 @@ extension FlowTable {
     /// The flow's tracker after the lookup.
     var tracker: FlowTracker
     var verdict: FlowTracker.Verdict?
-    var step: StepLog.Step
+    var step: PendingCauses.Step
     /// Whether the flow's address and link are gone, which no socket can refute.
     var isCertain: Bool
     /// The flow's path according to the lookup.
@@ -33,7 +33,7 @@ extension FlowTable {
     /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
     func cause(of verdict: FlowTracker.Verdict) -> Cause {
       if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
-      return self.step.occasion.cause(
+      return self.step.trigger.cause(
         of: verdict, self.tracker.flow.destination.address.family,
         from: self.flow.tracker.path, to: self.way.shown)
     }
@@ -43,7 +43,7 @@ extension FlowTable {
       return FlowExamination.Look(
         self.verdict, isCertain: self.isCertain,
         isAdvised: self.verdict.map {
-          flow.tracker.isTold(of: $0.reason) || disputed?.reason == $0.reason
+          flow.tracker.isReported(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,
         isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
         isLookupNew: self.isLookupNew,

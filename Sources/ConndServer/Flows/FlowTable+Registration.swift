@@ -10,7 +10,7 @@ extension FlowTable {
   ///
   /// - Returns: The path, or why the flow is dead or in doubt.
   mutating func add(
-    _ registration: Registration, of account: Account, _ registrar: Registrar,
+    _ registration: Registration, of account: Account, _ registrar: RegistrationContext,
     policy: InvalidationPolicy,
     at now: Instant
   ) throws(KernelUnavailable) -> Event {
@@ -27,7 +27,7 @@ extension FlowTable {
 
     var tracker = FlowTracker(
       flow, on: made, network: present.network,
-      isSourceGiven: try known.map { (path) throws(KernelUnavailable) in
+      isSourceAssignedByVPN: try known.map { (path) throws(KernelUnavailable) in
         try reader.mayBeGiven(path)
       } ?? false)
     var (question, way) = (first, present)
@@ -96,20 +96,20 @@ extension FlowTable {
   }
 
   /// Guards a flow while the kernel is unavailable. It is registered again once the kernel is back.
-  mutating func addBlindly(_ registration: Registration, of account: Account) -> Event {
+  mutating func addPending(_ registration: Registration, of account: Account) -> Event {
     let made = registration.knownPath ?? .unknown
     self.insert(
       registration.key, of: account, FlowTracker(registration.flow, on: made), told: .unknown)
-    self.blind[registration.key] = registration
+    self.pending[registration.key] = registration
     return .path(.unknown)
   }
 
   /// Removes and returns the flows that were registered while the kernel was unavailable, in the
   /// order of their keys.
-  mutating func takeBlind() -> [Registration] {
-    if self.blind.isEmpty { return [] }
-    let registrations = self.blind.sorted {
-      ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
+  mutating func takePending() -> [Registration] {
+    if self.pending.isEmpty { return [] }
+    let registrations = self.pending.sorted {
+      ($0.key.mailbox, $0.key.id) < ($1.key.mailbox, $1.key.id)
     }
     for (key, _) in registrations { self.remove(key) }
     // Nothing could be said about them until now.

@@ -12,7 +12,7 @@ import UnixTransport
 struct FlowTable {
   /// A flow of a client: the client's stream and the client's ID for the flow.
   struct Key: Hashable, Sendable {
-    var guardian: UInt64
+    var mailbox: UInt64
     var id: UInt64
   }
 
@@ -24,7 +24,7 @@ struct FlowTable {
     case invalidation(FlowTracker.Verdict, Cause, Path)
   }
 
-  struct Told: Sendable {
+  struct FlowNotification: Sendable {
     var key: Key
     var event: Event
     /// Whether this ends a connection for which connd has never seen a path.
@@ -43,14 +43,14 @@ struct FlowTable {
   private var socketFlows = 0
   private var inDoubt: Set<Key> = []
   /// The flows that were registered while the kernel was unavailable.
-  var blind: [Key: Registration] = [:]
+  var pending: [Key: Registration] = [:]
 
   /// The inquiry that queries the sockets of flows after a change (E2).
   var inquiry = SocketInquiry()
   /// The number of flows that their sockets have spared since it was last reset (E1).
   var spared = 0
 
-  private var log = StepLog()
+  private var log = PendingCauses()
   /// The index at which the sweep continues.
   private var cursor = 0
   /// The number of flows that are still due.
@@ -65,7 +65,7 @@ struct FlowTable {
 
   var isEmpty: Bool { self.flows.isEmpty }
   var count: Int { self.flows.count }
-  func count(of guardian: UInt64) -> Int { self.ids[guardian]?.count ?? 0 }
+  func count(of mailbox: UInt64) -> Int { self.ids[mailbox]?.count ?? 0 }
   var counts: [UInt64: Int] { self.ids.mapValues(\.count) }
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
 
@@ -96,13 +96,13 @@ struct FlowTable {
   // MARK: - Evaluation
 
   /// Marks all flows as due because of a step.
-  mutating func lookAtAll(_ step: StepLog.Step) {
+  mutating func lookAtAll(_ step: PendingCauses.Step) {
     guard !self.flows.isEmpty else { return }
     self.log.append(step)
     self.due = self.flows.count
     self.part = Self.smallestPart
-    if let time = step.time, step.occasion.mayCostPath, self.socketFlows > 0 {
-      self.inquiry.note(step.occasion.firstCause, at: time)
+    if let time = step.time, step.trigger.mayCostPath, self.socketFlows > 0 {
+      self.inquiry.note(step.trigger.firstCause, at: time)
     }
   }
 
@@ -142,9 +142,9 @@ struct FlowTable {
   /// Evaluates the next slice of flows.
   mutating func evaluate(
     _ reader: FlowReader, policy: InvalidationPolicy, at now: Instant, clock: Clock? = nil
-  ) throws(KernelUnavailable) -> [Told] {
+  ) throws(KernelUnavailable) -> [FlowNotification] {
     guard self.isBusy else { return [] }
-    var told: [Told] = []
+    var told: [FlowNotification] = []
     var (count, hasMessages) = (0, false)
     while count < Self.slice, self.due > 0, !hasMessages {
       let part = self.takePart()
@@ -164,7 +164,8 @@ struct FlowTable {
         guard let event = try self.conclude(look, report, reader, at: heard) else { continue }
         let flow = look.flow
         told.append(
-          Told(key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
+          FlowNotification(
+            key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path.status == .satisfied { flow.isDoubted = false }
       }
       // The first events do not wait for the rest of the slice.
@@ -207,7 +208,7 @@ struct FlowTable {
     at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
     _ policy: InvalidationPolicy, hasMessages: Bool, at now: Instant
   ) throws(KernelUnavailable) -> Look? {
-    guard self.blind[flow.key] == nil else {
+    guard self.pending[flow.key] == nil else {
       self.isSeen(flow)
       return nil
     }
@@ -309,7 +310,7 @@ struct FlowTable {
     if flow.tracker.flow.namesSocket { self.socketFlows += 1 }
     self.entries[key] = flow
     self.flows.append(flow)
-    self.ids[key.guardian, default: []].insert(key.id)
+    self.ids[key.mailbox, default: []].insert(key.id)
     self.usage.add(of: account)
     for address in flow.addresses { self.addressCounts[address, default: 0] += 1 }
     if let deadline = flow.deadline {
@@ -327,18 +328,18 @@ struct FlowTable {
       self.flows[flow.place] = last
       last.place = flow.place
     }
-    self.blind[key] = nil
+    self.pending[key] = nil
     self.inDoubt.remove(key)
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
-    self.ids[key.guardian]?.remove(key.id)
-    if self.ids[key.guardian]?.isEmpty == true { self.ids[key.guardian] = nil }
+    self.ids[key.mailbox]?.remove(key.id)
+    if self.ids[key.mailbox]?.isEmpty == true { self.ids[key.mailbox] = nil }
     self.usage.remove(of: flow.account)
     for address in flow.addresses { self.addressCounts.decrement(address) }
   }
 
   /// Returns the keys of a client's flows, in an order that does not depend on hashes.
-  func keys(of guardian: UInt64) -> [Key] {
-    (self.ids[guardian] ?? []).sorted().map { Key(guardian: guardian, id: $0) }
+  func keys(of mailbox: UInt64) -> [Key] {
+    (self.ids[mailbox] ?? []).sorted().map { Key(mailbox: mailbox, id: $0) }
   }
 }
 

@@ -44,7 +44,7 @@ struct SocketInquiry {
   }
 }
 
-extension Occasion {
+extension ReadTrigger {
   /// Whether a connection may have lost its path, even if its lookup still succeeds.
   var mayCostPath: Bool {
     switch self {

@@ -19,7 +19,7 @@ protocol Kernel {
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
   /// Subscribes to what is watched, and to as little else as possible.
-  func watch(_ watched: Watched) throws(KernelUnavailable)
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable)
 
   /// Returns the routes to destinations, in the same order. A failed lookup of one destination is
   /// that destination's answer.

@@ -27,7 +27,7 @@ final class NetlinkKernel: Kernel {
   ///   - sockets: The source of the netlink sockets.
   ///   - devices: The reader of sysfs.
   init(
-    watching watched: Watched, on sockets: any SocketSource, devices: DeviceReader
+    watching watched: FilterSpec, on sockets: any SocketSource, devices: DeviceReader
   ) throws(KernelUnavailable) {
     let listener: Listener
     do throws(NetlinkError) {
@@ -176,7 +176,7 @@ final class NetlinkKernel: Kernel {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
   }
 
-  func watch(_ watched: Watched) throws(KernelUnavailable) {
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     if watched.unheard != self.unheard {
       // The devices of links without messages may become outdated.
       self.unheard = watched.unheard

@@ -42,13 +42,13 @@ struct Connd {
     let past = history.begin()
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
-    let choiceKeeper = ChoiceKeeper(
-      ChoiceFile(
+    let overrideStore = OverrideStore(
+      OverrideFile(
         path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
-        boot: ChoiceFile.bootID(runtimeDirectory: Self.directory("RUNTIME_DIRECTORY")),
+        boot: OverrideFile.bootID(runtimeDirectory: Self.directory("RUNTIME_DIRECTORY")),
         logger: self.logger))
     let trimmer = MemoryTrimmer(on: reactor)
-    let monitor = try self.makeMonitor(store, statistics, history, choiceKeeper, trimmer)
+    let monitor = try self.makeMonitor(store, statistics, history, overrideStore, trimmer)
     // Before connd is ready, because an untrapped signal would end it.
     let hangups = await UnixSignalsSequence(trapping: .sighup)
     let reporter = StatisticsReporter(
@@ -86,7 +86,7 @@ struct Connd {
         .init(service: reporter),
         .init(
           service: ServerService(
-            server: server, store: store, monitor: monitor, choiceKeeper: choiceKeeper)),
+            server: server, store: store, monitor: monitor, overrideStore: overrideStore)),
         .init(
           service: Reloader(
             started: self.configuration, read: self.readConfiguration, monitor: monitor,
@@ -112,19 +112,19 @@ struct Connd {
     } catch {
       self.logger.info("some clients did not disconnect in time")
     }
-    choiceKeeper.finish()
+    overrideStore.finish()
     self.logger.info("stopped")
     withExtendedLifetime(socket) {}
   }
 
   private func makeMonitor(
     _ store: Store, _ statistics: Statistics, _ history: HistoryFile,
-    _ choiceKeeper: ChoiceKeeper, _ trimmer: MemoryTrimmer
+    _ overrideStore: OverrideStore, _ trimmer: MemoryTrimmer
   ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
     )
-    let costs = choiceKeeper.load()
+    let costs = overrideStore.load()
     let recorder = try self.recording.map { path throws(RecordingError) in
       try self.makeRecorder(path, store, costs)
     }
@@ -132,13 +132,14 @@ struct Connd {
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
     // From here on only the monitor thread uses them.
     nonisolated(unsafe) let history = history
-    nonisolated(unsafe) let edges = MonitorEdges(sysfs: sysfs, recorder)
+    nonisolated(unsafe) let edges = MonitorDependencies(sysfs: sysfs, recorder)
     return try Monitor(recorder: recorder) {
       var loop = MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
         notifier: notifier, clock: edges.clock, logger: logger, dns: DNSWatch(edges.dnsFiles),
-        modems: edges.modems(), metering: edges.metering(), costs: costs, choiceKeeper: choiceKeeper
+        modems: edges.modems(), metering: edges.metering(), costs: costs,
+        overrideStore: overrideStore
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(
           watching: destinations, on: edges.sockets(adopting: netlink.take()),
@@ -153,7 +154,7 @@ struct Connd {
   }
 
   private func makeRecorder(
-    _ path: String, _ store: Store, _ costs: ChoiceFile.Contents
+    _ path: String, _ store: Store, _ costs: OverrideFile.Contents
   ) throws(RecordingError) -> Recorder {
     let header = RecordingHeader(
       configuration: self.configuration.source.text,
@@ -191,7 +192,7 @@ private struct ServerService<Transport: ServerTransport>: Service {
   let server: GRPCServer<Transport>
   let store: Store
   let monitor: Monitor
-  let choiceKeeper: ChoiceKeeper
+  let overrideStore: OverrideStore
 
   func run() async throws {
     // Earlier clients wait in the listen backlog. Answering "assume online" is for an unreadable
@@ -204,7 +205,7 @@ private struct ServerService<Transport: ServerTransport>: Service {
       // The streams end first, because the server waits for them.
       self.store.finish()
       // Callers wait for this, and must not block the thread of their calls.
-      _ = Thread.start(named: "connd-choices", self.choiceKeeper.finish)
+      _ = Thread.start(named: "connd-choices", self.overrideStore.finish)
       self.server.beginGracefulShutdown()
     }
   }

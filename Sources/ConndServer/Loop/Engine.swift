@@ -11,14 +11,14 @@ import UnixTransport
 /// depends on them. Single destinations and flows are evaluated after the step has been published.
 struct Engine {
   private(set) var reader: PathReader
-  private var changes: ChangeMaker
+  private var changes: ChangeDetector
   /// The destinations that clients watch, each with the path reported last.
   private(set) var watched = WatchedPaths()
   var flows = FlowTable()
-  var interests = Interests()
+  var subscriptions = KernelSubscriptions()
   /// The links that belong to a modem.
-  var modems: KnownModems
-  private var wireless = KnownWireless()
+  var modems: ModemCache
+  private var wireless = WirelessCache()
   private var isKernelLost = false
   private var clocks = ClockSteps()
   /// When the kernel's answers expire (D9).
@@ -30,7 +30,7 @@ struct Engine {
     /// In the order of publication.
     var changes: [Change]
     /// For the flows that are evaluated once the changes have been published.
-    var followers: StepLog.Step
+    var followers: PendingCauses.Step
   }
 
   /// When the next grace period of the stream ends.
@@ -44,25 +44,28 @@ struct Engine {
   ///   - costs: The users' cost overrides.
   init(
     _ configuration: Configuration, restored: Snapshot?,
-    costs: ChoiceFile.Contents = ChoiceFile.Contents()
+    costs: OverrideFile.Contents = OverrideFile.Contents()
   ) {
     self.reader = PathReader(configuration, costs)
     self.identify = configuration.identify
-    self.changes = ChangeMaker(
+    self.changes = ChangeDetector(
       restored: restored, preferred: configuration.prefer, policy: configuration.invalidations)
-    self.modems = KnownModems(restored: restored)
-    self.interests.unusedLinks.use(self.changes.followed.flatMap { $0.path.chain.map(\.index) })
+    self.modems = ModemCache(restored: restored)
+    self.subscriptions.ignoredLinks.use(
+      self.changes.followed.flatMap { $0.path.chain.map(\.index) })
   }
 
   /// The snapshot published last.
   var snapshot: Snapshot { self.changes.snapshot }
 
   /// The users' cost overrides. After a change, the caller must run a step.
-  var costs: ChoiceFile.Contents {
-    get { .init(key: self.reader.networkKey, choices: self.reader.classifier.choices) }
+  var costs: OverrideFile.Contents {
+    get { .init(key: self.reader.networkKey, overrides: self.reader.classifier.overrides) }
     set {
-      (self.reader.networkKey, self.reader.classifier.choices) = (newValue.key, newValue.choices)
-      self.interests.tunnelCosts = TunnelCosts()
+      (self.reader.networkKey, self.reader.classifier.overrides) = (
+        newValue.key, newValue.overrides
+      )
+      self.subscriptions.tunnelCosts = TunnelCosts()
     }
   }
 
@@ -77,7 +80,7 @@ struct Engine {
   var preferred: AddressFamily { self.changes.preferred }
 
   /// When to step again even without a kernel message, and why.
-  var deadline: (due: Instant, occasion: Occasion)? {
+  var deadline: (due: Instant, trigger: ReadTrigger)? {
     switch (self.grace, self.expiry) {
     case (let due?, let expiry?) where expiry < due: (expiry, .expiry)
     case (let due?, _): (due, .timer)
@@ -87,43 +90,44 @@ struct Engine {
   }
 
   /// The subscriptions to kernel messages, in addition to default routes.
-  var watchedByKernel: Watched {
+  var filterSpec: FilterSpec {
     let single = self.watched.addresses.union(self.flows.addresses)
-      .union(self.interests.tunnelEnds)
-    return self.watchedByKernel(self.reader.destinations.all + single.sorted())
+      .union(self.subscriptions.tunnelEnds)
+    return self.filterSpec(self.reader.destinations.all + single.sorted())
   }
 
   /// The same, for routes to these addresses only.
-  func watchedByKernel(_ destinations: [IPAddress]) -> Watched {
-    Watched(
-      destinations: destinations, gateways: self.interests.networks.gateways,
-      bridged: self.interests.networks.bridged, unheard: self.interests.unusedLinks.unheard)
+  func filterSpec(_ destinations: [IPAddress]) -> FilterSpec {
+    FilterSpec(
+      destinations: destinations, gateways: self.subscriptions.networks.gateways,
+      bridged: self.subscriptions.networks.bridged, unheard: self.subscriptions.ignoredLinks.unheard
+    )
   }
 
   // MARK: - Steps
 
   /// Reads the default paths and compares them with the published ones.
   mutating func step(
-    _ occasion: Occasion, _ kernel: any Kernel, at now: Instant, time: Timestamp
+    _ trigger: ReadTrigger, _ kernel: any Kernel, at now: Instant, time: Timestamp
   ) throws(KernelUnavailable) -> Step {
     self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.wireless.beginStep()
-    self.interests.networks.now = now
-    if case .events(let events) = occasion { self.note(events) }
+    self.subscriptions.networks.now = now
+    if case .events(let events) = trigger { self.note(events) }
     // Messages that the kernel sent meanwhile are lost, as after an overrun.
     if self.isKernelLost { self.note([.overrun]) }
-    let reading = try self.settledReading(kernel, Removals(occasion), at: now)
-    let occasion = self.isKernelLost ? .kernelBack : occasion
+    let reading = try self.settledReading(kernel, Removals(trigger), at: now)
+    let trigger = self.isKernelLost ? .kernelBack : trigger
     self.isKernelLost = false
     // In a route's last 10 ms the kernel reports that it never expires, so an earlier answer is
     // kept.
     if let before = self.expiry, before <= now { self.expiry = nil }
     self.noteExpiry(kernel, at: now)
-    let made = self.changes.update(to: reading, on: occasion, at: now, time: time)
+    let made = self.changes.update(to: reading, on: trigger, at: now, time: time)
     self.grace = made.deadline
-    let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
+    let slept: Duration? = if case .resumed(let slept) = trigger { slept } else { nil }
     return Step(
-      changes: made.changes, followers: .init(occasion: occasion, time: now, slept: slept))
+      changes: made.changes, followers: .init(trigger: trigger, time: now, slept: slept))
   }
 
   /// Compares the DNS settings with the published ones.
@@ -134,7 +138,7 @@ struct Engine {
   }
 
   private mutating func note(_ events: [KernelEvent]) {
-    self.interests.note(events)
+    self.subscriptions.note(events)
     for event in events {
       self.modems.note(event)
       self.wireless.note(event)
@@ -146,7 +150,7 @@ struct Engine {
   /// of another (K8).
   private mutating func settledReading(
     _ kernel: any Kernel, _ removals: Removals, at now: Instant
-  ) throws(KernelUnavailable) -> ChangeMaker.Reading {
+  ) throws(KernelUnavailable) -> ChangeDetector.Reading {
     for _ in 0..<Self.mostRepetitions {
       let view = self.lendInterests(to: kernel)
       let (reading, paths) = try self.reading(view, removals, at: now)
@@ -174,11 +178,11 @@ struct Engine {
 
   private mutating func reading(
     _ view: KernelView, _ removals: Removals, at now: Instant
-  ) throws(KernelUnavailable) -> (reading: ChangeMaker.Reading, paths: [FamilyPath]) {
+  ) throws(KernelUnavailable) -> (reading: ChangeDetector.Reading, paths: [FamilyPath]) {
     defer { self.takeBack(view) }
     let paths = try self.defaultPaths(view)
     let flows = FlowReader(self.reader, view, removals: removals)
-    var reading = ChangeMaker.Reading(.unknown)
+    var reading = ChangeDetector.Reading(.unknown)
     for (family, path) in paths {
       reading.observation[family] = path.observed
       let way = try view.unlessRefused { () throws(KernelUnavailable) in
@@ -267,7 +271,7 @@ struct Engine {
       try self.reader.path(to: destination, view)
     }
     guard let (path, facts) = found else { return .unknown }
-    view.interests.use(facts)
+    view.subscriptions.use(facts)
     return path
   }
 
@@ -282,7 +286,8 @@ struct Engine {
   ) -> (changes: [Change], paths: [(destination: Destination, path: Path)]) {
     self.isKernelLost = true
     let made = self.changes.update(
-      to: ChangeMaker.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time)
+      to: ChangeDetector.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time
+    )
     (self.grace, self.expiry) = (made.deadline, nil)
     return (made.changes, self.watched.lose().map { ($0, .unknown) })
   }
@@ -297,7 +302,7 @@ struct Engine {
   /// Applies another configuration. The caller must run a step afterwards.
   mutating func configure(_ configuration: Configuration) {
     self.reader = PathReader(configuration, self.costs, self.metering)
-    self.interests.tunnelCosts = TunnelCosts()
+    self.subscriptions.tunnelCosts = TunnelCosts()
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
@@ -305,22 +310,22 @@ struct Engine {
 }
 
 extension Engine {
-  /// Returns a view of the kernel for one turn. If the caller may add interests, it must write them
-  /// back with `takeBack`.
+  /// Returns a view of the kernel for one turn. If the caller may add subscriptions, it must write
+  /// them back with `takeBack`.
   func view(of kernel: any Kernel) -> KernelView {
-    KernelView(kernel, self.interests, self.modems, self.wireless)
+    KernelView(kernel, self.subscriptions, self.modems, self.wireless)
   }
 
-  /// Returns a view that owns the interests, until `takeBack` returns them. If both held them, the
-  /// first change would copy them.
+  /// Returns a view that owns the subscriptions, until `takeBack` returns them. If both held them,
+  /// the first change would copy them.
   private mutating func lendInterests(to kernel: any Kernel) -> KernelView {
-    defer { self.interests = Interests() }
+    defer { self.subscriptions = KernelSubscriptions() }
     return self.view(of: kernel)
   }
 
   /// Keeps what was found in a turn.
   private mutating func takeBack(_ view: KernelView) {
-    self.interests = view.interests
+    self.subscriptions = view.subscriptions
     self.modems = view.modems
     self.wireless = view.wireless
     self.refusal = view.refusal ?? self.refusal
@@ -339,7 +344,7 @@ extension Engine {
   ///   missed.
   mutating func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     let view = self.view(of: kernel)
-    return try self.interests.acceptFilter(view)
+    return try self.subscriptions.acceptFilter(view)
   }
 }
 
@@ -349,8 +354,8 @@ extension Engine {
   /// Evaluates the next slice of the flows that are due.
   mutating func evaluateFlows(
     _ kernel: any Kernel, at now: Instant, clock: @escaping FlowTable.Clock
-  ) throws(KernelUnavailable) -> [FlowTable.Told] {
-    self.interests.networks.now = now
+  ) throws(KernelUnavailable) -> [FlowTable.FlowNotification] {
+    self.subscriptions.networks.now = now
     let view = self.lendInterests(to: kernel)
     defer { self.takeBack(view) }
     let reader = FlowReader(self.reader, view, removals: self.flows.removals)
@@ -365,13 +370,13 @@ extension Engine {
   /// - Parameter past: The published changes, oldest first.
   func registrar(
     for registrations: [FlowTable.Registration], past: [Published], _ kernel: any Kernel
-  ) throws(KernelUnavailable) -> FlowTable.Registrar {
+  ) throws(KernelUnavailable) -> FlowTable.RegistrationContext {
     let questions = registrations.map { registration in
       var question = registration.flow.destination
       question.source = registration.flow.local
       return question
     }
-    return try FlowTable.Registrar(
+    return try FlowTable.RegistrationContext(
       questions, FlowReader(self.reader, self.view(of: kernel)), past: past)
   }
 
@@ -379,7 +384,7 @@ extension Engine {
   /// the error, and guarding begins once the kernel answers again.
   mutating func guardFlow(
     _ registration: FlowTable.Registration, of account: Account,
-    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>, at now: Instant
+    _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>, at now: Instant
   ) -> FlowTable.Event {
     do throws(KernelUnavailable) {
       let present = try registrar.get()
@@ -395,22 +400,22 @@ extension Engine {
   /// for this flow.
   mutating func guardLater(
     _ registration: FlowTable.Registration, of account: Account, _ error: KernelUnavailable,
-    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+    _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>
   ) -> FlowTable.Event {
     if error.isOfOneQuestion { self.refusal = error } else { registrar = .failure(error) }
-    return self.flows.addBlindly(registration, of: account)
+    return self.flows.addPending(registration, of: account)
   }
 }
 
 extension PathReader {
   fileprivate init(
-    _ configuration: Configuration, _ costs: ChoiceFile.Contents,
+    _ configuration: Configuration, _ costs: OverrideFile.Contents,
     _ metering: MeteringWords = MeteringWords()
   ) {
     self.init(
       destinations: configuration.destinations,
       classifier: PathClassifier(
-        policy: configuration.links, choices: costs.choices, metering: metering),
+        policy: configuration.links, overrides: costs.overrides, metering: metering),
       networkKey: costs.key)
   }
 }

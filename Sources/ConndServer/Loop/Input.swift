@@ -47,8 +47,8 @@ extension MonitorLoop {
     case .drop(let question, let account): self.drop(question, of: account)
     case .count(let reply): reply.resume(returning: self.counts)
     case .unwatch(let destination, let watcher): self.unwatch(destination, watcher)
-    case .admit(let guardian, let reply):
-      self.admit(guardian)
+    case .admit(let mailbox, let reply):
+      self.admit(mailbox)
       reply.resume(returning: ())
     case .dismiss(let number): self.dismiss(number)
     case .flow(let request): self.enqueue(request)
@@ -66,7 +66,7 @@ extension MonitorLoop {
 
   private var counts: Counts {
     Counts(
-      guardingClients: self.guardians.count, guardedFlows: self.engine.flows.count,
+      guardingClients: self.mailboxes.count, guardedFlows: self.engine.flows.count,
       watchedPaths: self.watchers.count, flowsOfClients: self.engine.flows.counts)
   }
 }

@@ -126,15 +126,15 @@ final class Monitor: Service {
 
   /// Opens a client's mailbox for the events of its flows, or returns `nil` if the thread has
   /// stopped.
-  func admitGuardian(of account: Account, _ memory: CallMemory) async -> Guardian? {
+  func admitMailbox(of account: Account, _ memory: CallMemory) async -> GuardMailbox? {
     let number = self.lastGuardian.wrappingAdd(1, ordering: .relaxed).newValue
-    let guardian = Guardian(number, of: account, memory)
-    return await self.ask { .admit(guardian, $0) } == nil ? nil : guardian
+    let mailbox = GuardMailbox(number, of: account, memory)
+    return await self.ask { .admit(mailbox, $0) } == nil ? nil : mailbox
   }
 
   /// Stops guarding the flows of a client that has disconnected.
-  func dismiss(_ guardian: Guardian) {
-    self.submit(.dismiss(guardian.number))
+  func dismiss(_ mailbox: GuardMailbox) {
+    self.submit(.dismiss(mailbox.number))
   }
 
   /// Whether connd is stopping, so that there are no more events.

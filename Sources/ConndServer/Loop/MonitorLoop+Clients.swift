@@ -57,15 +57,15 @@ extension MonitorLoop {
     self.dropQuestions()
     for watcher in self.watchers.values.flatMap(\.values) { watcher.finish() }
     self.watchers = [:]
-    for guardian in self.guardians.values { guardian.finish() }
-    self.guardians = [:]
+    for mailbox in self.mailboxes.values { mailbox.finish() }
+    self.mailboxes = [:]
   }
 
   private mutating func path(to destination: Destination) -> (path: Path, isNews: Bool) {
     guard let kernel = self.kernel else { return (.unknown, false) }
     do throws(KernelUnavailable) {
       let found = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
-      guard self.engine.interests.isWider else { return found }
+      guard self.engine.subscriptions.isWider else { return found }
       // The path below a tunnel may have changed before the filter knew the tunnel.
       self.widenFilter()
       guard let kernel = self.kernel else { return (.unknown, false) }
@@ -79,15 +79,15 @@ extension MonitorLoop {
 
   /// Subscribes to just what is needed now.
   private mutating func setFilter(_ kernel: any Kernel) throws(KernelUnavailable) {
-    let watched = self.engine.watchedByKernel
+    let watched = self.engine.filterSpec
     if !self.filtered.isSuperset(of: watched.destinations) {
-      self.engine.interests.unusedLinks.hearAll()
+      self.engine.subscriptions.ignoredLinks.hearAll()
     }
-    try kernel.watch(self.engine.watchedByKernel(watched.destinations))
+    try kernel.watch(self.engine.filterSpec(watched.destinations))
     self.noteFilter(watched)
   }
 
-  mutating func noteFilter(_ watched: Watched) {
+  mutating func noteFilter(_ watched: FilterSpec) {
     (self.filtered, self.unneeded) = (AddressList(watched.destinations), 0)
   }
 
@@ -105,7 +105,7 @@ extension MonitorLoop {
     // If the links cannot be listed, some are coming and going, and a later turn tries again. If
     // the kernel was lost, the next reading finds out.
     let present = try? kernel.links()
-    self.engine.interests.unusedLinks.ignore(after: present?.map(\.link.index))
+    self.engine.subscriptions.ignoredLinks.ignore(after: present?.map(\.link.index))
     if present != nil { try self.setFilter(kernel) }
   }
 
@@ -115,10 +115,10 @@ extension MonitorLoop {
     to addresses: [IPAddress], _ kernel: any Kernel
   ) throws(KernelUnavailable) {
     guard !self.filtered.isSuperset(of: addresses) else { return }
-    self.engine.interests.unusedLinks.hearAll()
+    self.engine.subscriptions.ignoredLinks.hearAll()
     var wider = self.filtered
     wider.insert(addresses)
-    try kernel.watch(self.engine.watchedByKernel(wider.all))
+    try kernel.watch(self.engine.filterSpec(wider.all))
     self.filtered = wider
   }
 
@@ -138,7 +138,7 @@ extension MonitorLoop {
   /// A hostile neighbour may change a gateway's address even faster. Then the next turn does the
   /// rest.
   mutating func widenFilter() {
-    for _ in 0..<Self.mostRounds where self.engine.interests.isWider {
+    for _ in 0..<Self.mostRounds where self.engine.subscriptions.isWider {
       guard let kernel = self.kernel else { return }
       do throws(KernelUnavailable) {
         try self.setFilter(kernel)

@@ -13,13 +13,13 @@ extension MonitorLoop {
   /// can be measured.
   private static let costOfRequest = Duration.microseconds(20)
 
-  mutating func admit(_ guardian: any FlowMailbox) {
-    self.guardians[guardian.number] = guardian
+  mutating func admit(_ mailbox: any FlowMailbox) {
+    self.mailboxes[mailbox.number] = mailbox
   }
 
   mutating func dismiss(_ number: UInt64) {
-    guard let guardian = self.guardians.removeValue(forKey: number) else { return }
-    guardian.finish()
+    guard let mailbox = self.mailboxes.removeValue(forKey: number) else { return }
+    mailbox.finish()
     let keys = self.engine.flows.keys(of: number)
     guard !keys.isEmpty else { return }
     self.abandonedFlows += keys
@@ -43,8 +43,8 @@ extension MonitorLoop {
 
   /// Queues a request until its user's turn.
   mutating func enqueue(_ request: GuardRequest) {
-    guard let guardian = self.guardians[request.guardian] else { return }
-    self.requests.append(request, of: guardian.account)
+    guard let mailbox = self.mailboxes[request.mailbox] else { return }
+    self.requests.append(request, of: mailbox.account)
   }
 
   /// Returns the next requests. Users take turns, and each user's requests keep their order.
@@ -53,7 +53,7 @@ extension MonitorLoop {
     var slice = self.registrationsToRepeat.prefix(Self.slice).map { GuardRequest.addAgain($0) }
     self.registrationsToRepeat.removeFirst(slice.count)
     while slice.count < Self.slice, let turn = self.requests.popFirst() {
-      guard self.guardians[turn.item.guardian] != nil else { continue }
+      guard self.mailboxes[turn.item.mailbox] != nil else { continue }
       self.requests.charge(Self.costOfRequest, to: turn.user)
       slice.append(turn.item)
     }
@@ -90,27 +90,27 @@ extension MonitorLoop {
 
   /// Retries registrations that were made while the kernel was unavailable. They come first,
   /// because a client's later requests may refer to them.
-  mutating func registerBlindFlows() {
-    let registrations = self.engine.flows.takeBlind()
+  mutating func registerPendingFlows() {
+    let registrations = self.engine.flows.takePending()
     guard !registrations.isEmpty else { return }
     self.registrationsToRepeat.prepend(contentsOf: registrations)
   }
 
   private mutating func addAgain(
     _ registration: FlowTable.Registration,
-    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+    _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>
   ) {
     let key = registration.key
-    guard let guardian = self.guardians[key.guardian] else { return }
-    let event: Guardian.Event
-    do throws(Guardian.Refusal) {
-      event = .flow(try self.guardFlow(registration, of: guardian.account, &registrar))
+    guard let mailbox = self.mailboxes[key.mailbox] else { return }
+    let event: GuardMailbox.Event
+    do throws(GuardMailbox.Refusal) {
+      event = .flow(try self.guardFlow(registration, of: mailbox.account, &registrar))
     } catch {
       event = .refused(error)
     }
     // The client already received this answer: the path is unknown.
     if case .flow(.path(let path)) = event, path.status == .unknown { return }
-    guardian.post([
+    mailbox.post([
       .init(id: key.id, event: event, generation: self.engine.snapshot.generation)
     ])
   }
@@ -119,8 +119,8 @@ extension MonitorLoop {
   /// wait until it is back.
   private mutating func guardFlow(
     _ registration: FlowTable.Registration, of account: Account,
-    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
-  ) throws(Guardian.Refusal) -> FlowTable.Event {
+    _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>
+  ) throws(GuardMailbox.Refusal) -> FlowTable.Event {
     guard case .success(let present) = registrar else {
       return self.engine.guardFlow(
         registration, of: account, &registrar, at: self.clock.now)
@@ -140,49 +140,49 @@ extension MonitorLoop {
 
   private mutating func add(
     _ registration: FlowTable.Registration,
-    _ registrar: inout Result<FlowTable.Registrar, KernelUnavailable>
+    _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>
   ) {
     let key = registration.key
-    guard let guardian = self.guardians[key.guardian] else { return }
+    guard let mailbox = self.mailboxes[key.mailbox] else { return }
     if self.engine.flows.contains(key) {
       self.answer(
-        guardian, key.id, .refused(.invalid("add.id: flow \(key.id) is already guarded")))
-    } else if let (limit, message) = self.exceededLimit(guardian) {
+        mailbox, key.id, .refused(.invalid("add.id: flow \(key.id) is already guarded")))
+    } else if let (limit, message) = self.exceededLimit(mailbox) {
       self.turnedAway(limit, uid: registration.flow.destination.uid)
-      self.answer(guardian, key.id, .refused(.exhausted(message)))
+      self.answer(mailbox, key.id, .refused(.exhausted(message)))
     } else {
-      do throws(Guardian.Refusal) {
-        let event = try self.guardFlow(registration, of: guardian.account, &registrar)
+      do throws(GuardMailbox.Refusal) {
+        let event = try self.guardFlow(registration, of: mailbox.account, &registrar)
         self.statistics.count(event, to: registration)
-        self.answer(guardian, key.id, .flow(event))
+        self.answer(mailbox, key.id, .flow(event))
       } catch {
-        self.answer(guardian, key.id, .refused(error))
+        self.answer(mailbox, key.id, .refused(error))
       }
     }
   }
 
   private mutating func remove(_ key: FlowTable.Key) {
-    guard let guardian = self.guardians[key.guardian] else { return }
+    guard let mailbox = self.mailboxes[key.mailbox] else { return }
     guard self.engine.flows.contains(key) else {
       self.answer(
-        guardian, key.id, .refused(.invalid("remove.id: flow \(key.id) is not guarded")))
+        mailbox, key.id, .refused(.invalid("remove.id: flow \(key.id) is not guarded")))
       return
     }
     self.engine.flows.remove(key)
     self.unneeded += 1
-    guardian.removed(key.id)
+    mailbox.removed(key.id)
   }
 
   /// Returns the limit that one more flow would exceed, and the message for the client.
-  private func exceededLimit(_ guardian: any FlowMailbox) -> (limit: String, message: String)? {
+  private func exceededLimit(_ mailbox: any FlowMailbox) -> (limit: String, message: String)? {
     let (flows, limits) = (self.engine.flows, self.limits)
     let (limit, words): (String, String)
-    if flows.count(of: guardian.number) >= limits.flowsPerStream {
+    if flows.count(of: mailbox.number) >= limits.flowsPerStream {
       (limit, words) = ("flowsPerStream", "a stream guards at most \(limits.flowsPerStream)")
     } else {
       do throws(Quota.Refusal) {
         try Quota(inAll: limits.flows, ofOneUser: limits.flowsPerUser)
-          .check(of: guardian.account, beside: flows.usage)
+          .check(of: mailbox.account, beside: flows.usage)
         return nil
       } catch {
         switch error {
@@ -212,8 +212,8 @@ extension MonitorLoop {
     self.engine.flows.spared = 0
   }
 
-  private func answer(_ guardian: any FlowMailbox, _ id: UInt64, _ event: Guardian.Event) {
-    guardian.answer(id, event, generation: self.engine.snapshot.generation)
+  private func answer(_ mailbox: any FlowMailbox, _ id: UInt64, _ event: GuardMailbox.Event) {
+    mailbox.answer(id, event, generation: self.engine.snapshot.generation)
   }
 
   /// Evaluates the next slice of flows and notifies their clients.
@@ -234,8 +234,8 @@ extension MonitorLoop {
       for told in told { self.statistics.count(told) }
       self.countSpared()
       let generation = self.engine.snapshot.generation
-      for (number, told) in Dictionary(grouping: told, by: \.key.guardian) {
-        self.guardians[number]?.post(
+      for (number, told) in Dictionary(grouping: told, by: \.key.mailbox) {
+        self.mailboxes[number]?.post(
           told.map {
             .init(id: $0.key.id, event: .flow($0.event), generation: generation)
           })
@@ -257,10 +257,10 @@ enum GuardRequest: Sendable {
   case remove(FlowTable.Key)
 
   /// The number of the client's stream.
-  var guardian: UInt64 {
+  var mailbox: UInt64 {
     switch self {
-    case .add(let registration), .addAgain(let registration): registration.key.guardian
-    case .remove(let key): key.guardian
+    case .add(let registration), .addAgain(let registration): registration.key.mailbox
+    case .remove(let key): key.mailbox
     }
   }
 

@@ -25,7 +25,7 @@ struct MonitorLoop {
   private let notifier: Notifier
   /// Called with the change in the number of flows.
   var countFlows: @Sendable (Int) -> Void = { _ in }
-  private let openKernel: (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
+  private let openKernel: (_ watching: FilterSpec) throws(KernelUnavailable) -> any Kernel
 
   /// The DNS source, or `nil` if DNS is not monitored.
   let dns: (any DNSSource)?
@@ -34,12 +34,12 @@ struct MonitorLoop {
   /// The source of link costs, or `nil` if costs are not monitored.
   let metering: (any MeteringSource)?
   /// Stores users' overrides, or `nil` if they end with connd.
-  let choiceKeeper: ChoiceKeeper?
+  let overrideStore: OverrideStore?
 
   var engine: Engine
   /// The links and networks with an override that was set with a duration in this run.
-  var timedChoices: Set<CostChoices.Subject> = []
-  var choiceClocks = ClockSteps()
+  var timedOverrides: Set<CostOverrides.Subject> = []
+  var overrideClocks = ClockSteps()
   /// Whether the kernel was read since overrides were last ended.
   var mayHaveLeft = true
   /// The limits on clients' flows.
@@ -53,7 +53,7 @@ struct MonitorLoop {
   var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
   var lastWatcher: UInt64 = 0
 
-  var guardians: [UInt64: any FlowMailbox] = [:]
+  var mailboxes: [UInt64: any FlowMailbox] = [:]
   /// Requests of clients about their flows.
   var requests = FairShare<Account, GuardRequest>()
   /// Flows of disconnected clients.
@@ -85,8 +85,8 @@ struct MonitorLoop {
     _ configuration: Configuration, store: Store, publisher: any Publisher, statistics: Statistics,
     notifier: Notifier, clock: any MonitorClock, logger: Logger, dns: (any DNSSource)? = nil,
     modems: (any ModemSource)? = nil, metering: (any MeteringSource)? = nil,
-    costs: ChoiceFile.Contents = ChoiceFile.Contents(), choiceKeeper: ChoiceKeeper? = nil,
-    openKernel: @escaping (_ watching: Watched) throws(KernelUnavailable) -> any Kernel
+    costs: OverrideFile.Contents = OverrideFile.Contents(), overrideStore: OverrideStore? = nil,
+    openKernel: @escaping (_ watching: FilterSpec) throws(KernelUnavailable) -> any Kernel
   ) {
     self.store = store
     self.publisher = publisher
@@ -97,7 +97,7 @@ struct MonitorLoop {
     self.dns = dns
     self.modems = modems
     self.metering = metering
-    self.choiceKeeper = choiceKeeper
+    self.overrideStore = overrideStore
     self.openKernel = openKernel
     self.limits = configuration.limits
     let snapshot = store.snapshot
@@ -141,7 +141,7 @@ struct MonitorLoop {
   /// Whether there is more to do without waiting.
   var isBusy: Bool {
     self.hasRequests || !self.questions.isEmpty || self.looksAtFlows || self.looksAtPaths
-      || !self.abandonedFlows.isEmpty || self.kernel != nil && self.engine.interests.isWider
+      || !self.abandonedFlows.isEmpty || self.kernel != nil && self.engine.subscriptions.isWider
   }
 
   /// Whether flows are due for evaluation now.
@@ -166,7 +166,7 @@ struct MonitorLoop {
     if self.kernel != nil {
       due += [
         self.engine.deadline?.due, self.engine.flows.deadline, self.overrunPause.end,
-        self.choicesEnd, self.repetition.due,
+        self.overridesEnd, self.repetition.due,
       ]
       if self.engine.flows.isBusy { due.append(self.sweepDelay.end) }
     }
@@ -184,13 +184,13 @@ struct MonitorLoop {
     if let slept = woken.slept { self.step(.resumed(slept)) }
 
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
-      self.step(deadline.occasion)
+      self.step(deadline.trigger)
     }
     if self.kernel != nil, let due = self.engine.flows.deadline, due <= now {
       self.engine.flows.lookAtOverdue(at: now)
     }
     if self.kernel != nil, self.repetition.begins(at: now) { self.step(.kernelBack) }
-    self.endChoices()
+    self.endOverrides()
     if let due = self.reopening.due, due <= now { self.openKernelOrGiveUp(.kernelBack) }
     if let due = self.watchdogDue, due <= now { self.answerWatchdog() }
   }
@@ -221,14 +221,14 @@ struct MonitorLoop {
       // A step may find that the kernel is unavailable.
       while mayHaveMore, let kernel = self.kernel {
         events.removeAll(keepingCapacity: true)
-        self.engine.interests.unusedLinks.beginToDrain()
+        self.engine.subscriptions.ignoredLinks.beginToDrain()
         mayHaveMore = try kernel.drain(into: &events)
         // When a path moves, its removal arrives before its replacement. That is not a loss (K8).
         if mayHaveMore { mayHaveMore = try kernel.drain(into: &events) }
         self.statistics.count(events)
         self.log(events)
         hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
-        if self.engine.interests.unusedLinks.mayMatter(events) { self.step(.events(events)) }
+        if self.engine.subscriptions.ignoredLinks.mayMatter(events) { self.step(.events(events)) }
         // Flushes logs and observers even if kernel messages never stop.
         if self.news.count > Self.mostNews { self.tellOfNews() }
         if events.contains(where: \.isOverrun), self.overrunPause.begins(at: self.clock.now) {
@@ -236,8 +236,8 @@ struct MonitorLoop {
         }
       }
       guard let kernel = self.kernel else { return }
-      self.engine.interests.unusedLinks.endDraining()
-      if self.engine.interests.unusedLinks.areLoud { try self.ignoreUnusedLinks(kernel) }
+      self.engine.subscriptions.ignoredLinks.endDraining()
+      if self.engine.subscriptions.ignoredLinks.areLoud { try self.ignoreUnusedLinks(kernel) }
     } catch {
       self.lose(error)
     }
@@ -262,21 +262,21 @@ struct MonitorLoop {
   }
 
   /// Reads the kernel, publishes changes, and adapts the filter to the new paths.
-  mutating func step(_ occasion: Occasion) {
-    self.read(occasion)
+  mutating func step(_ trigger: ReadTrigger) {
+    self.read(trigger)
     self.widenFilter()
   }
 
   /// Reads the kernel and publishes changes. Destinations and flows of clients are then due.
-  mutating func read(_ occasion: Occasion) {
+  mutating func read(_ trigger: ReadTrigger) {
     guard let kernel = self.kernel else { return }
     self.mayHaveLeft = true
     do throws(KernelUnavailable) {
       let step = try self.engine.step(
-        occasion, kernel, at: self.clock.now, time: self.clock.time)
+        trigger, kernel, at: self.clock.now, time: self.clock.time)
       self.publish(step.changes)
-      self.statistics.count(step.followers.occasion, published: step.changes.count)
-      self.registerBlindFlows()
+      self.statistics.count(step.followers.trigger, published: step.changes.count)
+      self.registerPendingFlows()
       self.engine.follow(step)
     } catch {
       self.lose(error)
@@ -317,13 +317,13 @@ extension KernelEvent {
 // MARK: - Without the kernel
 
 extension MonitorLoop {
-  private mutating func openKernelOrGiveUp(_ occasion: Occasion) {
+  private mutating func openKernelOrGiveUp(_ trigger: ReadTrigger) {
     do throws(KernelUnavailable) {
-      self.engine.interests.unusedLinks.hearAll()
-      let watched = self.engine.watchedByKernel
+      self.engine.subscriptions.ignoredLinks.hearAll()
+      let watched = self.engine.filterSpec
       self.kernel = try self.openKernel(watched)
       self.noteFilter(watched)
-      self.step(occasion)
+      self.step(trigger)
       if self.kernel != nil { self.reopening.succeeded() }
     } catch {
       self.lose(error)

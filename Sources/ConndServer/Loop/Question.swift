@@ -90,12 +90,12 @@ extension MonitorLoop {
   }
 
   func ask<Answer>(
-    _ question: (Explainer) throws(KernelUnavailable) -> Answer
+    _ question: (KernelQueries) throws(KernelUnavailable) -> Answer
   ) -> KernelAnswer<Answer> {
     Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw .notOpen }
       return try question(
-        Explainer(
+        KernelQueries(
           kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
           preferred: self.engine.preferred, identify: self.engine.identify,
           signalQualities: self.modems?.signalQualities ?? [:]))

@@ -11,7 +11,7 @@ enum CostRequest: Sendable {
   }
 
   /// A request to change an override; `nil`: leave unchanged.
-  struct Wish: Sendable {
+  struct CostOverrideRequest: Sendable {
     var target: Target
     var constrained: Connectivity_V1_Choice?
     var expensive: Connectivity_V1_Choice?
@@ -26,15 +26,15 @@ enum CostRequest: Sendable {
     case left
   }
 
-  case set(Wish)
+  case set(CostOverrideRequest)
   case list
   case forget(name: String, user: UInt32)
 
   enum Answer: Sendable {
     /// The `match` of the configuration's entry that takes precedence, or `nil` if none does.
-    case set(overruledBy: String?, ChoiceKeeper.Ticket?)
+    case set(overruledBy: String?, OverrideStore.Ticket?)
     case list([Connectivity_V1_Network])
-    case forgotten(ChoiceKeeper.Ticket?)
+    case forgotten(OverrideStore.Ticket?)
   }
 
   /// The reason why a request was refused.

@@ -12,8 +12,8 @@ extension MonitorLoop {
   ) -> Result<CostRequest.Answer, CostRequest.Refusal> {
     Result { () throws(CostRequest.Refusal) in
       switch request {
-      case .set(let wish):
-        let (match, ticket) = try self.set(wish)
+      case .set(let request):
+        let (match, ticket) = try self.set(request)
         return .set(overruledBy: match, ticket)
       case .list: return .list(try self.listNetworks())
       case .forget(let name, let user):
@@ -22,7 +22,7 @@ extension MonitorLoop {
     }
   }
 
-  private func presentNetworks() throws(CostRequest.Refusal) -> [PresentNetwork] {
+  private func presentNetworks() throws(CostRequest.Refusal) -> [CurrentNetwork] {
     let present = self.ask { explainer throws(KernelUnavailable) in
       try explainer.presentNetworks()
     }
@@ -36,8 +36,8 @@ extension MonitorLoop {
   /// identity, any other an identity or SSID. A bare SSID may be an open or a protected network, so
   /// it means both.
   private func subjects(
-    _ target: CostRequest.Target, _ present: [PresentNetwork]
-  ) -> [CostChoices.Subject] {
+    _ target: CostRequest.Target, _ present: [CurrentNetwork]
+  ) -> [CostOverrides.Subject] {
     switch target {
     case .link(let name): return [.link(self.firstName(ofLink: name))]
     case .network(let name):
@@ -60,50 +60,50 @@ extension MonitorLoop {
   // MARK: - Changes
 
   private mutating func set(
-    _ wish: CostRequest.Wish
-  ) throws(CostRequest.Refusal) -> (overruledBy: String?, ChoiceKeeper.Ticket?) {
+    _ request: CostRequest.CostOverrideRequest
+  ) throws(CostRequest.Refusal) -> (overruledBy: String?, OverrideStore.Ticket?) {
     let present = try self.presentNetworks()
-    let subjects = self.subjects(wish.target, present)
-    if case .network(let name) = wish.target, IPAddress(name) != nil,
+    let subjects = self.subjects(request.target, present)
+    if case .network(let name) = request.target, IPAddress(name) != nil,
       !present.contains(where: { $0.name == name })
     {
       // Taken as an SSID, the address would be stored without any effect.
       throw .invalid(
         "network: no default path uses the gateway \(name), or it has not answered yet")
     }
-    if case .left = wish.end {
+    if case .left = request.end {
       guard
         subjects.contains(where: { subject in present.contains { .network($0.hash) == subject } })
       else { throw .invalid("when_left: the machine is not on this network") }
     }
     var costs = self.engine.costs
-    let end = self.end(of: wish)
+    let end = self.end(of: request)
     if case .time = end {
-      self.timedChoices.formUnion(subjects)
-      _ = self.choiceClocks.step(to: self.clock.now, self.clock.time)
+      self.timedOverrides.formUnion(subjects)
+      _ = self.overrideClocks.step(to: self.clock.now, self.clock.time)
     }
     for subject in subjects {
-      var choice = costs.choices[subject] ?? CostChoice(user: wish.user)
-      choice.user = wish.user
-      if let said = wish.constrained { choice.constrained = said.setting(until: end) }
-      if let said = wish.expensive { choice.expensive = said.setting(until: end) }
-      costs.choices[subject] = choice
+      var choice = costs.overrides[subject] ?? CostOverride(user: request.user)
+      choice.user = request.user
+      if let said = request.constrained { choice.constrained = said.setting(until: end) }
+      if let said = request.expensive { choice.expensive = said.setting(until: end) }
+      costs.overrides[subject] = choice
     }
-    guard costs.choices.all.count <= Self.mostChoices else {
+    guard costs.overrides.all.count <= Self.mostChoices else {
       throw .full(
         "too many overrides (\(Self.mostChoices)): remove some with connctl networks forget")
     }
-    let (who, link) = ("uid \(wish.user)", wish.target.link)
+    let (who, link) = ("uid \(request.user)", request.target.link)
     let ticket = self.take(
       costs, subjects,
-      wish.constrained == nil
+      request.constrained == nil
         ? Cause(.user, "expensiveSet", message: who, interface: link)
         : Cause(.user, "constrainedSet", message: who, interface: link))
-    return (self.overruling(wish, subjects, present), ticket)
+    return (self.overruling(request, subjects, present), ticket)
   }
 
-  private func end(of wish: CostRequest.Wish) -> CostChoice.End? {
-    switch wish.end {
+  private func end(of request: CostRequest.CostOverrideRequest) -> CostOverride.End? {
+    switch request.end {
     case .after(let duration): .time(self.clock.time.advanced(by: duration))
     case .boot: .boot
     case .left: .left
@@ -113,14 +113,14 @@ extension MonitorLoop {
 
   private mutating func forget(
     _ name: String, _ user: UInt32
-  ) throws(CostRequest.Refusal) -> ChoiceKeeper.Ticket? {
+  ) throws(CostRequest.Refusal) -> OverrideStore.Ticket? {
     let subjects =
       self.subjects(.network(name), try self.presentNetworks())
-      + Set([name, self.firstName(ofLink: name)]).sorted().map { CostChoices.Subject.link($0) }
+      + Set([name, self.firstName(ofLink: name)]).sorted().map { CostOverrides.Subject.link($0) }
     var costs = self.engine.costs
-    let known = subjects.filter { costs.choices[$0] != nil }
+    let known = subjects.filter { costs.overrides[$0] != nil }
     guard !known.isEmpty else { throw .notFound("no override for “\(name)”") }
-    for subject in known { costs.choices[subject] = nil }
+    for subject in known { costs.overrides[subject] = nil }
     return self.take(costs, known, Cause(.user, "choiceForgotten", message: "uid \(user)"))
   }
 
@@ -129,9 +129,9 @@ extension MonitorLoop {
   /// - Returns: The ticket that tells whether they outlive connd, or `nil` if they do not.
   @discardableResult
   private mutating func take(
-    _ costs: ChoiceFile.Contents, _ subjects: [CostChoices.Subject], _ cause: Cause
-  ) -> ChoiceKeeper.Ticket? {
-    let ticket = self.choiceKeeper?.keep(costs)
+    _ costs: OverrideFile.Contents, _ subjects: [CostOverrides.Subject], _ cause: Cause
+  ) -> OverrideStore.Ticket? {
+    let ticket = self.overrideStore?.keep(costs)
     guard costs != self.engine.costs else { return ticket }
     self.engine.costs = costs
     self.logger.notice(
@@ -146,7 +146,8 @@ extension MonitorLoop {
 
   /// Returns the `match` of the configuration's entry that takes precedence, or `nil` if none does.
   private func overruling(
-    _ wish: CostRequest.Wish, _ subjects: [CostChoices.Subject], _ present: [PresentNetwork]
+    _ request: CostRequest.CostOverrideRequest, _ subjects: [CostOverrides.Subject],
+    _ present: [CurrentNetwork]
   ) -> String? {
     let links = subjects.flatMap { subject in
       switch subject {
@@ -156,31 +157,31 @@ extension MonitorLoop {
     }
     let rules = links.compactMap { self.engine.reader.classifier.policy.rule(for: $0) }
     return rules.first { rule in
-      (wish.constrained?.isOn).map { $0 != rule.constrained ?? $0 } ?? false
-        || (wish.expensive?.isOn).map { $0 != rule.expensive ?? $0 } ?? false
+      (request.constrained?.isOn).map { $0 != rule.constrained ?? $0 } ?? false
+        || (request.expensive?.isOn).map { $0 != rule.expensive ?? $0 } ?? false
     }?.match
   }
 
   // MARK: - Ends
 
   /// The next end of an override by the clock.
-  var choicesEnd: Instant? {
-    self.engine.costs.choices.nextEnd.map { end in
+  var overridesEnd: Instant? {
+    self.engine.costs.overrides.nextEnd.map { end in
       self.clock.now.advanced(by: max(self.clock.time.duration(to: end), .zero))
     }
   }
 
   /// Removes overrides that are over.
-  mutating func endChoices() {
-    guard self.engine.costs.choices.hasEnds else { return }
+  mutating func endOverrides() {
+    guard self.engine.costs.overrides.hasEnds else { return }
     var costs = self.engine.costs
     let time = self.clock.time
-    if let step = self.choiceClocks.step(to: self.clock.now, time) {
-      costs.choices.shiftEnds(of: self.timedChoices, by: step)
+    if let step = self.overrideClocks.step(to: self.clock.now, time) {
+      costs.overrides.shiftEnds(of: self.timedOverrides, by: step)
       self.engine.costs = costs
-      _ = self.choiceKeeper?.keep(costs)
+      _ = self.overrideStore?.keep(costs)
     }
-    let over = costs.choices.end(at: time, on: self.networksToLeave())
+    let over = costs.overrides.end(at: time, on: self.networksToLeave())
     guard !over.isEmpty else { return }
     self.take(costs, over, Cause(.user, "choiceEnded"))
   }
@@ -188,7 +189,7 @@ extension MonitorLoop {
   /// Returns the present networks if the kernel was read since the last call, or else nothing: only
   /// then can the machine have left a network.
   private mutating func networksToLeave() -> Set<NetworkHash> {
-    guard self.engine.costs.choices.endWithNetworks, self.mayHaveLeft else { return [] }
+    guard self.engine.costs.overrides.endWithNetworks, self.mayHaveLeft else { return [] }
     self.mayHaveLeft = false
     let networks = self.ask { explainer throws(KernelUnavailable) in
       try explainer.knownNetworks()
@@ -199,16 +200,17 @@ extension MonitorLoop {
   // MARK: - Listing
 
   private func listNetworks() throws(CostRequest.Refusal) -> [Connectivity_V1_Network] {
-    let choices = self.engine.costs.choices
+    let overrides = self.engine.costs.overrides
     let present = try self.presentNetworks()
     let current = present.map { network in
-      var message = Connectivity_V1_Network(.network(network.hash), choices[.network(network.hash)])
+      var message = Connectivity_V1_Network(
+        .network(network.hash), overrides[.network(network.hash)])
       if self.engine.identify == .shown { message.name = network.name }
       message.medium = Connectivity_V1_Medium(network.medium)
       message.current = true
       return message
     }
-    let others = choices.all.filter { subject, _ in
+    let others = overrides.all.filter { subject, _ in
       !present.contains { .network($0.hash) == subject }
     }
     let remembered = others.map { Connectivity_V1_Network($0, $1) }
@@ -231,17 +233,17 @@ extension Connectivity_V1_Choice {
     }
   }
 
-  fileprivate func setting(until end: CostChoice.End?) -> CostChoice.Setting? {
-    self.isOn.map { CostChoice.Setting($0, until: end) }
+  fileprivate func setting(until end: CostOverride.End?) -> CostOverride.Setting? {
+    self.isOn.map { CostOverride.Setting($0, until: end) }
   }
 
-  fileprivate init(_ setting: CostChoice.Setting?) {
+  fileprivate init(_ setting: CostOverride.Setting?) {
     self = setting.map { $0.isOn ? .on : .off } ?? .auto
   }
 }
 
 extension Connectivity_V1_Network {
-  fileprivate init(_ subject: CostChoices.Subject, _ choice: CostChoice?) {
+  fileprivate init(_ subject: CostOverrides.Subject, _ choice: CostOverride?) {
     self.init()
     switch subject {
     case .link(let name): self.link = name
@@ -260,7 +262,7 @@ extension Connectivity_V1_Network {
   }
 }
 
-extension CostChoice.Setting {
+extension CostOverride.Setting {
   /// The wall-clock time at which it ends, or `nil` if it does not end by time.
   fileprivate var endTime: Timestamp? { if case .time(let time) = self.end { time } else { nil } }
 }

@@ -70,9 +70,9 @@ struct Statistics: Sendable {
   }
 
   /// Counts a reading of the kernel and its published changes.
-  func count(_ occasion: Occasion, published changes: Int) {
+  func count(_ trigger: ReadTrigger, published changes: Int) {
     self.readings.increment()
-    if occasion.isResynchronisation { self.resynchronisations.increment() }
+    if trigger.isResynchronisation { self.resynchronisations.increment() }
     if changes == 0 { self.suppressed.increment() }
   }
 
@@ -90,7 +90,7 @@ struct Statistics: Sendable {
   }
 
   /// Counts an event that a client received about one of its flows.
-  func count(_ told: FlowTable.Told) {
+  func count(_ told: FlowTable.FlowNotification) {
     switch told.event {
     case .path, .betterPathGone: self.flowPaths.increment()
     case .invalidation(let verdict, _, _):
@@ -136,7 +136,7 @@ struct Statistics: Sendable {
   }
 }
 
-extension Occasion {
+extension ReadTrigger {
   /// Whether everything is read without relying on earlier knowledge.
   fileprivate var isResynchronisation: Bool {
     switch self {

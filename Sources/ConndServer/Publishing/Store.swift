@@ -37,7 +37,7 @@ final class Store: Sendable {
   ///   - past: The changes of an earlier run, oldest first.
   ///   - generation: The generation to continue after, if `past` is empty.
   init(_ past: [Published] = [], after generation: UInt64 = 0) {
-    var snapshot = TransitionMaker().snapshot
+    var snapshot = TransitionDetector().snapshot
     snapshot.generation = generation
     for published in past { snapshot.apply(published.change) }
     self.state = Mutex(State(snapshot, Deque(past.suffix(Self.capacity))))

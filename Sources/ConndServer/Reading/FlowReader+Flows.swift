@@ -33,7 +33,8 @@ extension FlowReader {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
     var reading = FlowReading(
-      way.judged, network: way.network, isSourceGiven: way.isSourceGiven, guesses: way.guesses)
+      way.judged, network: way.network, isSourceAssignedByVPN: way.isSourceAssignedByVPN,
+      guesses: way.guesses)
     if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {
@@ -94,7 +95,7 @@ extension FlowReader {
   /// Returns how an address that new connections used before was lost, or `nil` if this machine
   /// still has it.
   func loss(
-    of former: InvalidationMaker.AddressOnLink, to destination: Destination
+    of former: InvalidationDetector.AddressOnLink, to destination: Destination
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss? {
     guard try self.view.owner(of: former.address) == nil else { return nil }
     var question = destination

@@ -15,11 +15,11 @@ final class FlowPath: Sendable {
   let network: NetworkIdentity
   let guesses: FlowReading.Guesses
   /// Whether a VPN has assigned the source address.
-  let isSourceGiven: Bool
+  let isSourceAssignedByVPN: Bool
 
   init(
     _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity,
-    guesses: FlowReading.Guesses, isSourceGiven: Bool
+    guesses: FlowReading.Guesses, isSourceAssignedByVPN: Bool
   ) {
     self.answer = answer
     self.facts = facts
@@ -27,7 +27,7 @@ final class FlowPath: Sendable {
     self.judged = judged
     self.network = network
     self.guesses = guesses
-    self.isSourceGiven = isSourceGiven
+    self.isSourceAssignedByVPN = isSourceAssignedByVPN
   }
 }
 
@@ -38,7 +38,7 @@ extension FlowPath {
     self.init(
       answer, PathFacts(destination: destination.address, answer: answer), shown: .unknown,
       judged: .unknown, network: NetworkIdentity(), guesses: FlowReading.Guesses(),
-      isSourceGiven: false)
+      isSourceAssignedByVPN: false)
   }
 }
 
@@ -102,21 +102,21 @@ final class FlowReader {
     _ question: Destination, _ facts: PathFacts, _ shown: Path, _ key: WayKey,
     isDefault: Bool = false
   ) throws(KernelUnavailable) -> FlowPath {
-    self.view.interests.use(facts)
+    self.view.subscriptions.use(facts)
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
-      network: try self.view.interests.networks.identity(
+      network: try self.view.subscriptions.networks.identity(
         of: judged, facts, isDefault: isDefault, self.view),
       guesses: try self.guesses(shown, facts),
-      isSourceGiven: try self.isSourceGiven(question, judged))
+      isSourceAssignedByVPN: try self.isSourceAssignedByVPN(question, judged))
     self.ways[key] = way
     return way
   }
 
   /// Whether the address looks assigned by an IPsec key exchange such as strongSwan's charon. Such
   /// an address belongs to no subnet. A route in a separate table sets it for all unbound traffic.
-  private func isSourceGiven(
+  private func isSourceAssignedByVPN(
     _ question: Destination, _ path: Path
   ) throws(KernelUnavailable) -> Bool {
     guard question.outLink == nil, try self.mayBeGiven(path),
@@ -142,8 +142,8 @@ final class FlowReader {
     _ shown: Path, _ facts: PathFacts
   ) throws(KernelUnavailable) -> FlowReading.Guesses {
     guard shown.guessedLinks > 0 else {
-      let facts = self.reader.believed(facts)
-      guard self.view.interests.tunnelCosts.last(facts)?.isGuess == true else {
+      let facts = self.reader.droppingUnusableGuess(facts)
+      guard self.view.subscriptions.tunnelCosts.last(facts)?.isGuess == true else {
         return FlowReading.Guesses()
       }
       let path = try self.reader.pathByItself(facts, self.view)

@@ -12,11 +12,11 @@ import OrderedCollections
 /// Implements rule K2.
 final class KernelView {
   private let kernel: any Kernel
-  /// The interests from before this turn, and those found in it.
-  var interests: Interests
+  /// The subscriptions from before this turn, and those found in it.
+  var subscriptions: KernelSubscriptions
   /// The links that belong to a modem, including those found in this turn.
-  private(set) var modems: KnownModems
-  private(set) var wireless: KnownWireless
+  private(set) var modems: ModemCache
+  private(set) var wireless: WirelessCache
   // With few keys, as is usual, an ordered dictionary compares them, which costs less than hashing.
   private var answers = OrderedDictionary<Destination, RouteAnswer>()
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
@@ -37,11 +37,11 @@ final class KernelView {
   }
 
   init(
-    _ kernel: any Kernel, _ interests: Interests, _ modems: KnownModems = KnownModems(),
-    _ wireless: KnownWireless = KnownWireless()
+    _ kernel: any Kernel, _ subscriptions: KernelSubscriptions, _ modems: ModemCache = ModemCache(),
+    _ wireless: WirelessCache = WirelessCache()
   ) {
     self.kernel = kernel
-    self.interests = interests
+    self.subscriptions = subscriptions
     self.modems = modems
     self.wireless = wireless
   }
@@ -151,7 +151,7 @@ final class KernelView {
   }
 
   private func globalSources() throws(KernelUnavailable) -> [IPAddress] {
-    if let known = self.interests.globalSources { return known }
+    if let known = self.subscriptions.globalSources { return known }
     var (sources, subnets): ([IPAddress], Set<IPPrefix?>) = ([], [])
     for candidate in try self.addresses()
     where candidate.isGlobalSource && sources.count < Self.mostSources
@@ -159,7 +159,7 @@ final class KernelView {
     {
       sources.append(candidate.address)
     }
-    self.interests.globalSources = sources
+    self.subscriptions.globalSources = sources
     return sources
   }
 
@@ -184,10 +184,10 @@ final class KernelView {
   func marks(
     keptOutOf table: UInt32, _ family: AddressFamily
   ) throws(KernelUnavailable) -> [UInt32] {
-    let key = Interests.RuledTable(family: family, table: table)
-    if let known = self.interests.marks[key] { return known }
+    let key = KernelSubscriptions.RuledTable(family: family, table: table)
+    if let known = self.subscriptions.marks[key] { return known }
     let marks = Rule.marks(keptOutOf: table, by: try self.kernel.rules(family))
-    self.interests.marks[key] = marks
+    self.subscriptions.marks[key] = marks
     return marks
   }
 

@@ -15,9 +15,9 @@ struct KnownGateway {
   var isInDoubt = true
   /// The gateway's link and the links below it.
   var links: Set<UInt32>
-  private(set) var stage: UInt64
+  private(set) var epoch: UInt64
   /// Flows from before this stage were made on another network.
-  private(set) var firstStage: UInt64 = 0
+  private(set) var oldestValidEpoch: UInt64 = 0
   /// `nil` while the MAC address is known for certain.
   private(set) var suspicion: Suspicion?
   private var source: Source?
@@ -25,7 +25,7 @@ struct KnownGateway {
   /// The link or its address was lost after the MAC address was known for certain.
   struct Suspicion {
     /// The first stage after the loss.
-    var stage: UInt64
+    var epoch: UInt64
     /// When connd last learnt of such a loss.
     var since: Instant
     /// Whether the kernel has forgotten the MAC address, so that its current one was learnt later.
@@ -41,11 +41,11 @@ struct KnownGateway {
     var prefixLengths: Set<Int>
   }
 
-  init(_ gateway: Gateway, behind links: Set<UInt32>, stage: UInt64, at now: Instant) {
+  init(_ gateway: Gateway, behind links: Set<UInt32>, epoch: UInt64, at now: Instant) {
     self.heard = Neighbour(gateway.address, link: gateway.link)
     self.links = links
-    self.stage = stage
-    self.suspicion = Suspicion(stage: stage, since: now, isForgotten: true)
+    self.epoch = epoch
+    self.suspicion = Suspicion(epoch: epoch, since: now, isForgotten: true)
   }
 
   /// Whether the kernel still has the old MAC address without any confirmation that it is correct.
@@ -59,7 +59,7 @@ struct KnownGateway {
     }
     if let suspicion, let before = self.hardwareAddress {
       if address != before {
-        if !suspicion.isOver(at: now) { self.firstStage = suspicion.stage }
+        if !suspicion.isOver(at: now) { self.oldestValidEpoch = suspicion.epoch }
       } else if !suspicion.isRefuted(by: neighbour, at: now) {
         return
       }
@@ -83,10 +83,10 @@ struct KnownGateway {
   /// Begins a stage: another network may be behind the link from now on.
   ///
   /// - Parameter forgets: Whether the kernel has forgotten its neighbours on the link.
-  mutating func begin(stage: UInt64, at now: Instant, forgets: Bool) {
-    self.stage = stage
+  mutating func begin(epoch: UInt64, at now: Instant, forgets: Bool) {
+    self.epoch = epoch
     self.suspicion = Suspicion(
-      stage: self.suspicion?.stage ?? stage, since: now, isForgotten: forgets)
+      epoch: self.suspicion?.epoch ?? epoch, since: now, isForgotten: forgets)
     self.isInDoubt = true
   }
 

@@ -47,7 +47,7 @@ struct NetworkKey: Hashable, Sendable {
 }
 
 /// A network that the machine is on.
-struct PresentNetwork: Hashable, Sendable {
+struct CurrentNetwork: Hashable, Sendable {
   var hash: NetworkHash
   /// The SSID, the operator's name, or the gateway's address.
   var name: String

@@ -7,7 +7,7 @@ extension DefaultPath {
     self.init(
       destination: destination, lookup: nil,
       facts: PathFacts(destination: destination.address, answer: .unanswered("")),
-      observed: ObservedPath(.unknown))
+      observed: CandidatePath(.unknown))
   }
 }
 
@@ -21,7 +21,7 @@ struct DefaultPath {
   /// The kernel's answers.
   var facts: PathFacts
   /// The path that new connections get.
-  var observed: ObservedPath
+  var observed: CandidatePath
 }
 
 extension PathReader {
@@ -44,12 +44,12 @@ extension PathReader {
         lookup: zip(self.destinations[family], answers).first { _ in true }
           .map { (Destination($0), $1) },
         facts: PathFacts(destination: destination.address, answer: .noRoute(.noRoute)),
-        observed: ObservedPath(path))
+        observed: CandidatePath(path))
     }
     let destination = Destination(self.destinations[family][probe])
     let facts = try self.facts(about: destination, answer: answers[probe], view)
     let path = try self.path(facts, view)
-    var observed = ObservedPath(path, knownLinks: facts.knownLinks)
+    var observed = CandidatePath(path, knownLinks: facts.knownLinks)
     if path.status != .unsatisfied {
       observed.route = try view.entry(for: destination)?.route
       if let source = path.source, let link = path.chain.first?.index {

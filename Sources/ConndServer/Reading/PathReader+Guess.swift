@@ -81,7 +81,7 @@ extension PathReader {
   ) throws(KernelUnavailable) -> GuessedLinks? {
     let uplinks = try self.uplinks(view)
     // The best one may change whenever any of them comes or goes.
-    view.interests.unusedLinks.use(uplinks)
+    view.subscriptions.ignoredLinks.use(uplinks)
     var best: (priority: UInt32, links: GuessedLinks)?
     for family in AddressFamily.allCases {
       for uplink in uplinks {
@@ -101,10 +101,10 @@ extension PathReader {
 
   /// Returns the links of default routes.
   private func uplinks(_ view: KernelView) throws(KernelUnavailable) -> [UInt32] {
-    if let known = view.interests.uplinks { return known.sorted() }
+    if let known = view.subscriptions.uplinks { return known.sorted() }
     var uplinks: Set<UInt32> = []
     for facts in try view.links()
-    where !facts.link.flags.contains(.loopback) && uplinks.count < Interests.mostUplinks {
+    where !facts.link.flags.contains(.loopback) && uplinks.count < KernelSubscriptions.mostUplinks {
       for family in AddressFamily.allCases {
         guard let question = self.question(family, over: facts.link.index),
           try view.route(to: question).isDefault(over: facts.link.index)
@@ -113,7 +113,7 @@ extension PathReader {
         break
       }
     }
-    view.interests.uplinks = uplinks
+    view.subscriptions.uplinks = uplinks
     return uplinks.sorted()
   }
 
@@ -143,7 +143,7 @@ extension PathReader {
 
   /// Returns the facts without an unusable guess. A guess that would report the path as broken is
   /// dropped, because not knowing does not mean offline (K8).
-  func believed(_ facts: PathFacts) -> PathFacts {
+  func droppingUnusableGuess(_ facts: PathFacts) -> PathFacts {
     guard let guess = facts.guess, !guess.carries else { return facts }
     var facts = facts
     facts.guess = nil

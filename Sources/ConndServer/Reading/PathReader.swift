@@ -22,16 +22,16 @@ struct PathReader {
   /// Returns the path for the facts, with users' overrides for its network. While nothing is known
   /// below a tunnel, the tunnel's last cost applies.
   func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
-    let facts = self.believed(facts)
+    let facts = self.droppingUnusableGuess(facts)
     let path = try self.pathByItself(facts, view)
-    view.interests.tunnelCosts.note(path, facts)
-    return path.costing(view.interests.tunnelCosts.held(path, facts))
+    view.subscriptions.tunnelCosts.note(path, facts)
+    return path.costing(view.subscriptions.tunnelCosts.held(path, facts))
   }
 
   /// Returns the path for the facts, whatever it cost before.
   func pathByItself(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
     let path = self.classifier.path(facts)
-    guard self.classifier.choices.concernNetworks,
+    guard self.classifier.overrides.concernNetworks,
       let network = try self.network(of: path, facts, view)
     else { return path }
     return self.classifier.path(facts, by: network.hash)
@@ -41,27 +41,27 @@ struct PathReader {
   /// if nothing identifies it: a modem of unknown operator, or a gateway that has not answered yet.
   func network(
     of path: Path, _ facts: PathFacts, _ view: KernelView
-  ) throws(KernelUnavailable) -> PresentNetwork? {
-    let facts = self.believed(facts)
+  ) throws(KernelUnavailable) -> CurrentNetwork? {
+    let facts = self.droppingUnusableGuess(facts)
     let links = facts.allLinks
     let names = links.map(\.link.name)
     // The cost of the last known network applies until another network is known.
     if let link = links.wireless, let wireless = view.wireless.costNetwork(of: link.link.index) {
-      return PresentNetwork(
+      return CurrentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: names)
     }
     // A modem's gateway, if it has one, is the modem itself.
     if let mobile = links.last?.modem?.mobileOperator {
-      return PresentNetwork(
+      return CurrentNetwork(
         hash: self.networkKey.hash(of: mobile),
         name: mobile.name.isEmpty ? mobile.code : mobile.name, medium: path.medium, links: names)
     }
     guard path.status == .satisfied, !links.contains(where: \.isWireless),
       let gateway = facts.lowestGateway,
-      let address = try view.interests.networks.hardwareAddress(
+      let address = try view.subscriptions.networks.hardwareAddress(
         of: gateway, behind: Array(links.drop { $0.link.index != gateway.link }), view)
     else { return nil }
-    return PresentNetwork(
+    return CurrentNetwork(
       hash: self.networkKey.hash(ofGateway: address), name: gateway.address.description,
       medium: path.medium, links: names)
   }

@@ -15,9 +15,9 @@ extension FieldWriter {
       self.put(1 as UInt8)
       self.put(name)
       self.put(user)
-    case .set(let wish):
+    case .set(let request):
       self.put(2 as UInt8)
-      switch wish.target {
+      switch request.target {
       case .link(let name):
         self.put(true)
         self.put(name)
@@ -25,16 +25,16 @@ extension FieldWriter {
         self.put(false)
         self.put(name)
       }
-      self.put(wish.constrained) { $0.put(UInt8(clamping: $1.rawValue)) }
-      self.put(wish.expensive) { $0.put(UInt8(clamping: $1.rawValue)) }
-      self.put(wish.end) { fields, end in
+      self.put(request.constrained) { $0.put(UInt8(clamping: $1.rawValue)) }
+      self.put(request.expensive) { $0.put(UInt8(clamping: $1.rawValue)) }
+      self.put(request.end) { fields, end in
         switch end {
         case .boot: fields.put(0 as Int64)
         case .left: fields.put(-1 as Int64)
         case .after(let duration): fields.put(max(1, duration.nanoseconds))
         }
       }
-      self.put(wish.user)
+      self.put(request.user)
     }
   }
 }
@@ -48,17 +48,17 @@ extension FieldReader {
       let isLink = try self.flag()
       let name = try self.text()
       return .set(
-        CostRequest.Wish(
+        CostRequest.CostOverrideRequest(
           target: isLink ? .link(name) : .network(name),
-          constrained: try self.optional { (fields) throws(Fault) in try fields.wish() },
-          expensive: try self.optional { (fields) throws(Fault) in try fields.wish() },
+          constrained: try self.optional { (fields) throws(Fault) in try fields.request() },
+          expensive: try self.optional { (fields) throws(Fault) in try fields.request() },
           end: try self.optional { (fields) throws(Fault) in try fields.end() },
           user: try self.number()))
     default: throw Fault()
     }
   }
 
-  private mutating func wish() throws(Fault) -> Connectivity_V1_Choice {
+  private mutating func request() throws(Fault) -> Connectivity_V1_Choice {
     switch Connectivity_V1_Choice(rawValue: Int(try self.number(UInt8.self))) {
     case let choice? where choice == .on || choice == .off || choice == .auto: return choice
     default: throw Fault()

@@ -136,7 +136,7 @@ private struct UnheardMailbox: FlowMailbox {
   let number: UInt64
   let account: Account
 
-  func post(_ messages: [Guardian.Message]) {}
+  func post(_ messages: [GuardMailbox.Message]) {}
   func removed(_ flow: UInt64) {}
   func finish() {}
 }
@@ -156,7 +156,7 @@ extension FieldWriter {
   }
 
   fileprivate mutating func put(_ key: FlowTable.Key) {
-    self.put(key.guardian)
+    self.put(key.mailbox)
     self.put(key.id)
   }
 
@@ -200,7 +200,7 @@ extension FieldReader {
   }
 
   fileprivate mutating func key() throws(Fault) -> FlowTable.Key {
-    FlowTable.Key(guardian: try self.number(), id: try self.number())
+    FlowTable.Key(mailbox: try self.number(), id: try self.number())
   }
 
   /// Applies the same limits as `Guard`.

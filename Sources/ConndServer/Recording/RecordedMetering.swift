@@ -22,7 +22,7 @@ struct RecordedMetering: MeteringSource {
 
 /// The link costs of a recording.
 struct ReplayedMetering: MeteringSource {
-  let tape: ReplayTape
+  let tape: RecordingCursor
 
   let descriptors: [pollfd] = []
   /// Zero while there are recorded results, because only the results were recorded.

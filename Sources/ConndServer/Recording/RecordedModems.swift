@@ -27,7 +27,7 @@ struct RecordedModems: ModemSource {
 
 /// The modem facts of a recording.
 struct ReplayedModems: ModemSource {
-  let tape: ReplayTape
+  let tape: RecordingCursor
 
   let fileDescriptor: CInt = -1
   let events: Int16 = 0

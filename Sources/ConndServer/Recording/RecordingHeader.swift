@@ -18,7 +18,7 @@ struct RecordingHeader: Hashable {
   /// The snapshot that an earlier run published last. Generations continue after it.
   var restored: Snapshot
   /// The users' cost overrides.
-  var costs: ChoiceFile.Contents
+  var costs: OverrideFile.Contents
 
   /// A fixed ID, so that an override until reboot does not end in a replay.
   private static let boot = "recorded"
@@ -33,7 +33,7 @@ struct RecordingHeader: Hashable {
     let snapshot: [UInt8]? =
       try? Connectivity_V1_WatchResponse.snapshot(self.restored).serializedBytes()
     fields.put(snapshot ?? [])
-    fields.put(ChoiceFile.text(self.costs, boot: Self.boot))
+    fields.put(OverrideFile.text(self.costs, boot: Self.boot))
     return fields.bytes
   }
 }
@@ -49,7 +49,7 @@ extension RecordingHeader {
     }
     let snapshot = try fields.bytes()
     let costs = try fields.text()
-    guard let costs = try? ChoiceFile.read(Array(costs.utf8), boot: Self.boot),
+    guard let costs = try? OverrideFile.read(Array(costs.utf8), boot: Self.boot),
       fields.isAtEnd, self.watchdogTimeout ?? 1 > 0,
       let message = try? Connectivity_V1_WatchResponse(serializedBytes: snapshot),
       case .snapshot(let restored)? = try? WatchEvent(message),
@@ -62,7 +62,7 @@ extension RecordingHeader {
   /// Creates the header of a recording that begins now.
   init(
     configuration: String, watchdogTimeout: Duration?, restored: Snapshot,
-    costs: ChoiceFile.Contents = ChoiceFile.Contents()
+    costs: OverrideFile.Contents = OverrideFile.Contents()
   ) {
     self.costs = costs
     self.version = Version.string

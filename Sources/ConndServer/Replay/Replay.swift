@@ -9,7 +9,7 @@ import Systemd
 /// Runs the monitor loop on a recording. The loop is the real one, and its interfaces give the
 /// recorded answers. It opens no socket and needs no privileges.
 struct Replay {
-  private let tape: ReplayTape
+  private let tape: RecordingCursor
   private let recording: Recording
   private let configuration: Configuration
   private let print: (String) -> Void
@@ -30,7 +30,7 @@ struct Replay {
     }
     self.recording = recording
     self.print = print
-    self.tape = ReplayTape(recording, complain: complain)
+    self.tape = RecordingCursor(recording, complain: complain)
   }
 
   /// Prints the output of `connctl watch --json`, as if it had started as soon as connd could be

@@ -6,7 +6,7 @@ import Netlink
 
 /// A netlink socket of a recording.
 final class ReplayedSocket: DatagramSocket {
-  private let tape: ReplayTape
+  private let tape: RecordingCursor
   private let role: SocketRole
   /// The answers to the requests that were sent last.
   private var answers: ArraySlice<NetlinkAnswer> = []
@@ -16,7 +16,7 @@ final class ReplayedSocket: DatagramSocket {
 
   let fileDescriptor: CInt = -1
 
-  init(_ tape: ReplayTape, _ role: SocketRole) {
+  init(_ tape: RecordingCursor, _ role: SocketRole) {
     self.tape = tape
     self.role = role
   }
@@ -93,7 +93,7 @@ final class ReplayedSocket: DatagramSocket {
 }
 
 struct ReplayedSockets: SocketSource {
-  let tape: ReplayTape
+  let tape: RecordingCursor
 
   func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {
     try self.tape.open(role)
@@ -104,13 +104,13 @@ struct ReplayedSockets: SocketSource {
 }
 
 struct ReplayedFiles: FileReader {
-  let tape: ReplayTape
+  let tape: RecordingCursor
 
   func answer(_ question: FileQuestion) -> FileAnswer { self.tape.answer(question) }
 }
 
 struct ReplayedClock: MonitorClock {
-  let tape: ReplayTape
+  let tape: RecordingCursor
 
   var now: Instant { self.tape.now }
   var time: Timestamp { self.tape.time }

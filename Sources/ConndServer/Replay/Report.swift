@@ -15,7 +15,7 @@ struct Report {
   private static let mostEvents = 200
 
   /// - Throws: If the input is not a recording, or this version cannot replay it.
-  init(of recording: [UInt8], by substitutes: Substitutes = Substitutes()) throws(RecordingError) {
+  init(of recording: [UInt8], by substitutes: Anonymizer = Anonymizer()) throws(RecordingError) {
     let substitute = try substitutes.recording(recording)
     let file = try RecordingFile(substitute)
     self.end = try RecordingFile(recording).end
@@ -60,7 +60,7 @@ struct Report {
     let header = recording.header
     var text = """
       \(Self.line)
-      Substitutes replace IP addresses, MAC addresses, and the names of Wi-Fi networks, hosts, domains and
+      Anonymizer replace IP addresses, MAC addresses, and the names of Wi-Fi networks, hosts, domains and
       user-named links. Each value always has the same substitute, by a key that is not stored.
       “connd --replay” replays this file. Everything after the text is binary.
 

@@ -12,7 +12,7 @@ final class ClientList: Sendable {
   enum Subject: Sendable {
     case changes
     case path(destination: String)
-    case flows(Guardian)
+    case flows(GuardMailbox)
   }
 
   struct Client: Sendable {
@@ -65,10 +65,10 @@ extension Connectivity_V1_ListClientsResponse {
         switch client.subject {
         case .changes: $0.watch = Connectivity_V1_WatchingClient()
         case .path(let destination): $0.path = .with { $0.destination = destination }
-        case .flows(let guardian):
+        case .flows(let mailbox):
           $0.guarding = .with {
-            $0.flows = UInt32(clamping: flows[guardian.number] ?? 0)
-            guard let notice = guardian.lastNotice else { return }
+            $0.flows = UInt32(clamping: flows[mailbox.number] ?? 0)
+            guard let notice = mailbox.lastNotice else { return }
             $0.reason = Connectivity_V1_InvalidationReason(notice.reason)
             $0.severity = Connectivity_V1_InvalidationSeverity(notice.severity)
             $0.time = Google_Protobuf_Timestamp(notice.moment.time)

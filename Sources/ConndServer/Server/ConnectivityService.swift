@@ -13,7 +13,7 @@ struct ConnectivityService: RegistrableRPCService {
   let reporter: StatisticsReporter
   let limiter: ConnectionLimiter
   let clients: ClientList
-  var authority = Authority()
+  var authority = CostAuthorization()
 
   private typealias Method = Connectivity_V1_Connectivity.Method
 

@@ -6,7 +6,7 @@ import UnixTransport
 
 /// The calls of `connectivity.v1.Connectivity` that change and list users' cost overrides.
 struct CostService {
-  let authority: Authority
+  let authority: CostAuthorization
   private let rate = ChangeRate()
   /// Sends a request to the monitor thread.
   private let ask:
@@ -14,7 +14,7 @@ struct CostService {
       -> Result<CostRequest.Answer, CostRequest.Refusal>
 
   init(
-    authority: Authority,
+    authority: CostAuthorization,
     ask:
       @escaping @Sendable (CostRequest, _ caller: PeerCredentials) async throws
       -> Result<CostRequest.Answer, CostRequest.Refusal>
@@ -30,7 +30,7 @@ struct CostService {
     try await self.authority.check(peer)
     guard
       case .set(let match, let ticket) = try await self.answer(
-        .set(try request.wish(of: peer.uid)), peer)
+        .set(try request.request(of: peer.uid)), peer)
     else { return Connectivity_V1_SetCostResponse() }
     let isKept = await ticket?.isKept() ?? false
     return .with {
@@ -80,7 +80,7 @@ struct CostService {
 
 extension Connectivity_V1_SetCostRequest {
   /// - Throws: INVALID_ARGUMENT that names the field.
-  fileprivate func wish(of user: UInt32) throws(RPCError) -> CostRequest.Wish {
+  fileprivate func request(of user: UInt32) throws(RPCError) -> CostRequest.CostOverrideRequest {
     func invalid(_ words: String) -> RPCError { RPCError(code: .invalidArgument, message: words) }
     let target: CostRequest.Target
     switch self.target {
@@ -111,7 +111,7 @@ extension Connectivity_V1_SetCostRequest {
       end = .left
     case .atBoot, .whenLeft, nil: break
     }
-    return CostRequest.Wish(
+    return CostRequest.CostOverrideRequest(
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
   }
 }

@@ -17,62 +17,62 @@ struct GuardService {
     _ writer: RPCWriter<Connectivity_V1_GuardResponse>
   ) async throws {
     let memory = CallMemory(of: peer, self.limiter)
-    guard let guardian = await self.monitor.admitGuardian(of: peer.account, memory) else {
+    guard let mailbox = await self.monitor.admitMailbox(of: peer.account, memory) else {
       throw RPCError.stopping
     }
-    let client = self.clients.enter(peer, .flows(guardian))
+    let client = self.clients.enter(peer, .flows(mailbox))
     defer {
       self.clients.leave(client)
-      self.monitor.dismiss(guardian)
+      self.monitor.dismiss(mailbox)
     }
     try await withRPCCancellationHandler {
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask {
           // A client that has half-closed the stream still receives events.
-          try await self.take(requests, peer.uid, guardian)
+          try await self.take(requests, peer.uid, mailbox)
         }
         group.addTask {
-          while let messages = await guardian.next() {
+          while let messages = await mailbox.next() {
             for message in messages {
               try await writer.write(Connectivity_V1_GuardResponse(message))
             }
           }
           throw self.store.isFinished ? RPCError.stopping : CancellationError()
         }
-        defer { guardian.finish() }
+        defer { mailbox.finish() }
         // The first task that fails ends the other.
         while try await group.next() != nil {}
       }
     } onCancelRPC: {
-      guardian.finish()
+      mailbox.finish()
     }
   }
 
   private func take(
     _ requests: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>, _ caller: UInt32,
-    _ guardian: Guardian
+    _ mailbox: GuardMailbox
   ) async throws {
     var requests = requests.makeAsyncIterator()
-    while await guardian.accept(), let request = try await requests.next() {
+    while await mailbox.accept(), let request = try await requests.next() {
       switch request.request {
       case .add(let flow):
-        do throws(Guardian.Refusal) {
-          let registration = try FlowTable.Registration(flow, of: caller, in: guardian.number)
+        do throws(GuardMailbox.Refusal) {
+          let registration = try FlowTable.Registration(flow, of: caller, in: mailbox.number)
           self.monitor.submit(.flow(.add(registration)))
         } catch {
-          self.refuse(flow.id, error, guardian)
+          self.refuse(flow.id, error, mailbox)
         }
       case .remove(let flow):
-        let key = FlowTable.Key(guardian: guardian.number, id: flow.id)
+        let key = FlowTable.Key(mailbox: mailbox.number, id: flow.id)
         self.monitor.submit(.flow(.remove(key)))
       case nil:
-        self.refuse(0, .invalid("request: set add or remove"), guardian)
+        self.refuse(0, .invalid("request: set add or remove"), mailbox)
       }
     }
   }
 
-  private func refuse(_ id: UInt64, _ refusal: Guardian.Refusal, _ guardian: Guardian) {
-    guardian.answer(id, .refused(refusal), generation: self.store.snapshot.generation)
+  private func refuse(_ id: UInt64, _ refusal: GuardMailbox.Refusal, _ mailbox: GuardMailbox) {
+    mailbox.answer(id, .refused(refusal), generation: self.store.snapshot.generation)
   }
 }
 
@@ -84,22 +84,22 @@ extension FlowTable.Registration {
   ///   - guardian: The number of the client's stream.
   /// - Throws: A refusal that names the invalid field.
   init(
-    _ flow: Connectivity_V1_Flow, of caller: UInt32, in guardian: UInt64
-  ) throws(Guardian.Refusal) {
+    _ flow: Connectivity_V1_Flow, of caller: UInt32, in mailbox: UInt64
+  ) throws(GuardMailbox.Refusal) {
     let remote = try address(flow.remote, "add.remote")
     var destination = Destination(remote, uid: caller, mark: flow.mark)
     var local: IPAddress?
     if flow.hasLocal {
       let address = try address(flow.local, "add.local")
       guard address.family == remote.family else {
-        throw Guardian.Refusal.invalid(
+        throw GuardMailbox.Refusal.invalid(
           "add.local: \(address) must have the same address family as \(remote)")
       }
       local = address
     }
     if flow.hasInterface {
       guard let index = linkIndex(flow.interface) else {
-        throw Guardian.Refusal.invalid(
+        throw GuardMailbox.Refusal.invalid(
           // Longer than any valid name, so that the message shows the whole mistake.
           "add.interface: there is no link '\(flow.interface.prefix(256))'")
       }
@@ -108,10 +108,10 @@ extension FlowTable.Registration {
     do throws(ConversionError) {
       destination.transport = try Transport(flow)
     } catch {
-      throw Guardian.Refusal.invalid("add.\(error)")
+      throw GuardMailbox.Refusal.invalid("add.\(error)")
     }
     self.init(
-      key: .init(guardian: guardian, id: flow.id),
+      key: .init(mailbox: mailbox, id: flow.id),
       flow: Flow(
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
         forbidsConstrained: flow.forbidsConstrained))
@@ -119,29 +119,29 @@ extension FlowTable.Registration {
       // A known path comes from connd, which follows a chain no further, and link names from the
       // kernel (IFNAMSIZ). The path is kept, so it must be small.
       guard flow.knownPath.chain.count <= PathReader.deepest else {
-        throw Guardian.Refusal.invalid(
+        throw GuardMailbox.Refusal.invalid(
           "add.known_path: a path has at most \(PathReader.deepest) links")
       }
       guard flow.knownPath.chain.allSatisfy({ $0.utf8.count < 16 }) else {
-        throw Guardian.Refusal.invalid("add.known_path: a link name has at most 15 bytes")
+        throw GuardMailbox.Refusal.invalid("add.known_path: a link name has at most 15 bytes")
       }
       do throws(ConversionError) {
         self.knownPath = try Path(flow.knownPath)
         // The evidence does not tell where the path leads, so it is not kept.
         self.knownPath?.evidence = nil
       } catch {
-        throw Guardian.Refusal.invalid("add.known_path: \(error)")
+        throw GuardMailbox.Refusal.invalid("add.known_path: \(error)")
       }
     }
     if flow.hasSinceGeneration { self.sinceGeneration = flow.sinceGeneration }
   }
 }
 
-private func address(_ text: String, _ field: String) throws(Guardian.Refusal) -> IPAddress {
+private func address(_ text: String, _ field: String) throws(GuardMailbox.Refusal) -> IPAddress {
   do throws(HostAddressError) {
     return try IPAddress(ofHost: text, field: field)
   } catch {
-    throw Guardian.Refusal.invalid(error.message)
+    throw GuardMailbox.Refusal.invalid(error.message)
   }
 }
 
@@ -153,7 +153,7 @@ private func linkIndex(_ name: String) -> UInt32? {
 }
 
 extension Connectivity_V1_GuardResponse {
-  fileprivate init(_ message: Guardian.Message) {
+  fileprivate init(_ message: GuardMailbox.Message) {
     self.init()
     self.generation = message.generation
     self.id = message.id

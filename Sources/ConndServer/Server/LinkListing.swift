@@ -23,7 +23,7 @@ struct LinkListing {
   private var tunnels = 0
   private var described: [(rank: Connectivity_V1_Link.Rank, response: [UInt8])] = []
 
-  init(_ explainer: Explainer) throws(KernelUnavailable) {
+  init(_ explainer: KernelQueries) throws(KernelUnavailable) {
     self.observed = try explainer.reader.observation(explainer.view)
     self.next = try explainer.kernel.beginListing()
   }
@@ -31,7 +31,7 @@ struct LinkListing {
   /// Reads or describes the next links.
   ///
   /// - Returns: The response, or `nil` while there are more links. It is sorted by `rank`.
-  mutating func advance(_ explainer: Explainer) throws(KernelUnavailable) -> EncodedMessage? {
+  mutating func advance(_ explainer: KernelQueries) throws(KernelUnavailable) -> EncodedMessage? {
     guard self.isRead else {
       try self.read(explainer)
       return nil
@@ -50,7 +50,7 @@ struct LinkListing {
     return EncodedMessage(bytes: Array(self.described.map(\.response).joined()))
   }
 
-  private mutating func read(_ explainer: Explainer) throws(KernelUnavailable) {
+  private mutating func read(_ explainer: KernelQueries) throws(KernelUnavailable) {
     switch try self.next() {
     case .restarted:
       self.links = []
@@ -67,7 +67,7 @@ struct LinkListing {
   }
 
   private mutating func describe(
-    _ facts: LinkFacts, _ explainer: Explainer
+    _ facts: LinkFacts, _ explainer: KernelQueries
   ) throws(KernelUnavailable) -> Connectivity_V1_Link {
     let (index, names) = (facts.link.index, self.names)
     var link = try explainer.describe(facts, self.addresses[index] ?? [])

@@ -85,8 +85,8 @@ final class FileWatch {
   func clear() -> Bool {
     guard self.fileDescriptor >= 0 else { return false }
     var buffer = [UInt8](repeating: 0, count: 4096)
-    var isTold = false
-    while read(self.fileDescriptor, &buffer, buffer.count) > 0 { isTold = true }
-    return isTold
+    var isReported = false
+    while read(self.fileDescriptor, &buffer, buffer.count) > 0 { isReported = true }
+    return isReported
   }
 }

@@ -75,8 +75,8 @@ extension Breaker {
   /// Records an event of a flow, if it shows whether connd is right.
   ///
   /// - Returns: See ``refuted(now:)``.
-  mutating func heed(
-    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.Novelty, now: Instant
+  mutating func record(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.EventPhase, now: Instant
   ) -> Duration? {
     switch novelty {
     case .answer, .verdict, .outcome: break
@@ -118,13 +118,13 @@ enum Breakers {
     self.all.withLock { $0[place]?.allowsGuarding(now: .now) ?? true }
   }
 
-  static func heed(
-    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.Novelty,
+  static func record(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.EventPhase,
     to place: Place
   ) {
     self.all.withLock { all in
       var breaker = all[place] ?? Breaker()
-      _ = breaker.heed(event, of: flow, novelty, now: .now)
+      _ = breaker.record(event, of: flow, novelty, now: .now)
       all[place] = breaker.isAtRest ? nil : breaker
     }
   }

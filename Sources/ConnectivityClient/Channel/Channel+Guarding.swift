@@ -56,7 +56,7 @@ extension Channel {
   }
 
   private func handle(
-    _ event: GuardHub.Event, of connection: Connection, _ novelty: ConnectionGuard.Novelty,
+    _ event: GuardHub.Event, of connection: Connection, _ novelty: ConnectionGuard.EventPhase,
     _ hub: GuardHub
   ) {
     if case .flow(let event) = event,
@@ -93,9 +93,9 @@ extension Channel {
   /// Judges by connd's verdict on a new connection whether connd can be trusted (I11).
   private func judge(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ connection: Connection,
-    _ novelty: ConnectionGuard.Novelty
+    _ novelty: ConnectionGuard.EventPhase
   ) {
-    let rest = self.state.withLock { $0.breaker.heed(event, of: flow, novelty, now: .now) }
+    let rest = self.state.withLock { $0.breaker.record(event, of: flow, novelty, now: .now) }
     guard let rest, case .invalidation(let invalidation) = event else { return }
     self.logger?.warning(
       "connd wrongly rejects new connections; for \(rest) they are not guarded",
@@ -103,7 +103,7 @@ extension Channel {
   }
 
   /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
-  private func noticed(_ path: Path?, _ novelty: ConnectionGuard.Novelty) {
+  private func noticed(_ path: Path?, _ novelty: ConnectionGuard.EventPhase) {
     guard novelty.isNews, let path, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
     else { return }
@@ -126,7 +126,8 @@ extension Channel {
   }
 
   private func invalidate(
-    _ connection: Connection, _ invalidation: FlowInvalidation, _ novelty: ConnectionGuard.Novelty
+    _ connection: Connection, _ invalidation: FlowInvalidation,
+    _ novelty: ConnectionGuard.EventPhase
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.logger?.info(
@@ -149,7 +150,7 @@ extension Channel {
     }
     // Flows that connd would immediately end again are not registered again.
     if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
-      connection.flow?.goOn(on: connection.path?.interface)
+      connection.flow?.keepDespiteVerdict(on: connection.path?.interface)
     }
   }
 }

@@ -55,7 +55,7 @@ final class ConnectionGuard: Sendable {
     var way: ConnectionGuard?
 
     /// Returns what an event means for the owner of the flow.
-    func novelty(of event: GuardHub.Event) -> Novelty {
+    func novelty(of event: GuardHub.Event) -> EventPhase {
       guard self.isFresh else {
         guard self.isDoubted, case .flow(let event) = event else { return .change }
         return event.settlesDoubt ? .outcome : .change
@@ -63,7 +63,7 @@ final class ConnectionGuard: Sendable {
       return switch self.stage {
       case .attempt: self.isAnswered ? .verdict : .answer
       case .connection: .verdict
-      case .survivor: .again
+      case .kept: .again
       case .returned, .way: .change
       }
     }
@@ -85,7 +85,7 @@ final class ConnectionGuard: Sendable {
     /// One that has been made, with its own address.
     case connection
     /// A connection that is kept although connd has given it up.
-    case survivor
+    case kept
     /// A connection that was kept until its path became the best again. Events from now on are new.
     case returned(to: String?)
     /// The path to the address, without a connection. If connd gives up the flow, it is registered
@@ -98,7 +98,7 @@ final class ConnectionGuard: Sendable {
   private let onEvent: Receiver
 
   /// The meaning of an event for the owner of the flow.
-  enum Novelty: Sendable {
+  enum EventPhase: Sendable {
     /// The result of ``answer(within:)``.
     case answer
     /// The answer to the registration of a new connection, or of one that is being made without
@@ -123,7 +123,7 @@ final class ConnectionGuard: Sendable {
 
   /// Receives all events of the flow and the flow as registered, on the thread of the connections
   /// to connd.
-  typealias Receiver = @Sendable (GuardHub.Event, Novelty, FlowGuard.Flow) -> Void
+  typealias Receiver = @Sendable (GuardHub.Event, EventPhase, FlowGuard.Flow) -> Void
 
   /// - Parameter flow: Includes its own address if it is already connected.
   init(
@@ -210,13 +210,13 @@ final class ConnectionGuard: Sendable {
   ///   - awaitsReturn: Whether it was given up for a better path, whose end is to be reported.
   /// - Returns: Whether it is guarded. It is not if the link is unknown.
   @discardableResult
-  func goOn(on interface: String?, awaitsReturn: Bool = false) -> Bool {
+  func keepDespiteVerdict(on interface: String?, awaitsReturn: Bool = false) -> Bool {
     let (bound, address) = self.state.withLock { ($0.flow.interface, $0.flow.local) }
     guard let interface = interface ?? bound ?? address.flatMap({ linkName(of: $0) }) else {
       return false
     }
     let (flow, local, own) = self.state.withLock { state in
-      (state.stage, state.awaitsReturn) = (.survivor, awaitsReturn)
+      (state.stage, state.awaitsReturn) = (.kept, awaitsReturn)
       state.flow.allowsAll()
       defer { state.flow.interface = interface }
       return (state.flow, state.flow.local ?? state.source, state.path)
@@ -264,7 +264,7 @@ final class ConnectionGuard: Sendable {
     if path.interface == interface { return .flow(.betterPathGone(path)) }
     // From its own address, the kernel uses another link: a better path still exists, so the flow
     // stays as it is.
-    self.goOn(on: interface)
+    self.keepDespiteVerdict(on: interface)
     return nil
   }
 
@@ -307,7 +307,8 @@ final class ConnectionGuard: Sendable {
   }
 
   private func told(_ event: GuardHub.Event, of flow: FlowGuard.Flow) {
-    let (novelty, mustWatch, settled) = self.state.withLock { state -> (Novelty?, Bool, String??) in
+    let (novelty, mustWatch, settled) = self.state.withLock {
+      state -> (EventPhase?, Bool, String??) in
       guard !state.isOver, state.flow == flow else { return (nil, false, nil) }
       let (novelty, wasFresh) = (state.novelty(of: event), state.isFresh)
       var settled: String??

@@ -67,10 +67,10 @@ final class Subscription: Sendable {
   init(socket: String, since: UInt64?, kinds: Set<StatusEvent.Kind>) {
     let events = Handoff<StatusEvent>()
     self.events = events
-    let dialler = NIODialler(shares: false)
-    self.task = Task(executorPreference: dialler.executor) {
+    let connector = NIODialler(shares: false)
+    self.task = Task(executorPreference: connector.executor) {
       let follower = StatusFollower(
-        socket: socket, through: dialler, since: since, kinds: kinds)
+        socket: socket, through: connector, since: since, kinds: kinds)
       try? await follower.run { try await events.send($0) }
       events.finish()
     }

@@ -35,13 +35,13 @@ final class GuardHub: Sendable {
     }
   }
 
-  private let keeper: GuardKeeper
+  private let keeper: GuardSession
   private let watchers = Watchers()
   private let hasSaidElsewhere = Mutex(false)
   private let task: Task<Void, Never>
 
   init(socket: String) {
-    let keeper = GuardKeeper(socket: socket, through: NIODialler())
+    let keeper = GuardSession(socket: socket, through: NIODialler())
     let watchers = self.watchers
     self.keeper = keeper
     self.task = Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {

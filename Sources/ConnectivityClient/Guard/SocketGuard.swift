@@ -176,7 +176,9 @@ private final class Core: Sendable {
     }
     let hub = GuardHub.shared(socket: self.configuration.socket)
     let guarded = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
-      if isNew, case .flow(let event) = event { Breakers.heed(event, of: flow, novelty, to: place) }
+      if isNew, case .flow(let event) = event {
+        Breakers.record(event, of: flow, novelty, to: place)
+      }
       self.told(event, novelty)
     }
     let isOver = self.state.withLock { state in
@@ -200,7 +202,7 @@ private final class Core: Sendable {
     self.end()
   }
 
-  private func told(_ event: GuardHub.Event, _ novelty: ConnectionGuard.Novelty) {
+  private func told(_ event: GuardHub.Event, _ novelty: ConnectionGuard.EventPhase) {
     switch event {
     case .disconnected(let why): self.events.yield(.unguarded(why.description))
     case .elsewhere(let foreign): self.events.yield(.unguarded("\(foreign)"))
@@ -220,7 +222,7 @@ private final class Core: Sendable {
     }
   }
 
-  private func invalidate(_ invalidation: FlowInvalidation, _ novelty: ConnectionGuard.Novelty) {
+  private func invalidate(_ invalidation: FlowInvalidation, _ novelty: ConnectionGuard.EventPhase) {
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.configuration.shutsDown {
@@ -234,7 +236,8 @@ private final class Core: Sendable {
     let (flow, interface) = self.state.withLock { ($0.flow, $0.interface) }
     let goesOn =
       invalidation.isSurvivable && novelty.isNews
-      && flow?.goOn(on: interface, awaitsReturn: invalidation.reason == .betterPath) ?? false
+      && flow?.keepDespiteVerdict(on: interface, awaitsReturn: invalidation.reason == .betterPath)
+        ?? false
     if !goesOn { self.end() }
   }
 }

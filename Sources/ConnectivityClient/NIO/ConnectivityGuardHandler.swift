@@ -86,7 +86,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     var address: SocketAddress
     var promise: EventLoopPromise<Void>?
     /// The events that arrived in the meantime.
-    var events: [(FlowEvent, ConnectionGuard.Novelty)] = []
+    var events: [(FlowEvent, ConnectionGuard.EventPhase)] = []
   }
 
   private let configuration: Configuration
@@ -224,7 +224,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     let hub = GuardHub.shared(socket: self.configuration.socket)
     self.flow = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
       guard case .flow(let event) = event else { return }
-      Breakers.heed(event, of: flow, novelty, to: place)
+      Breakers.record(event, of: flow, novelty, to: place)
       eventLoop.execute {
         let (handler, context) = bound.value
         // The guard may have ended in the meantime.
@@ -256,7 +256,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func handle(
-    _ event: FlowEvent, _ novelty: ConnectionGuard.Novelty, _ context: ChannelHandlerContext
+    _ event: FlowEvent, _ novelty: ConnectionGuard.EventPhase, _ context: ChannelHandlerContext
   ) {
     if let path = event.ownPath {
       let isNew = path != self.path
@@ -294,7 +294,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       cutter.cut(link: self.link)
     } else if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
       let awaitsReturn = invalidation.reason == .betterPath
-      self.flow?.goOn(on: self.path?.interface, awaitsReturn: awaitsReturn)
+      self.flow?.keepDespiteVerdict(on: self.path?.interface, awaitsReturn: awaitsReturn)
     }
   }
 

@@ -114,17 +114,17 @@ package struct PathClassifier: Hashable, Sendable {
   /// The rules of the configuration, which take precedence over all other evidence.
   package var policy: LinkPolicy
   /// The users' overrides, which take precedence over all evidence except the configuration.
-  package var choices: CostChoices
+  package var overrides: CostOverrides
 
   /// The costs of links according to other sources.
   package var metering: MeteringWords
 
   package init(
-    policy: LinkPolicy = LinkPolicy(), choices: CostChoices = CostChoices(),
+    policy: LinkPolicy = LinkPolicy(), overrides: CostOverrides = CostOverrides(),
     metering: MeteringWords = MeteringWords()
   ) {
     self.policy = policy
-    self.choices = choices
+    self.overrides = overrides
     self.metering = metering
   }
 
@@ -196,11 +196,11 @@ package struct PathClassifier: Hashable, Sendable {
     let evidence = self.costEvidence(
       of: chain, medium: medium,
       saidByConfiguration: rules.lazy.compactMap(\.expensive).first,
-      saidByUser: self.choices.said(of: chain, on: network, \.expensive?.isOn))
+      saidByUser: self.overrides.said(of: chain, on: network, \.expensive?.isOn))
     return (
       evidence, evidence.isExpensive,
       rules.lazy.compactMap(\.constrained).first
-        ?? self.choices.said(of: chain, on: network, \.constrained?.isOn) ?? false
+        ?? self.overrides.said(of: chain, on: network, \.constrained?.isOn) ?? false
     )
   }
 

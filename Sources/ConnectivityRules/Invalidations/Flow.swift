@@ -43,7 +43,7 @@ package struct FlowReading: Hashable, Sendable {
   package var isSourceElsewhere: Bool
   /// Whether an IPsec VPN has assigned its address. The VPN moves it with its tunnel, even to
   /// another link (RFC 4555).
-  package var isSourceGiven: Bool
+  package var isSourceAssignedByVPN: Bool
   /// Whether the remote address belongs to this machine.
   package var isLocal: Bool
   /// Whether the kernel drops replies to the flow because strict reverse path filtering expects
@@ -115,7 +115,7 @@ package struct FlowReading: Hashable, Sendable {
 
   package init(
     _ path: Path, network: NetworkIdentity = NetworkIdentity(), sourceLoss: SourceLoss? = nil,
-    isSourceElsewhere: Bool = false, isSourceGiven: Bool = false, isLocal: Bool = false,
+    isSourceElsewhere: Bool = false, isSourceAssignedByVPN: Bool = false, isLocal: Bool = false,
     formerLink: FormerLink? = nil,
     alternative: Alternative? = nil,
     guesses: Guesses = Guesses()
@@ -124,7 +124,7 @@ package struct FlowReading: Hashable, Sendable {
     self.network = network
     self.sourceLoss = sourceLoss
     self.isSourceElsewhere = isSourceElsewhere
-    self.isSourceGiven = isSourceGiven
+    self.isSourceAssignedByVPN = isSourceAssignedByVPN
     self.isLocal = isLocal
     self.formerLink = formerLink
     self.alternative = alternative

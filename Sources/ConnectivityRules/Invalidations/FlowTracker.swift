@@ -10,26 +10,26 @@ package struct FlowTracker: Hashable, Sendable {
   package let flow: Flow
   private var state: State
   /// The reasons that were reported and still apply, so that each is reported once.
-  private var told: [Invalidation.Reason: Told] = [:]
+  private var told: [Invalidation.Reason: LastReported] = [:]
   /// The flow deliberately used a path or subnet that the kernel does not prefer.
   private var hasChosen = false
 
   fileprivate indirect enum State: Hashable, Sendable {
     /// The flow has no address yet, because it had no path.
     case awaitingPath(Path)
-    case alive(Standing)
+    case alive(Baseline)
     /// Its path is gone and may come back (I10).
-    case inDoubt(Standing, Doubt)
+    case inGrace(Baseline, GracePeriod)
     /// The kernel is unavailable (K8), so a grace period cannot end.
-    case blind(State)
+    case kernelUnavailable(State)
   }
 
   /// The state in which a flow was made, as last seen.
-  struct Standing: Hashable, Sendable {
+  struct Baseline: Hashable, Sendable {
     var path: Path
     var network: NetworkIdentity
     /// Whether a VPN has assigned its address.
-    var isSourceGiven = false
+    var isSourceAssignedByVPN = false
     /// The first gateway that it was seen to use on its link.
     var firstGateway: IPAddress?
     /// Whether the kernel seemed to refuse its replies when it was made. Then that indication is
@@ -38,7 +38,7 @@ package struct FlowTracker: Hashable, Sendable {
   }
 
   /// The grace period in which a lost path may come back (I10).
-  struct Doubt: Hashable, Sendable {
+  struct GracePeriod: Hashable, Sendable {
     /// Whether only the route is missing, and no link has failed.
     var isRouteOnly: Bool
     /// `drain` once another path has taken over.
@@ -69,7 +69,7 @@ package struct FlowTracker: Hashable, Sendable {
     }
   }
 
-  private struct Told: Hashable, Sendable {
+  private struct LastReported: Hashable, Sendable {
     var severity: Invalidation.Severity
     /// The preferred path, if the reason is a better path.
     var alternative: FlowReading.Alternative?
@@ -83,24 +83,25 @@ package struct FlowTracker: Hashable, Sendable {
   ///   - isSourceGiven: Whether a VPN has assigned its address.
   package init(
     _ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity(),
-    isSourceGiven: Bool = false
+    isSourceAssignedByVPN: Bool = false
   ) {
     self.flow = flow
     // A connection with its own address has something to lose even without a path.
     let hasBegun = path.status == .satisfied || flow.local != nil && path.status != .unknown
-    let standing = Standing(
-      path: path, network: network, isSourceGiven: isSourceGiven, firstGateway: path.gateway)
-    self.state = hasBegun ? .alive(standing) : .awaitingPath(path)
+    let baseline = Baseline(
+      path: path, network: network, isSourceAssignedByVPN: isSourceAssignedByVPN,
+      firstGateway: path.gateway)
+    self.state = hasBegun ? .alive(baseline) : .awaitingPath(path)
   }
 
   /// The path on which the flow was made.
   package var path: Path { self.state.path }
 
   /// The first gateway that it was seen to use on its current link.
-  package var firstGateway: IPAddress? { self.state.standing?.firstGateway }
+  package var firstGateway: IPAddress? { self.state.baseline?.firstGateway }
 
   /// The network on which it was made, or `nil` before it has begun.
-  var network: NetworkIdentity? { self.state.standing?.network }
+  var network: NetworkIdentity? { self.state.baseline?.network }
 
   /// The flow's own address or the kernel's choice, or `nil` before it has one.
   package var source: IPAddress? {
@@ -122,10 +123,10 @@ package struct FlowTracker: Hashable, Sendable {
   ///
   /// If its socket spared the flow at the end of a grace period, no further evaluation is needed.
   package var deadline: Instant? {
-    guard case .inDoubt(_, let doubt) = self.state, !self.holds(.interfaceLost),
+    guard case .inGrace(_, let grace) = self.state, !self.holds(.interfaceLost),
       !self.holds(.sourceAddressLost)
     else { return nil }
-    return doubt.until
+    return grace.until
   }
 
   /// Whether the lookup has declared the flow dead for a reason, and still does.
@@ -134,10 +135,10 @@ package struct FlowTracker: Hashable, Sendable {
   }
 
   /// Whether a reason was reported to the client, and still applies.
-  package func isTold(of reason: Invalidation.Reason) -> Bool { self.told[reason] != nil }
+  package func isReported(of reason: Invalidation.Reason) -> Bool { self.told[reason] != nil }
 
   /// Whether its path is gone and may come back.
-  package var isInDoubt: Bool { if case .inDoubt = self.state.seeing { true } else { false } }
+  package var isInDoubt: Bool { if case .inGrace = self.state.knownState { true } else { false } }
 
   /// Whether new connections get a better path, and the client was notified.
   package var hasBetterPath: Bool { self.told[.betterPath] != nil }
@@ -155,11 +156,13 @@ package struct FlowTracker: Hashable, Sendable {
     on reading: FlowReading, since: Invalidation?, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
     self.hasChosen = reading.alternative != nil
-    if reading.areRepliesRefused, case .alive(var standing) = self.state {
-      standing.worksDespiteRefusal = true
-      self.state = .alive(standing)
+    if reading.areRepliesRefused, case .alive(var baseline) = self.state {
+      baseline.worksDespiteRefusal = true
+      self.state = .alive(baseline)
     }
-    self.told[.betterPath] = reading.alternative.map { Told(severity: .advise, alternative: $0) }
+    self.told[.betterPath] = reading.alternative.map {
+      LastReported(severity: .advise, alternative: $0)
+    }
     let verdict = self.update(to: reading, policy: policy, at: now)
     guard let since, verdict.map({ $0.severity < since.severity }) ?? true else { return verdict }
     return Verdict(since.reason, since.severity)
@@ -174,31 +177,31 @@ package struct FlowTracker: Hashable, Sendable {
     to reading: FlowReading, slept: Duration? = nil, policy: InvalidationPolicy, at now: Instant
   ) -> Verdict? {
     guard reading.path.status != .unknown else {
-      self.state = .blind(self.state.seeing)
+      self.state = .kernelUnavailable(self.state.knownState)
       return Self.resumed(slept, reading, policy)
     }
-    let (standing, doubt): (Standing, Doubt?)
-    switch self.state.seeing {
+    let (baseline, grace): (Baseline, GracePeriod?)
+    switch self.state.knownState {
     case .awaitingPath(let path):
       self.state = .awaitingPath(path)
       guard reading.path.status == .satisfied else { return nil }
       // The flow begins with the first path, so the cause of that path is not a change for it.
-      standing = Standing(
+      baseline = Baseline(
         path: reading.path, network: reading.network, firstGateway: reading.path.gateway)
-      doubt = nil
-    case .alive(let seen): (standing, doubt) = (seen, nil)
-    case .inDoubt(let seen, let known): (standing, doubt) = (seen, known)
-    case .blind: return nil
+      grace = nil
+    case .alive(let seen): (baseline, grace) = (seen, nil)
+    case .inGrace(let seen, let known): (baseline, grace) = (seen, known)
+    case .kernelUnavailable: return nil
     }
 
-    let sight = Sight(
-      flow: self.flow, standing: standing, doubt: doubt, reading: reading, policy: policy,
+    let input = RuleInput(
+      flow: self.flow, baseline: baseline, grace: grace, reading: reading, policy: policy,
       hasChosen: self.hasChosen,
-      isBetterPathTold: self.told[.betterPath].map { $0.severity > .advise } ?? false,
+      isBetterPathReported: self.told[.betterPath].map { $0.severity > .advise } ?? false,
       slept: slept, now: now)
     self.state =
-      sight.nextDoubt.map { .inDoubt(standing, $0) } ?? .alive(standing.settled(on: reading))
-    return self.news(Self.rules.compactMap { $0(sight) }, reading.alternative)
+      input.nextGrace.map { .inGrace(baseline, $0) } ?? .alive(baseline.settled(on: reading))
+    return self.news(Self.rules.compactMap { $0(input) }, reading.alternative)
   }
 
   /// Returns the first of the most severe verdicts that have not been reported, or `nil` without
@@ -206,10 +209,10 @@ package struct FlowTracker: Hashable, Sendable {
   private mutating func news(
     _ verdicts: [Verdict], _ alternative: FlowReading.Alternative?
   ) -> Verdict? {
-    var holding: [Invalidation.Reason: Told] = [:]
+    var holding: [Invalidation.Reason: LastReported] = [:]
     for verdict in verdicts where verdict.reason != .resumed {
       let isBetter = verdict.reason == .betterPath
-      holding[verdict.reason] = Told(
+      holding[verdict.reason] = LastReported(
         severity: verdict.severity, alternative: isBetter ? alternative : nil)
     }
     let news = verdicts.filter {
@@ -240,30 +243,32 @@ extension FlowTracker.Verdict {
 
 extension FlowTracker.State {
   /// The state as of when the kernel was available.
-  fileprivate var seeing: Self { if case .blind(let state) = self { state } else { self } }
+  fileprivate var knownState: Self {
+    if case .kernelUnavailable(let state) = self { state } else { self }
+  }
 
   fileprivate var path: Path {
     switch self {
     case .awaitingPath(let path): path
-    case .alive(let standing), .inDoubt(let standing, _): standing.path
-    case .blind(let state): state.path
+    case .alive(let baseline), .inGrace(let baseline, _): baseline.path
+    case .kernelUnavailable(let state): state.path
     }
   }
 
-  fileprivate var standing: FlowTracker.Standing? {
+  fileprivate var baseline: FlowTracker.Baseline? {
     switch self {
     case .awaitingPath: nil
-    case .alive(let standing), .inDoubt(let standing, _): standing
-    case .blind(let state): state.standing
+    case .alive(let baseline), .inGrace(let baseline, _): baseline
+    case .kernelUnavailable(let state): state.baseline
     }
   }
 
   fileprivate var hasBegun: Bool {
-    if case .awaitingPath = self.seeing { false } else { true }
+    if case .awaitingPath = self.knownState { false } else { true }
   }
 }
 
-extension FlowTracker.Standing {
+extension FlowTracker.Baseline {
   /// Returns the state to remember after a reading with a working path of the flow.
   fileprivate func settled(on reading: FlowReading) -> Self {
     guard reading.path.status == .satisfied, !reading.isSourceGone else { return self }
@@ -272,12 +277,13 @@ extension FlowTracker.Standing {
       // For a flow whose replies are lost, the state before the loss is remembered.
       return Self(
         path: reading.path, network: reading.network.completed(by: self.network),
-        isSourceGiven: reading.isSourceGiven,
+        isSourceAssignedByVPN: reading.isSourceAssignedByVPN,
         firstGateway: self.firstGateway ?? reading.path.gateway,
         worksDespiteRefusal: self.worksDespiteRefusal && reading.areRepliesRefused)
     case .untied:
       return Self(
-        path: reading.path, network: reading.network, isSourceGiven: reading.isSourceGiven,
+        path: reading.path, network: reading.network,
+        isSourceAssignedByVPN: reading.isSourceAssignedByVPN,
         firstGateway: reading.path.gateway)
     case .failed, .withoutRoute, .withWorseRoute, .withRoute, .leg: return self
     }

@@ -15,22 +15,22 @@ package struct NetworkIdentity: Hashable, Sendable {
   package var wireless: WirelessNetwork?
   /// Increases whenever the link, or the source address of new connections, was lost. From then on,
   /// another network may be behind the link.
-  package var stage: UInt64
+  package var epoch: UInt64
   /// Flows from before this stage were made on another network.
-  package var firstStage: UInt64
+  package var oldestValidEpoch: UInt64
 
   package init(
     gateway: IPAddress? = nil, gatewayHardwareAddress: [UInt8]? = nil,
     hasHardwareAddresses: Bool = true, prefix: IPPrefix? = nil,
-    wireless: WirelessNetwork? = nil, stage: UInt64 = 0, firstStage: UInt64 = 0
+    wireless: WirelessNetwork? = nil, epoch: UInt64 = 0, oldestValidEpoch: UInt64 = 0
   ) {
     self.gateway = gateway
     self.gatewayHardwareAddress = gatewayHardwareAddress
     self.hasHardwareAddresses = hasHardwareAddresses
     self.prefix = prefix
     self.wireless = wireless
-    self.stage = stage
-    self.firstStage = firstStage
+    self.epoch = epoch
+    self.oldestValidEpoch = oldestValidEpoch
   }
 
   /// Whether both are known well enough to say that they are different networks.
@@ -40,17 +40,19 @@ package struct NetworkIdentity: Hashable, Sendable {
   func isOther(than earlier: NetworkIdentity) -> Bool {
     if let wireless, let earlier = earlier.wireless, wireless.isOther(than: earlier) { return true }
     guard self.hasHardwareAddresses || earlier.hasHardwareAddresses else {
-      return self.stage != earlier.stage
+      return self.epoch != earlier.epoch
         && (self.gateway != earlier.gateway || self.prefix != earlier.prefix)
     }
-    guard self.isOfSameGateway(as: earlier), earlier.stage < self.firstStage else { return false }
+    guard self.isOfSameGateway(as: earlier), earlier.epoch < self.oldestValidEpoch else {
+      return false
+    }
     return !self.hasSameHardwareAddress(as: earlier)
   }
 
   /// Whether another router has taken the gateway's address while the link stayed up.
   func isFailover(after earlier: NetworkIdentity) -> Bool {
     guard self.isOfSameGateway(as: earlier), self.gatewayHardwareAddress != nil,
-      earlier.gatewayHardwareAddress != nil, self.stage == earlier.stage
+      earlier.gatewayHardwareAddress != nil, self.epoch == earlier.epoch
     else { return false }
     return !self.hasSameHardwareAddress(as: earlier)
   }
@@ -74,7 +76,7 @@ package struct NetworkIdentity: Hashable, Sendable {
       self.isOfSameGateway(as: earlier)
     {
       identity.gatewayHardwareAddress = earlier.gatewayHardwareAddress
-      identity.stage = earlier.stage
+      identity.epoch = earlier.epoch
     }
     return identity
   }

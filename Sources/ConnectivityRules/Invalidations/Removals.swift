@@ -11,10 +11,10 @@ package struct Removals: Hashable, Sendable {
 
   package init() {}
 
-  package init(_ occasion: Occasion) { self.note(occasion) }
+  package init(_ trigger: ReadTrigger) { self.note(trigger) }
 
-  package mutating func note(_ occasion: Occasion) {
-    guard case .events(let events) = occasion else { return }
+  package mutating func note(_ trigger: ReadTrigger) {
+    guard case .events(let events) = trigger else { return }
     for event in events {
       switch event {
       case .routeRemoved(let change): self.note(change)

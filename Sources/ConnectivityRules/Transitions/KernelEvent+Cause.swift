@@ -61,7 +61,7 @@ extension KernelEvent {
 
     switch self {
     case .link(let link):
-      return (link.provesSomething || link.bridgePort != nil)
+      return (link.hasReliableState || link.bridgePort != nil)
         && (isInChain(link.index) || isInChain(link.master))
     case .linkRemoved(let link):
       return isInChain(link.index) || isInChain(link.master)
@@ -90,11 +90,11 @@ extension KernelEvent {
 
   /// Whether the message says that a part of a path is gone. That is evidence of a bounce, however
   /// fast the path came back (T2).
-  func saysGone(_ observed: ObservedPath) -> Bool {
+  func indicatesLoss(_ observed: CandidatePath) -> Bool {
     let path = observed.path
     switch self {
     case .link(let link):
-      return link.provesSomething && link.state != .up && path.leads(over: link.index)
+      return link.hasReliableState && link.state != .up && path.leads(over: link.index)
     case .linkRemoved(let link):
       return path.leads(over: link.index)
     case .address(let address):
@@ -166,7 +166,7 @@ extension Path {
 extension Link {
   /// Whether the message has reliable state. A wireless event has the name and outdated flags only,
   /// so without IFLA_CARRIER only "down" is reliable.
-  package var provesSomething: Bool { self.carrier != nil || self.state == .down }
+  package var hasReliableState: Bool { self.carrier != nil || self.state == .down }
 
   /// The change that the message describes, in one word.
   fileprivate var change: String {

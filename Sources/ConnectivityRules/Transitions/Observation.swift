@@ -4,26 +4,26 @@ package import Connectivity
 ///
 /// Implements rule T5.
 package struct Observation: Hashable, Sendable {
-  package var ipv4: ObservedPath
-  package var ipv6: ObservedPath
+  package var ipv4: CandidatePath
+  package var ipv6: CandidatePath
 
-  package init(ipv4: ObservedPath, ipv6: ObservedPath) {
+  package init(ipv4: CandidatePath, ipv6: CandidatePath) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
   }
 
-  package subscript(family: AddressFamily) -> ObservedPath {
+  package subscript(family: AddressFamily) -> CandidatePath {
     get { family == .ipv4 ? self.ipv4 : self.ipv6 }
     set { if family == .ipv4 { self.ipv4 = newValue } else { self.ipv6 = newValue } }
   }
 
   /// The observation while the kernel is unavailable (K8).
   package static let unknown = Observation(
-    ipv4: ObservedPath(.unknown), ipv6: ObservedPath(.unknown))
+    ipv4: CandidatePath(.unknown), ipv6: CandidatePath(.unknown))
 }
 
 /// A path and the routing table entry that it came from.
-package struct ObservedPath: Hashable, Sendable {
+package struct CandidatePath: Hashable, Sendable {
   package var path: Path
   /// Not published. It only serves to recognise the message that this route was removed.
   package var route: MatchedRoute?
@@ -49,7 +49,7 @@ package struct ObservedPath: Hashable, Sendable {
 
   /// Whether traffic flows as before, and only the knowledge about its path differs: the kind of a
   /// link, or a switch's port.
-  func isSameWay(as before: ObservedPath) -> Bool {
+  func isSameWay(as before: CandidatePath) -> Bool {
     let known = min(self.knownLinks ?? .max, before.knownLinks ?? .max)
     return self.path.status == .satisfied && before.path.status == .satisfied
       && self.path.source == before.path.source && self.path.gateway == before.path.gateway
@@ -59,7 +59,7 @@ package struct ObservedPath: Hashable, Sendable {
 }
 
 /// The reason why the kernel was read again.
-package enum Occasion: Hashable, Sendable {
+package enum ReadTrigger: Hashable, Sendable {
   /// Kernel messages, in their order.
   case events([KernelEvent])
   /// connd started, so there was no earlier reading.
@@ -84,7 +84,7 @@ package enum Occasion: Hashable, Sendable {
   case metering
 }
 
-extension Occasion {
+extension ReadTrigger {
   /// The cause whatever the paths show, or `nil` if the paths and their messages determine it. If
   /// messages were lost, none of them can be the cause.
   var cause: Cause? {
@@ -104,7 +104,7 @@ extension Occasion {
   }
 }
 
-extension Occasion {
+extension ReadTrigger {
   /// Whether the reason is connd's start or a source of link facts other than the kernel.
   var isOfOtherSource: Bool {
     switch self {

@@ -3,7 +3,7 @@ import Connectivity
 /// Tracks the path of one address family, and recognises a bounce by its evidence (T2).
 struct PathTracker: Hashable, Sendable {
   /// The published path, with which readings are compared (T4).
-  private(set) var published: ObservedPath
+  private(set) var published: CandidatePath
 
   /// The meaning of a reading for the path.
   struct Outcome {
@@ -23,11 +23,11 @@ struct PathTracker: Hashable, Sendable {
     case lostCarrier(PathLink)
   }
 
-  init(_ published: ObservedPath) {
+  init(_ published: CandidatePath) {
     self.published = published
   }
 
-  mutating func update(to observed: ObservedPath, after events: [KernelEvent]) -> Outcome {
+  mutating func update(to observed: CandidatePath, after events: [KernelEvent]) -> Outcome {
     let before = self.published
     self.published = observed
     let wasSatisfied = before.path.status == .satisfied
@@ -60,7 +60,7 @@ struct PathTracker: Hashable, Sendable {
   }
 }
 
-extension ObservedPath {
+extension CandidatePath {
   /// Returns the indexes of the messages that a part of the path is gone. An address with several
   /// prefixes stays until its last entry is removed.
   fileprivate func losses(in events: [KernelEvent]) -> [Int] {
@@ -74,13 +74,13 @@ extension ObservedPath {
         lengths.insert(address.prefixLength)
       default: break
       }
-      return events[place].saysGone(self)
+      return events[place].indicatesLoss(self)
     }
   }
 
   /// Whether this is the earlier path, which came back after the first of the messages said that it
   /// was gone.
-  fileprivate func isBack(_ before: ObservedPath, since events: ArraySlice<KernelEvent>) -> Bool {
+  fileprivate func isBack(_ before: CandidatePath, since events: ArraySlice<KernelEvent>) -> Bool {
     switch events.first {
     case .link(let link), .linkRemoved(let link):
       // The path uses the lost link again, so it was gone too, whatever else changed. A path by
@@ -98,7 +98,7 @@ extension ObservedPath {
 
   /// Returns the link of both paths that lost its carrier in between and has it again, or `nil` if
   /// none did.
-  fileprivate func lostCarrier(since before: ObservedPath) -> PathLink? {
+  fileprivate func lostCarrier(since before: CandidatePath) -> PathLink? {
     self.path.chain.first { link in
       guard let now = self.carrierDownCounts[link.index],
         let then = before.carrierDownCounts[link.index]

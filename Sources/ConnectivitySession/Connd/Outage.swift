@@ -4,7 +4,7 @@ package struct Outage: Sendable {
   package static let longestPause: Duration = .seconds(2)
 
   /// Whether connd's absence has been reported.
-  private(set) var isTold = false
+  private(set) var isReported = false
   private var pause = Self.shortestPause
 
   package init() {}
@@ -12,21 +12,21 @@ package struct Outage: Sendable {
   /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
   package mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
     defer {
-      self.isTold = true
+      self.isReported = true
       self.pause = min(self.pause * 2, Self.longestPause)
     }
     let error = error as? ConndError ?? .failed("\(error)")
-    return (self.isTold ? nil : error, self.pause)
+    return (self.isReported ? nil : error, self.pause)
   }
 
   /// connd accepted the request. Returns whether its absence had been reported.
   package mutating func accepted() -> Bool {
-    defer { self.isTold = false }
-    return self.isTold
+    defer { self.isReported = false }
+    return self.isReported
   }
 
   /// Records that the caller has already reported in another way that connd is unusable.
-  package mutating func markTold() { self.isTold = true }
+  package mutating func markTold() { self.isReported = true }
 
   /// connd sent a message. If it only accepts connections and goes away again, the pauses keep
   /// growing.

@@ -10,21 +10,21 @@ private import Synchronization
 ///    of at most 2 s, and resumes from the last generation received.
 package final class StatusFollower: Sendable {
   private let socket: String
-  private let dialler: any Dialler
+  private let connector: any Connector
   private let kinds: Set<StatusEvent.Kind>
   private let progress: Mutex<Progress>
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
-  ///   - dialler: Makes the connections.
+  ///   - connector: Makes the connections.
   ///   - since: The last generation that is already known, or `nil`.
   ///   - kinds: The kinds of changes to receive; empty means all.
   package init(
-    socket: String, through dialler: any Dialler, since: UInt64? = nil,
+    socket: String, through connector: any Connector, since: UInt64? = nil,
     kinds: Set<StatusEvent.Kind> = []
   ) {
     self.socket = socket
-    self.dialler = dialler
+    self.connector = connector
     self.kinds = kinds
     self.progress = Mutex(Progress(since: since))
   }
@@ -55,7 +55,7 @@ package final class StatusFollower: Sendable {
     }
     do {
       let request = self.progress.withLock { $0.request(self.kinds) }
-      try await self.dialler.watch(request, at: self.socket) {
+      try await self.connector.watch(request, at: self.socket) {
         if let event = self.progress.withLock({ $0.accepted() }) { try await tell(event) }
       } _: { message in
         if let event = try self.progress.withLock({ try $0.received(message) }) {
@@ -66,7 +66,7 @@ package final class StatusFollower: Sendable {
     } catch let refusal as Refusal {
       throw refusal.error
     } catch {
-      return await self.dialler.reading(error, of: self.socket)
+      return await self.connector.reading(error, of: self.socket)
     }
   }
 }

@@ -17,19 +17,19 @@
 ///
 /// Implements rule C7.
 package final class FlowGuard: Sendable {
-  private let keeper: GuardKeeper
+  private let keeper: GuardSession
   private let events: Handoff<GuardEvent>
   private let task: Task<Void, Never>
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
-  ///   - dialler: Makes the connections.
-  package init(socket: String, through dialler: any Dialler) {
-    let keeper = GuardKeeper(socket: socket, through: dialler)
+  ///   - connector: Makes the connections.
+  package init(socket: String, through connector: any Connector) {
+    let keeper = GuardSession(socket: socket, through: connector)
     let events = Handoff<GuardEvent>()
     self.keeper = keeper
     self.events = events
-    self.task = Task(executorPreference: dialler.executor) {
+    self.task = Task(executorPreference: connector.executor) {
       try? await keeper.run { try await events.send($0) }
       events.finish()
     }

@@ -69,7 +69,7 @@ package struct GuardedFlows: Sendable {
 
   /// connd sent a message. Returns `nil` if it is about a removed flow, or unknown.
   mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
-    if let foreign = self.foreignNamespace(message) { return self.estranged(foreign) }
+    if let foreign = self.foreignNamespace(message) { return self.namespaceMismatch(foreign) }
     let event = try FlowEvent(message)
     self.generation = message.generation
     self.outage.received()
@@ -100,7 +100,7 @@ package struct GuardedFlows: Sendable {
   }
 
   /// Gives up the flows that connd guards, until there is another stream.
-  private mutating func estranged(_ foreign: ForeignNamespace) -> GuardEvent? {
+  private mutating func namespaceMismatch(_ foreign: ForeignNamespace) -> GuardEvent? {
     guard !self.isElsewhere else { return nil }
     self.isElsewhere = true
     self.removed.formUnion(self.entries.keys)

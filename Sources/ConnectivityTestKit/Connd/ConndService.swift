@@ -55,7 +55,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,
     response: RPCWriter<Connectivity_V1_GuardResponse>, context: ServerContext
   ) async throws {
-    guard let stream = self.connd.admitGuardian() else { throw RPCError.stopping }
+    guard let stream = self.connd.admitMailbox() else { throw RPCError.stopping }
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask {
         // After half-closing, a client still receives events.

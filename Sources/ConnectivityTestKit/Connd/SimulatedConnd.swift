@@ -244,7 +244,7 @@ final class SimulatedConnd: Sendable {
   }
 
   /// Opens a stream of `Guard`, or returns `nil` while connd is not running.
-  func admitGuardian() -> Stream<Connectivity_V1_GuardResponse>? {
+  func admitMailbox() -> Stream<Connectivity_V1_GuardResponse>? {
     let (messages, continuation) = AsyncStream.makeStream(of: Connectivity_V1_GuardResponse.self)
     return self.admit { state, number in
       state.guardians[number] = continuation

@@ -68,7 +68,7 @@ struct FlowTable {
 extension Simulation {
   /// Evaluates all flows, or only those whose grace period is over.
   mutating func evaluateFlows(
-    _ occasion: Occasion, slept: Duration? = nil, onlyOverdue: Bool = false, at now: Instant
+    _ occasion: ReadTrigger, slept: Duration? = nil, onlyOverdue: Bool = false, at now: Instant
   ) -> [Announcement] {
     self.flows.keys.compactMap { key in
       guard var entry = self.flows.entries[key] else { return nil }

@@ -2,7 +2,7 @@ internal import Connectivity
 internal import ConnectivityRules
 
 /// Simulates what connd does with the kernel's notifications. It uses the same code for the rules
-/// (`ChangeMaker`, `FlowTracker`), on top of a simulated kernel.
+/// (`ChangeDetector`, `FlowTracker`), on top of a simulated kernel.
 ///
 /// A value without a clock: callers pass instants in, and read the deadline.
 struct Simulation {
@@ -16,9 +16,9 @@ struct Simulation {
   /// The published changes, oldest first.
   private(set) var history: [Change] = []
   /// The last published state.
-  private(set) var snapshot = ChangeMaker().snapshot
+  private(set) var snapshot = ChangeDetector().snapshot
   /// `nil` while connd is not running.
-  private var changes: ChangeMaker?
+  private var changes: ChangeDetector?
   private var isKernelLost = false
   private var deadlineOfChanges: Instant?
   /// How far the generations are ahead of `changes`, which does not know what a test published
@@ -53,7 +53,7 @@ struct Simulation {
   /// Starts connd: it continues from its last published state, and reads the kernel.
   mutating func start(at now: Instant, time: Timestamp) {
     guard !self.isRunning else { return }
-    self.changes = ChangeMaker(
+    self.changes = ChangeDetector(
       restored: self.snapshot.generation > 0 ? self.snapshot : nil, policy: self.policy)
     self.ahead = 0
     _ = self.readDNS(learntLate: true, time: time)
@@ -152,7 +152,7 @@ struct Simulation {
   private static let longestHistory = 512
 
   private mutating func step(
-    _ occasion: Occasion, at now: Instant, time: Timestamp
+    _ occasion: ReadTrigger, at now: Instant, time: Timestamp
   ) -> [Announcement] {
     guard var changes = self.changes else { return [] }
     let made = changes.update(to: self.reading(changes), on: occasion, at: now, time: time)
@@ -177,11 +177,11 @@ struct Simulation {
 
   // MARK: - Reading
 
-  private func reading(_ changes: ChangeMaker) -> ChangeMaker.Reading {
-    var reading = ChangeMaker.Reading(.unknown)
+  private func reading(_ changes: ChangeDetector) -> ChangeDetector.Reading {
+    var reading = ChangeDetector.Reading(.unknown)
     for family in AddressFamily.allCases {
       let path = self.machine.defaultPath(family)
-      reading.observation[family] = ObservedPath(path, route: self.machine.match(family, path))
+      reading.observation[family] = CandidatePath(path, route: self.machine.match(family, path))
       reading.networks[family] = self.machine.identity(path)
     }
     for followed in changes.followed {

@@ -59,8 +59,8 @@ final class HTTP2Connection: Pollable {
   private var unsent: [UInt8] = []
   private var isWaitingForRoom = false
   private var willBeFlushed = false
-  private var pings = FillerCount()
-  private var fillers = FillerCount()
+  private var pings = ControlFrameLimiter()
+  private var fillers = ControlFrameLimiter()
   /// The reason to close it: too many frames of either kind, or a forbidden one.
   private var fault: nghttp2_error_code?
   /// Whether the owner knows that it is being closed.

@@ -8,7 +8,7 @@ import Testing
 @testable import UnixTransport
 
 @Suite("Authorization of overrides")
-struct AuthorityTests {
+struct CostAuthorizationTests {
   private let directory: TemporaryDirectory
 
   init() throws { self.directory = try TemporaryDirectory() }
@@ -27,8 +27,8 @@ struct AuthorityTests {
     polkit: @escaping @Sendable (_ isLikely: Bool) -> Polkit.Verdict
   ) async throws -> RPCError.Code? {
     let file = GroupFile(
-      name: Authority.group, path: try self.directory.write(groups, to: "group"))
-    var authority = Authority(members: file)
+      name: CostAuthorization.group, path: try self.directory.write(groups, to: "group"))
+    var authority = CostAuthorization(members: file)
     authority.ownUser = 990
     authority.userAtSeat = { seat }
     authority.askPolkit = { polkit($1) }

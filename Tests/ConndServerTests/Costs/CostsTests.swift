@@ -21,13 +21,13 @@ struct CostsTests {
     self.loop.loop.start()
   }
 
-  private static func file(_ directory: TemporaryDirectory) -> ChoiceFile {
+  private static func file(_ directory: TemporaryDirectory) -> OverrideFile {
     let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-    return ChoiceFile(path: "\(directory.path)/networks", boot: "a", logger: logger)
+    return OverrideFile(path: "\(directory.path)/networks", boot: "a", logger: logger)
   }
 
   private static func loop(_ directory: TemporaryDirectory) throws -> TestLoop {
-    let loop = try TestLoop(choiceKeeper: ChoiceKeeper(Self.file(directory)))
+    let loop = try TestLoop(overrideStore: OverrideStore(Self.file(directory)))
     try Self.setRouter("192.0.2.1", on: 2, to: 1, loop)
     return loop
   }
@@ -55,9 +55,11 @@ struct CostsTests {
     _ target: CostRequest.Target, constrained: Connectivity_V1_Choice? = nil,
     expensive: Connectivity_V1_Choice? = nil, end: CostRequest.End? = nil, by user: UInt32 = 1000
   ) throws -> String? {
-    let wish = CostRequest.Wish(
+    let request = CostRequest.CostOverrideRequest(
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
-    guard case .set(let match, _) = try self.loop.loop.answer(.set(wish)).get() else { return nil }
+    guard case .set(let match, _) = try self.loop.loop.answer(.set(request)).get() else {
+      return nil
+    }
     return match
   }
 
@@ -122,7 +124,7 @@ struct CostsTests {
     self.loop.loop.enqueue(
       .add(
         .init(
-          key: .init(guardian: self.loop.mailbox.number, id: 1),
+          key: .init(mailbox: self.loop.mailbox.number, id: 1),
           flow: Flow(remote, forbidsExpensive: true))))
     #expect(self.loop.turn() == ["1 path eth0"])
     try self.set(.link("eth0"), expensive: .on)
@@ -138,7 +140,7 @@ struct CostsTests {
     #expect(self.loop.loop.store.snapshot.status.isConstrained == false)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained"])
 
-    self.loop.loop.choiceKeeper?.finish()
+    self.loop.loop.overrideStore?.finish()
     var later = try Self.loop(self.directory)
     later.loop.start()
     #expect(later.loop.store.snapshot.status.isConstrained)
@@ -153,27 +155,27 @@ struct CostsTests {
       let word = choice == .on ? "constrained" : ""
       #expect(self.last == "\(word): constrainedSet uid \(user)")
     }
-    #expect(self.loop.loop.engine.costs.choices.all.values.map(\.user) == [1001])
+    #expect(self.loop.loop.engine.costs.overrides.all.values.map(\.user) == [1001])
   }
 
   @Test(
     "1024 links and networks are stored; one more is refused"
   )
   mutating func many() throws {
-    let said = CostChoice(constrained: .off, user: 1000)
-    let links = (1...1023).map { (CostChoices.Subject.link("eth\($0)"), said) }
-    let choices = CostChoices(Dictionary(uniqueKeysWithValues: links))
-    #expect(Self.file(self.directory).save(.init(choices: choices)))
+    let said = CostOverride(constrained: .off, user: 1000)
+    let links = (1...1023).map { (CostOverrides.Subject.link("eth\($0)"), said) }
+    let overrides = CostOverrides(Dictionary(uniqueKeysWithValues: links))
+    #expect(Self.file(self.directory).save(.init(overrides: overrides)))
     self.loop = try Self.loop(self.directory)
     self.loop.loop.start()
     try self.set(.network("192.0.2.1"), constrained: .on)
     #expect(throws: CostRequest.Refusal.self) { try self.set(.link("wlan7"), constrained: .on) }
     #expect(try self.list().count == 1024)
-    self.loop.loop.choiceKeeper?.finish()
+    self.loop.loop.overrideStore?.finish()
     var later = try Self.loop(self.directory)
     later.loop.start()
     #expect(later.loop.store.snapshot.status.isConstrained)
-    #expect(later.loop.engine.costs.choices.all.count == 1024)
+    #expect(later.loop.engine.costs.overrides.all.count == 1024)
     try self.forget("eth7")
     try self.set(.link("wlan7"), constrained: .on)
   }
@@ -225,7 +227,7 @@ struct CostsTests {
     self.loop.loop.enqueue(
       .add(
         .init(
-          key: .init(guardian: self.loop.mailbox.number, id: 1),
+          key: .init(mailbox: self.loop.mailbox.number, id: 1),
           flow: Flow(remote, forbidsExpensive: true))))
     let link = self.loop.kernel.linkTable[5]?.link.name ?? ""
     #expect(self.loop.turn() == ["1 path \(link)"])

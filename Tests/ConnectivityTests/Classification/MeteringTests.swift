@@ -22,11 +22,11 @@ struct MeteringTests {
     _ chain: [LinkFacts], _ words: MeteringWords = MeteringWords(), said: Bool? = nil,
     configured: Bool? = nil
   ) -> (String, Bool) {
-    var choices = CostChoices()
-    choices[.link("eth0")] = said.map { CostChoice(expensive: .init($0), user: 1000) }
+    var overrides = CostOverrides()
+    overrides[.link("eth0")] = said.map { CostOverride(expensive: .init($0), user: 1000) }
     let rules = configured.map { [LinkPolicy.Rule(match: "eth*", expensive: $0)] } ?? []
     let classifier = PathClassifier(
-      policy: LinkPolicy(rules), choices: choices, metering: words)
+      policy: LinkPolicy(rules), overrides: overrides, metering: words)
     let medium = classifier.evidence(for: chain).medium
     let cost = classifier.cost(of: chain, medium: medium)
     return ("\(cost.evidence.state.rawValue) \(cost.evidence.source.rawValue)", cost.expensive)

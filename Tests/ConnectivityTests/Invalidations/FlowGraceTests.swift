@@ -10,7 +10,7 @@ struct FlowGraceTests {
   private static let soft = InvalidationPolicy(betterPath: .drain)
 
   /// A Wi-Fi flow that has lost its carrier at 0 s, or only its route.
-  private static func inDoubt(
+  private static func inGrace(
     _ lost: FlowReading = deadWifi, policy: InvalidationPolicy = InvalidationPolicy()
   ) -> FollowedFlow {
     var flow = FollowedFlow(on: Self.wifi, policy: policy)
@@ -20,7 +20,7 @@ struct FlowGraceTests {
 
   @Test("I10 a Wi-Fi carrier has one second to come back")
   func wifiCarrier() {
-    var flow = Self.inDoubt()
+    var flow = Self.inGrace()
     #expect(flow.deadline == 1000)
     #expect(flow.see(Self.deadWifi, at: 999) == nil)
     #expect(flow.deadline == 1000)
@@ -29,7 +29,7 @@ struct FlowGraceTests {
 
   @Test("I10 Wi-Fi carrier back within the grace period → nothing is destroyed")
   func wifiCarrierBack() {
-    var flow = Self.inDoubt()
+    var flow = Self.inGrace()
     #expect(flow.see(Self.wifi, at: 999) == nil)
     #expect(flow.deadline == nil)
     #expect(flow.see(Self.wifi, at: 5000) == nil)
@@ -40,7 +40,7 @@ struct FlowGraceTests {
 
   @Test("I10 a dormant Wi-Fi link counts as one without a carrier")
   func dormant() {
-    var flow = Self.inDoubt(Self.deadWifi.with { $0.path.reason = .dormant })
+    var flow = Self.inGrace(Self.deadWifi.with { $0.path.reason = .dormant })
     #expect(flow.deadline == 1000)
     #expect(flow.see(.by(.wired, leaving: .failed), at: 100) == "destroy interfaceLost")
   }
@@ -95,8 +95,8 @@ struct FlowGraceTests {
   @Test("I10 the grace periods are configurable, down to zero")
   func configured() {
     let policy = InvalidationPolicy(carrierGrace: [.wifi: .seconds(3)], routeGrace: .seconds(2))
-    #expect(Self.inDoubt(policy: policy).deadline == 3000)
-    #expect(Self.inDoubt(.noRoute, policy: policy).deadline == 2000)
+    #expect(Self.inGrace(policy: policy).deadline == 3000)
+    #expect(Self.inGrace(.noRoute, policy: policy).deadline == 2000)
     var flow = FollowedFlow(
       on: Self.wifi, policy: InvalidationPolicy(carrierGrace: [:], routeGrace: .zero))
     #expect(flow.see(Self.deadWifi) == "destroy interfaceLost")
@@ -174,11 +174,11 @@ struct FlowGraceTests {
   @Test("I10 back on another network → destroyed as soon as that is known")
   func otherNetwork() {
     for lost in [Self.deadWifi, .noRoute] {
-      var flow = Self.inDoubt(lost)
-      let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1)
+      var flow = Self.inGrace(lost)
+      let other = FlowReading.by(.wifi, router: 2, epoch: 1, first: 1)
       #expect(flow.see(other, at: 500) == "destroy networkChanged")
-      flow = Self.inDoubt(lost)
-      #expect(flow.see(.by(.wifi, router: nil, stage: 1), at: 500) == nil)
+      flow = Self.inGrace(lost)
+      #expect(flow.see(.by(.wifi, router: nil, epoch: 1), at: 500) == nil)
       #expect(flow.see(other, at: 9000) == "destroy networkChanged")
     }
   }
@@ -188,7 +188,7 @@ struct FlowGraceTests {
     for policy in [InvalidationPolicy(), Self.soft] {
       var flow = FollowedFlow(on: Self.wifi, policy: policy)
       #expect(flow.see(.by(.cellular, leaving: .failed)) == "destroy interfaceLost")
-      flow = Self.inDoubt(policy: policy)
+      flow = Self.inGrace(policy: policy)
       #expect(flow.see(.by(.cellular, leaving: .failed), at: 500) == "destroy interfaceLost")
     }
   }
@@ -213,7 +213,7 @@ struct FlowGraceTests {
   @Test("I10 another link takes over later → the flow drains, and the grace period continues")
   func routeTakenOverLater() {
     let taken = FlowReading.by(.cellular, leaving: .withoutRoute)
-    var flow = Self.inDoubt(.noRoute)
+    var flow = Self.inGrace(.noRoute)
     #expect(flow.see(taken, at: 500) == "drain interfaceLost")
     #expect(flow.deadline == 1000)
     #expect(flow.see(.noRoute, at: 600) == nil)
@@ -274,9 +274,9 @@ struct FlowGraceTests {
   @Test("I10 the link or the address is removed during the grace period → it ends")
   func gone() {
     for lost in [Self.deadWifi, .noRoute] {
-      var flow = Self.inDoubt(lost)
+      var flow = Self.inGrace(lost)
       #expect(flow.see(lost.with { $0.formerLink = .failed }, at: 1) == "destroy interfaceLost")
-      flow = Self.inDoubt(lost)
+      flow = Self.inGrace(lost)
       #expect(flow.see(lost.with { $0.sourceLoss = .final }, at: 1) == "destroy sourceAddressLost")
     }
   }
@@ -287,10 +287,10 @@ struct FlowGraceTests {
     #expect(flow.see(.noRoute) == "advise interfaceLost")
     #expect(flow.see(.by(TestLink.wired.withoutCarrier), at: 500) == "destroy interfaceLost")
 
-    flow = Self.inDoubt(.noRoute)
+    flow = Self.inGrace(.noRoute)
     #expect(flow.see(Self.deadWifi, at: 500) == nil)
     #expect(flow.deadline == 1000)
-    flow = Self.inDoubt()
+    flow = Self.inGrace()
     #expect(flow.see(.noRoute, at: 500) == nil)
     #expect(flow.see(.noRoute, at: 1000) == "destroy interfaceLost")
   }
@@ -334,7 +334,7 @@ struct FlowGraceTests {
 
   @Test("K8 a grace period that ends while the kernel cannot be asked waits for the next answer")
   func unknownDuringGrace() {
-    var flow = Self.inDoubt()
+    var flow = Self.inGrace()
     #expect(flow.see(.unknown, at: 500) == nil)
     #expect(flow.deadline == nil)
     var lost = flow

@@ -148,7 +148,7 @@ struct FlowTrackerTests {
   func otherGateway() {
     var flow = FollowedFlow(on: Self.wifi)
     let other = TestLink.wifi.with { $0.gateway[.ipv4] = 2 }
-    let moved = FlowReading.by(other, router: 2, stage: 1, first: 1)
+    let moved = FlowReading.by(other, router: 2, epoch: 1, first: 1)
     #expect(flow.see(moved.with { $0.path.table = 100 }) == nil)
     #expect(flow.tracker.path.gateway == other.gatewayAddress(.ipv4))
   }
@@ -158,7 +158,7 @@ struct FlowTrackerTests {
   @Test("I4 another router behind the same link is another network")
   func otherRouter() {
     var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
-    #expect(flow.see(.by(.wifi, router: 2, stage: 1, first: 1)) == "destroy networkChanged")
+    #expect(flow.see(.by(.wifi, router: 2, epoch: 1, first: 1)) == "destroy networkChanged")
   }
 
   @Test(
@@ -169,17 +169,17 @@ struct FlowTrackerTests {
     #expect(flow.see(.by(.wifi, router: 2)) == nil)
     #expect(flow.see(Self.wifi) == "advise networkChanged")
     #expect(flow.see(.by(.wifi, router: 3)) == "advise networkChanged")
-    #expect(flow.see(.by(.wifi, router: 2, stage: 1, first: 1)) == "destroy networkChanged")
+    #expect(flow.see(.by(.wifi, router: 2, epoch: 1, first: 1)) == "destroy networkChanged")
   }
 
   @Test("I4 an unknown router is compared with the earlier one as soon as it is known")
   func unknownRouter() {
     var flow = FollowedFlow(on: Self.wifi)
-    #expect(flow.see(.by(.wifi, router: nil, stage: 1)) == nil)
-    #expect(flow.see(.by(.wifi, router: 1, stage: 1)) == nil)
-    #expect(flow.see(.by(.wifi, router: nil, stage: 2)) == nil)
-    #expect(flow.see(.by(.wifi, router: nil, stage: 3)) == nil)
-    #expect(flow.see(.by(.wifi, router: 2, stage: 3, first: 2)) == "destroy networkChanged")
+    #expect(flow.see(.by(.wifi, router: nil, epoch: 1)) == nil)
+    #expect(flow.see(.by(.wifi, router: 1, epoch: 1)) == nil)
+    #expect(flow.see(.by(.wifi, router: nil, epoch: 2)) == nil)
+    #expect(flow.see(.by(.wifi, router: nil, epoch: 3)) == nil)
+    #expect(flow.see(.by(.wifi, router: 2, epoch: 3, first: 2)) == "destroy networkChanged")
   }
 
   @Test("I4 the router was replaced before the first reading → the time of the link loss decides")
@@ -187,21 +187,21 @@ struct FlowTrackerTests {
     // The flow was made before the link loss, and the present network has been there since the
     // loss.
     var late = FollowedFlow(on: .by(.wifi, router: nil))
-    #expect(late.see(.by(.wifi, router: 2, stage: 1, first: 1)) == "destroy networkChanged")
+    #expect(late.see(.by(.wifi, router: 2, epoch: 1, first: 1)) == "destroy networkChanged")
     // The flow was made after the loss.
-    var learning = FollowedFlow(on: .by(.wifi, router: nil, stage: 1))
-    #expect(learning.see(.by(.wifi, router: 2, stage: 1, first: 1)) == nil)
+    var learning = FollowedFlow(on: .by(.wifi, router: nil, epoch: 1))
+    #expect(learning.see(.by(.wifi, router: 2, epoch: 1, first: 1)) == nil)
     // The link came back with the same router, which is replaced later.
     var back = FollowedFlow(on: Self.wifi)
-    #expect(back.see(.by(.wifi, router: 1, stage: 2, first: 2)) == nil)
-    #expect(back.see(.by(.wifi, router: 2, stage: 2, first: 2)) == "advise networkChanged")
+    #expect(back.see(.by(.wifi, router: 1, epoch: 2, first: 2)) == nil)
+    #expect(back.see(.by(.wifi, router: 2, epoch: 2, first: 2)) == "advise networkChanged")
   }
 
   @Test("I4 another router on another link does not change the flow's network")
   func routerOfAnotherLink() {
     for left in [.withRoute, .untied] as [FlowReading.FormerLink] {
       var flow = FollowedFlow(on: Self.wifi, policy: Self.soft)
-      let other = FlowReading.by(.wired, router: 2, stage: 1, first: 1).with {
+      let other = FlowReading.by(.wired, router: 2, epoch: 1, first: 1).with {
         $0.formerLink = left
       }
       #expect(flow.see(other) == (left == .untied ? nil : "drain betterPath"))
@@ -211,7 +211,7 @@ struct FlowTrackerTests {
   @Test("I4 a router counts only on a path that carries traffic")
   func deadRouter() {
     var flow = FollowedFlow(on: Self.wifi)
-    let dead = FlowReading.by(TestLink.wifi.withoutCarrier, router: 2, stage: 1, first: 1)
+    let dead = FlowReading.by(TestLink.wifi.withoutCarrier, router: 2, epoch: 1, first: 1)
     #expect(flow.see(dead) == "advise interfaceLost")
   }
 
@@ -219,7 +219,7 @@ struct FlowTrackerTests {
   func onLink() {
     var flow = FollowedFlow(on: .onLink(.wifi))
     let other = FlowReading.onLink(.wifi).with {
-      ($0.network.stage, $0.network.firstStage) = (1, 1)
+      ($0.network.epoch, $0.network.oldestValidEpoch) = (1, 1)
     }
     #expect(flow.see(other) == nil)
   }
@@ -317,7 +317,7 @@ struct FlowTrackerTests {
     let failed = FlowReading.by(.cellular, leaving: .failed).with { $0.path.isExpensive = true }
     #expect(told(failed.with { $0.sourceLoss = .final }) == "destroy sourceAddressLost")
     #expect(told(failed) == "destroy interfaceLost")
-    let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).beside(.wired)
+    let other = FlowReading.by(.wifi, router: 2, epoch: 1, first: 1).beside(.wired)
       .with { $0.path.isExpensive = true }
     #expect(told(other) == "destroy networkChanged")
     let moved = failed.with { $0.formerLink = .withRoute }

@@ -43,12 +43,13 @@ extension FlowReading {
   ///   - stage: how often the link was lost before.
   ///   - first: the epoch since which this router has been there.
   static func by(
-    _ link: TestLink, router: UInt8? = 1, stage: UInt64 = 0, first: UInt64 = 0
+    _ link: TestLink, router: UInt8? = 1, epoch: UInt64 = 0, first: UInt64 = 0
   ) -> FlowReading {
     let path = link.observed(.ipv4)?.path ?? .unsatisfied(.noRoute)
     let network = NetworkIdentity(
       gateway: path.gateway, gatewayHardwareAddress: router.map { [2, 0, 0, 0, 0, $0] },
-      prefix: path.source.flatMap { IPPrefix($0, length: 24) }, stage: stage, firstStage: first)
+      prefix: path.source.flatMap { IPPrefix($0, length: 24) }, epoch: epoch,
+      oldestValidEpoch: first)
     return FlowReading(path, network: network)
   }
 

@@ -6,7 +6,7 @@ import Testing
 /// tunnel (RFC 4555).
 @Suite("Addresses assigned by a VPN")
 struct GivenAddressTests {
-  private static let given = FlowReading.by(.wifi).with { $0.isSourceGiven = true }
+  private static let given = FlowReading.by(.wifi).with { $0.isSourceAssignedByVPN = true }
   private static func begin() -> FollowedFlow {
     var flow = FollowedFlow(on: .by(.wifi))
     #expect(flow.see(Self.given) == nil)
@@ -26,7 +26,8 @@ struct GivenAddressTests {
       // The tunnel has moved.
       var moved = flow
       #expect(
-        moved.see(.by(.cellular, leaving: .untied).with { $0.isSourceGiven = true }, at: 500) == nil
+        moved.see(
+          .by(.cellular, leaving: .untied).with { $0.isSourceAssignedByVPN = true }, at: 500) == nil
       )
       #expect(moved.deadline == nil)
       #expect(moved.see(.by(.wired, leaving: .failed), at: 600) == "drain interfaceLost")
@@ -89,8 +90,8 @@ struct GivenAddressTests {
   @Test("I4 another network behind the tunnel's link → advised")
   func otherNetwork() {
     var flow = Self.begin()
-    let other = FlowReading.by(.wifi, router: 2, stage: 1, first: 1).with {
-      $0.isSourceGiven = true
+    let other = FlowReading.by(.wifi, router: 2, epoch: 1, first: 1).with {
+      $0.isSourceAssignedByVPN = true
     }
     #expect(flow.see(other) == "advise networkChanged")
   }

@@ -44,7 +44,7 @@ struct InvalidationCauseTests {
       ([.linkRemoved(TestLink.noise.link), .linkRemoved(wired.link)], "linkRemoved"),
       ([.link(wired.link), .link(TestLink.wifi.withoutCarrier.link), .link(down)], "linkDown"),
     ] as [([KernelEvent], String)] {
-      var maker = ChangeMaker()
+      var maker = ChangeDetector()
       var scene = Scene(links: [.init(wired), .init(.wifi)])
       func update(_ events: [KernelEvent]) -> [Change] {
         maker.update(

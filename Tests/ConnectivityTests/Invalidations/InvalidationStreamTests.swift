@@ -91,10 +91,10 @@ struct InvalidationStreamTests {
 
   @Test("I1 the last 32 former addresses are remembered")
   func manyAddresses() {
-    var maker = ChangeMaker()
+    var maker = ChangeDetector()
     func update(_ host: Int, lost: [Int] = []) -> [Change] {
       let link = TestLink.wifi
-      func address(_ host: Int) -> InvalidationMaker.AddressOnLink? {
+      func address(_ host: Int) -> InvalidationDetector.AddressOnLink? {
         link.with { $0.host[.ipv4] = host }.source(.ipv4).map {
           .init(
             address: $0, prefixLength: 24, link: PathLink(index: link.index, name: link.name))

@@ -15,18 +15,18 @@ struct LearntPathTests {
       medium: medium, source: "10.0.0.2", sourcePrefixLength: 24, gateway: gateway, table: 254)
   }
 
-  private static let assumed = ObservedPath(
+  private static let assumed = CandidatePath(
     path("br0", "eth0", medium: .wired), knownLinks: 1)
-  private static let guest = ObservedPath(path("br0", "vnet0", medium: .unknown))
+  private static let guest = CandidatePath(path("br0", "vnet0", medium: .unknown))
 
   /// The published changes when a reading of `before` is followed by one of `after`.
   private static func play(
-    _ before: ObservedPath, _ after: ObservedPath, on occasion: Occasion = .events([])
+    _ before: CandidatePath, _ after: CandidatePath, on trigger: ReadTrigger = .events([])
   ) -> [String] {
-    var maker = ChangeMaker()
-    func reading(_ path: ObservedPath) -> ChangeMaker.Reading {
-      let nothing = ObservedPath(.unsatisfied(.noRoute))
-      var reading = ChangeMaker.Reading(Observation(ipv4: path, ipv6: nothing))
+    var maker = ChangeDetector()
+    func reading(_ path: CandidatePath) -> ChangeDetector.Reading {
+      let nothing = CandidatePath(.unsatisfied(.noRoute))
+      var reading = ChangeDetector.Reading(Observation(ipv4: path, ipv6: nothing))
       for followed in maker.followed {
         reading.followed[followed.id] = FlowReading(path.path)
       }
@@ -34,7 +34,7 @@ struct LearntPathTests {
     }
     let (now, time) = (Instant(milliseconds: 0), Timestamp(microseconds: 0))
     _ = maker.update(to: reading(before), on: .start, at: now, time: time)
-    let step = maker.update(to: reading(after), on: occasion, at: now, time: time)
+    let step = maker.update(to: reading(after), on: trigger, at: now, time: time)
     return step.changes.map { change in
       switch change {
       case .transition(let transition): "\(transition.from)>\(transition.to)"
@@ -54,19 +54,19 @@ struct LearntPathTests {
 
   @Test("I5 a link's medium becomes known → a path event, and advice")
   func medium() {
-    let before = ObservedPath(Self.path("wlan0", medium: .unknown))
-    let after = ObservedPath(Self.path("wlan0", medium: .wifi))
+    let before = CandidatePath(Self.path("wlan0", medium: .unknown))
+    let after = CandidatePath(Self.path("wlan0", medium: .wifi))
     #expect(Self.play(before, after) == ["path wifi", "advise categoryChanged"])
     // Changes by the configuration and by ModemManager have always been transitions.
-    for occasion in [Occasion.configuration, .modem(ModemChange(.connected, "wlan0"))] {
+    for trigger in [ReadTrigger.configuration, .modem(ModemChange(.connected, "wlan0"))] {
       #expect(
-        Self.play(before, after, on: occasion) == ["other>wifi", "advise categoryChanged"])
+        Self.play(before, after, on: trigger) == ["other>wifi", "advise categoryChanged"])
     }
   }
 
   @Test("I5 the gateway moves from one known port to another → a transition")
   func moved() {
-    let before = ObservedPath(Self.path("br0", "eth0", medium: .wired))
+    let before = CandidatePath(Self.path("br0", "eth0", medium: .wired))
     #expect(Self.play(before, Self.guest) == ["wired>other", "destroy categoryChanged"])
   }
 

@@ -6,13 +6,13 @@ import Testing
 @Suite("Identities of networks")
 struct NetworkIdentityTests {
   private static func gateway(
-    _ mac: UInt8?, _ gateway: IPAddress? = "10.0.0.1", stage: UInt64 = 0, first: UInt64 = 0,
+    _ mac: UInt8?, _ gateway: IPAddress? = "10.0.0.1", epoch: UInt64 = 0, first: UInt64 = 0,
     name: [UInt8]? = nil
   ) -> NetworkIdentity {
     NetworkIdentity(
       gateway: gateway, gatewayHardwareAddress: mac.map { [2, 0, 0, 0, 0, $0] },
       wireless: name.map { WirelessNetwork(ssid: $0) },
-      stage: stage, firstStage: first)
+      epoch: epoch, oldestValidEpoch: first)
   }
 
   private enum Verdict { case same, other, failover }
@@ -24,23 +24,23 @@ struct NetworkIdentityTests {
 
   @Test("I4 MAC addresses are compared for one gateway only, and only after a link loss")
   func stages() {
-    let before = Self.gateway(1, stage: 4)
+    let before = Self.gateway(1, epoch: 4)
     for (now, expected) in [
-      (Self.gateway(1, stage: 4), .same), (Self.gateway(2, stage: 4), .failover),
-      (Self.gateway(1, stage: 5), .same), (Self.gateway(1, stage: 5, first: 5), .same),
-      (Self.gateway(2, stage: 5, first: 5), .other), (Self.gateway(2, stage: 6, first: 5), .other),
+      (Self.gateway(1, epoch: 4), .same), (Self.gateway(2, epoch: 4), .failover),
+      (Self.gateway(1, epoch: 5), .same), (Self.gateway(1, epoch: 5, first: 5), .same),
+      (Self.gateway(2, epoch: 5, first: 5), .other), (Self.gateway(2, epoch: 6, first: 5), .other),
       // The network began when this router was already there.
-      (Self.gateway(2, stage: 5, first: 4), .same), (Self.gateway(2, stage: 5), .same),
+      (Self.gateway(2, epoch: 5, first: 4), .same), (Self.gateway(2, epoch: 5), .same),
       // Another router of the subnet.
-      (Self.gateway(2, "10.0.0.2", stage: 5, first: 5), .same),
-      (Self.gateway(2, "10.0.0.2", stage: 4), .same),
+      (Self.gateway(2, "10.0.0.2", epoch: 5, first: 5), .same),
+      (Self.gateway(2, "10.0.0.2", epoch: 4), .same),
       // No router any more: the destination is on-link.
-      (Self.gateway(nil, nil, stage: 5, first: 5), .same),
+      (Self.gateway(nil, nil, epoch: 5, first: 5), .same),
     ] as [(NetworkIdentity, Verdict)] {
       #expect(Self.verdict(now, after: before) == expected, "\(now)")
     }
     #expect(
-      Self.verdict(Self.gateway(2, stage: 5, first: 5), after: Self.gateway(nil, nil, stage: 4))
+      Self.verdict(Self.gateway(2, epoch: 5, first: 5), after: Self.gateway(nil, nil, epoch: 4))
         == .same)
   }
 
@@ -48,11 +48,11 @@ struct NetworkIdentityTests {
     "I4 unknown values distinguish nothing, except by the epoch at which the present network began")
   func unknown() {
     for (now, before, expected) in [
-      (Self.gateway(nil, stage: 5), Self.gateway(1, stage: 4), .same),
-      (Self.gateway(2, stage: 4), Self.gateway(nil, stage: 4), .same),
-      (Self.gateway(2, stage: 5), Self.gateway(nil, stage: 4), .same),
-      (Self.gateway(2, stage: 5, first: 5), Self.gateway(nil, stage: 4), .other),
-      (Self.gateway(2, stage: 5, first: 5), Self.gateway(nil, stage: 5), .same),
+      (Self.gateway(nil, epoch: 5), Self.gateway(1, epoch: 4), .same),
+      (Self.gateway(2, epoch: 4), Self.gateway(nil, epoch: 4), .same),
+      (Self.gateway(2, epoch: 5), Self.gateway(nil, epoch: 4), .same),
+      (Self.gateway(2, epoch: 5, first: 5), Self.gateway(nil, epoch: 4), .other),
+      (Self.gateway(2, epoch: 5, first: 5), Self.gateway(nil, epoch: 5), .same),
     ] as [(NetworkIdentity, NetworkIdentity, Verdict)] {
       #expect(Self.verdict(now, after: before) == expected, "\(now) \(before)")
     }
@@ -74,7 +74,7 @@ struct NetworkIdentityTests {
   func modem() {
     let before = NetworkIdentity(
       gateway: "10.0.0.1", hasHardwareAddresses: false, prefix: IPPrefix("10.0.0.0", length: 24),
-      stage: 1)
+      epoch: 1)
     #expect(Self.verdict(before, after: before) == .same)
     for change in [
       { $0.gateway = "10.0.0.2" }, { $0.prefix = IPPrefix("10.0.1.0", length: 24) },
@@ -83,23 +83,23 @@ struct NetworkIdentityTests {
       change(&after)
       // The link was never lost: it has another gateway, or a second prefix.
       #expect(Self.verdict(after, after: before) == .same)
-      after.stage = 2
+      after.epoch = 2
       #expect(Self.verdict(after, after: before) == .other)
     }
     var back = before
-    back.stage = 2
+    back.epoch = 2
     #expect(Self.verdict(back, after: before) == .same)
   }
 
   @Test("I4 a forgotten router is kept, with its epoch, until it is known again")
   func completed() {
-    let before = Self.gateway(1, stage: 4, name: [65])
-    let forgotten = Self.gateway(nil, stage: 5).completed(by: before)
+    let before = Self.gateway(1, epoch: 4, name: [65])
+    let forgotten = Self.gateway(nil, epoch: 5).completed(by: before)
     #expect(forgotten == before)
-    #expect(Self.verdict(Self.gateway(2, stage: 6, first: 5), after: forgotten) == .other)
-    #expect(Self.gateway(1, stage: 5).completed(by: before).stage == 5)
-    #expect(Self.gateway(nil, "10.0.0.2", stage: 5).completed(by: before).stage == 5)
+    #expect(Self.verdict(Self.gateway(2, epoch: 6, first: 5), after: forgotten) == .other)
+    #expect(Self.gateway(1, epoch: 5).completed(by: before).epoch == 5)
+    #expect(Self.gateway(nil, "10.0.0.2", epoch: 5).completed(by: before).epoch == 5)
     #expect(
-      Self.gateway(nil, "10.0.0.2", stage: 5).completed(by: before).gatewayHardwareAddress == nil)
+      Self.gateway(nil, "10.0.0.2", epoch: 5).completed(by: before).gatewayHardwareAddress == nil)
   }
 }

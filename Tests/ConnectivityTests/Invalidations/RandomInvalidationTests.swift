@@ -39,7 +39,7 @@ private struct InvalidationHistory {
     self.random = SeededGenerator(seed: seed)
     let soft = InvalidationPolicy(betterPath: .drain, categoryChanged: .drain)
     self.daemon = TestDaemon(
-      ChangeMaker(
+      ChangeDetector(
         preferred: seed % 3 == 0 ? .ipv6 : .ipv4,
         policy: seed % 5 == 0 ? soft : InvalidationPolicy()))
     for _ in 0..<Int.random(in: 0...6, using: &self.random) {
@@ -68,10 +68,10 @@ private struct InvalidationHistory {
       let scene = self.scene
       let slept: Duration? =
         self.random.oneIn(12) ? .seconds(Int.random(in: 1...600, using: &self.random)) : nil
-      let occasion: Occasion =
+      let trigger: ReadTrigger =
         isLost ? .kernelBack : slept.map { .resumed($0) } ?? .events(events)
       self.check(slept: isLost ? nil : slept) { daemon, now in
-        daemon.read(scene, isLost ? [] : events, on: occasion, at: now)
+        daemon.read(scene, isLost ? [] : events, on: trigger, at: now)
       }
     }
     self.register()
@@ -105,7 +105,7 @@ private struct InvalidationHistory {
   // MARK: - Invariants after every reading
 
   private mutating func check(
-    slept: Duration? = nil, _ read: (inout TestDaemon, Instant) -> ChangeMaker.Step
+    slept: Duration? = nil, _ read: (inout TestDaemon, Instant) -> ChangeDetector.Step
   ) {
     let before = self.daemon.maker.snapshot
     let step = read(&self.daemon, self.now)
@@ -155,7 +155,7 @@ private struct InvalidationHistory {
   }
 
   /// Checks the generations, and what follows a transition.
-  private func wrong(_ step: ChangeMaker.Step, since before: Snapshot) -> String? {
+  private func wrong(_ step: ChangeDetector.Step, since before: Snapshot) -> String? {
     for (index, change) in step.changes.enumerated() {
       if change.generation != before.generation + UInt64(index) + 1 { return "I9: a generation" }
       if change.snapshot != nil, index > 0 { return "I9: a change after an invalidation" }

@@ -21,7 +21,7 @@ struct RegistrationTests {
     for reading in [
       Self.wifi, Self.wifi.beside(.wired), Self.wifi.beside(.wired, isKept: true),
       Self.wifi.beside(TestLink.wifi.with { $0.metric += 1 }),
-      .by(.wifi, router: 2, stage: 3, first: 3),
+      .by(.wifi, router: 2, epoch: 3, first: 3),
       FlowReading(.loopback, isLocal: true),
     ] as [FlowReading] {
       var flow = FollowedFlow(

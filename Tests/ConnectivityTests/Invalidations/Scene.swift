@@ -39,17 +39,17 @@ struct Scene: Hashable {
 
   var observation: Observation { Observation(ipv4: self.best(.ipv4), ipv6: self.best(.ipv6)) }
 
-  func best(_ family: AddressFamily) -> ObservedPath {
+  func best(_ family: AddressFamily) -> CandidatePath {
     self.links.filter { $0.link.isUp && $0.link.gateway[family] != nil }
       .min { $0.link.metric < $1.link.metric }?.link.observed(family)
-      ?? ObservedPath(.unsatisfied(.noRoute))
+      ?? CandidatePath(.unsatisfied(.noRoute))
   }
 
   /// A reading for the change maker.
   func reading(
-    for maker: ChangeMaker, _ networks: TestNetworks = TestNetworks()
-  ) -> ChangeMaker.Reading {
-    var reading = ChangeMaker.Reading(self.observation)
+    for maker: ChangeDetector, _ networks: TestNetworks = TestNetworks()
+  ) -> ChangeDetector.Reading {
+    var reading = ChangeDetector.Reading(self.observation)
     for family in AddressFamily.allCases {
       reading.networks[family] = networks.identity(of: reading.observation[family].path)
     }

@@ -48,10 +48,10 @@ struct Story {
   ) {
     self.families = families
     self.flow = (aim, families.last ?? .ipv4)
-    self.daemon = TestDaemon(ChangeMaker(restored: restored, policy: policy))
+    self.daemon = TestDaemon(ChangeDetector(restored: restored, policy: policy))
   }
 
-  var maker: ChangeMaker { self.daemon.maker }
+  var maker: ChangeDetector { self.daemon.maker }
 
   /// The changes that a whole timeline publishes.
   static func play(
@@ -111,7 +111,7 @@ struct Story {
       }
     }
     let events = before + scene.events(since: self.daemon.scene) + after
-    let occasion: Occasion =
+    let trigger: ReadTrigger =
       if let slept {
         .resumed(slept)
       } else if self.daemon.isUnknown {
@@ -119,9 +119,9 @@ struct Story {
       } else {
         self.hasStarted ? .events(events) : .start
       }
-    let isHeard = occasion != .start && occasion != .kernelBack
+    let isHeard = trigger != .start && trigger != .kernelBack
     self.publish(
-      self.daemon.read(scene, isHeard ? events : [], on: occasion, at: self.now), slept)
+      self.daemon.read(scene, isHeard ? events : [], on: trigger, at: self.now), slept)
   }
 
   private static func place(_ word: Substring, _ families: [AddressFamily]) -> Scene.Place? {
@@ -196,7 +196,7 @@ struct Story {
     [self.daemon.deadline, self.tracker?.deadline].compactMap { $0 }.min()
   }
 
-  private mutating func publish(_ step: ChangeMaker.Step, _ slept: Duration?) {
+  private mutating func publish(_ step: ChangeDetector.Step, _ slept: Duration?) {
     self.hasStarted = true
     self.tellFlow(slept)
     let first = self.maker.snapshot.generation - UInt64(step.changes.count) + 1

@@ -167,9 +167,9 @@ struct StreamGraceTests {
     let link = TestLink.wifi
     let events: [KernelEvent] = [.link(link.withoutCarrier.link), .link(link.link)]
     var maker = story.maker
-    func update(_ occasion: Occasion, _ at: Int) -> [String] {
+    func update(_ trigger: ReadTrigger, _ at: Int) -> [String] {
       maker.update(
-        to: scene.reading(for: maker), on: occasion, at: Instant(milliseconds: at),
+        to: scene.reading(for: maker), on: trigger, at: Instant(milliseconds: at),
         time: Timestamp(microseconds: 0)
       ).changes.compactMap(\.invalidation).map {
         "\($0.severity) \($0.reason) \($0.scope.family?.rawValue ?? "any")"

@@ -3,34 +3,34 @@ import ConnectivityRules
 
 /// The part of the daemon between the kernel and the rules: it remembers which networks are known.
 struct TestDaemon {
-  var maker: ChangeMaker
+  var maker: ChangeDetector
   private(set) var scene = Scene()
   private(set) var networks = TestNetworks()
   private(set) var isUnknown = false
   /// When the next grace period ends.
   private(set) var deadline: Instant?
 
-  init(_ maker: ChangeMaker) { self.maker = maker }
+  init(_ maker: ChangeDetector) { self.maker = maker }
 
   /// Reads the present scene.
   ///
   /// - Parameter events: the kernel's messages; there are none about changes while it could not be
   ///   asked.
   mutating func read(
-    _ scene: Scene, _ events: [KernelEvent], on occasion: Occasion, at now: Instant
-  ) -> ChangeMaker.Step {
+    _ scene: Scene, _ events: [KernelEvent], on trigger: ReadTrigger, at now: Instant
+  ) -> ChangeDetector.Step {
     self.scene = scene
     self.isUnknown = false
     self.networks.note(events, scene)
-    return self.update(on: occasion, at: now)
+    return self.update(on: trigger, at: now)
   }
 
-  mutating func readAgain(at now: Instant) -> ChangeMaker.Step {
+  mutating func readAgain(at now: Instant) -> ChangeDetector.Step {
     self.isUnknown
       ? self.update(on: .timer, at: now) : self.read(self.scene, [], on: .timer, at: now)
   }
 
-  mutating func loseKernel(at now: Instant) -> ChangeMaker.Step {
+  mutating func loseKernel(at now: Instant) -> ChangeDetector.Step {
     self.isUnknown = true
     return self.update(on: .kernelLost("no netlink"), at: now)
   }
@@ -42,13 +42,13 @@ struct TestDaemon {
       ? .unknown : self.scene.reading(of: made, from: source, to: aim, family, self.networks)
   }
 
-  private mutating func update(on occasion: Occasion, at now: Instant) -> ChangeMaker.Step {
+  private mutating func update(on trigger: ReadTrigger, at now: Instant) -> ChangeDetector.Step {
     let reading =
       self.isUnknown
-      ? ChangeMaker.Reading(.unknown)
+      ? ChangeDetector.Reading(.unknown)
       : self.scene.reading(for: self.maker, self.networks)
     let time = Timestamp(microseconds: Int64(now.milliseconds) * 1000)
-    let step = self.maker.update(to: reading, on: occasion, at: now, time: time)
+    let step = self.maker.update(to: reading, on: trigger, at: now, time: time)
     self.deadline = step.deadline
     return step
   }

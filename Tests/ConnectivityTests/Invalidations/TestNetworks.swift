@@ -18,7 +18,7 @@ struct TestNetworks: Hashable {
     var router: UInt8?
     /// The first epoch since the router was last known for certain.
     var unknownSince: UInt64?
-    var firstStage: UInt64 = 0
+    var oldestValidEpoch: UInt64 = 0
   }
 
   private var known: [Gateway: Known] = [:]
@@ -31,7 +31,7 @@ struct TestNetworks: Hashable {
   mutating func note(_ events: [KernelEvent], _ scene: Scene) {
     for event in events {
       switch event {
-      case .link(let link) where link.provesSomething: self.observe(link)
+      case .link(let link) where link.hasReliableState: self.observe(link)
       case .linkRemoved(let link):
         self.known = self.known.filter { $0.key.link != link.index }
         self.isUp[link.index] = nil
@@ -58,7 +58,9 @@ struct TestNetworks: Hashable {
     guard let link = path.chain.first?.index, let address = path.gateway,
       let known = self.known[Gateway(link: link, address: address)]
     else { return identity }
-    (identity.stage, identity.firstStage) = (self.stage(link, address.family), known.firstStage)
+    (identity.epoch, identity.oldestValidEpoch) = (
+      self.epoch(link, address.family), known.oldestValidEpoch
+    )
     if identity.hasHardwareAddresses, known.unknownSince == nil {
       identity.gatewayHardwareAddress = known.router.map { [2, 0, 0, 0, 0, $0] }
     }
@@ -75,7 +77,7 @@ struct TestNetworks: Hashable {
     self.carrierDownCounts[link.index] = link.carrierDownCount
   }
 
-  private func stage(_ link: UInt32, _ family: AddressFamily) -> UInt64 {
+  private func epoch(_ link: UInt32, _ family: AddressFamily) -> UInt64 {
     self.stages[Subnets(link: link, family: family)] ?? 0
   }
 
@@ -86,19 +88,19 @@ struct TestNetworks: Hashable {
     }
     for (gateway, known) in self.known
     where gateway.link == link && family.map({ $0 == gateway.address.family }) ?? true {
-      let stage = self.stage(link, gateway.address.family)
-      self.known[gateway]?.unknownSince = known.unknownSince ?? stage
+      let epoch = self.epoch(link, gateway.address.family)
+      self.known[gateway]?.unknownSince = known.unknownSince ?? epoch
     }
   }
 
   private mutating func learn(_ place: Scene.Place, _ gateway: Gateway) {
     if self.known[gateway] == nil {
-      let stage = self.stage(gateway.link, gateway.address.family)
-      self.known[gateway] = Known(unknownSince: stage)
+      let epoch = self.epoch(gateway.link, gateway.address.family)
+      self.known[gateway] = Known(unknownSince: epoch)
     }
     guard let router = place.router, var known = self.known[gateway] else { return }
     if let before = known.router, before != router, let since = known.unknownSince {
-      known.firstStage = since
+      known.oldestValidEpoch = since
     }
     (known.router, known.unknownSince) = (router, nil)
     self.known[gateway] = known

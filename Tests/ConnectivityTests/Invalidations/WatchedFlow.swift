@@ -128,7 +128,7 @@ struct WatchedFlow {
   /// Whether the network behind its link is another (I4).
   private func isOtherNetwork(_ reading: FlowReading) -> Bool {
     let (now, before) = (reading.network, self.network)
-    guard reading.path.status == .satisfied, reading.formerLink == nil, now.stage > before.stage
+    guard reading.path.status == .satisfied, reading.formerLink == nil, now.epoch > before.epoch
     else { return false }
     if !now.hasHardwareAddresses {
       return now.gateway != before.gateway || now.prefix != before.prefix
@@ -194,7 +194,7 @@ struct WatchedFlow {
     case (.networkChanged, .destroy):
       isFounded = (way == .here || way == .sourceAway) && self.isOtherNetwork(reading)
     case (.networkChanged, .advise):
-      isFounded = way == .here && reading.network.stage == self.network.stage
+      isFounded = way == .here && reading.network.epoch == self.network.epoch
     case (.betterPath, let severity):
       let isAdvice = reading.alternative.map { $0.isKept || self.hasChosen } ?? false
       let isNew = reading.alternative != nil && reading.alternative != self.lastAlternative

@@ -27,13 +27,13 @@ private struct History {
   private(set) var now = Instant(milliseconds: 0)
   private var random: SeededGenerator
   private var kernel = RandomKernel()
-  private var maker: TransitionMaker
+  private var maker: TransitionDetector
   private var subscriber: Snapshot
 
   init(seed: UInt64) {
     self.seed = seed
     self.random = SeededGenerator(seed: seed)
-    self.maker = TransitionMaker(preferred: seed % 3 == 0 ? .ipv6 : .ipv4)
+    self.maker = TransitionDetector(preferred: seed % 3 == 0 ? .ipv6 : .ipv4)
     self.subscriber = self.maker.snapshot
     _ = self.read(.start)
   }
@@ -68,7 +68,7 @@ private struct History {
       } else if self.random.oneIn(3) {
         let bounce = self.kernel.bounce(using: &self.random)
         events += bounce
-        went = went || bounce.contains { $0.saysGone(shown) }
+        went = went || bounce.contains { $0.indicatesLoss(shown) }
       } else {
         events += self.kernel.happen(using: &self.random)
         went = went || !self.kernel.holds(before.path, before.family)
@@ -102,11 +102,11 @@ private struct History {
 
   // MARK: - Invariants after every reading
 
-  private mutating func read(_ occasion: Occasion) -> (change: Change?, broken: String?) {
+  private mutating func read(_ trigger: ReadTrigger) -> (change: Change?, broken: String?) {
     let observation = self.kernel.observation
     let before = self.maker.snapshot
     let (change, broken) = self.told(
-      self.maker.update(to: observation, on: occasion, time: self.time))
+      self.maker.update(to: observation, on: trigger, time: self.time))
     if let broken { return (change, broken) }
 
     let status = self.maker.snapshot.status

@@ -22,7 +22,7 @@ import Testing
 /// The published changes have the same notation: `0s unknown>wifi | 2s wifi>wifi bounced | 3s
 /// path`.
 struct Timeline {
-  var maker: TransitionMaker
+  var maker: TransitionDetector
   private(set) var published: [String] = []
   private(set) var changes: [Change] = []
   private var now = Instant(milliseconds: 0)
@@ -30,7 +30,7 @@ struct Timeline {
   private var hasStarted = false
 
   init(preferred: AddressFamily = .ipv4, restored: Snapshot? = nil) {
-    self.maker = TransitionMaker(restored: restored, preferred: preferred)
+    self.maker = TransitionDetector(restored: restored, preferred: preferred)
   }
 
   /// The changes that a whole timeline publishes.
@@ -114,10 +114,10 @@ struct Timeline {
     }
   }
 
-  private mutating func step(_ observation: Observation, _ occasion: Occasion) {
+  private mutating func step(_ observation: Observation, _ trigger: ReadTrigger) {
     self.hasStarted = true
     let time = Timestamp(microseconds: Int64(self.now.milliseconds) * 1000)
-    guard let change = self.maker.update(to: observation, on: occasion, time: time) else { return }
+    guard let change = self.maker.update(to: observation, on: trigger, time: time) else { return }
     self.changes.append(change)
     self.published.append("\(self.now.text) \(Self.text(change))")
   }

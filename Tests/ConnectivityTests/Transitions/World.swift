@@ -50,7 +50,7 @@ struct TestLink: Hashable {
   }
 
   /// The observed path if this link's default route is used, or `nil` without one.
-  func observed(_ family: AddressFamily) -> ObservedPath? {
+  func observed(_ family: AddressFamily) -> CandidatePath? {
     guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
     var path = Path(
       status: .satisfied, chain: [PathLink(index: self.index, name: self.name)],
@@ -62,7 +62,7 @@ struct TestLink: Hashable {
       path.reason = .noSourceAddress
     }
     if path.reason != nil { path.status = .requiresConnection }
-    return ObservedPath(
+    return CandidatePath(
       path, route: self.route(family),
       carrierDownCounts: self.carrierDownCount.map { [self.index: $0] } ?? [:])
   }
@@ -131,9 +131,9 @@ struct TestLink: Hashable {
 extension Observation {
   /// An observation of these links, which are in the order of their metrics.
   init(_ links: [TestLink]) {
-    func best(_ family: AddressFamily) -> ObservedPath {
+    func best(_ family: AddressFamily) -> CandidatePath {
       links.lazy.compactMap { $0.observed(family) }.first
-        ?? ObservedPath(.unsatisfied(.noRoute))
+        ?? CandidatePath(.unsatisfied(.noRoute))
     }
     self.init(ipv4: best(.ipv4), ipv6: best(.ipv6))
   }

@@ -12,9 +12,9 @@ extension ModelNetwork {
 
   init(_ recording: Recording) throws {
     self.init(.laptop)
-    let tape = ReplayTape(recording) { _ in }
+    let tape = RecordingCursor(recording) { _ in }
     let kernel = try NetlinkKernel(
-      watching: Watched(), on: ReplayedSockets(tape: tape),
+      watching: FilterSpec(), on: ReplayedSockets(tape: tape),
       devices: DeviceReader(from: ReplayedFiles(tape: tape)))
     let configuration = try Configuration.parse(recording.header.configuration, file: "")
     self.links = self.links.filter { $0.sort == .loopback }

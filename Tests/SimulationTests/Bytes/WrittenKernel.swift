@@ -66,7 +66,7 @@ final class WrittenKernel: ReopenableKernel {
     self.sockets.socketReport = { faulty.socketReports(on: [$0])[0] }
   }
 
-  func reopen(_ watched: Watched) throws(KernelUnavailable) {
+  func reopen(_ watched: FilterSpec) throws(KernelUnavailable) {
     self.faulty.reopen(watched)
     self.sockets.network = self.faulty.network
     self.sockets.notifications = []
@@ -112,7 +112,7 @@ final class WrittenKernel: ReopenableKernel {
     return drained
   }
 
-  func watch(_ watched: Watched) throws(KernelUnavailable) {
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     try self.ask { (faulty) throws(KernelUnavailable) in
       try faulty.watch(watched)
     } _: { (kernel) throws(KernelUnavailable) in

@@ -134,7 +134,7 @@ final class Daemon {
     self.published += self.publisher.take()
     // The order in which flows are evaluated does not depend on the seed, and does not matter.
     self.told += self.mailboxes.values.flatMap { $0.take() }.sorted {
-      ($0.key.guardian, $0.key.id) < ($1.key.guardian, $1.key.id)
+      ($0.key.mailbox, $0.key.id) < ($1.key.mailbox, $1.key.id)
     }
     for batch in batches where batch.before.generation == batch.after.generation {
       self.publisher.tellNoise()
@@ -145,9 +145,9 @@ final class Daemon {
 
   // MARK: - Clients
 
-  func admit(_ guardian: Guardian) {
-    let mailbox = RecordingMailbox(guardian, self.mutation)
-    self.mailboxes[guardian.number] = mailbox
+  func admit(_ mailbox: GuardMailbox) {
+    let mailbox = RecordingMailbox(mailbox, self.mutation)
+    self.mailboxes[mailbox.number] = mailbox
     self.writer?.recorder?.note(.admit(mailbox, .unheard))
     self.loop.admit(mailbox)
   }
@@ -195,7 +195,7 @@ final class Daemon {
       self.loop.engine.flows.remove(key)
       let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
       let event = FlowTable.Event.invalidation(verdict, Cause(.start, "started"), .unknown)
-      self.mailboxes[key.guardian]?.post([
+      self.mailboxes[key.mailbox]?.post([
         .init(id: key.id, event: .flow(event), generation: self.store.snapshot.generation)
       ])
     }
@@ -205,28 +205,28 @@ final class Daemon {
 
 /// A mailbox whose contents are recorded.
 final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
-  private let guardian: Guardian
+  private let mailbox: GuardMailbox
   private let mutation: Mutation?
   private var posted: [Daemon.Notice] = []
 
-  init(_ guardian: Guardian, _ mutation: Mutation?) {
-    self.guardian = guardian
+  init(_ mailbox: GuardMailbox, _ mutation: Mutation?) {
+    self.mailbox = mailbox
     self.mutation = mutation
   }
 
-  var number: UInt64 { self.guardian.number }
+  var number: UInt64 { self.mailbox.number }
 
-  func post(_ messages: [Guardian.Message]) {
+  func post(_ messages: [GuardMailbox.Message]) {
     let messages = messages.filter { !self.isSwallowed($0.event) }
     for message in messages {
       guard case .flow(let event) = message.event else { continue }
       self.posted.append(
-        .init(key: .init(guardian: self.number, id: message.id), event: event))
+        .init(key: .init(mailbox: self.number, id: message.id), event: event))
     }
-    if !messages.isEmpty { self.guardian.post(messages) }
+    if !messages.isEmpty { self.mailbox.post(messages) }
   }
 
-  private func isSwallowed(_ event: Guardian.Event) -> Bool {
+  private func isSwallowed(_ event: GuardMailbox.Event) -> Bool {
     guard case .flow(.invalidation(let verdict, _, _)) = event else { return false }
     return self.mutation == .forgetsDestroyed && verdict.severity == .destroy
   }
@@ -236,9 +236,9 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
     return self.posted
   }
 
-  var account: Account { self.guardian.account }
-  func removed(_ flow: UInt64) { self.guardian.removed(flow) }
-  func finish() { self.guardian.finish() }
+  var account: Account { self.mailbox.account }
+  func removed(_ flow: UInt64) { self.mailbox.removed(flow) }
+  func finish() { self.mailbox.finish() }
 }
 
 extension Instant {

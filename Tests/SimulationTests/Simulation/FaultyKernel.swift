@@ -35,7 +35,7 @@ final class FaultyKernel: ReopenableKernel {
   init(_ network: ModelNetwork) { self.network = network }
 
   private var messages: [(due: Instant, event: KernelEvent)] = []
-  private(set) var watched = Watched()
+  private(set) var watched = FilterSpec()
 
   var fileDescriptor: CInt { -1 }
   /// Whether messages wait to be read.
@@ -101,7 +101,7 @@ final class FaultyKernel: ReopenableKernel {
   }
 
   /// Reopens the sockets: messages in the old ones are lost.
-  func reopen(_ watched: Watched) {
+  func reopen(_ watched: FilterSpec) {
     self.messages = []
     self.failsAfter = nil
     self.watched = watched
@@ -232,7 +232,7 @@ final class FaultyKernel: ReopenableKernel {
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] { [] }
 
-  func watch(_ watched: Watched) throws(KernelUnavailable) {
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     try self.ask()
     self.watched = watched
   }

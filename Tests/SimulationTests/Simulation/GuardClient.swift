@@ -8,7 +8,7 @@ import ConnectivityRules
 struct GuardClient {
   let number: UInt64
   let laziness: Int
-  var guardian: Guardian
+  var mailbox: GuardMailbox
   /// The last report for each flow: its path, or `nil` if it was destroyed.
   private(set) var told: [UInt64: Path?] = [:]
   private var lastID: UInt64 = 0
@@ -16,21 +16,21 @@ struct GuardClient {
   init(number: UInt64, laziness: Int) {
     self.number = number
     self.laziness = laziness
-    self.guardian = Guardian(number)
+    self.mailbox = GuardMailbox(number)
   }
 
   mutating func nextKey() -> FlowTable.Key {
     self.lastID += 1
     self.told[self.lastID] = .some(.unknown)
-    return FlowTable.Key(guardian: self.number, id: self.lastID)
+    return FlowTable.Key(mailbox: self.number, id: self.lastID)
   }
 
   mutating func forget(_ id: UInt64) { self.told[id] = nil }
 
   /// Takes the waiting messages. Removing a flow drops its unread messages.
   mutating func take() async -> String? {
-    guard self.guardian.waitingMessages > 0 else { return nil }
-    guard let messages = await self.guardian.next() else { return "the stream of flows ended" }
+    guard self.mailbox.waitingMessages > 0 else { return nil }
+    guard let messages = await self.mailbox.next() else { return "the stream of flows ended" }
     // From 256 messages on, unread ones are merged (D4); a few flows are reported at a time.
     if messages.count > 256 + 64 { return "D4: \(messages.count) messages wait" }
     for message in messages {

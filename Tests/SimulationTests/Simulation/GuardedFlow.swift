@@ -299,7 +299,7 @@ struct GuardedFlow {
 
   /// The client got a path: over its link by another medium, or over another link that its address
   /// allows.
-  mutating func isTold(_ path: Path, in network: ModelNetwork) {
+  mutating func isReported(_ path: Path, in network: ModelNetwork) {
     // A flow in doubt stays on what it was made on.
     guard let source = self.made?.source, !self.isAway || network[self.made?.link?.index] == nil
     else { return }

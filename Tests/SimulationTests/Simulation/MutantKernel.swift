@@ -6,7 +6,7 @@ import Netlink
 
 /// A kernel whose sockets can be reopened.
 protocol ReopenableKernel: Kernel {
-  func reopen(_ watched: Watched) throws(KernelUnavailable)
+  func reopen(_ watched: FilterSpec) throws(KernelUnavailable)
 }
 
 /// A kernel from which something is withheld, and that knows what it was asked for.
@@ -27,7 +27,7 @@ final class MutantKernel: Kernel {
     self.mutation = mutation
   }
 
-  func reopen(_ watched: Watched) throws(KernelUnavailable) {
+  func reopen(_ watched: FilterSpec) throws(KernelUnavailable) {
     if self.mutation == .staysBlind, self.wasOpened { throw .notOpen }
     self.wasOpened = true
     try self.kernel.reopen(self.watched(watched))
@@ -141,11 +141,11 @@ final class MutantKernel: Kernel {
     return self.mutation == .ignoresNeighbours ? nil : neighbour
   }
 
-  func watch(_ watched: Watched) throws(KernelUnavailable) {
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     try self.kernel.watch(self.watched(watched))
   }
 
-  func watched(_ watched: Watched) -> Watched {
+  func watched(_ watched: FilterSpec) -> FilterSpec {
     var watched = watched
     switch self.mutation {
     case .filtersTooMuch: watched.destinations = []

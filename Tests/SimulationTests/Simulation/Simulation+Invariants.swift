@@ -113,11 +113,11 @@ extension Simulation {
         ![transition.from, transition.to].contains(where: { $0 == .none || $0 == .unknown })
       else { continue }
       let next = changes[(index + 1)...].prefix { $0.snapshot == nil }
-      let isTold = next.contains { change in
+      let isReported = next.contains { change in
         guard case .invalidation(let told) = change else { return false }
         return told.reason == .categoryChanged && told.scope == .everything
       }
-      if !isTold {
+      if !isReported {
         self.fail("I5: \(transition.from) became \(transition.to), and nothing is invalid")
       }
     }
@@ -147,14 +147,14 @@ extension Simulation {
 
   private func look(at notice: Daemon.Notice) {
     let (key, event) = (notice.key, notice.event)
-    self.record.waiting.insert(key.guardian)
-    self.note("flow \(key.guardian)/\(key.id): \(event.summary)")
+    self.record.waiting.insert(key.mailbox)
+    self.note("flow \(key.mailbox)/\(key.id): \(event.summary)")
     guard let index = self.flows.firstIndex(where: { $0.key == key }) else { return }
     if self.flows[index].isOver { self.fail("I9: flow \(key) is told of after its end") }
     switch event {
     case .path(let path), .betterPathGone(let path):
       self.flows[index].told = path
-      self.flows[index].isTold(path, in: self.kernel.network)
+      self.flows[index].isReported(path, in: self.kernel.network)
     case .invalidation(let verdict, _, let path):
       self.flows[index].told = path
       guard verdict.severity == .destroy else {
@@ -262,7 +262,7 @@ extension Simulation {
     if !self.record.isRegistering, self.daemon.engine.flows.count != living {
       self.fail("D4: \(self.daemon.engine.flows.count) flows are guarded, \(living) are there")
     }
-    let watched = self.daemon.engine.watchedByKernel
+    let watched = self.daemon.engine.filterSpec
     if watched.gateways.count > 64 || watched.destinations.count > 32 {
       self.fail("D4: what the kernel is to tell of grows")
     }

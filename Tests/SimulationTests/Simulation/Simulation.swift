@@ -210,8 +210,8 @@ extension Simulation {
     self.daemon.start()
     for index in self.streams.indices { self.streams[index].connect(to: self.daemon.store) }
     for index in self.guards.indices {
-      self.guards[index].guardian = Guardian(self.guards[index].number)
-      self.daemon.admit(self.guards[index].guardian)
+      self.guards[index].mailbox = GuardMailbox(self.guards[index].number)
+      self.daemon.admit(self.guards[index].mailbox)
     }
     self.turn()
   }
@@ -272,7 +272,7 @@ extension Simulation {
 
   private func register(_ registrations: [FlowTable.Registration]) {
     self.note(
-      "registers \(registrations.map { "\($0.key.guardian)/\($0.key.id) \($0.flow.summary)" })"
+      "registers \(registrations.map { "\($0.key.mailbox)/\($0.key.id) \($0.flow.summary)" })"
     )
     self.record.lastReasonToAsk = self.now
     self.daemon.keys = self.flows.filter { !$0.isLocal || self.mutation == .sparesNobody }.map(
@@ -342,7 +342,7 @@ extension Simulation {
     self.daemon.remove(flow.key)
     if let port = flow.port { self.kernel.close(port) }
     self.flows.removeAll { $0.key == flow.key }
-    for index in self.guards.indices where self.guards[index].number == flow.key.guardian {
+    for index in self.guards.indices where self.guards[index].number == flow.key.mailbox {
       self.guards[index].forget(flow.key.id)
     }
   }
@@ -370,7 +370,7 @@ extension Simulation {
     for index in self.guards.indices where all || self.steps % self.guards[index].laziness == 0 {
       guard self.record.waiting.remove(self.guards[index].number) != nil else { continue }
       if let wrong = await self.guards[index].take() { self.fail(wrong) }
-      for flow in self.flows where flow.key.guardian == self.guards[index].number {
+      for flow in self.flows where flow.key.mailbox == self.guards[index].number {
         let told = self.guards[index].told[flow.key.id]
         if told != .some(flow.isOver ? .none : flow.told) {
           self.fail("I9: what the client was told of flow \(flow.key) is not what became of it")
@@ -378,7 +378,7 @@ extension Simulation {
       }
     }
     // Both have received its end.
-    self.flows.removeAll { $0.isOver && !self.record.waiting.contains($0.key.guardian) }
+    self.flows.removeAll { $0.isOver && !self.record.waiting.contains($0.key.mailbox) }
   }
 }
 

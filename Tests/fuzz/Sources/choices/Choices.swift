@@ -15,23 +15,23 @@ public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
 }
 
 private func sealed(_ body: [UInt8]) -> [UInt8] {
-  body + Array("end \(ChoiceFile.checksum(body[...]))\n".utf8)
+  body + Array("end \(OverrideFile.checksum(body[...]))\n".utf8)
 }
 
 /// The bytes are foreign, or reading and writing them is stable.
 private func read(_ bytes: [UInt8]) {
-  guard let contents = try? ChoiceFile.read(bytes, boot: "1f-2e") else { return }
+  guard let contents = try? OverrideFile.read(bytes, boot: "1f-2e") else { return }
   expect(contents.key.bytes.count == NetworkKey.length)
-  let choices = contents.choices
-  expect(choices.all.values.allSatisfy { !$0.isEmpty })
-  expect(choices.hasEnds == (choices.endWithNetworks || choices.nextEnd != nil))
-  let text = ChoiceFile.text(contents, boot: "1f-2e")
+  let overrides = contents.overrides
+  expect(overrides.all.values.allSatisfy { !$0.isEmpty })
+  expect(overrides.hasEnds == (overrides.endWithNetworks || overrides.nextEnd != nil))
+  let text = OverrideFile.text(contents, boot: "1f-2e")
   let written = Array(text.utf8)
-  expect((try? ChoiceFile.read(written, boot: "1f-2e")) == contents, text)
+  expect((try? OverrideFile.read(written, boot: "1f-2e")) == contents, text)
   // A reboot ends the overrides until then, and no others.
-  let later = (try? ChoiceFile.read(written, boot: "3d-4c"))?.choices.all
-  expect(later == choices.all.filter { $0.value.end != .boot }, text)
-  var ending = choices
+  let later = (try? OverrideFile.read(written, boot: "3d-4c"))?.overrides.all
+  expect(later == overrides.all.filter { $0.value.end != .boot }, text)
+  var ending = overrides
   for subject in ending.end(at: .init(microseconds: .max), on: [NetworkHash(0)]) {
     expect(ending[subject] == nil)
   }

@@ -1,0 +1,144 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+
+/// Replaces the state of an earlier run, and the requests of clients.
+extension Anonymizer {
+  func server(_ server: DNSSettings.Server) -> DNSSettings.Server {
+    DNSSettings.Server(self.address(server.address), zone: server.zone.map(self.linkName))
+  }
+
+  func settings(_ settings: DNSSettings) -> DNSSettings {
+    DNSSettings(
+      servers: settings.servers.map(self.server), search: settings.search.map(self.domain),
+      links: settings.links.map { link in
+        DNSSettings.Link(
+          interface: self.linkName(link.interface), servers: link.servers.map(self.server),
+          search: link.search.map(self.domain))
+      })
+  }
+
+  func snapshot(_ snapshot: Snapshot) -> Snapshot {
+    var snapshot = snapshot
+    snapshot.status.ipv4 = self.path(snapshot.status.ipv4)
+    snapshot.status.ipv6 = self.path(snapshot.status.ipv6)
+    snapshot.dns = snapshot.dns.map(self.settings)
+    return snapshot
+  }
+
+  func path(_ path: Path) -> Path {
+    var path = path
+    path.chain = path.chain.map { PathLink(index: $0.index, name: self.linkName($0.name)) }
+    path.source = path.source.map(self.address)
+    path.gateway = path.gateway.map(self.address)
+    if let evidence = path.evidence, evidence.source == .configuration {
+      // The value is a pattern of the configuration.
+      path.evidence = Evidence(.configuration, self.linkName(evidence.value), evidence.medium)
+    }
+    return path
+  }
+
+  func modems(_ links: [String: ModemLink]) -> [String: ModemLink] {
+    let substitutes = links.map { name, link -> (String, ModemLink) in
+      var link = link
+      link.mobileOperator = link.mobileOperator.map(self.mobileOperator)
+      return (self.linkName(name), link)
+    }
+    return Dictionary(substitutes) { first, _ in first }
+  }
+
+  func metering(_ words: MeteringWords) -> MeteringWords {
+    var substitute = MeteringWords()
+    for (name, state) in words.manager { substitute.manager[self.linkName(name)] = state }
+    substitute.phones = Set(words.phones.map(self.linkName))
+    return substitute
+  }
+
+  private func destination(_ destination: Destination) -> Destination {
+    var destination = destination
+    destination.address = self.address(destination.address)
+    destination.source = destination.source.map(self.address)
+    return destination
+  }
+
+  // MARK: - Inputs
+
+  /// Returns a recorded request with substitutes, or `nil` if it is invalid.
+  func input(_ bytes: [UInt8]) -> [UInt8]? {
+    guard let input = try? RecordedInput.decoded(bytes), let substitute = self.input(input) else {
+      return nil
+    }
+    return RecordedInput.encoded(substitute)
+  }
+
+  private func input(_ input: Input) -> Input? {
+    switch input {
+    case .configure(let configuration, _):
+      return (try? Configuration.parse(self.text(of: configuration), file: "")).map {
+        .configure($0, .unheard)
+      }
+    case .question(var question):
+      question.subject = self.subject(question.subject)
+      return .question(question)
+    case .unwatch(let destination, let watcher):
+      return .unwatch(self.destination(destination), watcher: watcher)
+    case .flow(.add(let registration)), .flow(.addAgain(let registration)):
+      return .flow(.add(self.registration(registration)))
+    case .flow(.remove), .drop, .admit, .dismiss: return input
+    case .awaitFirstReading, .count: return nil
+    }
+  }
+
+  private func subject(_ subject: Question.Subject) -> Question.Subject {
+    switch subject {
+    case .path(let destination, _): .path(self.destination(destination), .unheard)
+    case .explain(let destination, _): .explain(destination.map(self.destination), .unheard)
+    case .listLinks: .listLinks(.unheard)
+    case .restOfLinks: .restOfLinks
+    case .watch(let destination, _): .watch(self.destination(destination), .unheard)
+    case .costs(let request, _): .costs(self.request(request), .unheard)
+    }
+  }
+
+  private func request(_ request: CostRequest) -> CostRequest {
+    switch request {
+    case .list: return .list
+    // The name may be that of a link or of a network. A known link takes precedence.
+    case .forget(let name, let user):
+      let isLink = self.linkNames[name] != nil
+      return .forget(name: isLink ? self.linkName(name) : self.networkName(name), user: user)
+    case .set(var wish):
+      switch wish.target {
+      case .link(let name): wish.target = .link(self.linkName(name))
+      case .network(let name): wish.target = .network(self.networkName(name))
+      }
+      return .set(wish)
+    }
+  }
+
+  private func registration(_ registration: FlowTable.Registration) -> FlowTable.Registration {
+    var registration = registration
+    var flow = registration.flow
+    flow.destination = self.destination(flow.destination)
+    flow.local = flow.local.map(self.address)
+    registration.flow = flow
+    registration.knownPath = registration.knownPath.map(self.path)
+    return registration
+  }
+
+  // MARK: - Overrides
+
+  func overrides(_ contents: OverrideFile.Contents) -> OverrideFile.Contents {
+    self.replace(contents.key)
+    let overrides = contents.overrides.all.map {
+      subject, choice -> (CostOverrides.Subject, CostOverride) in
+      switch subject {
+      case .link(let name): (.link(self.linkName(name)), choice)
+      case .network(let hash): (.network(self.network(hash)), choice)
+      }
+    }
+    return OverrideFile.Contents(
+      key: self.networkKeys.new,
+      overrides: CostOverrides(Dictionary(overrides) { first, _ in first }))
+  }
+}

@@ -1,0 +1,277 @@
+import Connectivity
+import ConnectivityRules
+import DequeModule
+import Synchronization
+import UnixTransport
+
+/// The queue in which the monitor loop leaves events for a client of `Guard`. It never blocks.
+protocol FlowMailbox: Sendable {
+  /// The number of the client's stream.
+  var number: UInt64 { get }
+  /// The client's account.
+  var account: Account { get }
+  func post(_ messages: [GuardMailbox.Message])
+  /// Notes that the client has removed a flow. The request needs no answer, and pending messages
+  /// about the flow are obsolete.
+  func removed(_ flow: UInt64)
+  /// Ends the mailbox because the client has disconnected or connd is stopping.
+  func finish()
+}
+
+extension FlowMailbox {
+  func answer(_ id: UInt64, _ event: GuardMailbox.Event, generation: UInt64) {
+    self.post([.init(id: id, event: event, generation: generation, isAnswer: true)])
+  }
+}
+
+/// The pending messages for a client of `Guard`.
+///
+/// The monitor thread posts without blocking. A client that does not read costs a bounded amount of
+/// memory. Each flow has at most its last path and its end. The answers are limited by the
+/// account's outstanding requests. Safe to use from any thread.
+final class GuardMailbox: FlowMailbox {
+  /// Indirect, because a refusal takes a tenth of the memory of a path, and any client can cause
+  /// many of them.
+  indirect enum Event: Sendable {
+    case flow(FlowTable.Event)
+    case refused(Refusal)
+  }
+
+  /// The reason why a request was refused.
+  struct Refusal: Sendable, Error {
+    /// The code of google.rpc.
+    var code: UInt32
+    var message: String
+
+    /// - Parameter message: Names the field.
+    static func invalid(_ message: String) -> Refusal { Refusal(code: 3, message: message) }
+    /// - Parameter message: Names the limit.
+    static func exhausted(_ message: String) -> Refusal { Refusal(code: 8, message: message) }
+  }
+
+  struct Message: Sendable {
+    var id: UInt64
+    var event: Event
+    /// The generation of the last published change.
+    var generation: UInt64
+    /// Whether it answers a request. Earlier messages belong to another flow with the same ID.
+    var isAnswer = false
+  }
+
+  /// The notification that a flow is no longer viable, or in doubt.
+  struct Notice: Hashable, Sendable {
+    var reason: Invalidation.Reason
+    var severity: Invalidation.Severity
+    var moment = Moment()
+  }
+
+  private struct State {
+    var messages: Deque<Message> = []
+    /// With more messages than this, the messages of each flow are merged.
+    var limit = GuardMailbox.most
+    /// The number of accepted requests whose answers have not been sent.
+    var requests = 0
+    /// How many of these answers were in the messages taken last, and may not have been sent yet.
+    var taken = 0
+    /// A request is accepted while `requests` is below this.
+    var acceptsBelow = GuardMailbox.most
+    var isFinished = false
+    var lastNotice: Notice?
+    /// The tasks that wait for messages and for room.
+    var waiting: CheckedContinuation<Void, Never>?
+    var asking: CheckedContinuation<Void, Never>?
+  }
+
+  let number: UInt64
+  let account: Account
+  private let memory: CallMemory?
+  private let state = Mutex(State())
+
+  /// - Parameter memory: Accounts for the memory of requests until their answers are sent, if not
+  ///   `nil`.
+  init(_ number: UInt64, of account: Account = .unknown, _ memory: CallMemory? = nil) {
+    self.number = number
+    self.account = account
+    self.memory = memory
+  }
+
+  /// The maximum memory of a request until its answer is sent: the registration with a known path,
+  /// then a path. A call may have one without asking (``CallMemory/free``).
+  static let costOfRequest = 2048
+
+  /// The number of pending messages above which the messages of each flow are merged.
+  private static let most = 256
+
+  /// The last notification about one of the flows, apart from paths.
+  var lastNotice: Notice? { self.state.withLock { $0.lastNotice } }
+
+  /// The number of messages that wait for the client.
+  var waitingMessages: Int { self.state.withLock { $0.messages.count } }
+
+  func post(_ messages: [Message]) {
+    let notice = messages.lazy.reversed().compactMap(\.verdict).first.map {
+      Notice(reason: $0.reason, severity: $0.severity)
+    }
+    let waiting = self.state.withLock { state in
+      state.messages += messages
+      if let notice { state.lastNotice = notice }
+      if state.messages.count > state.limit {
+        state.messages = Self.joined(state.messages)
+        state.limit = max(Self.most, 2 * state.messages.count)
+      }
+      defer { state.waiting = nil }
+      return state.waiting
+    }
+    waiting?.resume()
+  }
+
+  func finish() {
+    let (waiting, asking) = self.state.withLock { state in
+      state.isFinished = true
+      self.memory?.close()
+      defer { (state.waiting, state.asking) = (nil, nil) }
+      return (state.waiting, state.asking)
+    }
+    waiting?.resume()
+    asking?.resume()
+  }
+
+  /// Waits for the next messages and returns them, or `nil` if there will be none. Only one task
+  /// may wait.
+  func next() async -> [Message]? {
+    while true {
+      let (messages, asking, isFinished) = self.state.withLock { state in
+        self.release(state.taken, &state)
+        state.taken = state.messages.count { $0.isAnswer }
+        defer { (state.messages, state.asking) = ([], nil) }
+        return (Array(state.messages), state.asking, state.isFinished)
+      }
+      asking?.resume()
+      if !messages.isEmpty { return messages }
+      if isFinished || Task.isCancelled { return nil }
+      await self.wait(\.waiting) { $0.messages.isEmpty }
+    }
+  }
+
+  /// Waits until one more request can be accepted, which depends on how many answers the client has
+  /// read. Call it before reading the request, because the message takes more memory than its
+  /// result.
+  ///
+  /// - Returns: `false` if the mailbox has ended.
+  func accept() async -> Bool {
+    while true {
+      let isAccepted: Bool? = self.state.withLock { state in
+        if state.isFinished { return false }
+        return self.reserve(&state) ? true : nil
+      }
+      if let isAccepted { return isAccepted }
+      if Task.isCancelled { return false }
+      await self.wait(\.asking) { $0.requests >= $0.acceptsBelow }
+    }
+  }
+
+  /// - Returns: `false` if the client must read answers first.
+  private func reserve(_ state: inout State) -> Bool {
+    state.acceptsBelow = Self.most
+    guard state.requests < Self.most else { return false }
+    do throws(UnixTransport.Refusal) {
+      try self.memory?.set(.requests, to: (state.requests + 1) * Self.costOfRequest)
+    } catch {
+      state.acceptsBelow = state.requests
+      return false
+    }
+    state.requests += 1
+    return true
+  }
+
+  private func release(_ requests: Int, _ state: inout State) {
+    guard requests > 0 else { return }
+    state.requests -= requests
+    try? self.memory?.set(.requests, to: state.requests * Self.costOfRequest)
+  }
+
+  func removed(_ flow: UInt64) {
+    let asking = self.state.withLock { state in
+      var answers = 1
+      state.messages.removeAll { message in
+        guard message.id == flow, !message.isRefusal else { return false }
+        answers += message.isAnswer ? 1 : 0
+        return true
+      }
+      self.release(answers, &state)
+      defer { state.asking = nil }
+      return state.asking
+    }
+    asking?.resume()
+  }
+
+  /// Waits while the condition holds, until the continuation is resumed or the task is cancelled.
+  private func wait(
+    _ place: any WritableKeyPath<State, CheckedContinuation<Void, Never>?> & Sendable,
+    while mustWait: @Sendable (borrowing State) -> Bool
+  ) async {
+    await withTaskCancellationHandler {
+      await withCheckedContinuation { continuation in
+        let isOver = self.state.withLock { state in
+          if state.isFinished || Task.isCancelled || !mustWait(state) { return true }
+          state[keyPath: place] = continuation
+          return false
+        }
+        if isOver { continuation.resume() }
+      }
+    } onCancel: {
+      self.finish()
+    }
+  }
+
+  /// Returns the last path and the most severe invalidation of each flow.
+  private static func joined(_ messages: Deque<Message>) -> Deque<Message> {
+    var last: [UInt64: Int] = [:]
+    var kept: Deque<Message> = []
+    for message in messages {
+      guard !message.isAnswer, let earlier = last[message.id], !kept[earlier].isRefusal else {
+        last[message.id] = kept.count
+        kept.append(message)
+        continue
+      }
+      kept[earlier] = kept[earlier].joined(with: message)
+    }
+    return kept
+  }
+}
+
+extension GuardMailbox.Message {
+  fileprivate var verdict: FlowTracker.Verdict? {
+    guard case .flow(.invalidation(let verdict, _, _)) = self.event else { return nil }
+    return verdict
+  }
+
+  fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
+
+  /// Returns the message for a client that has read neither.
+  fileprivate func joined(with later: Self) -> Self {
+    switch (self.event, later.event) {
+    case (.flow(.invalidation(let verdict, _, _)), .flow(.betterPathGone))
+    where verdict.reason == .betterPath:
+      return self.with(later.event, later.generation)
+    case (.flow(.invalidation(let verdict, let cause, _)), .flow(.path(let path))),
+      (.flow(.invalidation(let verdict, let cause, _)), .flow(.betterPathGone(let path))):
+      return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
+    case (
+      .flow(.invalidation(let verdict, let cause, _)), .flow(.invalidation(let other, _, let path))
+    ) where verdict.severity > other.severity:
+      return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
+    case (.flow(.betterPathGone), .flow(.path(let path))):
+      return self.with(.flow(.betterPathGone(path)), later.generation)
+    default:
+      return self.with(later.event, later.generation)
+    }
+  }
+
+  private func with(_ event: GuardMailbox.Event, _ generation: UInt64) -> Self {
+    var message = self
+    message.event = event
+    message.generation = generation
+    return message
+  }
+}

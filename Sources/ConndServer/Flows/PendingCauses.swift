@@ -1,0 +1,67 @@
+import Connectivity
+import ConnectivityRules
+import DequeModule
+
+/// The steps for which flows must be evaluated, oldest first. The log is bounded, because each flow
+/// keeps the number of the last step that it has seen.
+struct PendingCauses {
+  /// One reading of the kernel and its reason.
+  struct Step {
+    var trigger: ReadTrigger
+    /// When the kernel was read, or `nil` if no reading led to this evaluation.
+    var time: Instant?
+    /// How long the machine slept before it.
+    var slept: Duration?
+
+    /// Merges a later step into this one.
+    mutating func join(_ later: Step) {
+      self.trigger = self.trigger.joined(with: later.trigger)
+      self.time = later.time
+      self.slept = [self.slept, later.slept].compactMap { $0 }.max()
+    }
+  }
+
+  private var steps: Deque<Step> = []
+  /// The number of the last step. The first is 1.
+  private(set) var last: UInt64 = 0
+  /// The routes that were removed in any of the steps.
+  private(set) var removals = Removals()
+  private static let most = 8
+
+  mutating func append(_ step: Step) {
+    self.last += 1
+    self.removals.note(step.trigger)
+    self.steps.append(step)
+    guard self.steps.count > Self.most, var first = self.steps.popFirst() else { return }
+    first.join(self.steps[0])
+    self.steps[0] = first
+  }
+
+  /// Returns the steps since a flow was evaluated, merged into one. Without any, returns the end of
+  /// a grace period.
+  func step(since seen: UInt64) -> Step {
+    let count = Int(min(self.last - min(seen, self.last), UInt64(self.steps.count)))
+    guard var step = self.steps.suffix(count).first else { return Step(trigger: .timer) }
+    for later in self.steps.suffix(count - 1) { step.join(later) }
+    return step
+  }
+
+  /// Clears the log after all flows have seen all steps.
+  mutating func clear() {
+    self.steps = []
+    self.removals = Removals()
+  }
+}
+
+extension ReadTrigger {
+  /// The number of messages above which earlier ones are dropped. They only serve to find the
+  /// cause.
+  private static let mostEvents = 4096
+
+  fileprivate func joined(with other: ReadTrigger) -> ReadTrigger {
+    guard case .events(let events) = self, case .events(let others) = other,
+      events.count < Self.mostEvents
+    else { return other }
+    return .events(events + others)
+  }
+}

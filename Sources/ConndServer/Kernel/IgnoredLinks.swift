@@ -1,0 +1,171 @@
+import Connectivity
+import Netlink
+
+/// Links that no path can depend on. Events on them need no reading (T3), and eventually connd
+/// stops receiving them. On a machine with containers such links come and go all the time.
+///
+/// The kernel creates a link without addresses and routes. It reports whatever leads to the link
+/// later: a matching route passes the filter, and an address and an upper link have messages. Links
+/// that predate the listener or the last overrun are never ignored.
+struct IgnoredLinks {
+  private var links: Set<UInt32> = []
+  /// Links that have been part of a path.
+  private var used: Set<UInt32> = []
+  /// Whether the waiting messages are from a time when messages were filtered or lost.
+  private var isBlind = true
+  /// Set when the state was reset during this drain, so finishing the drain must not clear
+  /// `isBlind`.
+  private var hasJustForgotten = false
+
+  /// Links with a greater index are ignored too, and the kernel does not report them; `nil`: it
+  /// reports all.
+  private var last: UInt32?
+  /// Ignored links that may have become reachable.
+  private var led: Set<UInt32> = []
+  /// The newest link that the kernel has reported. The kernel continues from its index.
+  private var newest: UInt32 = 0
+  /// Whether the kernel's filter holds back messages that may matter. Then it must be set, and
+  /// everything must be read again.
+  private(set) var filterIsTooNarrow = false
+  /// The number of messages that did not matter.
+  private var vain = 0
+  /// The number of such messages after which later links are ignored. Ignoring requires a list of
+  /// all links. With thousands of links the list costs as much as a thousand messages. If ignoring
+  /// does not last, it is tried ever more rarely.
+  private var patience = 16
+  private static let mostPatience = 1024
+
+  /// The limit of reachable links above `last`. With more, such as a server's tunnels, connd lists
+  /// the links again.
+  private static let mostLed = 64
+  /// A filter that names more links costs more than it saves.
+  private static let mostNamed = 128
+
+  /// The links that the kernel's filter must hold back.
+  var unheard: UnheardLinks? {
+    guard let last, self.led.count + self.used.count <= Self.mostNamed else { return nil }
+    let except = self.led.union(self.used.filter { $0 > last })
+    return UnheardLinks(above: last, except: except.sorted(), masters: self.used.sorted())
+  }
+
+  /// Whether too many messages are about links that do not matter. ``ignore(after:)`` ends that.
+  var areLoud: Bool { self.last == nil && !self.isBlind && self.vain >= self.patience }
+
+  /// Ignores links that are created after all present links.
+  ///
+  /// - Parameter present: The indexes of the present links, or `nil` if they cannot be listed now.
+  mutating func ignore(after present: [UInt32]?) {
+    self.patience = min(2 * self.patience, Self.mostPatience)
+    (self.last, self.led, self.vain) = (nil, [], 0)
+    guard let present, let greatest = present.max() else { return }
+    // Some links have an index far ahead, because they came with it from another namespace or were
+    // given it.
+    let ahead = present.filter { $0 > self.newest }
+    let isFew = self.newest > 0 && ahead.count <= Self.mostLed
+    (self.last, self.led) = isFew ? (self.newest, Set(ahead)) : (greatest, [])
+  }
+
+  /// Notes that the filter is set. The caller then reads what it held back before.
+  ///
+  /// - Returns: Whether the filter held back messages that may matter.
+  mutating func acceptFilter() -> Bool {
+    defer { self.filterIsTooNarrow = false }
+    return self.filterIsTooNarrow
+  }
+
+  /// Adds links that paths are made of.
+  mutating func use(_ links: some Sequence<UInt32>) {
+    // Any other link might be one of its ports, so start over.
+    for link in links where self.used.insert(link).inserted { self.doubtAll() }
+  }
+
+  /// Prepares for a filter that passes more routes and all links. Messages that the old filter held
+  /// back may concern any link, and the caller still has to read the current state.
+  mutating func hearAll() {
+    let wasTooNarrow = self.filterIsTooNarrow
+    self.forget()
+    self.filterIsTooNarrow = wasTooNarrow
+  }
+
+  /// Starts over because a link may have become reachable without a message.
+  mutating func forget() {
+    self.doubtAll()
+    (self.isBlind, self.hasJustForgotten) = (true, true)
+  }
+
+  private mutating func doubtAll() {
+    // Messages about these links meanwhile are lost.
+    if self.last != nil {
+      (self.filterIsTooNarrow, self.isBlind, self.hasJustForgotten) = (true, true, true)
+    }
+    (self.links, self.last, self.led, self.vain) = ([], nil, [], 0)
+  }
+
+  /// Notes that the messages so far are about to be read.
+  mutating func beginToDrain() { self.hasJustForgotten = false }
+
+  /// Notes that all messages have been read.
+  mutating func endDraining() { self.isBlind = self.hasJustForgotten }
+
+  /// Whether messages may concern a client's path. The caller must pass all messages in their
+  /// order.
+  mutating func mayMatter(_ events: [KernelEvent]) -> Bool {
+    var anyMatters = false
+    for event in events {
+      if self.mayMatter(event) { anyMatters = true } else { self.vain += 1 }
+    }
+    return anyMatters
+  }
+
+  private mutating func mayMatter(_ event: KernelEvent) -> Bool {
+    switch event {
+    case .link(let link):
+      if link.isNew { self.newest = link.index }
+      if link.isNew, !self.isBlind, !self.used.contains(link.index), !self.isUnheard(link.index) {
+        self.links.insert(link.index)
+      }
+      // When a link leaves its master, the message does not name the master.
+      if link.master.map(self.used.contains) ?? false { self.lead(to: link.index) }
+      return !self.contains(link.index)
+    case .linkRemoved(let link):
+      let isBystander = self.contains(link.index)
+      self.used.remove(link.index)
+      self.led.remove(link.index)
+      self.links.remove(link.index)
+      return !isBystander
+    case .address(let address), .addressRemoved(let address):
+      // Any address except a link-local one may be the source on another link. In IPv4 all of them
+      // may.
+      if address.address.family == .ipv4 || !address.address.isLinkLocal {
+        self.lead(to: address.link)
+      }
+      return !self.contains(address.link)
+    case .route(let change, _), .routeRemoved(let change):
+      if let link = change.outLink { self.lead(to: link) } else { self.forget() }
+      return true
+    case .nexthop, .nexthopRemoved, .overrun, .malformed:
+      self.forget()
+      return true
+    case .wireless(let change): return !self.contains(change.link)
+    case .rule, .ruleRemoved, .neighbour, .bridgeEntry, .setting: return true
+    }
+  }
+
+  private func contains(_ link: UInt32) -> Bool {
+    self.links.contains(link) || self.isUnheard(link)
+  }
+
+  private func isUnheard(_ link: UInt32) -> Bool {
+    guard let last, link > last else { return false }
+    return !self.used.contains(link) && !self.led.contains(link)
+  }
+
+  /// Notes that a link may be reachable.
+  private mutating func lead(to link: UInt32) {
+    self.links.remove(link)
+    guard self.isUnheard(link) else { return }
+    self.led.insert(link)
+    self.filterIsTooNarrow = true
+    if self.led.count > Self.mostLed { self.doubtAll() }
+  }
+}

@@ -1,0 +1,109 @@
+import Connectivity
+import ConnectivityRules
+
+/// The subscriptions that paths depend on: the networks behind the gateways in use, the links of
+/// paths, and the remote ends of tunnels. The routes to these ends decide which link is below a
+/// tunnel (K6).
+///
+/// This is a value. Each turn's readings add to it. If they need more than the kernel's filter
+/// passes, connd sets a wider filter.
+struct KernelSubscriptions {
+  var networks = GatewayTable()
+  /// The links that no path leads to.
+  var ignoredLinks = IgnoredLinks()
+  /// One IPv6 address of each subnet that can be a source for other networks, or `nil` if unknown.
+  /// Without this cache, each turn would list all addresses on a machine where IPv6 leads nowhere.
+  var globalSources: [IPAddress]?
+  var tunnelCosts = TunnelCosts()
+  /// The remote ends of tunnels, each with the tunnel's link.
+  private var tunnels: Set<PathFacts.TunnelEnd> = []
+  /// The marks that keep traffic out of tables that lead into tunnels, for the rules read so far.
+  var marks: [RuledTable: [UInt32]] = [:] {
+    didSet { if self.marks.count > Self.mostTunnels { self.marks = [:] } }
+  }
+  /// The links of default routes, or `nil` if they must be read.
+  var uplinks: Set<UInt32>?
+  /// Whether the kernel's filter does not know one of the tunnels yet.
+  private var hasNewTunnel = false
+
+  struct RuledTable: Hashable {
+    var family: AddressFamily
+    var table: UInt32
+  }
+
+  /// A hub may have very many tunnels. The link below a tunnel beyond this number is read, but not
+  /// followed.
+  private static let mostTunnels = 1024
+
+  /// The remote ends of the tunnels that paths lead into.
+  var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.address)) }
+
+  /// Whether the kernel's filter holds back messages that may matter.
+  var isWider: Bool {
+    self.hasNewTunnel || self.networks.isNew || self.ignoredLinks.filterIsTooNarrow
+  }
+
+  /// Adds the links and tunnels of a path.
+  mutating func use(_ facts: PathFacts) {
+    let links = facts.allLinks
+    self.ignoredLinks.use(links.lazy.map(\.link.index))
+    // The path of a port depends on its master.
+    self.ignoredLinks.use(links.lazy.compactMap(\.link.master))
+    for end in facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []) {
+      guard self.tunnels.count < Self.mostTunnels, self.tunnels.insert(end).inserted
+      else { continue }
+      self.hasNewTunnel = true
+    }
+  }
+
+  /// Updates the subscriptions from kernel messages.
+  mutating func note(_ events: [KernelEvent]) {
+    self.networks.note(events)
+    for event in events {
+      switch event {
+      case .address(let address), .addressRemoved(let address):
+        if address.address.family == .ipv6 { self.globalSources = nil }
+      case .linkRemoved(let link):
+        self.globalSources = nil
+        self.tunnels = self.tunnels.filter { $0.link != link.index }
+        self.tunnelCosts.forget(link.index)
+        self.uplinks?.remove(link.index)
+      case .rule, .ruleRemoved: (self.marks, self.uplinks) = ([:], nil)
+      case .nexthop: self.uplinks = nil
+      case .route(let change, _): self.note(change)
+      case .overrun:
+        // Some tunnels may be gone. The next reading finds the ones in use again. A filter that
+        // passes more than necessary is not worth another reading.
+        (self.tunnels, self.globalSources) = ([], nil)
+        (self.marks, self.uplinks) = ([:], nil)
+      default: break
+      }
+    }
+  }
+
+  private mutating func note(_ change: RouteChange) {
+    // Some VPNs add two routes of /1 each, so that the default route stays as it is.
+    guard change.route.prefix.length <= 1 else { return }
+    guard let link = change.outLink, self.uplinks?.count ?? 0 < Self.mostUplinks else {
+      self.uplinks = nil
+      return
+    }
+    self.uplinks?.insert(link)
+  }
+
+  /// The number of uplinks that are queried.
+  static let mostUplinks = 16
+
+  /// Notes that the kernel's filter now passes everything that matters.
+  ///
+  /// - Returns: The messages that the filter held back before, as far as they can be reconstructed,
+  ///   or `nil` if nothing can have been missed. Changed links and routes to tunnel ends cannot be
+  ///   reconstructed: then the result is not `nil`, and everything must be read again.
+  mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
+    let heardTooLittle = self.ignoredLinks.acceptFilter()
+    let mustRead = self.hasNewTunnel || heardTooLittle
+    self.hasNewTunnel = false
+    let events = try self.networks.acceptFilter(view)
+    return events.isEmpty && !mustRead ? nil : events
+  }
+}

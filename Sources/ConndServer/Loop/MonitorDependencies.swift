@@ -1,0 +1,40 @@
+import Netlink
+
+/// The external interfaces of the monitor thread, each with a recorder around it if connd is
+/// recording.
+struct MonitorDependencies {
+  let clock: any MonitorClock
+  let dnsFiles: DNSFiles
+  let devices: DeviceReader
+  private let recorder: Recorder?
+
+  init(sysfs: String, _ recorder: Recorder?) {
+    self.recorder = recorder
+    guard let recorder else {
+      self.clock = SystemClock()
+      self.dnsFiles = DNSFiles()
+      self.devices = DeviceReader(root: sysfs)
+      return
+    }
+    self.clock = RecordedClock(clock: SystemClock(), recorder: recorder)
+    self.dnsFiles = DNSFiles(from: RecordedFiles(files: ResolverFiles(), recorder: recorder))
+    self.devices = DeviceReader(
+      root: sysfs, from: RecordedFiles(files: DeviceFiles(), recorder: recorder))
+  }
+
+  func modems() -> any ModemSource {
+    let modems = ModemWatch()
+    return self.recorder.map { RecordedModems(modems: modems, recorder: $0) } ?? modems
+  }
+
+  func metering() -> any MeteringSource {
+    let metering = MeteringWatch()
+    return self.recorder.map { RecordedMetering(metering: metering, recorder: $0) } ?? metering
+  }
+
+  /// - Parameter adopted: The descriptor that systemd passed, for the first listener.
+  func sockets(adopting adopted: CInt?) -> any SocketSource {
+    let sockets = KernelSockets(adopting: adopted)
+    return self.recorder.map { RecordedSockets(sockets: sockets, recorder: $0) } ?? sockets
+  }
+}

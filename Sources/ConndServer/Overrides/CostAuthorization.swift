@@ -1,0 +1,74 @@
+import GRPCCore
+import Glibc
+import Systemd
+import UnixTransport
+
+/// Decides which users may set the cost of a link or a network. All users may read it.
+///
+/// Root and connd's own user always may. For other users polkit decides, by an action whose
+/// defaults allow the user at the machine's seat. Only on a machine without polkit does connd
+/// decide itself: it allows that user and the members of a group.
+struct CostAuthorization: Sendable {
+  /// The name of the group. The polkit rule uses it, too.
+  static let group = "connd"
+  /// Defined in `polkit/org.connd.policy`.
+  static let action = "org.connd.set-cost"
+
+  var ownUser: UInt32 = geteuid()
+  var members: GroupFile
+  /// Returns the user at the seat, or `nil` without one, or without logind.
+  var userAtSeat: @Sendable () -> UInt32? = { Seat.activeUser }
+  var askPolkit:
+    @Sendable (PeerCredentials, _ isLikely: Bool) async throws(RPCError) -> Polkit.Verdict
+
+  init(members: GroupFile = GroupFile(name: Self.group)) {
+    let desk = PolkitClient(action: Self.action)
+    self.members = members
+    self.askPolkit = { peer, isLikely async throws(RPCError) in
+      try await desk.verdict(on: peer, isLikely: isLikely)
+    }
+  }
+
+  /// - Throws: PERMISSION_DENIED with a reason for the caller, UNAVAILABLE if polkit has not
+  ///   decided, or RESOURCE_EXHAUSTED while it has too many pending queries.
+  func check(_ peer: PeerCredentials) async throws(RPCError) {
+    if peer.uid == 0 || peer.uid == self.ownUser { return }
+    // polkit receives a PID. The answer is about the process that connected only if that process is
+    // still alive while polkit looks.
+    let process = peer.process?.open()
+    let isAllowedHere = await self.isAtSeatOrMember(peer)
+    let verdict = try await self.askPolkit(peer, isAllowedHere)
+    if verdict == .absent {
+      if isAllowedHere { return }
+      throw RPCError(
+        code: .permissionDenied,
+        message:
+          "only root, members of the group “\(Self.group)” and the user at the machine's seat may change this"
+      )
+    }
+    guard let process, peer.pid > 0, process.isAlive else {
+      throw RPCError(
+        code: .permissionDenied,
+        message:
+          "the process that connected has exited or is in another PID namespace, so polkit cannot decide (\(Self.action))"
+      )
+    }
+    switch verdict {
+    case .allowed, .absent: return
+    case .denied:
+      throw RPCError(
+        code: .permissionDenied,
+        message: "polkit does not let this user change this (\(Self.action))")
+    case .unavailable(let why):
+      throw RPCError(
+        code: .unavailable,
+        message: "polkit cannot decide (\(Self.action)): \(why); try again, or ask as root")
+    }
+  }
+
+  private func isAtSeatOrMember(_ peer: PeerCredentials) async -> Bool {
+    if peer.uid == self.userAtSeat() { return true }
+    guard let group = await self.members.id() else { return false }
+    return peer.groups.contains(group)
+  }
+}

@@ -1,0 +1,99 @@
+import Connectivity
+import ConnectivityRules
+
+/// The links that belong to a modem, according to ModemManager or the driver of a serial line.
+///
+/// Once a link is known to be a modem, it stays one as long as the link exists. ModemManager may
+/// stop or be updated, and pppd may hang up and wait for traffic. A value.
+///
+/// Implements rule K5.
+struct ModemCache {
+  /// The current links of ModemManager, by name.
+  private var links: [String: ModemLink] = [:]
+  /// The links that ModemManager has ever named, each with its last known operator. The cost of the
+  /// last known network applies until another network is known.
+  private var known: [UInt32: MobileOperator?] = [:]
+  /// The drivers of the serial lines of ppp links.
+  private var lines: [UInt32: String] = [:]
+
+  /// A machine has only a few modems.
+  private static let most = 64
+
+  /// - Parameter restored: The snapshot that an earlier run published last. Its evidence remains
+  ///   valid.
+  init(restored: Snapshot? = nil) {
+    for path in [restored?.status.ipv4, restored?.status.ipv6].compactMap({ $0 }) {
+      guard let link = path.chain.last, let evidence = path.evidence else { continue }
+      switch evidence.source {
+      case .modemManager: self.known.updateValue(nil, forKey: link.index)
+      // The driver of another kind of device has no effect if it is taken for a line's driver.
+      case .driver: self.lines[link.index] = evidence.value
+      default: break
+      }
+    }
+  }
+
+  /// Returns the changes to new links of ModemManager. Each change leads to a separate step,
+  /// because each has its own cause.
+  func changes(to links: [String: ModemLink]) -> [ModemChange] {
+    Set(links.keys).union(self.links.keys).sorted().compactMap { name in
+      let (old, new) = (self.links[name] ?? .silent, links[name] ?? .silent)
+      if old.isConnected != new.isConnected || self.links[name] == nil {
+        return ModemChange(new.isConnected ? .connected : .disconnected, name)
+      }
+      if old.isSuspended != new.isSuspended {
+        return ModemChange(new.isSuspended ? .suspended : .resumed, name)
+      }
+      // A temporarily unknown operator is not another operator.
+      let isOther = new.mobileOperator.map { $0 != old.mobileOperator } ?? false
+      return isOther ? ModemChange(.moved, name) : nil
+    }
+  }
+
+  /// Replaces the links of ModemManager.
+  mutating func update(to links: [String: ModemLink]) { self.links = links }
+
+  /// Replaces one link of ModemManager.
+  mutating func update(_ interface: String, to link: ModemLink?) { self.links[interface] = link }
+
+  /// Returns a link with what is known about its modem.
+  mutating func describe(_ facts: LinkFacts) -> LinkFacts {
+    self.describeByOwner(facts.link.kind == "ppp" ? self.describeByLine(facts) : facts)
+  }
+
+  private mutating func describeByLine(_ facts: LinkFacts) -> LinkFacts {
+    var facts = facts
+    if let driver = facts.device.serialDriver {
+      if self.lines.count >= Self.most { self.lines = [:] }
+      self.lines[facts.link.index] = driver
+    } else if let driver = self.lines[facts.link.index] {
+      facts.device.serialDriver = driver
+    }
+    return facts
+  }
+
+  private mutating func describeByOwner(_ facts: LinkFacts) -> LinkFacts {
+    guard !self.links.isEmpty || !self.known.isEmpty else { return facts }
+    let index = facts.link.index
+    var facts = facts
+    let before = self.known[index]
+    if var modem = self.links[facts.link.name] {
+      modem.mobileOperator = modem.mobileOperator ?? before ?? nil
+      if self.known.count >= Self.most { self.known = [:] }
+      self.known.updateValue(modem.mobileOperator, forKey: index)
+      facts.modem = modem
+    } else if let before {
+      var modem = ModemLink.silent
+      modem.mobileOperator = before
+      facts.modem = modem
+    }
+    return facts
+  }
+
+  /// Updates from a kernel message.
+  mutating func note(_ event: KernelEvent) {
+    guard case .linkRemoved(let link) = event else { return }
+    self.known[link.index] = nil
+    self.lines[link.index] = nil
+  }
+}

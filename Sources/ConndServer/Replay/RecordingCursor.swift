@@ -1,0 +1,165 @@
+import Connectivity
+import ConnectivityRules
+import Glibc
+import Netlink
+
+/// The position in a recording during a replay.
+///
+/// Answers to queries are found by the query, wherever in the turn it is made. Other inputs are
+/// consumed in order. So a connd that makes more, fewer or other queries than the recorded one
+/// still gets answers as far as possible. With the next turn both are at the same position again.
+/// Not thread-safe.
+final class RecordingCursor {
+  private let turns: [Recording.Turn]
+  private var answers: Recording.Answers
+  private let complain: (String) -> Void
+
+  /// The number of the turn. 0 is the start.
+  private(set) var turn = 0
+  private var present: Recording.Turn
+  private var instants = 0
+  private var times = 0
+  private var polls = 0
+  /// How many of the turn's datagrams have been received, by socket.
+  private var heard: [SocketRole: Int] = [:]
+  private var lastInstant = Instant(sinceStart: .zero)
+  private var lastTime = Timestamp(microseconds: 0)
+
+  /// - Parameter complain: Receives a message for each query without an answer.
+  init(_ recording: Recording, complain: @escaping (String) -> Void) {
+    self.turns = recording.turns
+    self.answers = recording.answers
+    self.complain = complain
+    self.present = recording.turns.first ?? Recording.Turn()
+  }
+
+  /// Begins the next turn, and returns what ended the wait before it, or `nil` if there are no more
+  /// turns.
+  func advance() -> RecordedWake? {
+    guard self.turn + 1 < self.turns.count, let wake = self.turns[self.turn + 1].wake else {
+      return nil
+    }
+    var next = self.turns[self.turn + 1]
+    for (role, receptions) in self.present.heard {
+      // Unread datagrams are still there. The end of the data belongs only to the turn in which it
+      // was recorded.
+      let unheard = receptions.dropFirst(self.heard[role] ?? 0).filter { $0 != .nothing }
+      if !unheard.isEmpty { next.heard[role] = unheard + (next.heard[role] ?? []) }
+    }
+    self.turn += 1
+    self.present = next
+    (self.instants, self.times, self.polls, self.heard) = (0, 0, 0, [:])
+    return wake
+  }
+
+  /// The requests to the thread in this turn.
+  var inputs: [[UInt8]] { self.present.inputs }
+
+  // MARK: - Modems
+
+  /// Whether unread modem news came from the source itself.
+  var hasModems: Bool { self.present.modems.contains { !$0.afterLinks } }
+
+  /// Returns the next modem news, or `nil` without valid ones.
+  func takeModems(afterLinks: Bool) -> [String: ModemLink]? {
+    guard let place = self.present.modems.firstIndex(where: { $0.afterLinks == afterLinks }) else {
+      return nil
+    }
+    return try? ModemLink.decoded(self.present.modems.remove(at: place).bytes)
+  }
+
+  // MARK: - Costs
+
+  /// Whether cost news are unread.
+  var hasMetering: Bool { !self.present.metering.isEmpty }
+
+  /// Returns the next cost news, or `nil` without valid ones.
+  func takeMetering() -> MeteringWords? {
+    guard self.hasMetering else { return nil }
+    return try? MeteringWords(decoding: self.present.metering.removeFirst())
+  }
+
+  // MARK: - Consumed in order
+
+  var now: Instant {
+    if self.instants < self.present.instants.count {
+      let now = Duration.nanoseconds(self.present.instants[self.instants])
+      self.instants += 1
+      // Even a damaged recording must not let the clock go back.
+      self.lastInstant = max(self.lastInstant, Instant(sinceStart: now))
+    }
+    return self.lastInstant
+  }
+
+  var time: Timestamp {
+    if self.times < self.present.times.count {
+      self.lastTime = Timestamp(microseconds: self.present.times[self.times])
+      self.times += 1
+    }
+    return self.lastTime
+  }
+
+  var isReadable: Bool {
+    defer { self.polls += 1 }
+    return self.polls < self.present.polls.count && self.present.polls[self.polls]
+  }
+
+  func hear(_ role: SocketRole) -> RecordedReception {
+    let place = self.heard[role] ?? 0
+    guard let receptions = self.present.heard[role], place < receptions.count else {
+      return .nothing
+    }
+    self.heard[role] = place + 1
+    return receptions[place]
+  }
+
+  // MARK: - Answers to queries
+
+  func answer(_ request: NetlinkMessage, _ role: SocketRole, operation: String) -> [NetlinkAnswer] {
+    if let answer = self.answers.requests.answer(request.question(role), in: self.turn) {
+      return answer
+    }
+    // Older recordings have the links' dump among the other requests.
+    if role == .linkDump,
+      let answer = self.answers.requests.answer(request.question(.requester), in: self.turn)
+    {
+      return answer
+    }
+    self.complain(
+      "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")
+    return [.message(request.notThere(role).bytes)]
+  }
+
+  func answer(_ question: FileQuestion) -> FileAnswer {
+    if let answer = self.answers.files.answer(question, in: self.turn) { return answer }
+    self.complain(
+      "turn \(self.turn): \(question.subject) has no recorded contents (\(question.kind))")
+    return .failure(FileError(code: ENOENT))
+  }
+
+  func open(_ role: SocketRole) throws(NetlinkError) {
+    if let failure = self.answers.openings.answer(role, in: self.turn) ?? nil { throw failure }
+  }
+
+  func bind(_ role: SocketRole) throws(NetlinkError) -> UInt32 {
+    switch self.answers.bindings.answer(role, in: self.turn) {
+    case .success(let port)?: return port
+    case .failure(let error)?:
+      throw NetlinkError(operation: "bind a netlink socket", code: error.code)
+    case nil: return 1
+    }
+  }
+
+  /// Returns the errno of setting an option, or 0.
+  func set(_ option: Recording.SocketOption) -> CInt {
+    self.answers.options.answer(option, in: self.turn) ?? 0
+  }
+}
+
+/// Returns all bytes in hexadecimal, because a request is short.
+private func hexadecimal(_ bytes: [UInt8]) -> String {
+  bytes.map { (byte: UInt8) -> String in
+    let digits = String(byte, radix: 16)
+    return byte < 16 ? "0\(digits)" : digits
+  }.joined()
+}

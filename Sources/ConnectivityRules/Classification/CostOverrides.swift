@@ -1,0 +1,209 @@
+package import Connectivity
+
+/// A keyed hash that identifies a network. Without the machine's key it does not reveal which
+/// network it is.
+package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
+  package var value: UInt64
+
+  package init(_ value: UInt64) { self.value = value }
+
+  /// Sixteen hexadecimal digits.
+  package var description: String {
+    let digits = String(self.value, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+
+  /// Returns `nil` for anything but sixteen hexadecimal digits.
+  package init?(_ text: String) {
+    guard text.utf8.count == 16 else { return nil }
+    self.value = 0
+    // A start of connd may parse a thousand of these, and Swift's own number parsing takes thirty
+    // times as long.
+    for octet in text.utf8 {
+      switch octet {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"): self.add(octet - UInt8(ascii: "0"))
+      case UInt8(ascii: "a")...UInt8(ascii: "f"): self.add(octet - UInt8(ascii: "a") + 10)
+      case UInt8(ascii: "A")...UInt8(ascii: "F"): self.add(octet - UInt8(ascii: "A") + 10)
+      default: return nil
+      }
+    }
+  }
+
+  private mutating func add(_ digit: UInt8) { self.value = self.value << 4 | UInt64(digit) }
+}
+
+/// A user's cost override for a link or a network. connd decides about properties that are `nil`.
+package struct CostOverride: Hashable, Sendable {
+  /// When an override ends by itself.
+  package enum End: Hashable, Sendable {
+    /// At a time by the wall clock.
+    case time(Timestamp)
+    /// When the machine is started again.
+    case boot
+    /// When the traffic leaves by another network.
+    case left
+  }
+
+  /// The override of one property.
+  package struct Setting: Hashable, Sendable {
+    package var isOn: Bool
+    /// `nil` if it holds until a user changes it.
+    package var end: End?
+
+    package init(_ isOn: Bool, until end: End? = nil) {
+      self.isOn = isOn
+      self.end = end
+    }
+
+    package static let on = Setting(true)
+    package static let off = Setting(false)
+  }
+
+  package var constrained: Setting?
+  package var expensive: Setting?
+  /// The user who changed it last.
+  package var user: UInt32
+
+  package init(constrained: Setting? = nil, expensive: Setting? = nil, user: UInt32) {
+    self.constrained = constrained
+    self.expensive = expensive
+    self.user = user
+  }
+
+  /// Whether it overrides nothing.
+  package var isEmpty: Bool { self.constrained == nil && self.expensive == nil }
+
+  /// When its parts end.
+  package var ends: [End] { [self.constrained?.end, self.expensive?.end].compactMap { $0 } }
+
+  /// Returns the override without the parts that have ended.
+  fileprivate func ending(_ isOver: (End) -> Bool) -> CostOverride {
+    func rest(_ setting: Setting?) -> Setting? {
+      setting.flatMap { $0.end.map(isOver) ?? false ? nil : $0 }
+    }
+    return CostOverride(
+      constrained: rest(self.constrained), expensive: rest(self.expensive), user: self.user)
+  }
+}
+
+/// The cost overrides of all users for links and networks. For each of these, the last change
+/// counts.
+package struct CostOverrides: Hashable, Sendable {
+  /// The link or network that an override is for.
+  package enum Subject: Hashable, Sendable, CustomStringConvertible {
+    case link(String)
+    case network(NetworkHash)
+
+    package var description: String {
+      switch self {
+      case .link(let name): name
+      case .network(let network): network.description
+      }
+    }
+  }
+
+  package private(set) var all: [Subject: CostOverride] {
+    didSet { self.summary = Summary(self.all) }
+  }
+  /// Computed once for queries in every turn, so that their cost does not depend on the number of
+  /// overrides.
+  private var summary: Summary
+
+  package init(_ all: [Subject: CostOverride] = [:]) {
+    self.all = all
+    self.summary = Summary(all)
+  }
+
+  private struct Summary: Hashable {
+    var concernNetworks = false
+    var endWithNetworks = false
+    var nextEnd: Timestamp?
+
+    init(_ all: [Subject: CostOverride]) {
+      for (subject, choice) in all {
+        if case .network = subject { self.concernNetworks = true }
+        for end in choice.ends {
+          switch end {
+          case .time(let time): self.nextEnd = min(self.nextEnd ?? time, time)
+          case .left: self.endWithNetworks = true
+          case .boot: break
+          }
+        }
+      }
+    }
+  }
+
+  /// Whether there is an override for a network. If not, networks need not be identified.
+  package var concernNetworks: Bool { self.summary.concernNetworks }
+
+  package subscript(subject: Subject) -> CostOverride? {
+    get { self.all[subject] }
+    set { self.all[subject] = newValue.flatMap { $0.isEmpty ? nil : $0 } }
+  }
+
+  /// Whether any override ends by itself.
+  package var hasEnds: Bool { self.summary.endWithNetworks || self.summary.nextEnd != nil }
+
+  /// Whether any override ends on leaving a network.
+  package var endWithNetworks: Bool { self.summary.endWithNetworks }
+
+  /// The earliest wall-clock time at which an override ends, or `nil` if none ends by time.
+  package var nextEnd: Timestamp? { self.summary.nextEnd }
+
+  /// Shifts ends after the wall clock was set, so that the remaining time stays the same.
+  ///
+  /// - Parameter subjects: The subjects whose end was computed in this run. Any other end is by the
+  ///   correct clock.
+  package mutating func shiftEnds(of subjects: Set<Subject>, by step: Duration) {
+    func shifted(_ setting: CostOverride.Setting?) -> CostOverride.Setting? {
+      guard var setting, case .time(let time)? = setting.end else { return setting }
+      setting.end = .time(time.advanced(by: step))
+      return setting
+    }
+    for subject in subjects {
+      guard let choice = self.all[subject] else { continue }
+      self.all[subject] = CostOverride(
+        constrained: shifted(choice.constrained), expensive: shifted(choice.expensive),
+        user: choice.user)
+    }
+  }
+
+  /// Removes overrides that have ended.
+  ///
+  /// - Parameter present: The networks that the traffic uses. If this is empty, no override ends by
+  ///   leaving a network.
+  /// - Returns: The subjects with a removed override.
+  package mutating func end(at time: Timestamp, on present: Set<NetworkHash>) -> [Subject] {
+    var rest = self.all
+    var over: [Subject] = []
+    for (subject, choice) in self.all where !choice.ends.isEmpty {
+      let left = choice.ending { end in
+        switch end {
+        case .time(let end): return end <= time
+        case .left:
+          guard case .network(let network) = subject else { return false }
+          return !present.isEmpty && !present.contains(network)
+        case .boot: return false
+        }
+      }
+      guard left != choice else { continue }
+      rest[subject] = left.isEmpty ? nil : left
+      over.append(subject)
+    }
+    if !over.isEmpty { self.all = rest }
+    return over
+  }
+
+  /// Returns the override for a path: that of the topmost link with one, or else that of the
+  /// network behind the links.
+  package func said<Value>(
+    of links: [LinkFacts], on network: NetworkHash?, _ value: (CostOverride) -> Value?
+  ) -> Value? {
+    if self.all.isEmpty { return nil }
+    let names = links.flatMap(\.link.names)
+    for subject in names.map({ Subject.link($0) }) + (network.map { [.network($0)] } ?? []) {
+      if let said = self.all[subject].flatMap(value) { return said }
+    }
+    return nil
+  }
+}

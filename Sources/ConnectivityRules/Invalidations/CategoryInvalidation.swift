@@ -1,0 +1,84 @@
+import Connectivity
+
+/// Determines the severity of a changed category for all channels (I5, I9). It is `advise` while
+/// the path of the old category may come back in time, and when it does. Otherwise it is the
+/// configured one.
+struct CategoryInvalidation: Hashable, Sendable {
+  /// The last known category. A temporarily unknown category invalidates nothing (K8, I7).
+  private var lastKnown: Category?
+  /// The category under which channels were made, and its path.
+  private var base: Base?
+
+  private struct Base: Hashable {
+    var category: Category
+    var path: UInt64?
+    /// Whether its change was advised, and may have to be revoked or completed.
+    var isInDoubt = false
+    /// Another category than `none` was published during the grace period, so channels may exist
+    /// under it.
+    var hasSuccessors = false
+  }
+
+  private enum Fate { case alive, inGrace, gone }
+
+  /// Adopts the current category without an invalidation.
+  mutating func settle(on status: ConnectivityStatus, _ followed: [TrackedDefaultPath]) {
+    guard status.category != .unknown else { return }
+    self.lastKnown = status.category
+    let path = followed.last { $0.family == status.family && $0.isSame(as: status.path) }
+    self.base = Base(category: status.category, path: path?.id)
+  }
+
+  /// - Parameter isOnlyNamed: Whether the path is unchanged and only counts as something else now,
+  ///   which ends no connections (I0).
+  /// - Returns: The severity for everything, or `nil` for no invalidation.
+  mutating func severity(
+    of change: Change?, _ status: ConnectivityStatus, _ followed: [TrackedDefaultPath],
+    _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
+  ) -> Invalidation.Severity? {
+    guard status.category != .unknown else { return nil }
+    let isChanged = self.isChanged(by: change, status)
+    self.lastKnown = status.category
+    let fate = self.fate(in: followed)
+    if isChanged, isOnlyNamed, fate == .alive {
+      self.settle(on: status, followed)
+      return .advise
+    }
+    if isChanged {
+      let isBack = fate == .alive && self.base?.category == status.category
+      guard fate == .inGrace || isBack else {
+        self.settle(on: status, followed)
+        return policy.categoryChanged
+      }
+      self.base?.isInDoubt = !isBack
+      if status.category != .none { self.base?.hasSuccessors = !isBack }
+      return .advise
+    }
+    if let base = self.base, base.isInDoubt {
+      guard fate != .inGrace else { return nil }
+      self.settle(on: status, followed)
+      // Another path has brought back the same category. Only channels on the first path are lost,
+      // and they receive that path's invalidation. But under `none` there was nothing, so anything
+      // made after it is lost.
+      let isBack =
+        status.category == base.category && !(base.category == .none && base.hasSuccessors)
+      return isBack ? nil : policy.categoryChanged
+    }
+    // The category is the same, but another path may carry it now.
+    if fate == .gone || self.base?.category != status.category { self.settle(on: status, followed) }
+    return nil
+  }
+
+  private func isChanged(by change: Change?, _ status: ConnectivityStatus) -> Bool {
+    switch change {
+    case .transition(let transition) where transition.from != .unknown: true
+    case .transition, .path: self.lastKnown.map { $0 != status.category } ?? false
+    case .invalidation, .dns, nil: false
+    }
+  }
+
+  private func fate(in followed: [TrackedDefaultPath]) -> Fate {
+    guard let path = followed.first(where: { $0.id == self.base?.path }) else { return .gone }
+    return path.tracker.isInDoubt ? .inGrace : .alive
+  }
+}

@@ -1,0 +1,79 @@
+package import Connectivity
+
+extension ReadTrigger {
+  /// Returns why a single flow is no longer viable (T5).
+  package func cause(
+    of verdict: FlowTracker.Verdict, _ family: AddressFamily, from old: Path, to new: Path
+  ) -> Cause {
+    if let cause = self.cause { return cause }
+    guard case .events(let events) = self, !events.isEmpty else {
+      return Cause(.timer, "graceEnded", interface: old.interface)
+    }
+    let telling = events.first { event in
+      if case .neighbour = event { return verdict.reason == .networkChanged }
+      return event.indicatesLoss(CandidatePath(old))
+    }
+    return telling?.cause(between: old, new) ?? events.cause(of: family, from: old, to: new)
+  }
+}
+
+extension ReadTrigger {
+  /// The cause, as far as it is known without looking at paths.
+  package var firstCause: Cause {
+    if let cause = self.cause { return cause }
+    guard case .events(let events) = self, let first = events.first else {
+      return Cause(.timer, "graceEnded")
+    }
+    return first.cause
+  }
+}
+
+extension ReadTrigger {
+  /// Returns why an invalidation of the stream is published: a message that says so, or the cause
+  /// of the change published with it (T5).
+  ///
+  /// - Parameters:
+  ///   - old: The path of the scope's address family before the reading.
+  ///   - new: The path of that family now.
+  func cause(
+    of draft: InvalidationDetector.Draft, _ change: Change?, from old: Path?, to new: Path?
+  )
+    -> Cause
+  {
+    if let cause = self.cause { return cause }
+    let interface = draft.scope.interface
+    if case .events(let events) = self,
+      let telling = events.first(where: { $0.tells(draft) })
+    {
+      var cause = telling.cause
+      cause.interface = cause.interface ?? interface
+      return cause
+    }
+    switch change {
+    case .transition(let transition): return transition.cause
+    case .path(let change): return change.cause
+    case .invalidation, .dns, nil: break
+    }
+    if case .events(let events) = self, let family = draft.scope.family, let old, let new,
+      old != new
+    {
+      return events.cause(of: family, from: old, to: new)
+    }
+    return Cause(.timer, "graceEnded", interface: interface)
+  }
+}
+
+extension KernelEvent {
+  /// Whether the message alone says the same as the invalidation.
+  fileprivate func tells(_ draft: InvalidationDetector.Draft) -> Bool {
+    switch (draft.reason, self) {
+    case (.sourceAddressLost, .addressRemoved(let removed)):
+      draft.scope.localAddresses?.contains(removed.address) == true
+    case (.interfaceLost, .link(let link)):
+      link.name == draft.scope.interface && link.state != .up
+    case (.interfaceLost, .linkRemoved(let link)): link.name == draft.scope.interface
+    case (.networkChanged, .neighbour): true
+    default: false
+    }
+  }
+}

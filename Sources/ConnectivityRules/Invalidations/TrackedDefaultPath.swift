@@ -1,0 +1,30 @@
+package import Connectivity
+
+/// A default path that channels may be on: the current one of its address family, or a former one.
+///
+/// It is tracked like a flow, so that the stream's scopes and `Guard` follow the same rules.
+package struct TrackedDefaultPath: Hashable, Sendable {
+  package let id: UInt64
+  package let family: AddressFamily
+  var tracker: FlowTracker
+
+  init(id: UInt64, _ family: AddressFamily, on path: Path, _ network: NetworkIdentity) {
+    self.id = id
+    self.family = family
+    // Tracked as a connection that was made on the path and has its address.
+    self.tracker = FlowTracker(
+      Flow(Destination(.unspecified(family)), local: path.source), on: path, network: network)
+  }
+
+  /// The path as channels were made on it.
+  package var path: Path { self.tracker.path }
+  /// The address of those channels.
+  package var source: IPAddress? { self.tracker.source }
+  package var firstGateway: IPAddress? { self.tracker.firstGateway }
+
+  /// Whether new connections on `path` are equivalent to these channels.
+  func isSame(as path: Path) -> Bool {
+    !self.tracker.isInDoubt && self.path.chain.first?.index == path.chain.first?.index
+      && self.path.isOfSameSubnet(as: path)
+  }
+}

@@ -1,0 +1,124 @@
+package import Connectivity
+
+/// Derives transitions and path changes from readings, by the rules T1 to T5.
+///
+/// It holds the published state, compares each reading with it, and returns what to publish. It has
+/// no clock.
+///
+/// Implements rules T3 and I5.
+package struct TransitionDetector: Hashable, Sendable {
+  /// The snapshot published last. The next reading is compared only with this (T4).
+  package private(set) var snapshot: Snapshot
+  /// The address family that decides a tie (K7).
+  package var preferred: AddressFamily
+
+  private var ipv4: PathTracker
+  private var ipv6: PathTracker
+
+  /// - Parameters:
+  ///   - restored: The snapshot that an earlier run published last. Without it, the first reading
+  ///     is a transition from `unknown`.
+  ///   - preferred: The address family that decides a tie (K7).
+  package init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
+    let nothing = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
+    self.snapshot =
+      restored
+      ?? Snapshot(generation: 0, since: Timestamp(microseconds: 0), status: nothing)
+    self.preferred = preferred
+    // This run does not know the earlier run's ports of switches.
+    self.ipv4 = PathTracker(CandidatePath(self.snapshot.status.ipv4, knownLinks: 1))
+    self.ipv6 = PathTracker(CandidatePath(self.snapshot.status.ipv6, knownLinks: 1))
+  }
+
+  /// Returns a new generation for another event after the last change.
+  mutating func takeGeneration() -> UInt64 {
+    self.snapshot.generation += 1
+    return self.snapshot.generation
+  }
+
+  /// Shifts times after the wall clock was set, so that durations stay the same.
+  mutating func shiftTimes(by step: Duration) {
+    self.snapshot.since = self.snapshot.since.advanced(by: step)
+  }
+
+  /// Compares the DNS settings with the published ones.
+  ///
+  /// - Parameter learntLate: Whether the time of the change is unknown because connd was not
+  ///   running.
+  /// - Returns: The change to publish. Settings that become known for the first time are not a
+  ///   change. They are part of the next publication.
+  mutating func update(
+    to settings: DNSSettings, learntLate: Bool, time: Timestamp
+  ) -> Change? {
+    guard let before = self.snapshot.dns else {
+      self.snapshot.dns = settings
+      return nil
+    }
+    guard var cause = settings.cause(since: before) else { return nil }
+    cause.learntLate = learntLate
+    self.snapshot.dns = settings
+    return .dns(
+      DNSChange(generation: self.takeGeneration(), settings: settings, cause: cause, time: time))
+  }
+
+  /// Compares a reading with the published state.
+  ///
+  /// - Parameters:
+  ///   - observed: The reading.
+  ///   - occasion: The reason of the reading. Its messages have the evidence of bounces, and the
+  ///     cause.
+  ///   - time: The wall-clock time of the reading.
+  /// - Returns: The change to publish, if any. A batch of messages leads to at most one.
+  package mutating func update(
+    to observed: Observation, on trigger: ReadTrigger, time: Timestamp
+  ) -> Change? {
+    self.compare(observed, on: trigger, time: time).change
+  }
+
+  /// Compares a reading with the published state, and also returns whether traffic flows as before.
+  /// In that case only the knowledge about its path differs, so that a changed category ends no
+  /// connections. If the kernel merely revealed more, the network is the same, and that is not a
+  /// transition. A change reported by another source is a transition.
+  mutating func compare(
+    _ observed: Observation, on trigger: ReadTrigger, time: Timestamp
+  ) -> (change: Change?, isSameWay: Bool) {
+    let events: [KernelEvent] = if case .events(let events) = trigger { events } else { [] }
+    let ipv4 = self.ipv4.update(to: observed.ipv4, after: events)
+    let ipv6 = self.ipv6.update(to: observed.ipv6, after: events)
+    func outcome(_ family: AddressFamily) -> PathTracker.Outcome { family == .ipv4 ? ipv4 : ipv6 }
+
+    let before = self.snapshot.status
+    let after = ConnectivityStatus(
+      ipv4: self.ipv4.published.path, ipv6: self.ipv6.published.path, preferred: self.preferred)
+
+    let isSameWay = before.family == after.family && outcome(after.family).isSameWay
+    guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameWay) }
+
+    // Also if the family that takes over was itself interrupted.
+    let bounced = outcome(before.family).bounced || outcome(after.family).bounced
+    let isLearnt = isSameWay && !trigger.isOfOtherSource
+    let isTransition = after.category != before.category && !isLearnt || bounced
+    // The former path explains a loss, the new path a gain.
+    let families =
+      before.path.status == .satisfied
+      ? [before.family, after.family] : [after.family, before.family]
+    let family =
+      (families + AddressFamily.allCases).first { before[$0] != after[$0] || outcome($0).bounced }
+      ?? after.family
+    let tracker = family == .ipv4 ? self.ipv4 : self.ipv6
+    let cause =
+      trigger.cause ?? tracker.cause(of: outcome(family), after: events, family: family)
+    self.snapshot = Snapshot(
+      generation: self.snapshot.generation + 1,
+      since: isTransition ? time : self.snapshot.since,
+      status: after, dns: self.snapshot.dns)
+    let change: Change =
+      isTransition
+      ? .transition(
+        Transition(
+          from: before.category, to: after.category, bounced: bounced, cause: cause,
+          time: time, snapshot: self.snapshot))
+      : .path(PathChange(cause: cause, time: time, snapshot: self.snapshot))
+    return (change, isSameWay)
+  }
+}

@@ -1,0 +1,47 @@
+package import Connectivity
+
+/// The subjects that a listener receives, in addition to rules, nexthop objects, default routes,
+/// and addresses with more than link scope.
+package struct FilterSpec: Hashable, Sendable {
+  /// The destinations whose routes matter.
+  package var destinations: [IPAddress]
+  /// The neighbours whose MAC address and reachability matter, each with its known state. `nil`
+  /// means that the MAC address is unknown.
+  package var gateways: [Neighbour]
+  /// The MAC addresses whose bridge port matters.
+  package var bridged: [[UInt8]]
+  /// The links to ignore, or `nil` for none.
+  package var unheard: UnheardLinks?
+
+  package init(
+    destinations: [IPAddress] = [], gateways: [Neighbour] = [], bridged: [[UInt8]] = [],
+    unheard: UnheardLinks? = nil
+  ) {
+    self.destinations = destinations
+    self.gateways = gateways
+    self.bridged = bridged
+    self.unheard = unheard
+  }
+}
+
+/// The links to ignore, mainly by their index. Links above `above` are filtered out, with
+/// exceptions. The caller must choose an index at least as high as every existing link that
+/// matters, or list such a link in `except`. New links usually get a higher index, because the
+/// kernel counts up. A link that is created with a lower index, or brings it along from another
+/// namespace, is reported.
+///
+/// Routes, and addresses that another link may use, still pass.
+package struct UnheardLinks: Hashable, Sendable {
+  /// Links with a greater index are ignored.
+  package var above: UInt32
+  /// Links that are not ignored.
+  package var except: [UInt32]
+  /// The ports of these links are not ignored either.
+  package var masters: [UInt32]
+
+  package init(above: UInt32, except: [UInt32] = [], masters: [UInt32] = []) {
+    self.above = above
+    self.except = except
+    self.masters = masters
+  }
+}
