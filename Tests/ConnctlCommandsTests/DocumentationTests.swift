@@ -83,6 +83,18 @@ struct DocumentationTests {
     #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
   }
 
+  @Test("the code map names the only places of the daemon that use protobuf")
+  func protobuf() throws {
+    let users = try Self.files("Sources/ConndServer/*/*.swift").filter {
+      try Self.text($0).contains("\nimport ConnectivityProtocol\n")
+    }
+    #expect(users.contains("Sources/ConndServer/Server/WatchService.swift"))
+    #expect(
+      users.filter { !$0.hasPrefix("Sources/ConndServer/Server/") }
+        == ["Sources/ConndServer/Publishing/Published.swift"])
+    #expect(try Self.text("docs/code-map.md").contains("`Publishing/Published.swift`"))
+  }
+
   // MARK: - Limits
 
   private static let limits = "docs/limits.md"

@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Netlink
 import Testing
@@ -50,7 +49,7 @@ struct GuessTests {
       try explainer.explain(nil)
     }.get()
     #expect(explained.guessedBy == "fwmark 0xca6c")
-    #expect(explained.links.map(\.name) == ["wg0", "eth0"])
+    #expect(explained.links.map(\.facts.link.name) == ["wg0", "eth0"])
   }
 
   @Test("K6 the listing names the link that a tunnel's packets leave by, and marks guesses")
@@ -61,9 +60,11 @@ struct GuessTests {
     loop.kernel.marked[0xca6c] = Self.byModem
     try loop.kernel.lead("203.0.113.5", 32, Self.byCable)
     let links = try loop.loop.ask { explainer throws(KernelUnavailable) in
-      try explainer.listLinks().links
+      try explainer.listLinks()
     }.get()
-    let below = links.filter(\.hasLower).map { "\($0.name) \($0.lower) \($0.lowerGuessed)" }
+    let below = links.compactMap { link in
+      link.lower.map { "\(link.facts.link.name) \($0.name) \($0.isGuess)" }
+    }
     #expect(below.sorted() == ["gre1 eth0 false", "tun0 wg0 true", "wg0 wwan0 true"])
   }
 
@@ -137,7 +138,7 @@ struct GuessTests {
     let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
       try explainer.explain(nil)
     }.get()
-    #expect(explained.cost.metering == .yes && explained.cost.source == "lastKnown")
+    #expect(explained.cost == CostEvidence(.yes, .lastKnown))
     // A cable takes over.
     loop.kernel.marked[0xca6c] = Self.byCable
     _ = loop.tell()

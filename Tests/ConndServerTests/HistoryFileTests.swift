@@ -150,7 +150,7 @@ struct HistoryFileTests {
       #expect(stat(self.path, &file) == 0)
       largest = max(largest, Int(file.st_size))
     }
-    let record = try #require(changes.map(\.message.bytes.count).max()) + 12
+    let record = try #require(changes.map(\.message.count).max()) + 12
     #expect(largest <= 16 + record * (2 * Store.capacity + 1))
     #expect(
       self.load().suffix(Store.capacity)

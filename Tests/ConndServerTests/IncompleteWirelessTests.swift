@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Logging
 import TestKit
@@ -190,9 +189,9 @@ struct IncompleteWirelessTests {
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: .shown)
     #expect(try explainer.presentNetworks().map(\.name) == ["home"])
-    let link = try #require(try explainer.listLinks().links.first { $0.index == 2 })
-    #expect(link.medium == .wifi)
-    #expect(link.wireless.metered && link.expensive)
-    #expect(!link.wireless.hasSsid)
+    let link = try #require(try explainer.listLinks().first { $0.facts.link.index == 2 })
+    #expect(link.evidence.medium == .wifi)
+    #expect(link.wireless?.link.accessPoint?.isMetered == true && link.isExpensive)
+    #expect(link.wireless?.link.network == nil)
   }
 }

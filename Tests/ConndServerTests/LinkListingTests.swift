@@ -1,6 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
-import SwiftProtobuf
 import Testing
 import UnixTransport
 
@@ -8,11 +6,10 @@ import UnixTransport
 
 extension KernelQueries {
   /// Lists all links in one go.
-  func listLinks() throws(KernelUnavailable) -> Connectivity_V1_ListLinksResponse {
+  func listLinks() throws(KernelUnavailable) -> [LinkReport] {
     var listing = try LinkListing(self)
     while true {
-      guard let message = try listing.advance(self) else { continue }
-      return (try? Connectivity_V1_ListLinksResponse(serializedBytes: message.bytes)) ?? .init()
+      if let links = try listing.advance(self) { return links }
     }
   }
 }
@@ -22,8 +19,7 @@ struct LinkListingTests {
   private typealias Answer = MonitorLoop.PendingListing.Answer
 
   private func names(_ answer: Answer?) throws -> [String] {
-    let bytes = try #require(try answer?.get()).bytes
-    return try Connectivity_V1_ListLinksResponse(serializedBytes: bytes).links.map(\.name)
+    try #require(try answer?.get()).map(\.facts.link.name)
   }
 
   @Test(
@@ -35,8 +31,8 @@ struct LinkListingTests {
     }
     loop.clock.tick = .microseconds(100)
     func ask(_ id: UInt64, _ reply: Reply<Answer>) {
-      let question = Question(id: id, account: .root, subject: .listLinks(reply))
-      loop.loop.take(.question(question))
+      let query = KernelQuery(id: id, account: .root, kind: .listLinks(reply))
+      loop.loop.take(.query(query))
     }
     var turns = 0
     let later = await withCheckedContinuation { (later: CheckedContinuation<Answer?, Never>) in
@@ -65,9 +61,9 @@ struct LinkListingTests {
     loop.clock.tick = .microseconds(100)
     let first = Account(ofUID: 1000)
     let answer = await withCheckedContinuation { (other: CheckedContinuation<Answer?, Never>) in
-      loop.loop.take(.question(Question(id: 1, account: first, subject: .listLinks(.unheard))))
+      loop.loop.take(.query(KernelQuery(id: 1, account: first, kind: .listLinks(.unheard))))
       loop.loop.take(
-        .question(Question(id: 2, account: .root, subject: .listLinks(Reply(other)))))
+        .query(KernelQuery(id: 2, account: .root, kind: .listLinks(Reply(other)))))
       loop.loop.beginTurn()
       loop.loop.take(.drop(1, of: first))
       for _ in 0..<1000 where loop.loop.isBusy { loop.loop.beginTurn() }
@@ -83,7 +79,7 @@ struct LinkListingTests {
     loop.clock.tick = .microseconds(100)
     let answer = await withCheckedContinuation { (waiting: CheckedContinuation<Answer?, Never>) in
       loop.loop.take(
-        .question(Question(id: 1, account: .root, subject: .listLinks(Reply(waiting)))))
+        .query(KernelQuery(id: 1, account: .root, kind: .listLinks(Reply(waiting)))))
       loop.loop.beginTurn()
       loop.loop.endStreams()
     }

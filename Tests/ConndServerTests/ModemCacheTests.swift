@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Testing
 

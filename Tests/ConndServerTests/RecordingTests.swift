@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Logging
@@ -55,7 +54,7 @@ struct RecordingTests {
   }
 
   private func costs(_ request: CostRequest) -> Input {
-    .question(Question(id: 5, account: Account(number: 1000), subject: .costs(request, .unheard)))
+    .query(KernelQuery(id: 5, account: Account(number: 1000), kind: .costs(request, .unheard)))
   }
 
   @Test("modem states are unchanged after writing and reading")
@@ -90,10 +89,10 @@ struct RecordingTests {
     var registration = FlowTable.Registration(
       key: key, flow: Flow(destination, local: IPAddress("192.0.2.7"), forbidsExpensive: true))
     (registration.knownPath, registration.sinceGeneration) = (path, 17)
-    let question = Question(
-      id: 5, account: Account(number: 1000), subject: .explain(destination, .unheard))
+    let query = KernelQuery(
+      id: 5, account: Account(number: 1000), kind: .explain(destination, .unheard))
     for input in [
-      .configure(Configuration(), .unheard), .question(question),
+      .configure(Configuration(), .unheard), .query(query),
       .drop(5, of: Account(number: 1000)),
       .unwatch(destination, watcher: 3), .dismiss(1), .flow(.add(registration)),
       .flow(.remove(key)), self.costs(.list), self.costs(.forget(name: "Home", user: 7)),

@@ -100,7 +100,7 @@ struct NetworkNamespaceTests {
     #expect(gap.gap.status.networkNamespace == self.own)
     for change in [Change.transition(transition), .path(change)] {
       let message = try Connectivity_V1_WatchResponse(
-        serializedBytes: try Published(change).message.bytes)
+        serializedBytes: try Published(change).message)
       let status =
         message.transition.hasStatus ? message.transition.status : message.path.status
       #expect(status.networkNamespace == self.own)

@@ -1,6 +1,5 @@
 import CLinux
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Netlink
@@ -223,14 +222,14 @@ struct ReportTests {
     let inputs: [Input] = [
       .configure(try .parse(text, file: ""), .unheard), .flow(.add(registration)),
       .unwatch(destination, watcher: 1),
-      .question(
-        Question(id: 1, account: Account(number: 5), subject: .explain(destination, .unheard))),
-      .question(
-        Question(id: 2, account: Account(number: 5), subject: .costs(.set(request), .unheard))),
-      .question(
-        Question(
+      .query(
+        KernelQuery(id: 1, account: Account(number: 5), kind: .explain(destination, .unheard))),
+      .query(
+        KernelQuery(id: 2, account: Account(number: 5), kind: .costs(.set(request), .unheard))),
+      .query(
+        KernelQuery(
           id: 3, account: Account(number: 5),
-          subject: .costs(.forget(name: Secret.name, user: 5), .unheard))),
+          kind: .costs(.forget(name: Secret.name, user: 5), .unheard))),
     ]
     var items = Self.datagrams.map { RecordedItem.received($0, .datagram($1)) }
     items.append(

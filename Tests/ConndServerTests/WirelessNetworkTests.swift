@@ -53,7 +53,8 @@ struct WirelessNetworkTests {
       kernel: kernel, view: KernelView(kernel),
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: identify)
-    for links in [try explainer.listLinks().links, try explainer.explain(nil).links] {
+    for reports in [try explainer.listLinks(), try explainer.explain(nil).links] {
+      let links = reports.map { Connectivity_V1_Link($0) }
       let link = try #require(links.first { $0.index == 2 })
       #expect(link.wireless.hasSsid == (identify == .shown))
       #expect(link.wireless.ssid == (identify == .shown ? "home" : ""))

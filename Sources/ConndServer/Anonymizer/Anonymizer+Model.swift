@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 
 /// Replaces the state of an earlier run, and the requests of clients.
@@ -77,9 +76,9 @@ extension Anonymizer {
       return (try? Configuration.parse(self.text(of: configuration), file: "")).map {
         .configure($0, .unheard)
       }
-    case .question(var question):
-      question.subject = self.subject(question.subject)
-      return .question(question)
+    case .query(var query):
+      query.kind = self.kind(query.kind)
+      return .query(query)
     case .unwatch(let destination, let watcher):
       return .unwatch(self.destination(destination), watcher: watcher)
     case .flow(.add(let registration)), .flow(.addAgain(let registration)):
@@ -89,8 +88,8 @@ extension Anonymizer {
     }
   }
 
-  private func subject(_ subject: Question.Subject) -> Question.Subject {
-    switch subject {
+  private func kind(_ kind: KernelQuery.Kind) -> KernelQuery.Kind {
+    switch kind {
     case .path(let destination, _): .path(self.destination(destination), .unheard)
     case .explain(let destination, _): .explain(destination.map(self.destination), .unheard)
     case .listLinks: .listLinks(.unheard)

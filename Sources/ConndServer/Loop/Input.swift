@@ -7,9 +7,9 @@ enum Input: Sendable {
   case configure(Configuration, Reply<Void>)
   /// Replies once the kernel has been read for the first time, or could not be read.
   case awaitFirstReading(Reply<Void>)
-  case question(Question)
+  case query(KernelQuery)
   /// The client is no longer waiting.
-  case drop(Question.ID, of: Account)
+  case drop(KernelQuery.ID, of: Account)
   case count(Reply<MonitorLoop.Counts>)
   case unwatch(Destination, watcher: UInt64)
   case admit(any FlowMailbox, Reply<Void>)
@@ -43,8 +43,8 @@ extension MonitorLoop {
       self.configure(configuration)
       reply.resume(returning: ())
     case .awaitFirstReading(let reply): reply.resume(returning: ())
-    case .question(let question): self.questions.append(question, of: question.account)
-    case .drop(let question, let account): self.drop(question, of: account)
+    case .query(let query): self.queries.append(query, of: query.account)
+    case .drop(let id, let account): self.drop(id, of: account)
     case .count(let reply): reply.resume(returning: self.counts)
     case .unwatch(let destination, let watcher): self.unwatch(destination, watcher)
     case .admit(let mailbox, let reply):

@@ -78,7 +78,7 @@ final class Monitor: Service {
     loop.endStreams()
     self.state.withLock { $0 = .stopped }
     while self.takeInputs(&loop) {}
-    loop.dropQuestions()
+    loop.dropQueries()
   }
 
   /// The number of inputs per turn, so that client requests cannot delay kernel messages.

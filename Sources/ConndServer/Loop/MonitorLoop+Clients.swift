@@ -54,7 +54,7 @@ extension MonitorLoop {
   /// Ends all streams of `watch` and `Guard` because connd is stopping.
   mutating func endStreams() {
     self.tellOfNews()
-    self.dropQuestions()
+    self.dropQueries()
     for watcher in self.watchers.values.flatMap(\.values) { watcher.finish() }
     self.watchers = [:]
     for mailbox in self.mailboxes.values { mailbox.finish() }

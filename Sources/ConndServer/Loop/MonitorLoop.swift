@@ -61,7 +61,7 @@ struct MonitorLoop {
   /// Flows that were registered while the kernel was unavailable. They come before requests.
   var registrationsToRepeat: Deque<FlowTable.Registration> = []
   /// Queries of clients to the kernel.
-  var questions = FairShare<Account, Question>()
+  var queries = FairShare<Account, KernelQuery>()
   var listing: PendingListing?
   /// The addresses whose routes pass the kernel's filter.
   var filtered = AddressList()
@@ -125,7 +125,7 @@ struct MonitorLoop {
   mutating func beginTurn() {
     self.removeAbandonedFlows()
     self.takeRequests()
-    self.answerQuestions()
+    self.answerQueries()
     self.widenFilter()
     self.narrowFilter()
     self.engine.takeRefusal().map { self.note(refusal: $0) }
@@ -140,7 +140,7 @@ struct MonitorLoop {
 
   /// Whether there is more to do without waiting.
   var isBusy: Bool {
-    self.hasRequests || !self.questions.isEmpty || self.looksAtFlows || self.looksAtPaths
+    self.hasRequests || !self.queries.isEmpty || self.looksAtFlows || self.looksAtPaths
       || !self.abandonedFlows.isEmpty || self.kernel != nil && self.engine.subscriptions.isWider
   }
 

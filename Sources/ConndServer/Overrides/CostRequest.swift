@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 
 /// A client's request about cost overrides, processed on the monitor thread.
@@ -10,11 +9,22 @@ enum CostRequest: Sendable {
     case network(String)
   }
 
+  /// The requested value of a property. Recordings contain the numbers.
+  enum Value: UInt8, Sendable {
+    case on = 1
+    case off
+    /// connd decides.
+    case auto
+
+    /// `nil` if connd decides.
+    var isOn: Bool? { self == .auto ? nil : self == .on }
+  }
+
   /// A request to change an override; `nil`: leave unchanged.
   struct CostOverrideRequest: Sendable {
     var target: Target
-    var constrained: Connectivity_V1_Choice?
-    var expensive: Connectivity_V1_Choice?
+    var constrained: Value?
+    var expensive: Value?
     var end: End?
     var user: UInt32
   }
@@ -33,8 +43,16 @@ enum CostRequest: Sendable {
   enum Answer: Sendable {
     /// The `match` of the configuration's entry that takes precedence, or `nil` if none does.
     case set(overruledBy: String?, OverrideStore.Ticket?)
-    case list([Connectivity_V1_Network])
+    case list([ListedNetwork])
     case forgotten(OverrideStore.Ticket?)
+  }
+
+  /// A current network, or another network or a link with an override.
+  struct ListedNetwork: Sendable {
+    var subject: CostOverrides.Subject
+    var override: CostOverride?
+    /// The name, unless it is hidden, and the medium. `nil` if the machine is not on the network.
+    var current: (name: String?, medium: Medium)?
   }
 
   /// The reason why a request was refused.

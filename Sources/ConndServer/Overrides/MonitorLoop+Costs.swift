@@ -1,7 +1,5 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
-import SwiftProtobuf
 
 extension MonitorLoop {
   /// The maximum number of links and networks with overrides.
@@ -199,70 +197,36 @@ extension MonitorLoop {
 
   // MARK: - Listing
 
-  private func listNetworks() throws(CostRequest.Refusal) -> [Connectivity_V1_Network] {
+  private func listNetworks() throws(CostRequest.Refusal) -> [CostRequest.ListedNetwork] {
     let overrides = self.engine.costs.overrides
+    let isNamed = self.engine.identify == .shown
     let present = try self.presentNetworks()
     let current = present.map { network in
-      var message = Connectivity_V1_Network(
-        .network(network.hash), overrides[.network(network.hash)])
-      if self.engine.identify == .shown { message.name = network.name }
-      message.medium = Connectivity_V1_Medium(network.medium)
-      message.current = true
-      return message
+      CostRequest.ListedNetwork(
+        subject: .network(network.hash), override: overrides[.network(network.hash)],
+        current: (isNamed ? network.name : nil, network.medium))
     }
     let others = overrides.all.filter { subject, _ in
       !present.contains { .network($0.hash) == subject }
     }
-    let remembered = others.map { Connectivity_V1_Network($0, $1) }
-    return current
-      + remembered.sorted { ($0.link, $0.identity) < ($1.link, $1.identity) }
+    // Networks come first, because they have no link.
+    let sorted = others.sorted {
+      ($0.key.link ?? "", $0.key.description) < ($1.key.link ?? "", $1.key.description)
+    }
+    return current + sorted.map { CostRequest.ListedNetwork(subject: $0, override: $1) }
   }
+}
+
+extension CostOverrides.Subject {
+  fileprivate var link: String? { if case .link(let name) = self { name } else { nil } }
 }
 
 extension CostRequest.Target {
   fileprivate var link: String? { if case .link(let name) = self { name } else { nil } }
 }
 
-extension Connectivity_V1_Choice {
-  /// `nil` if connd decides by itself.
-  fileprivate var isOn: Bool? {
-    switch self {
-    case .on: true
-    case .off: false
-    case .auto, .unspecified, .UNRECOGNIZED: nil
-    }
-  }
-
+extension CostRequest.Value {
   fileprivate func setting(until end: CostOverride.End?) -> CostOverride.Setting? {
     self.isOn.map { CostOverride.Setting($0, until: end) }
   }
-
-  fileprivate init(_ setting: CostOverride.Setting?) {
-    self = setting.map { $0.isOn ? .on : .off } ?? .auto
-  }
-}
-
-extension Connectivity_V1_Network {
-  fileprivate init(_ subject: CostOverrides.Subject, _ choice: CostOverride?) {
-    self.init()
-    switch subject {
-    case .link(let name): self.link = name
-    case .network(let network): self.identity = network.description
-    }
-    self.medium = .unknown
-    self.constrained = .init(choice?.constrained)
-    self.expensive = .init(choice?.expensive)
-    guard let choice else { return }
-    self.user = choice.user
-    if let time = choice.constrained?.endTime { self.constrainedUntil = .init(time) }
-    if let time = choice.expensive?.endTime { self.expensiveUntil = .init(time) }
-    if let time = [choice.constrained, choice.expensive].compactMap({ $0?.endTime }).min() {
-      self.until = .init(time)
-    }
-  }
-}
-
-extension CostOverride.Setting {
-  /// The wall-clock time at which it ends, or `nil` if it does not end by time.
-  fileprivate var endTime: Timestamp? { if case .time(let time) = self.end { time } else { nil } }
 }

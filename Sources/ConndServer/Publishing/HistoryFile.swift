@@ -191,6 +191,6 @@ final class HistoryFile {
 
 extension HistoryFile {
   private static func record(of published: Published) -> [UInt8] {
-    RecordFrame.framed(published.message.bytes)
+    RecordFrame.framed(published.message)
   }
 }

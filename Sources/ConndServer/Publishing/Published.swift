@@ -1,39 +1,51 @@
+// The history and recordings store messages of the API, which every later version can read. No
+// other file outside Server/ uses protobuf.
 import Connectivity
 import ConnectivityProtocol
 import SwiftProtobuf
 
-/// A change and its message, serialised once for all subscribers.
+/// A change and its message, serialised once for the history and all subscribers.
 struct Published: Sendable {
   let change: Change
-  let message: EncodedMessage
+  let message: [UInt8]
 
   init(_ change: Change) throws {
     self.change = change
-    self.message = try EncodedMessage(
-      Connectivity_V1_WatchResponse(change, networkNamespace: NetworkNamespace.told))
+    self.message = try Connectivity_V1_WatchResponse(
+      change, networkNamespace: NetworkNamespace.told
+    ).serializedBytes()
   }
 
   /// Decodes a stored message.
   init(decoding bytes: [UInt8]) throws {
     let response = try Connectivity_V1_WatchResponse(serializedBytes: bytes)
-    guard case .change(let change) = try WatchEvent(response) else { throw NotAChange() }
+    guard case .change(let change) = try WatchEvent(response) else { throw UnexpectedMessage() }
     self.change = change
-    self.message = EncodedMessage(bytes: bytes)
+    self.message = bytes
   }
 }
 
-/// The error for a message with a snapshot or a gap, which are not stored.
-struct NotAChange: Error {}
+/// The error for a stored message of another kind.
+struct UnexpectedMessage: Error {}
 
-/// A serialised Protobuf message.
-struct EncodedMessage: Sendable, Hashable {
-  let bytes: [UInt8]
-
-  init(bytes: [UInt8]) {
-    self.bytes = bytes
+extension Snapshot {
+  /// The stored form, as in a recording's header. Empty if it cannot be stored.
+  var stored: [UInt8] {
+    (try? Connectivity_V1_WatchResponse.snapshot(self).serializedBytes()) ?? []
   }
 
-  init(_ message: some SwiftProtobuf.Message) throws {
-    self.bytes = try message.serializedBytes()
+  init(stored bytes: [UInt8]) throws {
+    let response = try Connectivity_V1_WatchResponse(serializedBytes: bytes)
+    guard case .snapshot(let snapshot) = try WatchEvent(response) else { throw UnexpectedMessage() }
+    self = snapshot
+  }
+}
+
+extension Path {
+  /// The stored form, as in a recorded registration. Empty if it cannot be stored.
+  var stored: [UInt8] { (try? Connectivity_V1_Path(self).serializedBytes()) ?? [] }
+
+  init(stored bytes: [UInt8]) throws {
+    self = try Path(Connectivity_V1_Path(serializedBytes: bytes))
   }
 }

@@ -1,8 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import Logging
 import ServiceLifecycle
-import SwiftProtobuf
 import UnixSignals
 
 /// Reports the statistics: to clients on request, and to the log on SIGUSR1.
@@ -12,7 +10,7 @@ struct StatisticsReporter: Service {
   let monitor: Monitor
   let logger: Logger
   private let requests: UnixSignalsSequence
-  private let started = Moment()
+  let started = Moment()
 
   /// - Parameter requests: Each of these signals causes a log line.
   init(
@@ -31,7 +29,7 @@ struct StatisticsReporter: Service {
   }
 
   /// Returns the counts since the start, and the current numbers.
-  private func figures() async -> [Statistics.Figure] {
+  func figures() async -> [Statistics.Figure] {
     @Sendable func present(_ name: String, _ value: Int) -> Statistics.Figure {
       Statistics.Figure(name: name, value: UInt64(value), isPresent: true)
     }
@@ -47,20 +45,6 @@ struct StatisticsReporter: Service {
       ]
     }
     return figures
-  }
-
-  func report() async -> Connectivity_V1_GetStatisticsResponse {
-    var response = Connectivity_V1_GetStatisticsResponse()
-    response.started = Google_Protobuf_Timestamp(self.started.time)
-    response.statistics = await self.figures().map { figure in
-      .with {
-        $0.name = figure.name
-        $0.kind = figure.kind
-        $0.value = figure.value
-        $0.present = figure.isPresent
-      }
-    }
-    return response
   }
 
   private func log() async {

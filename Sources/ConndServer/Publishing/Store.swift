@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityProtocol
 import DequeModule
 import Synchronization
 

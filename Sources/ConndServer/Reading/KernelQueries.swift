@@ -1,8 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import ConnectivityProtocol
-import Netlink
-import SwiftProtobuf
 
 /// Answers clients' queries with the current state of the kernel and the conclusions from it.
 struct KernelQueries {
@@ -23,34 +20,27 @@ struct KernelQueries {
 
   /// Returns the explanation for a destination, or for the default destination, read from the
   /// kernel now.
-  func explain(
-    _ asked: Destination?
-  ) throws(KernelUnavailable) -> Connectivity_V1_Explanation {
-    var explanation = Connectivity_V1_Explanation()
+  func explain(_ asked: Destination?) throws(KernelUnavailable) -> Explanation {
+    var probes: [Explanation.Probe] = []
     let destination: Destination
     if let asked {
       destination = asked
     } else {
       let family = try self.reader.observation(self.view).followed(self.preferred)
       let (chosen, answers) = try self.reader.probe(family, all: true, self.view)
-      let probes = self.reader.destinations[family]
-      destination = Destination(probes[chosen ?? 0])
-      for (address, answer) in zip(probes, answers) {
-        var probe = Connectivity_V1_Probe()
-        probe.destination = address.description
-        probe.answer = try answer.summary(self.view)
-        probe.agrees = chosen.map { answers[$0].goesTheWay(of: answer) } ?? false
-        explanation.probes.append(probe)
+      let addresses = self.reader.destinations[family]
+      destination = Destination(addresses[chosen ?? 0])
+      for (address, answer) in zip(addresses, answers) {
+        probes.append(
+          Explanation.Probe(
+            destination: address, answer: try answer.summary(self.view),
+            agrees: chosen.map { answers[$0].goesTheWay(of: answer) } ?? false))
       }
     }
 
     let (path, all) = try self.reader.path(to: destination, self.view)
     let facts = self.reader.droppingUnusableGuess(all)
-    let flags = ReachabilityFlags(path)
-    explanation.destination = destination.address.description
-    explanation.path = Connectivity_V1_Path(path)
-    explanation.flags = Connectivity_V1_Flags(flags)
-    explanation.category = Connectivity_V1_Category(Category(flags, medium: path.medium))
+    var explanation = Explanation(destination: destination.address, path: path, probes: probes)
     if !facts.allLinks.isEmpty {
       let network = try self.reader.network(of: path, facts, self.view)
       var evidence = self.reader.classifier.cost(
@@ -59,7 +49,7 @@ struct KernelQueries {
       if evidence.state == .unknown, !path.isCostUnknown {
         evidence = CostEvidence(path.isExpensive ? .yes : .no, .lastKnown)
       }
-      explanation.cost = .init(evidence)
+      explanation.cost = evidence
     }
     let addresses = try self.kernel.addresses()
     // A link that discards the traffic is not part of the path, but is shown anyway.
@@ -74,20 +64,12 @@ struct KernelQueries {
     if destination.namesSocket,
       case let report?? = self.view.socketReports(on: [destination]).first
     {
-      explanation.socket = Connectivity_V1_SocketTestimony(SocketTestimony(report))
+      explanation.socket = SocketTestimony(report)
     }
     if let route = try self.view.entry(for: destination)?.route {
-      explanation.routePrefix = route.prefix.description
-      explanation.routePriority = route.priority
+      explanation.route = route
       explanation.rules = try self.kernel.rules(destination.address.family)
         .filter { $0.table == route.table }
-        .map { rule in
-          .with {
-            $0.priority = rule.priority
-            $0.table = route.table
-            $0.selector = rule.selector
-          }
-        }
     }
     return explanation
   }
@@ -127,9 +109,11 @@ struct KernelQueries {
 extension KernelQueries {
   /// Describes a link on its own. For Wi-Fi, asks nl80211 now, and uses its last answer if it does
   /// not respond.
+  ///
+  /// - Parameter addresses: Addresses that include those of the link.
   func describe(
     _ facts: LinkFacts, _ addresses: [Address]
-  ) throws(KernelUnavailable) -> Connectivity_V1_Link {
+  ) throws(KernelUnavailable) -> LinkReport {
     var (wireless, costNetwork): (WirelessLink?, WirelessNetwork?) = (nil, nil)
     if facts.isWireless {
       switch try self.kernel.wirelessLink(facts.link.index) {
@@ -140,75 +124,25 @@ extension KernelQueries {
         costNetwork = self.view.wireless.costNetwork(of: facts.link.index)
       }
     }
-    let network = costNetwork.map(self.reader.networkKey.hash)
-    var link = self.reader.describe(facts, addresses, by: network)
-    if link.medium == .wifi, let wireless {
+    let classifier = self.reader.classifier
+    let evidence = classifier.evidence(for: facts)
+    let cost = classifier.cost(
+      of: [facts], medium: evidence.medium, by: costNetwork.map(self.reader.networkKey.hash))
+    var report = LinkReport(
+      facts: facts, evidence: evidence, isExpensive: cost.expensive,
+      isConstrained: cost.constrained,
+      addresses: addresses.filter { $0.link == facts.link.index })
+    if evidence.medium == .wifi, let wireless {
       let signal =
         wireless.network == nil ? nil : try self.kernel.wirelessSignal(facts.link.index)
-      link.wireless = Connectivity_V1_Wireless(wireless, signal, isNamed: self.identify == .shown)
+      report.wireless = LinkReport.Wireless(
+        link: wireless, signal: signal, isNamed: self.identify == .shown)
     }
-    if let modem = facts.modem {
-      // The signal of a modem that is not connected does not concern this link.
-      let quality = modem.isConnected ? self.signalQualities[facts.link.name] : nil
-      link.modem = Connectivity_V1_Modem(modem, signalQuality: quality)
+    // The signal of a modem that is not connected does not concern this link.
+    if facts.modem?.isConnected == true {
+      report.signalQuality = self.signalQualities[facts.link.name]
     }
-    return link
-  }
-}
-
-extension PathReader {
-  /// Describes a link without the links below it.
-  ///
-  /// - Parameters:
-  ///   - addresses: Addresses that include those of the link.
-  ///   - network: The network that it has joined, if known.
-  fileprivate func describe(
-    _ facts: LinkFacts, _ addresses: [Address], by network: NetworkHash?
-  ) -> Connectivity_V1_Link {
-    let evidence = self.classifier.evidence(for: facts)
-    let cost = self.classifier.cost(of: [facts], medium: evidence.medium, by: network)
-    return .with {
-      $0.index = facts.link.index
-      $0.name = facts.link.name
-      $0.alternativeNames = facts.link.alternativeNames
-      if let kind = facts.link.kind { $0.kind = kind }
-      $0.medium = Connectivity_V1_Medium(evidence.medium)
-      $0.evidence = Connectivity_V1_Evidence(evidence)
-      $0.state = Connectivity_V1_LinkState(facts.link.stateAsPort)
-      $0.expensive = cost.expensive
-      $0.constrained = cost.constrained
-      $0.hardwareType = UInt32(facts.link.hardwareType)
-      if let via = facts.via { ($0.via, $0.viaGuessed) = (via.kind.rawValue, via.isGuess) }
-      if let mtu = facts.link.mtu { $0.mtu = mtu }
-      $0.addresses = addresses.filter { $0.link == facts.link.index }.map {
-        "\($0.address)/\($0.prefixLength)"
-      }
-    }
-  }
-}
-
-extension Connectivity_V1_CostEvidence {
-  fileprivate init(_ evidence: CostEvidence) {
-    self.init()
-    self.source = evidence.source.rawValue
-    switch evidence.state {
-    case .unknown: self.metering = .unknown
-    case .yes: self.metering = .yes
-    case .no: self.metering = .no
-    case .guessYes: self.metering = .guessYes
-    case .guessNo: self.metering = .guessNo
-    }
-  }
-}
-
-extension Connectivity_V1_LinkState {
-  fileprivate init(_ state: LinkState) {
-    switch state {
-    case .down: self = .down
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .up: self = .up
-    }
+    return report
   }
 }
 
@@ -242,23 +176,5 @@ extension RouteAnswer {
       let name = try view.link(route.outLink)?.link.name ?? "\(route.outLink)"
       return "\(via)dev \(name) table \(route.table)"
     }
-  }
-}
-
-extension Connectivity_V1_Link {
-  typealias Rank = (Int, Int, Int, UInt32)
-
-  /// The sort key: links of the default paths come first, then working links, unmetered media
-  /// before metered ones, and loopback last.
-  var rank: Rank {
-    let media: [Connectivity_V1_Medium] = [
-      .wired, .wifi, .bluetooth, .cellular, .tunnel, .unknown, .loopback,
-    ]
-    return (
-      self.defaultIpv4 || self.defaultIpv6 ? 0 : 1,
-      self.state == .up ? 0 : 1,
-      media.firstIndex(of: self.medium) ?? media.count,
-      self.index
-    )
   }
 }

@@ -1,9 +1,7 @@
-import ConnectivityProtocol
-
-extension Question {
+extension KernelQuery {
   /// The request about cost overrides, or `nil` for any other query.
   var costs: CostRequest? {
-    if case .costs(let request, _) = self.subject { request } else { nil }
+    if case .costs(let request, _) = self.kind { request } else { nil }
   }
 }
 
@@ -25,8 +23,8 @@ extension FieldWriter {
         self.put(false)
         self.put(name)
       }
-      self.put(request.constrained) { $0.put(UInt8(clamping: $1.rawValue)) }
-      self.put(request.expensive) { $0.put(UInt8(clamping: $1.rawValue)) }
+      self.put(request.constrained) { $0.put($1.rawValue) }
+      self.put(request.expensive) { $0.put($1.rawValue) }
       self.put(request.end) { fields, end in
         switch end {
         case .boot: fields.put(0 as Int64)
@@ -50,17 +48,14 @@ extension FieldReader {
       return .set(
         CostRequest.CostOverrideRequest(
           target: isLink ? .link(name) : .network(name),
-          constrained: try self.optional { (fields) throws(Fault) in try fields.request() },
-          expensive: try self.optional { (fields) throws(Fault) in try fields.request() },
+          constrained: try self.optional { (fields) throws(Fault) in
+            try fields.choice(CostRequest.Value.self)
+          },
+          expensive: try self.optional { (fields) throws(Fault) in
+            try fields.choice(CostRequest.Value.self)
+          },
           end: try self.optional { (fields) throws(Fault) in try fields.end() },
           user: try self.number()))
-    default: throw Fault()
-    }
-  }
-
-  private mutating func request() throws(Fault) -> Connectivity_V1_Choice {
-    switch Connectivity_V1_Choice(rawValue: Int(try self.number(UInt8.self))) {
-    case let choice? where choice == .on || choice == .off || choice == .auto: return choice
     default: throw Fault()
     }
   }

@@ -1,8 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Netlink
-import SwiftProtobuf
 import UnixTransport
 
 /// The recorded requests of clients and the user to the monitor thread. They widen filters, fill
@@ -25,14 +23,14 @@ enum RecordedInput {
     case .configure(let configuration, _):
       begin(.configure)
       fields.put(configuration.source.text)
-    case .question(let question) where question.costs != nil:
+    case .query(let query) where query.costs != nil:
       begin(.costs)
-      fields.put(question.id)
-      fields.put(question.account.number)
-      fields.put(question.costs) { $0.put($1) }
-    case .question(let question):
+      fields.put(query.id)
+      fields.put(query.account.number)
+      fields.put(query.costs) { $0.put($1) }
+    case .query(let query):
       let (kind, destination): (Kind, Destination?) =
-        switch question.subject {
+        switch query.kind {
         case .path(let destination, _): (.path, destination)
         case .explain(let destination, _): (.explain, destination)
         case .listLinks: (.listLinks, nil)
@@ -40,8 +38,8 @@ enum RecordedInput {
         case .costs, .restOfLinks: (.costs, nil)
         }
       begin(kind)
-      fields.put(question.id)
-      fields.put(question.account.number)
+      fields.put(query.id)
+      fields.put(query.account.number)
       fields.put(destination) { $0.put($1) }
     case .drop(let id, let account):
       begin(.dropOfAccount)
@@ -78,23 +76,23 @@ enum RecordedInput {
       }
       input = .configure(configuration, .unheard)
     case .path:
-      input = try self.question(&fields) { (destination) throws(FieldReader.Fault) in
+      input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
         .path(try self.required(destination), .unheard)
       }
-    case .explain: input = try self.question(&fields) { .explain($0, .unheard) }
-    case .listLinks: input = try self.question(&fields) { _ in .listLinks(.unheard) }
+    case .explain: input = try self.query(&fields) { .explain($0, .unheard) }
+    case .listLinks: input = try self.query(&fields) { _ in .listLinks(.unheard) }
     case .watch:
-      input = try self.question(&fields) { (destination) throws(FieldReader.Fault) in
+      input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
         .watch(try self.required(destination), .unheard)
       }
     case .costs:
-      let (id, account) = (try fields.number(Question.ID.self), try fields.account())
+      let (id, account) = (try fields.number(KernelQuery.ID.self), try fields.account())
       guard
         let request = try fields.optional({ (fields) throws(FieldReader.Fault) in
           try fields.costRequest()
         })
       else { throw FieldReader.Fault() }
-      input = .question(Question(id: id, account: account, subject: .costs(request, .unheard)))
+      input = .query(KernelQuery(id: id, account: account, kind: .costs(request, .unheard)))
     case .drop: input = .drop(try fields.number(), of: .unknown)
     case .dropOfAccount: input = .drop(try fields.number(), of: try fields.account())
     case .unwatch: input = .unwatch(try fields.destination(), watcher: try fields.number())
@@ -112,15 +110,15 @@ enum RecordedInput {
     return input
   }
 
-  private static func question(
+  private static func query(
     _ fields: inout FieldReader,
-    _ subject: (Destination?) throws(FieldReader.Fault) -> Question.Subject
+    _ kind: (Destination?) throws(FieldReader.Fault) -> KernelQuery.Kind
   ) throws(FieldReader.Fault) -> Input {
-    let (id, account) = (try fields.number(Question.ID.self), try fields.account())
+    let (id, account) = (try fields.number(KernelQuery.ID.self), try fields.account())
     let destination = try fields.optional { (fields) throws(FieldReader.Fault) in
       try fields.destination()
     }
-    return .question(Question(id: id, account: account, subject: try subject(destination)))
+    return .query(KernelQuery(id: id, account: account, kind: try kind(destination)))
   }
 
   private static func required(
@@ -166,10 +164,7 @@ extension FieldWriter {
     self.put(registration.flow.local) { $0.put($1.bytes) }
     self.put(registration.flow.forbidsExpensive)
     self.put(registration.flow.forbidsConstrained)
-    self.put(registration.knownPath) { fields, path in
-      let message: [UInt8]? = try? Connectivity_V1_Path(path).serializedBytes()
-      fields.put(message ?? [])
-    }
+    self.put(registration.knownPath) { $0.put($1.stored) }
     self.put(registration.sinceGeneration) { $0.put($1) }
   }
 }
@@ -212,10 +207,8 @@ extension FieldReader {
       destination, local: local, forbidsExpensive: try self.flag(),
       forbidsConstrained: try self.flag())
     let path = try self.optional { (fields) throws(Fault) -> Path in
-      let bytes = try fields.bytes()
-      guard
-        let message = try? Connectivity_V1_Path(serializedBytes: bytes),
-        message.chain.count <= PathReader.deepest, let path = try? Path(message)
+      guard let path = try? Path(stored: try fields.bytes()),
+        path.chain.count <= PathReader.deepest
       else { throw Fault() }
       return path
     }

@@ -1,7 +1,5 @@
 import Connectivity
-import ConnectivityProtocol
 import Glibc
-import SwiftProtobuf
 
 /// The header of a recording: the versions that made it, and connd's state before it read anything.
 struct RecordingHeader: Hashable {
@@ -30,9 +28,7 @@ struct RecordingHeader: Hashable {
     fields.put(self.kernel)
     fields.put(self.configuration)
     fields.put(self.watchdogTimeout) { $0.put($1) }
-    let snapshot: [UInt8]? =
-      try? Connectivity_V1_WatchResponse.snapshot(self.restored).serializedBytes()
-    fields.put(snapshot ?? [])
+    fields.put(self.restored.stored)
     fields.put(OverrideFile.text(self.costs, boot: Self.boot))
     return fields.bytes
   }
@@ -51,8 +47,7 @@ extension RecordingHeader {
     let costs = try fields.text()
     guard let costs = try? OverrideFile.read(Array(costs.utf8), boot: Self.boot),
       fields.isAtEnd, self.watchdogTimeout ?? 1 > 0,
-      let message = try? Connectivity_V1_WatchResponse(serializedBytes: snapshot),
-      case .snapshot(let restored)? = try? WatchEvent(message),
+      let restored = try? Snapshot(stored: snapshot),
       restored.generation < Self.largestGeneration
     else { throw FieldReader.Fault() }
     self.restored = restored

@@ -1,9 +1,7 @@
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import Logging
 import Netlink
-import SwiftProtobuf
 import Systemd
 
 /// Runs the monitor loop on a recording. The loop is the real one, and its interfaces give the
@@ -105,8 +103,7 @@ private final class ReplayPublisher: Publisher {
   func begin() {
     if self.hasBegun { return }
     self.hasBegun = true
-    let message = Connectivity_V1_WatchResponse.snapshot(self.store.snapshot)
-    guard case .snapshot(let snapshot)? = try? WatchEvent(message) else { return }
+    guard let snapshot = try? Snapshot(stored: self.store.snapshot.stored) else { return }
     self.print(JSON.event(snapshot: snapshot).line(terminator: "\n"))
   }
 
@@ -114,7 +111,7 @@ private final class ReplayPublisher: Publisher {
     for change in changes {
       guard
         let published = try? Published(change),
-        let told = try? Published(decoding: published.message.bytes)
+        let told = try? Published(decoding: published.message)
       else { continue }
       self.store.publish([published])
       if self.hasBegun { self.print(JSON.event(told.change).line(terminator: "\n")) }

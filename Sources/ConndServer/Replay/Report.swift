@@ -1,7 +1,5 @@
 import Connectivity
-import ConnectivityProtocol
 import Glibc
-import SwiftProtobuf
 
 /// A report of a problem: a text to read, followed by a recording to replay. Both have substitutes
 /// for addresses and names.
@@ -53,7 +51,7 @@ struct Report {
       let answer = loop.ask { explainer throws(KernelUnavailable) in try explainer.explain(nil) }
       // Queries that were not recorded have no answer now.
       if complaints.count == known, let told = try? answer.get() {
-        explanation = told.textFormatString()
+        explanation = told.text
       }
       complaints.removeLast(complaints.count - known)
     }

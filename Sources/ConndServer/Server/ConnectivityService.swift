@@ -43,7 +43,8 @@ struct ConnectivityService: RegistrableRPCService {
     router.unary(
       Method.ListLinks.descriptor, EncodedSerializer()
     ) { (_: Connectivity_V1_ListLinksRequest, caller) in
-      try await self.answer(for: caller) { .listLinks($0) }.orUnavailable()
+      try Connectivity_V1_ListLinksResponse.encoded(
+        try await self.answer(for: caller) { .listLinks($0) }.orUnavailable())
     }
     router.unary(
       Method.ListTransitions.descriptor
@@ -59,7 +60,8 @@ struct ConnectivityService: RegistrableRPCService {
     router.unary(
       Method.GetStatistics.descriptor
     ) { (_: Connectivity_V1_GetStatisticsRequest, _) in
-      await self.reporter.report()
+      Connectivity_V1_GetStatisticsResponse(
+        await self.reporter.figures(), since: self.reporter.started.time)
     }
     router.unary(Method.ListClients.descriptor) { (_: Connectivity_V1_ListClientsRequest, caller) in
       let clients = self.clients.clients(for: caller.uid)
@@ -106,7 +108,8 @@ struct ConnectivityService: RegistrableRPCService {
     _ request: Connectivity_V1_ExplainRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_Explanation {
     let destination = try request.hasDestination ? Destination(request, uid: caller.uid) : nil
-    return try await self.answer(for: caller) { .explain(destination, $0) }.orUnavailable()
+    return Connectivity_V1_Explanation(
+      try await self.answer(for: caller) { .explain(destination, $0) }.orUnavailable())
   }
 
   private func listTransitions(
@@ -140,14 +143,14 @@ struct ConnectivityService: RegistrableRPCService {
 
   /// Sends a query to the monitor and waits for the answer, unless the client cancels.
   private func answer<Answer: Sendable>(
-    for caller: PeerCredentials, _ subject: @Sendable (Reply<Answer>) -> Question.Subject
+    for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
   ) async throws -> Answer {
     try self.limiter.admitQuestion(of: caller)
     defer { self.limiter.releaseQuestion(of: caller) }
-    let id = Question.nextID()
+    let id = KernelQuery.nextID()
     let answer = await withRPCCancellationHandler {
       await self.monitor.ask {
-        .question(Question(id: id, account: caller.account, subject: subject($0)))
+        .query(KernelQuery(id: id, account: caller.account, kind: kind($0)))
       }
     } onCancelRPC: {
       self.monitor.submit(.drop(id, of: caller.account))

@@ -45,7 +45,7 @@ struct CostService {
     guard case .list(let networks) = try await self.answer(.list, peer) else {
       return Connectivity_V1_ListNetworksResponse()
     }
-    return .with { $0.networks = networks }
+    return .with { $0.networks = networks.map { Connectivity_V1_Network($0) } }
   }
 
   func forget(
@@ -96,7 +96,7 @@ extension Connectivity_V1_SetCostRequest {
       target = .network(name)
     case nil: throw invalid("target: set a link or a network")
     }
-    let (constrained, expensive) = (self.constrained.known, self.expensive.known)
+    let (constrained, expensive) = (self.constrained.value, self.expensive.value)
     guard constrained != nil || expensive != nil else {
       throw invalid("set constrained, expensive or both")
     }
@@ -118,9 +118,11 @@ extension Connectivity_V1_SetCostRequest {
 
 extension Connectivity_V1_Choice {
   /// `nil` if the field is not set.
-  fileprivate var known: Self? {
+  fileprivate var value: CostRequest.Value? {
     switch self {
-    case .on, .off, .auto: self
+    case .on: .on
+    case .off: .off
+    case .auto: .auto
     case .unspecified, .UNRECOGNIZED: nil
     }
   }

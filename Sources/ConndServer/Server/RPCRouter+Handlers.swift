@@ -70,8 +70,8 @@ extension RPCRouter {
 
 /// Passes on a message that is already serialised.
 struct EncodedSerializer: MessageSerializer {
-  func serialize<Bytes: GRPCContiguousBytes>(_ message: EncodedMessage) throws -> Bytes {
-    Bytes(message.bytes)
+  func serialize<Bytes: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Bytes {
+    Bytes(message)
   }
 }
 

@@ -83,7 +83,7 @@ private final class WatchSource: MessageSource {
   func next() -> NextMessage {
     while true {
       while let published = self.unsent.popFirst() {
-        if self.kinds.contain(published.change) { return .message(published.message.bytes) }
+        if self.kinds.contain(published.change) { return .message(published.message) }
       }
       switch self.service.next(for: &self.subscriber) {
       case .snapshot(let snapshot):

@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
 import Logging
 import Netlink
@@ -52,8 +51,8 @@ struct CostsTests {
 
   @discardableResult
   private mutating func set(
-    _ target: CostRequest.Target, constrained: Connectivity_V1_Choice? = nil,
-    expensive: Connectivity_V1_Choice? = nil, end: CostRequest.End? = nil, by user: UInt32 = 1000
+    _ target: CostRequest.Target, constrained: CostRequest.Value? = nil,
+    expensive: CostRequest.Value? = nil, end: CostRequest.End? = nil, by user: UInt32 = 1000
   ) throws -> String? {
     let request = CostRequest.CostOverrideRequest(
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
@@ -71,17 +70,15 @@ struct CostsTests {
   private mutating func list() throws -> [String] {
     guard case .list(let networks) = try self.loop.loop.answer(.list).get() else { return [] }
     return networks.map { network in
-      func words(_ choice: Connectivity_V1_Choice, _ word: String) -> [String] {
-        switch choice {
-        case .on: [word]
-        case .off: ["not-\(word)"]
-        default: []
-        }
+      func words(_ setting: CostOverride.Setting?, _ word: String) -> [String] {
+        setting.map { [$0.isOn ? word : "not-\(word)"] } ?? []
       }
-      let name = network.hasLink ? network.link : network.hasName ? network.name : "?"
+      let link = if case .link(let name) = network.subject { name } else { String?.none }
+      let name = link ?? network.current?.name ?? "?"
       return
-        ([name] + (network.current ? ["here"] : [])
-        + words(network.constrained, "constrained") + words(network.expensive, "expensive"))
+        ([name] + (network.current == nil ? [] : ["here"])
+        + words(network.override?.constrained, "constrained")
+        + words(network.override?.expensive, "expensive"))
         .joined(separator: " ")
     }
   }
@@ -149,7 +146,7 @@ struct CostsTests {
   @Test("two users disagree → the last authorized one wins, and the entry names that user")
   mutating func disagreement() throws {
     for (user, choice) in [(1000, .on), (1001, .off), (1000, .on), (1001, .off)]
-      as [(UInt32, Connectivity_V1_Choice)]
+      as [(UInt32, CostRequest.Value)]
     {
       try self.set(.network("192.0.2.1"), constrained: choice, by: user)
       let word = choice == .on ? "constrained" : ""

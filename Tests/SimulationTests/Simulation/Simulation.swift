@@ -226,7 +226,7 @@ extension Simulation {
     // The history is stored as bytes. Not all of them are parsed, because that takes long and they
     // are alike.
     let past = self.daemon.store.past
-    let read = past.suffix(8).compactMap { try? Published(decoding: $0.message.bytes) }
+    let read = past.suffix(8).compactMap { try? Published(decoding: $0.message) }
     if read.map(\.change) != past.suffix(8).map(\.change) {
       self.fail("D5: read otherwise than written")
     }

@@ -1,7 +1,5 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityRules
-import SwiftProtobuf
 import UnixTransport
 
 /// A listing of all links, built in parts. A machine with containers may have thousands of links,
@@ -21,7 +19,7 @@ struct LinkListing {
   /// The number of links described, and the number of tunnels examined.
   private var count = 0
   private var tunnels = 0
-  private var described: [(rank: Connectivity_V1_Link.Rank, response: [UInt8])] = []
+  private var described: [LinkReport] = []
 
   init(_ explainer: KernelQueries) throws(KernelUnavailable) {
     self.observed = try explainer.reader.observation(explainer.view)
@@ -30,24 +28,20 @@ struct LinkListing {
 
   /// Reads or describes the next links.
   ///
-  /// - Returns: The response, or `nil` while there are more links. It is sorted by `rank`.
-  mutating func advance(_ explainer: KernelQueries) throws(KernelUnavailable) -> EncodedMessage? {
+  /// - Returns: All links, sorted by `rank`, or `nil` while there are more.
+  mutating func advance(_ explainer: KernelQueries) throws(KernelUnavailable) -> [LinkReport]? {
     guard self.isRead else {
       try self.read(explainer)
       return nil
     }
     for facts in self.links.dropFirst(self.count).prefix(Self.part) {
-      let link = try self.describe(facts, explainer)
-      // Encoded messages of a repeated field may be concatenated (Protobuf's "Encoding").
-      let response = Connectivity_V1_ListLinksResponse.with { $0.links = [link] }
-      if let bytes: [UInt8] = try? response.serializedBytes() {
-        self.described.append((link.rank, bytes))
-      }
+      self.described.append(try self.describe(facts, explainer))
       self.count += 1
     }
     guard self.count == self.links.count else { return nil }
-    self.described.sort { $0.rank < $1.rank }
-    return EncodedMessage(bytes: Array(self.described.map(\.response).joined()))
+    // Sorts places, because a report is large.
+    let ranks = self.described.map(\.rank)
+    return ranks.indices.sorted { ranks[$0] < ranks[$1] }.map { self.described[$0] }
   }
 
   private mutating func read(_ explainer: KernelQueries) throws(KernelUnavailable) {
@@ -68,27 +62,31 @@ struct LinkListing {
 
   private mutating func describe(
     _ facts: LinkFacts, _ explainer: KernelQueries
-  ) throws(KernelUnavailable) -> Connectivity_V1_Link {
+  ) throws(KernelUnavailable) -> LinkReport {
     let (index, names) = (facts.link.index, self.names)
-    var link = try explainer.describe(facts, self.addresses[index] ?? [])
-    if let master = facts.link.master.flatMap({ names[$0] }) { link.master = master }
+    var report = try explainer.describe(facts, self.addresses[index] ?? [])
+    report.master = facts.link.master.flatMap { names[$0] }
     if case .links(let below) = facts.below,
       let lower = below.lazy.compactMap({ names[$0] }).first
     {
-      link.lower = lower
+      report.lower = LinkReport.Lower(name: lower)
     } else if let below = self.observed.guess(below: index) {
-      (link.lower, link.lowerGuessed) = (below.name, true)
+      report.lower = LinkReport.Lower(name: below.name, isGuess: true)
     } else if facts.isTunnel, self.tunnels < Self.maxTunnels {
       self.tunnels += 1
       if let underlay = try explainer.reader.underlay(of: facts, explainer.view),
         let lower = names[underlay.link]
       {
-        (link.lower, link.lowerGuessed) = (lower, underlay.isGuess)
+        report.lower = LinkReport.Lower(name: lower, isGuess: underlay.isGuess)
       }
     }
-    link.defaultIpv4 = self.observed.ipv4.path.chain.first?.index == index
-    link.defaultIpv6 = self.observed.ipv6.path.chain.first?.index == index
-    return link
+    let paths: [(AddressFamily, Path)] = [
+      (.ipv4, self.observed.ipv4.path), (.ipv6, self.observed.ipv6.path),
+    ]
+    for (family, path) in paths where path.chain.first?.index == index {
+      report.defaultFamilies.insert(family)
+    }
+    return report
   }
 }
 
@@ -97,27 +95,27 @@ struct LinkListing {
 extension MonitorLoop {
   /// A listing in progress and the clients that wait for it.
   struct PendingListing {
-    typealias Answer = KernelAnswer<EncodedMessage>
+    typealias Answer = KernelAnswer<[LinkReport]>
 
     var listing: LinkListing
     var replies: [Reply<Answer>]
     /// Queries that arrived after it began. Their answer must include what has happened meanwhile.
-    var later: [Question] = []
+    var later: [KernelQuery] = []
   }
 
   /// Begins a listing for all pending queries, or lets the query wait for the next listing.
-  mutating func list(for question: Question, _ reply: Reply<PendingListing.Answer>) {
+  mutating func list(for query: KernelQuery, _ reply: Reply<PendingListing.Answer>) {
     guard self.listing == nil else {
-      self.listing?.later.append(question)
+      self.listing?.later.append(query)
       return
     }
-    let others = self.questions.remove { if case .listLinks = $0.subject { true } else { false } }
+    let others = self.queries.remove { if case .listLinks = $0.kind { true } else { false } }
     var replies = [reply]
-    for case .listLinks(let reply) in others.map(\.subject) { replies.append(reply) }
+    for case .listLinks(let reply) in others.map(\.kind) { replies.append(reply) }
     switch self.ask({ explainer throws(KernelUnavailable) in try LinkListing(explainer) }) {
     case .success(let listing):
       self.listing = PendingListing(listing: listing, replies: replies)
-      self.continueListing(in: question.account)
+      self.continueListing(in: query.account)
     case .failure(let error):
       for reply in replies { reply.resume(returning: .failure(error)) }
     }
@@ -131,17 +129,17 @@ extension MonitorLoop {
     }
     if case .success(nil) = part {
       self.listing = pending
-      self.questions.append(Question(id: 0, account: account, subject: .restOfLinks), of: account)
+      self.queries.append(KernelQuery(id: 0, account: account, kind: .restOfLinks), of: account)
       return
     }
-    let answer = part.map { $0 ?? EncodedMessage(bytes: []) }
+    let answer = part.map { $0 ?? [] }
     for reply in pending.replies { reply.resume(returning: answer) }
-    for question in pending.later { self.questions.append(question, of: question.account) }
+    for query in pending.later { self.queries.append(query, of: query.account) }
   }
 
   mutating func dropListing() {
     guard let pending = self.listing.take() else { return }
     for reply in pending.replies { reply.resume(returning: nil) }
-    for question in pending.later { question.drop() }
+    for query in pending.later { query.drop() }
   }
 }

@@ -1,15 +1,14 @@
 import Connectivity
-import ConnectivityProtocol
 import Synchronization
 import UnixTransport
 
 /// A client's query, answered on the monitor thread.
-struct Question: Sendable {
-  enum Subject: Sendable {
+struct KernelQuery: Sendable {
+  enum Kind: Sendable {
     /// Answered with `unknown` if the kernel is unavailable.
     case path(Destination, Reply<Path>)
-    case explain(Destination?, Reply<KernelAnswer<Connectivity_V1_Explanation>>)
-    case listLinks(Reply<KernelAnswer<EncodedMessage>>)
+    case explain(Destination?, Reply<KernelAnswer<Explanation>>)
+    case listLinks(Reply<KernelAnswer<[LinkReport]>>)
     /// The rest of a listing. Not a client's query.
     case restOfLinks
     /// Begins to watch the path to a destination.
@@ -25,11 +24,11 @@ struct Question: Sendable {
 
   var id: ID
   var account: Account
-  var subject: Subject
+  var kind: Kind
 
   /// Ends the query without an answer because the client has disconnected or connd is stopping.
   func drop() {
-    switch self.subject {
+    switch self.kind {
     case .path(_, let reply): reply.resume(returning: nil)
     case .explain(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)
@@ -47,31 +46,31 @@ extension MonitorLoop {
   private static let longest = Duration.microseconds(250)
 
   /// Answers clients' queries until the time for this turn is over.
-  mutating func answerQuestions() {
+  mutating func answerQueries() {
     let end = self.clock.now.advanced(by: Self.longest)
     var worked = self.clock.worked
-    while self.clock.now < end, let turn = self.questions.popFirst() {
+    while self.clock.now < end, let turn = self.queries.popFirst() {
       self.answer(turn.item)
       let then = self.clock.worked
-      self.questions.charge(then - worked, to: turn.user)
+      self.queries.charge(then - worked, to: turn.user)
       worked = then
     }
   }
 
   /// Drops a query whose client has disconnected.
-  mutating func drop(_ question: Question.ID, of account: Account) {
-    let dropped = self.questions.remove(of: account) { $0.id == question }
-    for question in dropped { question.drop() }
+  mutating func drop(_ id: KernelQuery.ID, of account: Account) {
+    let dropped = self.queries.remove(of: account) { $0.id == id }
+    for query in dropped { query.drop() }
   }
 
   /// Drops all queries because connd is stopping.
-  mutating func dropQuestions() {
-    for question in self.questions.remove(where: { _ in true }) { question.drop() }
+  mutating func dropQueries() {
+    for query in self.queries.remove(where: { _ in true }) { query.drop() }
     self.dropListing()
   }
 
-  private mutating func answer(_ question: Question) {
-    switch question.subject {
+  private mutating func answer(_ query: KernelQuery) {
+    switch query.kind {
     case .path(let destination, let reply):
       let answer = self.ask { explainer throws(KernelUnavailable) in
         try explainer.path(to: destination)
@@ -82,19 +81,19 @@ extension MonitorLoop {
         returning: self.ask { explainer throws(KernelUnavailable) in
           try explainer.explain(destination)
         })
-    case .listLinks(let reply): self.list(for: question, reply)
-    case .restOfLinks: self.continueListing(in: question.account)
+    case .listLinks(let reply): self.list(for: query, reply)
+    case .restOfLinks: self.continueListing(in: query.account)
     case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
     case .costs(let request, let reply): reply.resume(returning: self.answer(request))
     }
   }
 
   func ask<Answer>(
-    _ question: (KernelQueries) throws(KernelUnavailable) -> Answer
+    _ query: (KernelQueries) throws(KernelUnavailable) -> Answer
   ) -> KernelAnswer<Answer> {
     Result { () throws(KernelUnavailable) in
       guard let kernel = self.kernel else { throw .notOpen }
-      return try question(
+      return try query(
         KernelQueries(
           kernel: kernel, view: self.engine.view(of: kernel), reader: self.engine.reader,
           preferred: self.engine.preferred, identify: self.engine.identify,

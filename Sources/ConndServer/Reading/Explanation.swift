@@ -1,0 +1,89 @@
+import Connectivity
+import ConnectivityRules
+
+/// The answer to a client that asks why a path is as it is: the chain of reasoning, from the rule
+/// to the category.
+struct Explanation: Sendable {
+  /// A default destination and the kernel's answer for it.
+  struct Probe: Sendable {
+    var destination: IPAddress
+    /// As `ip route get` writes it, or the reason why the kernel has no route.
+    var answer: String
+    /// Whether it agrees with the answer that decides.
+    var agrees: Bool
+  }
+
+  /// The requested destination, or the probe that decides for the default destination.
+  var destination: IPAddress
+  var path: Path
+  /// Empty unless the default destination was requested.
+  var probes: [Probe] = []
+  /// `nil` if no link is known.
+  var cost: CostEvidence?
+  /// From top to bottom. Includes a link that discards the traffic, which is not part of the path.
+  var links: [LinkReport] = []
+  /// How the guessed links were found: `fwmark 0xca6c` or `default`. `nil` if nothing is guessed.
+  var guessedBy: String?
+  /// The state of the connection's socket, or `nil` if the query names none that exists.
+  var socket: SocketTestimony?
+  /// The kernel's route, or `nil` if it has none.
+  var route: MatchedRoute?
+  /// The rules that name the route's table.
+  var rules: [Rule] = []
+
+  var flags: ReachabilityFlags { ReachabilityFlags(self.path) }
+
+  /// The category that this path alone would give.
+  var category: Category { Category(self.flags, medium: self.path.medium) }
+}
+
+/// The answer to a client about one link: the kernel's data, and connd's conclusions.
+struct LinkReport: Sendable {
+  /// The data of nl80211.
+  struct Wireless: Sendable {
+    var link: WirelessLink
+    /// `nil` without a network, or if the signal is unknown.
+    var signal: WirelessSignal?
+    /// Whether clients may learn the SSID and the access point.
+    var isNamed: Bool
+  }
+
+  /// The link below.
+  struct Lower: Sendable {
+    var name: String
+    var isGuess = false
+  }
+
+  var facts: LinkFacts
+  /// The evidence for the link's own medium.
+  var evidence: Evidence
+  var isExpensive: Bool
+  var isConstrained: Bool
+  var addresses: [Address]
+  /// `nil` if it is not a Wi-Fi link.
+  var wireless: Wireless?
+  /// The signal of a connected modem, in percent.
+  var signalQuality: UInt32?
+  /// The name of the link's bridge, bond, team or VRF. Set in a listing of all links only, as are
+  /// the properties below.
+  var master: String?
+  var lower: Lower?
+  /// The families whose default path uses the link.
+  var defaultFamilies: Set<AddressFamily> = []
+}
+
+extension LinkReport {
+  typealias Rank = (Int, Int, Int, UInt32)
+
+  /// The sort key: links of the default paths come first, then working links, unmetered media
+  /// before metered ones, and loopback last.
+  var rank: Rank {
+    let media: [Medium] = [.wired, .wifi, .bluetooth, .cellular, .tunnel, .unknown, .loopback]
+    return (
+      self.defaultFamilies.isEmpty ? 1 : 0,
+      self.facts.link.stateAsPort == .up ? 0 : 1,
+      media.firstIndex(of: self.evidence.medium) ?? media.count,
+      self.facts.link.index
+    )
+  }
+}

@@ -1,0 +1,164 @@
+import Connectivity
+import ConnectivityProtocol
+import ConnectivityRules
+import SwiftProtobuf
+
+extension Connectivity_V1_Explanation {
+  init(_ explanation: Explanation) {
+    self.init()
+    self.destination = explanation.destination.description
+    self.path = Connectivity_V1_Path(explanation.path)
+    self.flags = Connectivity_V1_Flags(explanation.flags)
+    self.category = Connectivity_V1_Category(explanation.category)
+    self.probes = explanation.probes.map { probe in
+      .with {
+        $0.destination = probe.destination.description
+        $0.answer = probe.answer
+        $0.agrees = probe.agrees
+      }
+    }
+    if let cost = explanation.cost { self.cost = Connectivity_V1_CostEvidence(cost) }
+    self.links = explanation.links.map { Connectivity_V1_Link($0) }
+    if let guessedBy = explanation.guessedBy { self.guessedBy = guessedBy }
+    if let socket = explanation.socket { self.socket = Connectivity_V1_SocketTestimony(socket) }
+    guard let route = explanation.route else { return }
+    self.routePrefix = route.prefix.description
+    self.routePriority = route.priority
+    self.rules = explanation.rules.map { rule in
+      .with {
+        $0.priority = rule.priority
+        $0.table = route.table
+        $0.selector = rule.selector
+      }
+    }
+  }
+}
+
+extension Explanation {
+  /// The explanation in protobuf's text format, for a report.
+  var text: String { Connectivity_V1_Explanation(self).textFormatString() }
+}
+
+extension Connectivity_V1_CostEvidence {
+  fileprivate init(_ evidence: CostEvidence) {
+    self.init()
+    self.source = evidence.source.rawValue
+    switch evidence.state {
+    case .unknown: self.metering = .unknown
+    case .yes: self.metering = .yes
+    case .no: self.metering = .no
+    case .guessYes: self.metering = .guessYes
+    case .guessNo: self.metering = .guessNo
+    }
+  }
+}
+
+// MARK: - Links
+
+extension Connectivity_V1_ListLinksResponse {
+  /// Returns the encoded response. Encodes link by link, because a machine with containers may have
+  /// thousands of links, and encoded messages of a repeated field may be concatenated (Protobuf's
+  /// "Encoding").
+  static func encoded(_ links: [LinkReport]) throws -> [UInt8] {
+    var bytes: [UInt8] = []
+    for link in links {
+      bytes +=
+        try Self.with { $0.links = [Connectivity_V1_Link(link)] }.serializedBytes() as [UInt8]
+    }
+    return bytes
+  }
+}
+
+extension Connectivity_V1_Link {
+  init(_ report: LinkReport) {
+    let link = report.facts.link
+    self.init()
+    self.index = link.index
+    self.name = link.name
+    self.alternativeNames = link.alternativeNames
+    if let kind = link.kind { self.kind = kind }
+    self.medium = Connectivity_V1_Medium(report.evidence.medium)
+    self.evidence = Connectivity_V1_Evidence(report.evidence)
+    self.state = Connectivity_V1_LinkState(link.stateAsPort)
+    self.expensive = report.isExpensive
+    self.constrained = report.isConstrained
+    self.hardwareType = UInt32(link.hardwareType)
+    if let via = report.facts.via { (self.via, self.viaGuessed) = (via.kind.rawValue, via.isGuess) }
+    if let mtu = link.mtu { self.mtu = mtu }
+    self.addresses = report.addresses.map { "\($0.address)/\($0.prefixLength)" }
+    if let wireless = report.wireless {
+      self.wireless = Connectivity_V1_Wireless(
+        wireless.link, wireless.signal, isNamed: wireless.isNamed)
+    }
+    if let modem = report.facts.modem {
+      self.modem = Connectivity_V1_Modem(modem, signalQuality: report.signalQuality)
+    }
+    if let master = report.master { self.master = master }
+    if let lower = report.lower { (self.lower, self.lowerGuessed) = (lower.name, lower.isGuess) }
+    self.defaultIpv4 = report.defaultFamilies.contains(.ipv4)
+    self.defaultIpv6 = report.defaultFamilies.contains(.ipv6)
+  }
+}
+
+extension Connectivity_V1_LinkState {
+  fileprivate init(_ state: LinkState) {
+    switch state {
+    case .down: self = .down
+    case .noCarrier: self = .noCarrier
+    case .dormant: self = .dormant
+    case .up: self = .up
+    }
+  }
+}
+
+// MARK: - Networks and statistics
+
+extension Connectivity_V1_Network {
+  init(_ network: CostRequest.ListedNetwork) {
+    let override = network.override
+    self.init()
+    switch network.subject {
+    case .link(let name): self.link = name
+    case .network(let hash): self.identity = hash.description
+    }
+    if let current = network.current {
+      if let name = current.name { self.name = name }
+      self.current = true
+    }
+    self.medium = Connectivity_V1_Medium(network.current?.medium ?? .unknown)
+    self.constrained = Connectivity_V1_Choice(override?.constrained)
+    self.expensive = Connectivity_V1_Choice(override?.expensive)
+    guard let override else { return }
+    self.user = override.user
+    let ends = (override.constrained?.endTime, override.expensive?.endTime)
+    if let time = ends.0 { self.constrainedUntil = .init(time) }
+    if let time = ends.1 { self.expensiveUntil = .init(time) }
+    if let time = [ends.0, ends.1].compactMap({ $0 }).min() { self.until = .init(time) }
+  }
+}
+
+extension Connectivity_V1_Choice {
+  fileprivate init(_ setting: CostOverride.Setting?) {
+    self = setting.map { $0.isOn ? .on : .off } ?? .auto
+  }
+}
+
+extension CostOverride.Setting {
+  /// The wall-clock time at which it ends, or `nil` if it does not end by time.
+  fileprivate var endTime: Timestamp? { if case .time(let time) = self.end { time } else { nil } }
+}
+
+extension Connectivity_V1_GetStatisticsResponse {
+  init(_ figures: [Statistics.Figure], since start: Timestamp) {
+    self.init()
+    self.started = Google_Protobuf_Timestamp(start)
+    self.statistics = figures.map { figure in
+      .with {
+        $0.name = figure.name
+        $0.kind = figure.kind
+        $0.value = figure.value
+        $0.present = figure.isPresent
+      }
+    }
+  }
+}
