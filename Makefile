@@ -81,10 +81,10 @@ install-built:
 	else
 	    units '' "$$root/lib/systemd/system"
 	    units user/ "$$root/lib/systemd/user"
-	    install -D -m 644 -t "$$root/lib/sysusers.d" sysusers.d/*.conf
+	    install -D -m 644 -t "$$root/lib/sysusers.d" packaging/sysusers.d/*.conf
 	    [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemd-sysusers "$$root/lib/sysusers.d/connd.conf"
-	    install -D -m 644 -t "$$root/share/polkit-1/actions" polkit/*.policy
-	    install -D -m 644 -t "$$root/share/polkit-1/rules.d" polkit/*.rules
+	    install -D -m 644 -t "$$root/share/polkit-1/actions" packaging/polkit/*.policy
+	    install -D -m 644 -t "$$root/share/polkit-1/rules.d" packaging/polkit/*.rules
 	    config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
 	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
 	fi
@@ -129,8 +129,8 @@ release: deps ## build the programs to install
 
 .PHONY: test
 test: deps deps-test ## run all tests except those in the VM
-	@Tests/python/setup >/dev/null
-	Tests/examples/build-cpp >/dev/null
+	@Tests/Programs/python/setup >/dev/null
+	Tests/Programs/examples/build-cpp >/dev/null
 	dev/test
 
 .PHONY: check
@@ -151,20 +151,20 @@ test-examples: deps ## test the Swift examples that need further packages
 
 .PHONY: test-examples-by-version
 test-examples-by-version: deps ## test them as external applications: release builds, with connd as a versioned package
-	@Tests/examples/by-version
+	@Tests/Programs/examples/by-version
 
 .PHONY: test-sanitized
 test-sanitized: deps ## run tests under sanitizers, each in a separate build (SANITIZERS=thread address)
-	@for sanitizer in $(or $(SANITIZERS),thread address); do Tests/sanitizers/run "$$sanitizer"; done
+	@for sanitizer in $(or $(SANITIZERS),thread address); do Tests/Support/sanitizers/run "$$sanitizer"; done
 
 .PHONY: simulate
 simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; or one SEED=; from a RECORDING=)
-	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" RECORDING="$(RECORDING)" Tests/SimulationTests/run
+	@SEEDS="$(SEEDS)" FIRST="$(FIRST)" STEPS="$(STEPS)" SEED="$(SEED)" RECORDING="$(RECORDING)" Tests/Oracles/simulation/run
 
 .PHONY: replay
-replay: deps ## replay the recordings of Tests/recordings, and compare with the original output (CONND=)
+replay: deps ## replay the recordings of Tests/Fixtures/recordings, and compare with the original output (CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd
-	Tests/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
+	Tests/Fixtures/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
 test-vm: ## run connd in a VM: systemd, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
@@ -173,17 +173,17 @@ test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast connd reports another Wi-Fi network
 bench-vm: scenarios := wireless
-record-vm: ## repeat the recordings that need a radio, a modem or a sleep (the others: Tests/recordings/make)
+record-vm: ## repeat the recordings that need a radio, a modem or a sleep (the others: Tests/Fixtures/recordings/make)
 record-vm: scenarios := recordings suspend
 record-vm: export KEEP_RECORDINGS := yes
 test-vm: deps-deb
 bench-vm: deps-bench
 test-vm test-systemd bench-vm record-vm: deps vm-image
-	@Tests/vm/test "$(VM_IMAGE)" $(scenarios)
+	@Tests/VM/test "$(VM_IMAGE)" $(scenarios)
 
 .PHONY: vm-image
 vm-image: deps-vm ## build the image of the VM, unless VM_IMAGE is up to date (the targets above call this)
-	@$(sudo) Tests/vm/build "$(VM_IMAGE)"
+	@$(sudo) Tests/VM/build "$(VM_IMAGE)"
 
 .PHONY: nightly
 nightly: ## run at full size what .ci/run runs reduced: simulation, truth, soak, storms, VM, figures, sanitizers, fuzzers (hours)
@@ -191,7 +191,7 @@ nightly: ## run at full size what .ci/run runs reduced: simulation, truth, soak,
 
 .PHONY: fuzz
 fuzz: deps deps-test ## fuzz the parsers of netlink, settings, messages, overrides, the bus and frames (SECONDS=600 for each, TARGETS=)
-	@Tests/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
+	@Tests/Oracles/fuzz/run "$(or $(SECONDS),600)" $(TARGETS)
 
 .PHONY: storms
 storms: deps deps-test ## run the storms of kernel messages at full size (make bench measures their cost)
@@ -200,27 +200,27 @@ storms: deps deps-test ## run the storms of kernel messages at full size (make b
 .PHONY: soak
 soak: deps deps-test ## change a network at random, and look for lost events and leaks (SECONDS=3600 SEED= CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd
-	Tests/python/setup >/dev/null
-	$(sudo) Tests/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
+	Tests/Programs/python/setup >/dev/null
+	$(sudo) Tests/Oracles/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: truth
 truth: deps deps-test ## compare connd with real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd
-	Tests/python/setup >/dev/null
+	Tests/Programs/python/setup >/dev/null
 	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
-	    Tests/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
+	    Tests/Oracles/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
 
 .PHONY: adversary
 adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
-	@$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
+	@$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= as for check-demo)
 	@$(release) --product instructions
-	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/benchmarks/run "$$($(release) --show-bin-path)" $(BENCH)
-	$(sudo) Tests/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
-	$(if $(BENCH),,$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" 100 each)
-	$(sudo) Tests/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
+	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/Bench/run "$$($(release) --show-bin-path)" $(BENCH)
+	$(sudo) Tests/Oracles/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
+	$(if $(BENCH),,$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" 100 each)
+	$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
 
 .PHONY: update
 update: ## update the packages that connd is built from (Package.resolved)
@@ -236,16 +236,16 @@ check-rules: ## check that each rule has a source and a test, and the index of t
 	@dev/check-rules
 
 .PHONY: check-api
-check-api: deps deps-test ## check that the public API of the libraries matches Tests/api
+check-api: deps deps-test ## check that the public API of the libraries matches Tests/Fixtures/api
 	@dev/check-api
 
 .PHONY: api
-api: deps deps-test ## write the public API of the libraries to Tests/api
+api: deps deps-test ## write the public API of the libraries to Tests/Fixtures/api
 	@dev/check-api update
 
 .PHONY: check-fresh
 check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package, to see it fail)
-	@$(sudo) Tests/fresh/run $(WITHOUT)
+	@$(sudo) Tests/Support/fresh/run $(WITHOUT)
 
 .PHONY: lint-units
 lint-units: deps-units ## check the systemd units and their sandbox

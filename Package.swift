@@ -153,31 +153,31 @@ let clients: [Target] = [
 // Tests: one target for each module, and the scenarios with real processes.
 let tests: [Target] = [
   .target(
-    name: "TestKit", dependencies: ["CLinux"], path: "Tests/TestKit",
+    name: "TestKit", dependencies: ["CLinux"], path: "Tests/Support/TestKit",
     swiftSettings: swiftSettings),
   .testTarget(
     name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/Netlink", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityTests", dependencies: ["Connectivity", "ConnectivityRules", "TestKit"],
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/Connectivity", swiftSettings: swiftSettings),
   .executableTarget(
     name: "instructions", dependencies: ["ConnectivityRules", "Connectivity"],
-    path: "Tests/Instructions", swiftSettings: swiftSettings),
+    path: "Tests/Programs/Instructions", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityProtocolTests",
     dependencies: all(["ConnectivityProtocol", "Connectivity", "TestKit"], core, grpcProtobuf),
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/ConnectivityProtocol", swiftSettings: swiftSettings),
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
-    swiftSettings: settingsBesideC),
+    path: "Tests/Unit/Systemd", swiftSettings: settingsBesideC),
   .executableTarget(
-    name: "passedsockets", dependencies: ["Systemd"], path: "Tests/PassedSockets",
+    name: "passedsockets", dependencies: ["Systemd"], path: "Tests/Programs/PassedSockets",
     swiftSettings: swiftSettings),
   .testTarget(
     name: "UnixTransportTests",
     dependencies: all(["CLinux", "CNghttp2", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/UnixTransport", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndServerTests",
     dependencies: all(
@@ -185,13 +185,14 @@ let tests: [Target] = [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol",
         "Netlink", "TestKit", "UnixTransport", logging,
       ], core),
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
     dependencies: [
       "CLinux", "ConndServer", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
       "ConnectivityProtocol", "Netlink", "TestKit", logging,
     ],
+    path: "Tests/Oracles/simulation",
     // The simulation runs thousands of steps, so its model is optimised in debug builds, too.
     exclude: ["run"], swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
   .testTarget(
@@ -204,7 +205,7 @@ let tests: [Target] = [
         .product(name: "UnixSignals", package: "swift-service-lifecycle"),
       ], nio("NIOCore", "NIOPosix", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/ConnectivityClient", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnctlCommandsTests",
     dependencies: all(
@@ -212,16 +213,16 @@ let tests: [Target] = [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivitySession", "Connectivity",
         "ConnectivityProtocol", "UnixTransport", "TestKit", arguments,
       ], nio("NIOPosix"), grpc),
-    swiftSettings: swiftSettings),
+    path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(
     name: "callprobe",
     dependencies: all(
       ["ConnectivityClient", "Connectivity", "TestKit", arguments, logging],
       nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket"), grpc, grpcProtobuf),
-    path: "Tests/CallProbe", swiftSettings: swiftSettings),
+    path: "Tests/Programs/CallProbe", swiftSettings: swiftSettings),
   .testTarget(
     name: "ScenarioTests", dependencies: ["TestKit", "Connectivity"],
-    swiftSettings: swiftSettings),
+    path: "Tests/Scenarios", swiftSettings: swiftSettings),
 ]
 
 /// The names of the test targets to build, or `nil` for all. A sanitized build limits them.

@@ -11,7 +11,7 @@ import UnixTransport
 struct CostAuthorization: Sendable {
   /// The name of the group. The polkit rule uses it, too.
   static let group = "connd"
-  /// Defined in `polkit/org.connd.policy`.
+  /// Defined in `packaging/polkit/org.connd.policy`.
   static let action = "org.connd.set-cost"
 
   var ownUser: UInt32 = geteuid()

@@ -1,0 +1,161 @@
+import Glibc
+import TestKit
+import Testing
+
+/// Connections that do not depend on the single address and way that connd can judge.
+@Suite("Multipath connections, and foreign addresses", .needsNamespaces, .laboratory)
+struct MultipathScenario {
+  private static var hasMultipath: Bool {
+    let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 262)  // IPPROTO_MPTCP
+    guard descriptor >= 0 else { return false }
+    close(descriptor)
+    return true
+  }
+
+  /// A host with Wi-Fi and a cable. If both sides support Multipath TCP, there are two subflows,
+  /// one over each.
+  private func laboratory() throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["wlan0", "eth0"])
+    try lab.namespace.ip("rule add from 10.1.0.2 lookup 101")
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth0 table 101")
+    for namespace in [lab.namespace, lab.outside] {
+      try namespace.set("net/mptcp/enabled", "1")
+      try namespace.ip("mptcp limits set subflow 2 add_addr_accepted 2")
+    }
+    try lab.namespace.ip("mptcp endpoint add 10.1.0.2 dev eth0 subflow")
+    try lab.start()
+    return lab
+  }
+
+  /// Removes the Wi-Fi's address, and returns when connd has reported it to the flows on it.
+  private func loseWiFi(_ lab: Laboratory) throws {
+    let other = try GuardedFlow(lab, to: Uplinks.server)
+    #expect(other.path.interface == "wlan0")
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    try other.expectDestroyed("sourceAddressLost")
+  }
+
+  private func awaitSecondSubflow(_ lab: Laboratory, to port: Int) throws {
+    try waitUntil("there is a second subflow") {
+      try lab.namespace.run("ss", "-Htn", "state", "established", "src", "10.1.0.2")
+        .contains(":\(port)")
+    }
+  }
+
+  /// A prefix that makes a program's sockets use Multipath TCP, as mptcpize(8) does, because gRPC
+  /// has no option for it.
+  private func makingMultipath(_ lab: Laboratory) throws -> [String] {
+    let library = "\(lab.directory.path)/multipath.so"
+    let source = Checkout.path("Tests/Programs/multipath/multipath.c")
+    try Command.run(["clang", "-shared", "-fPIC", "-Wall", "-o", library, source])
+    return ["env", "LD_PRELOAD=\(library)"]
+  }
+
+  @Test(
+    "I0 a channel over Multipath TCP loses one subflow → its calls go on over the other",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
+  func channel() throws {
+    let lab = try self.laboratory()
+    let prefix = try self.makingMultipath(lab)
+    let server = try CallServer(lab, prefix: prefix)
+    let probe = try CallProbe(
+      lab, to: ["\(Uplinks.server):\(CallServer.port)"], prefix: prefix)
+    let calls = try probe.open(0)
+    #expect(calls.local.contains("10.0.0.2"))
+    try self.awaitSecondSubflow(lab, to: CallServer.port)
+    try self.loseWiFi(lab)
+    try probe.expectUndisturbed(calls)
+    try probe.quit()
+    #expect(probe.command.standardError.contains("is not guarded: a connection of Multipath TCP"))
+    try server.end()
+  }
+
+  @Test(
+    "C2 a channel asks for Multipath TCP, but the server only speaks TCP → it is guarded",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
+  func channelFallback() throws {
+    let lab = try self.laboratory()
+    let server = try CallServer(lab)
+    let probe = try CallProbe(
+      lab, to: ["\(Uplinks.server):\(CallServer.port)"], prefix: try self.makingMultipath(lab))
+    let calls = try probe.open(0)
+    let moment = CallProbe.now
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    try probe.expectEnded(calls, ["sourceAddressLost"], since: moment, "the address is gone")
+    try probe.quit()
+    try server.end()
+  }
+
+  @Test(
+    "I0 C10 a Multipath TCP connection is not guarded → it goes on over its second subflow",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
+    arguments: ["handler", "socket"])
+  func multipath(guarding: String) throws {
+    let lab = try self.laboratory()
+    let server = try EchoServer(lab, ["--mptcp"])
+    let client = try server.client(to: Uplinks.server, ["--by", guarding, "--mptcp"])
+    try client.connect(1)
+    if guarding == "socket" {
+      let told = try client.next("unguarded", of: "1")
+      #expect(told.message?.contains("Multipath TCP") == true)
+    }
+    try client.expectEcho(1)
+    try self.awaitSecondSubflow(lab, to: EchoServer.port)
+    try self.loseWiFi(lab)
+    try client.expectEcho(1)
+    try client.quit()
+    #expect(client.count { ["path", "destroy", "ended"].contains($0.event) } == 0)
+    try server.end()
+  }
+
+  @Test(
+    "C10 a connection that fell back to TCP is guarded as TCP is",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
+    arguments: ["handler", "socket"])
+  func fallback(guarding: String) throws {
+    let lab = try self.laboratory()
+    let server = try EchoServer(lab)
+    let client = try server.client(to: Uplinks.server, ["--by", guarding, "--mptcp"])
+    try client.connect(1)
+    #expect(try client.next("path", of: "1").message == "wlan0")
+    try client.expectEcho(1)
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    #expect(try client.next("destroy", of: "1").reason == "sourceAddressLost")
+    try client.next("ended", of: "1")
+    try client.quit()
+    try server.end()
+  }
+
+  @Test(
+    "I0 C10 a transparent proxy's connection from a foreign address is left alone",
+    arguments: ["handler", "socket"])
+  func transparent(guarding: String) throws {
+    let foreign = "203.0.113.50"
+    let lab = try Uplinks.laboratory(["eth0"])
+    // Incoming packets for that address are accepted. connd, which looks up outgoing ones, does not
+    // see that.
+    try lab.namespace.ip("route add local \(foreign)/32 dev lo table 100")
+    try lab.namespace.ip("rule add iif eth0 lookup 100 priority 10")
+    try lab.outside.ip("route add \(foreign)/32 via 10.0.0.2")
+    try lab.start()
+    let server = try EchoServer(lab)
+    let client = try server.client(
+      to: Uplinks.server, ["--by", guarding, "--source", foreign])
+    try client.connect(1)
+    if guarding == "socket" {
+      let told = try client.next("unguarded", of: "1")
+      #expect(told.message?.contains("does not belong to this machine") == true)
+    }
+    try client.expectEcho(1)
+    // An own address, set with the same option, is like any other.
+    let own = try server.client(to: Uplinks.server, ["--by", guarding, "--source", "10.0.0.2"])
+    try own.connect(1)
+    try own.next("path", of: "1")
+    try lab.ip("address del 10.0.0.2/24 dev eth0")
+    #expect(try own.next("destroy", of: "1").reason == "sourceAddressLost")
+    for client in [client, own] { try client.quit() }
+    // With the last report, all earlier ones have been read.
+    #expect(client.count { ["destroy", "ended"].contains($0.event) } == 0)
+    try server.end()
+  }
+}

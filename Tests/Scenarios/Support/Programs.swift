@@ -1,0 +1,24 @@
+import TestKit
+
+/// The programs under test, and the programs that the tests build.
+enum Programs {
+  static let connd = "\(buildDirectory)/connd"
+  static let connctl = "\(buildDirectory)/connctl"
+  static let callprobe = "\(buildDirectory)/callprobe"
+
+  /// The output of a script of the checkout, built if it is missing. The script prints its path.
+  static func made(by script: String) throws -> String {
+    let output = try Command.run([Checkout.path(script)], within: .seconds(600))
+    return String(output.prefix { !$0.isNewline })
+  }
+
+  /// The command that runs these arguments as an unprivileged user, who may only read the programs'
+  /// files: a checkout may be closed to others.
+  static func asNobody(_ arguments: [String]) -> [String] {
+    [
+      "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+      "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
+      "--bounding-set=-all,+dac_read_search",
+    ] + arguments
+  }
+}

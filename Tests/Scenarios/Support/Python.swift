@@ -1,0 +1,36 @@
+import TestKit
+import Testing
+
+/// Programs in Python, with stubs generated from the .proto by Python's own tools.
+enum Python {
+  private static let environment = Result { try Programs.made(by: "Tests/Programs/python/setup") }
+
+  /// - Parameter script: its path in the checkout.
+  static func start(
+    _ script: String, _ arguments: [String], in namespace: NetworkNamespace,
+    environment variables: [String: String] = [:]
+  ) throws -> RunningCommand {
+    let environment = try self.environment.get()
+    return try namespace.spawn(
+      ["\(environment)/bin/python", "-B", Checkout.path(script)] + arguments,
+      environment: variables.merging(["PYTHONPATH": "\(environment)/stubs"]) { $1 })
+  }
+}
+
+extension Laboratory {
+  /// Starts a check of a client in Tests/Programs/python, beside connd.
+  func python(_ client: String, _ check: String) throws -> RunningCommand {
+    try Python.start(
+      "Tests/Programs/python/\(client)", [self.socket, check], in: self.namespace)
+  }
+}
+
+extension RunningCommand {
+  /// Waits for its end, and checks that it succeeded.
+  func expectSuccess(
+    within deadline: Duration = .seconds(60), sourceLocation: SourceLocation = #_sourceLocation
+  ) throws {
+    let status = try self.wait(within: deadline)
+    #expect(status == 0, "\(self.standardError)", sourceLocation: sourceLocation)
+  }
+}

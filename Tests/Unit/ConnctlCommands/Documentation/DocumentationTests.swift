@@ -1,0 +1,148 @@
+import Connectivity
+import Glibc
+import TestKit
+import Testing
+
+@testable import ConnctlCommands
+
+/// The manual page and the list of the stable interface agree with the code.
+@Suite("Documentation")
+struct DocumentationTests {
+  private static func text(_ path: String) throws -> String {
+    let file = try #require(fopen(Checkout.path(path), "re"), "\(path)")
+    defer { fclose(file) }
+    var bytes = [UInt8]()
+    var piece = [UInt8](repeating: 0, count: 65_536)
+    while case let count = fread(&piece, 1, piece.count, file), count > 0 {
+      bytes += piece.prefix(count)
+    }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  /// The paths of the files below the root that match a pattern of glob(7).
+  private static func files(_ pattern: String) -> [String] {
+    var found = glob_t()
+    defer { globfree(&found) }
+    guard glob(Checkout.path(pattern), 0, nil, &found) == 0 else { return [] }
+    return (0..<Int(found.gl_pathc)).compactMap { index in
+      found.gl_pathv[index].map { String(String(cString: $0).dropFirst(Checkout.path("").count)) }
+    }
+  }
+
+  /// The second argument of each `Cause(…)`, including the values of a variable of that name.
+  private static func changesInCode() throws -> Set<String> {
+    // Regexes are not Sendable, so they are created when used.
+    let places = [
+      #/\bCause\(\s*[^,:()]+,\s*(?<words>[^,:)]*(?::[^,:)]*)?)[,)]/#,
+      #/\bvar change: String \{(?<words>(?s:.*?))\n  \}/#, #/\blet change =(?<words>[^\n]*)/#,
+    ]
+    var words: Set<String> = []
+    for path in Self.files("Sources/ConnectivityRules/*/*.swift")
+      + Self.files("Sources/ConndServer/*/*.swift")
+    {
+      let text = try Self.text(path)
+      for place in places {
+        for match in text.matches(of: place) {
+          words.formUnion(match.words.matches(of: #/"([a-z][A-Za-z]*)"/#).map { String($0.1) })
+        }
+      }
+    }
+    return words
+  }
+
+  private static func words(
+    of path: String, from start: String, to end: String, _ word: Regex<(Substring, Substring)>
+  ) throws -> Set<String> {
+    let text = try Self.text(path)
+    let section = try #require(text.split(separator: start, maxSplits: 1).dropFirst().first)
+    let list = try #require(section.split(separator: end, maxSplits: 1).first)
+    return Set(list.matches(of: word).map { String($0.1) })
+  }
+
+  @Test("T5 every value of a cause's change is documented, and no other is")
+  func changes() throws {
+    let code = try Self.changesInCode()
+    // One for each form in which the code has it.
+    #expect(code.isSuperset(of: ["carrierLost", "addressTentative", "routeAdded", "diedBefore"]))
+    #expect(code.isSuperset(of: ["graceEnded", "pathChanged", "resynchronised"]))
+
+    let manual = try Self.words(
+      of: "man/connctl.1", from: "\n.It change\n", to: "there may be more",
+      #/\b([a-z]+[A-Z]\w*|dormant|started|resumed|resynchronised|reloaded)\b/#)
+    #expect(manual == code, "\(manual.symmetricDifference(code))")
+    let surface = try Self.words(
+      of: "Sources/ConnectivityClient/ConnectivityClient.docc/StableSurface.md",
+      from: "The words of `change` in a cause:", to: "\n\n", #/`(\w+)`/#)
+    #expect(surface == code, "\(surface.symmetricDifference(code))")
+  }
+
+  @Test("packages and tags have the programs' version")
+  func version() throws {
+    #expect(try Self.text("VERSION") == Version.string + "\n")
+    #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
+  }
+
+  @Test("the code map names the only places of the daemon that use protobuf")
+  func protobuf() throws {
+    let users = try Self.files("Sources/ConndServer/*/*.swift").filter {
+      try Self.text($0).contains("\nimport ConnectivityProtocol\n")
+    }
+    #expect(users.contains("Sources/ConndServer/Server/WatchService.swift"))
+    #expect(
+      users.filter { !$0.hasPrefix("Sources/ConndServer/Server/") }
+        == ["Sources/ConndServer/Publishing/Published.swift"])
+    #expect(try Self.text("docs/code-map.md").contains("`Publishing/Published.swift`"))
+  }
+
+  // MARK: - Limits
+
+  private static let limits = "docs/limits.md"
+
+  /// A number in one of several notations.
+  private static func number(_ text: Substring) -> Int? {
+    let digits = text.filter { $0 != "_" }
+    if digits.hasSuffix("KiB") { return Int(digits.dropLast(3)).map { $0 << 10 } }
+    if digits.hasSuffix("MiB") { return Int(digits.dropLast(3)).map { $0 << 20 } }
+    let parts = digits.split(separator: " << ").compactMap { Int($0) }
+    return parts.count == 2 ? parts[0] << parts[1] : parts.first
+  }
+
+  private static func numbers(
+    of path: String, _ line: Regex<(Substring, Substring, Substring)>
+  ) throws -> [String: Int] {
+    let found = try Self.text(path).matches(of: line).map {
+      (String($0.1), try #require(Self.number($0.2), "\($0.0)"))
+    }
+    return Dictionary(found) { first, _ in first }
+  }
+
+  @Test("D4 every configurable limit is in the article and in connd.yaml, with its default")
+  func configuredLimits() throws {
+    let code = try Self.numbers(
+      of: "Sources/ConndServer/Configuration/Limits.swift",
+      #/package var (\w+) = ([\d_]+(?: << \d+)?)\n/#)
+    #expect(code.count == 13)
+    let article = try Self.numbers(of: Self.limits, #/\n\| `(\w+)` \| ([\d_]+(?: << \d+)?) \|/#)
+    #expect(article == code)
+    let text = try Self.text("config/connd.yaml")
+    let example = try #require(text.split(separator: "\n#limits:").dropFirst().first)
+    for (key, value) in code {
+      let match = example.firstMatch(of: try Regex("#  \(key): (\\d+([KM]iB)?)\\b"))
+      #expect(match?.output[1].substring.flatMap(Self.number) == value, "\(key)")
+    }
+  }
+
+  @Test("D4 every fixed bound in the article agrees with the code")
+  func otherLimits() throws {
+    let rows = try Self.text(Self.limits).matches(of: #/\n\| `(\w+)\.(\w+)` \| ([^|]+) \|/#)
+    #expect(rows.count == 21)
+    for row in rows {
+      let file = try #require(
+        (Self.files("Sources/*/*/\(row.1).swift") + Self.files("Sources/*/\(row.1).swift")).first)
+      let declaration = try #require(
+        try Self.text(file).firstMatch(of: try Regex("let \(row.2)\\b[^\\n]*=(?s:.{0,80})")))
+      let value = row.3.trimmingPrefix(" ")
+      #expect(declaration.output[0].substring?.contains(value) == true, "\(row.1).\(row.2)")
+    }
+  }
+}

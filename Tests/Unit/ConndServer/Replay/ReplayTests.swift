@@ -1,0 +1,181 @@
+import Connectivity
+import Glibc
+import Netlink
+import TestKit
+import Testing
+import UnixTransport
+
+@testable import ConndServer
+
+@Suite("Replay")
+struct ReplayTests {
+  private static let folder =
+    Checkout.path("Tests/Fixtures/recordings")
+
+  /// The names of all recordings.
+  static let names: [String] = {
+    let question = FileQuestion(.names, Self.folder)
+    let names = (try? DeviceFiles().answer(question).get()) ?? []
+    let files = names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
+    return files.filter { $0.hasSuffix(".recording") }.map { String($0.dropLast(10)) }.sorted()
+  }()
+
+  @Test("the most frequent events are recorded")
+  func recordings() {
+    #expect(
+      Set(Self.names).isSuperset(of: [
+        "containers", "default-route", "failover", "flapping", "other-hotspot", "questions",
+        "redial", "roam", "suspend", "tunnel", "uplink-lost", "vpn",
+      ]))
+  }
+
+  static func bytes(_ name: String) throws -> [UInt8] {
+    try contents(of: "\(Self.folder)/\(name)", most: 1 << 20)
+  }
+
+  private func replay(_ recording: Recording) throws -> (output: String, complaints: [String]) {
+    var (output, complaints): (String, [String]) = ("", [])
+    try Replay(recording, print: { output += $0 }, complain: { complaints.append($0) }).run()
+    return (output, complaints)
+  }
+
+  @Test("a replayed recording gives the output of the day it was made", arguments: names)
+  func again(_ name: String) throws {
+    let told = try self.replay(Recording(Self.bytes("\(name).recording")))
+    #expect(told.output == String(decoding: try Self.bytes("\(name).json"), as: UTF8.self))
+    #expect(told.complaints.isEmpty)
+  }
+
+  @Test("a query without a recorded answer is reported with its turn, and finds nothing")
+  func missing() throws {
+    var recording = try Recording(Self.bytes("uplink-lost.recording"))
+    recording.answers = Recording.Answers()
+    let told = try self.replay(recording)
+    #expect(
+      told.complaints.contains { $0.hasPrefix("turn 0: RTM_GETROUTE has no recorded answer") })
+    #expect(told.output.hasPrefix("{\"event\": \"snapshot\""))
+    #expect(told.output.contains("\"category\": \"none\""))
+  }
+
+  @Test("a link that nl80211 was never asked about is not Wi-Fi", arguments: SocketRole.allCases)
+  func notWireless(role: SocketRole) {
+    let request = [20, 0, 0, 0, 32, 0] + [UInt8](repeating: 0, count: 14)
+    let answer = NetlinkMessage(bytes: request).notThere(role).bytes
+    let code = role == .wirelessRequester ? ENODEV : ENOENT
+    #expect(answer[16..<20].elementsEqual(withUnsafeBytes(of: -code, Array.init)))
+  }
+
+  @Test("a connd that queries less, or in another order, gets the same answers")
+  func otherQuestions() throws {
+    var recording = try Recording(Self.bytes("questions.recording"))
+    // Without the clients' requests the kernel is queried less, and at other moments.
+    for turn in recording.turns.indices { recording.turns[turn].inputs = [] }
+    let told = try self.replay(recording)
+    let lines = told.output.split(separator: "\n")
+    #expect(lines.contains { $0.contains("\"to\": \"wifi\"") })
+    #expect(lines.contains { $0.contains("\"event\": \"dns\"") })
+    #expect(told.complaints.isEmpty)
+  }
+
+  /// The recording with end-of-turn records, as it would be made today.
+  private static func withTurnEnds(_ bytes: [UInt8]) throws -> [[UInt8]] {
+    let end = RecordedItem.turnEnded.encoded
+    var records: [[UInt8]] = []
+    // Recordings of this version have these records, older ones do not.
+    for (place, record) in self.records(bytes).filter({ $0 != end }).enumerated() {
+      if place > 0, case .turn = try RecordedItem(decoding: record) { records.append(end) }
+      records.append(record)
+      if place == 0 { records.append(end) }
+    }
+    return records + [end]
+  }
+
+  @Test(
+    "a recording that ends early says so, and its replay is the beginning of the whole",
+    arguments: names)
+  func cut(_ name: String) throws {
+    let old = try Self.bytes("\(name).recording")
+    let whole = try self.replay(Recording(old))
+    let records = try Self.withTurnEnds(old).map(RecordFrame.framed)
+    let new = RecordingHeader.line + records.joined()
+    let again = try Recording(new)
+    #expect(again.end == nil)
+    #expect(try self.replay(again).output == whole.output)
+    var generator = SeededGenerator(seed: 21)
+    func check(_ bytes: [UInt8], isWhole: Bool = false) throws {
+      let recording = try Recording(bytes)
+      #expect((recording.end == nil) == isWhole)
+      let told = try self.replay(recording)
+      #expect(whole.output.hasPrefix(told.output) && told.complaints.isEmpty)
+    }
+    for _ in 0..<40 {
+      // Between two records: only the missing end of the turn shows it.
+      let count = generator.number(1...records.count)
+      let isWhole = count > 2 && records[count - 1] == records.last
+      try check(
+        RecordingHeader.line + records.prefix(count).joined(), isWhole: isWhole || count == 1)
+      // Within a record, of old recordings too.
+      for bytes in [new, old] {
+        let header = RecordingHeader.line.count + records[0].count
+        let length = generator.number((header + 1)...(bytes.count - 1))
+        let recording = try Recording(Array(bytes.prefix(length)))
+        guard case .torn = recording.end else { continue }
+        try check(Array(bytes.prefix(length)))
+      }
+    }
+  }
+
+  @Test("any corrupted recording → its replay terminates", arguments: names)
+  func hostile(_ name: String) throws {
+    let whole = try Self.bytes("\(name).recording")
+    var generator = SeededGenerator(seed: name.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
+    let records = Self.records(whole)
+    for round in 0..<60 {
+      let bytes =
+        switch round % 4 {
+        case 0: Array(whole.prefix(generator.number(0...whole.count)))
+        case 1: Self.flipped(whole, generator.number(1...8), &generator)
+        default: Self.rewritten(records, &generator)
+        }
+      guard let recording = try? Recording(bytes) else { continue }
+      _ = try? self.replay(recording)
+    }
+  }
+
+  private static func flipped(
+    _ bytes: [UInt8], _ count: Int, _ generator: inout SeededGenerator
+  ) -> [UInt8] {
+    guard !bytes.isEmpty else { return bytes }
+    var bytes = bytes
+    for _ in 0..<count {
+      bytes[generator.number(0...bytes.count - 1)] ^= 1 << UInt8(generator.number(0...7))
+    }
+    return bytes
+  }
+
+  static func records(_ bytes: [UInt8]) -> [[UInt8]] {
+    var rest = bytes.dropFirst(RecordingHeader.line.count)
+    var records: [[UInt8]] = []
+    while let record = RecordFrame.take(&rest), let record { records.append(record) }
+    return records
+  }
+
+  /// Changes that no checksum detects: records that are altered, missing or duplicated.
+  static func rewritten(
+    _ records: [[UInt8]], _ generator: inout SeededGenerator
+  ) -> [UInt8] {
+    var bytes = RecordingHeader.line
+    for (place, record) in records.enumerated() {
+      var copies = [record]
+      if generator.oneIn(30) {
+        switch generator.number(0...3) {
+        case 0 where place > 0: copies = []
+        case 1: copies.append(generator.pick(records))
+        default: copies = [self.flipped(record, generator.number(1...3), &generator)]
+        }
+      }
+      bytes += copies.flatMap(RecordFrame.framed)
+    }
+    return bytes
+  }
+}
