@@ -95,12 +95,12 @@ struct GuardCommand: ConnctlCommand {
     var local = self.local?.address
     while let event = await flows.next() {
       switch event {
-      case .disconnected(let error):
+      case .absent(.disconnected(let error)):
         guard !isFirst else { throw error }
         self.console.remark("connd went away (\(error)); waiting for it")
       case .resumed:
         self.console.remark("connd is back; guarding again")
-      case .elsewhere(let foreign):
+      case .absent(.elsewhere(let foreign)):
         throw foreign
       case .flow(_, _, .refused(let why)):
         throw ConndError.invalid(why)

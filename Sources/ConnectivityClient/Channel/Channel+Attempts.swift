@@ -159,15 +159,13 @@ extension Channel {
     return await withTaskGroup(of: (Int, Path?).self) { group in
       for (place, one) in tries.enumerated() where one.path == nil {
         guard let flow = one.flow else { continue }
-        group.addTask { (place, await flow.answer(within: Self.restrictedPatience).path) }
+        group.addTask { (place, await flow.answer(isRestricted: true).path) }
       }
       var tries = tries
       for await (place, path) in group { tries[place].path = path }
       return tries
     }
   }
-
-  private static let restrictedPatience = ConnectionGuard.patience(isRestricted: true)
 
   /// Follows the flows of a failed attempt until the next one. A path that becomes satisfied cuts
   /// the backoff short (C4).

@@ -84,14 +84,12 @@ extension Channel {
       return Try(outcome: .failed(ChannelMachine.shutdownError))
     }
     defer { self.state.withLock { $0.attempts[serial] = nil } }
-    let isGuarded = self.state.withLock { $0.breaker.allowsGuarding(now: .now) }
-    let flow = isGuarded ? self.guarding(connection, hub) : nil
-    connection.flow = flow
     // Before anything is sent, connd reports what the path costs (C8), even for unguarded
     // connections.
     let isRestricted = self.isRestricted
-    let asked = isGuarded ? flow : isRestricted ? self.asking(connection, hub) : nil
-    defer { if !isGuarded { asked?.end() } }
+    let asked = self.guarding(connection, hub, isRestricted: isRestricted)
+    let flow = asked?.onlyAsks == true ? nil : asked
+    connection.flow = flow
     func over(_ outcome: Outcome) -> Try {
       Try(outcome: outcome, flow: flow, path: connection.path)
     }
@@ -99,7 +97,7 @@ extension Channel {
       if let refusal = self.settings.config.access.refusal(of: path) { return .forbidden(refusal) }
       return self.isWanted(on: path) ? nil : .unwanted
     }
-    switch await asked?.answer(within: ConnectionGuard.patience(isRestricted: isRestricted)) {
+    switch await asked?.answer(isRestricted: isRestricted) {
     case .path(let path):
       connection.path = path
       if let objection = objection(to: path) { return over(objection) }
@@ -108,8 +106,8 @@ extension Channel {
         connection.path = path
         if let objection = objection(to: path) { return over(objection) }
       }
-      if isGuarded { return over(.failed(RPCError(invalidation))) }
-    case .silence where isGuarded:
+      if flow != nil { return over(.failed(RPCError(invalidation))) }
+    case .silence where flow != nil:
       self.logger?.warning(
         "connd does not answer, the connection is not guarded until it does",
         metadata: connection.metadata)

@@ -7,104 +7,94 @@ private import Synchronization
 
 /// Implements rule C2.
 extension Channel {
-  /// Has connd guard a connection from now on. Returns `nil` if there is nothing to guard: for a
-  /// Unix socket or loopback.
-  func guarding(_ connection: Connection, _ hub: GuardHub) -> ConnectionGuard? {
-    self.guardable(connection).map { self.guarding($0, hub, connection) }
-  }
-
-  /// Queries the path of an unguarded connection. Returns `nil` for a Unix socket or loopback.
-  func asking(_ connection: Connection, _ hub: GuardHub) -> ConnectionGuard? {
-    self.guardable(connection).map { remote in
-      ConnectionGuard(self.flow(remote, connection), hub: hub) { _, _, _ in }
-    }
-  }
-
-  private func guardable(_ connection: Connection) -> IPAddress? {
-    guard let remote = connection.target.address.ip,
-      self.settings.config.guardsLoopback || !remote.isLoopback
-    else { return nil }
-    return remote
-  }
-
-  private func flow(_ remote: IPAddress, _ connection: Connection?) -> FlowGuard.Flow {
-    let access = self.settings.config.access
-    return FlowGuard.Flow(
-      remote: remote,
-      transport: connection.map { .init(Transport.tcp, remotePort: $0.target.address.ipPort) },
-      mark: self.settings.config.mark,
-      interface: self.settings.config.interface ?? connection?.target.address.link,
-      forbidsExpensive: !access.allowsExpensiveAccess,
-      forbidsConstrained: !access.allowsConstrainedAccess)
-  }
-
-  /// Has connd report what happens to the path to an address, and to the connection if there is
-  /// one.
+  /// Has connd guard a connection from now on. Returns `nil` for a Unix socket or loopback.
+  ///
+  /// - Parameter isRestricted: Whether the path must be known even if the connection is not
+  ///   guarded.
   func guarding(
-    _ remote: IPAddress, _ hub: GuardHub, _ connection: Connection? = nil
-  ) -> ConnectionGuard {
-    ConnectionGuard(self.flow(remote, connection), hub: hub) {
-      [weak self, weak connection] event, novelty, flow in
-      if let connection {
-        if case .flow(let event) = event { self?.judge(event, of: flow, connection, novelty) }
-        self?.handle(event, of: connection, novelty, hub)
-      } else if case .flow(let event) = event {
-        // The event belongs to a failed attempt.
-        self?.noticed(event.path, novelty)
+    _ connection: Connection, _ hub: GuardHub, isRestricted: Bool
+  ) -> ConnectionGuard? {
+    let address = connection.target.address
+    let transport = Transport(Transport.tcp, remotePort: address.ipPort)
+    return self.flow(to: address.ip, transport, boundTo: address.link).flatMap { flow in
+      ConnectionGuard.begin(
+        flow, hub: hub, breaker: self.breaker, asksOtherwise: isRestricted
+      ) { [weak self, weak connection] absence in
+        if let connection { self?.handle(absence, of: connection, hub) }
+      } onEvent: { [weak self, weak connection] report in
+        if let connection {
+          self?.handle(report, of: connection)
+        } else {
+          // The event belongs to a failed attempt.
+          self?.noticed(report.event.path, report.phase)
+        }
       }
     }
   }
 
-  private func handle(
-    _ event: GuardHub.Event, of connection: Connection, _ novelty: ConnectionGuard.EventPhase,
-    _ hub: GuardHub
-  ) {
-    if case .flow(let event) = event,
-      let invalidation = self.settings.config.access.invalidation(by: event)
-    {
+  /// Follows the path to an address without a connection.
+  func following(_ remote: IPAddress, _ hub: GuardHub) -> ConnectionGuard? {
+    self.flow(to: remote, nil, boundTo: nil).map { flow in
+      ConnectionGuard(flow, hub: hub) { [weak self] in self?.noticed($0.event.path, $0.phase) }
+    }
+  }
+
+  private func flow(
+    to remote: IPAddress?, _ transport: Transport?, boundTo link: String?
+  ) -> FlowGuard.Flow? {
+    let config = self.settings.config
+    return FlowGuard.Flow(
+      to: remote, transport, mark: config.mark, boundTo: config.interface ?? link,
+      for: config.access, guardsLoopback: config.guardsLoopback)
+  }
+
+  private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
+    let (event, phase) = (report.event, report.phase)
+    self.warn(report, connection)
+    if let invalidation = self.settings.config.access.invalidation(by: event) {
       // An attempt that would be invalid from the start is not made. That does not justify another
       // one.
-      if novelty == .answer, invalidation.severity == .destroy { return }
-      self.invalidate(connection, invalidation, novelty)
+      if phase == .answer, invalidation.severity == .destroy { return }
+      self.invalidate(connection, invalidation, phase)
     }
-    switch event {
-    case .flow(let event) where event.path != nil:
-      if !event.destroys { self.moved(connection, to: event.path) }
-      self.noticed(event.path, novelty)
-    case .flow(.path), .flow(.betterPathGone), .flow(.invalidation): break
-    case .flow(.refused(let why)):
+    if case .refused(let why) = event {
       self.logger?.warning(
         "connd does not guard the connection, which continues as a plain one",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
       self.update { $0.suspend(connection, false) }
+    } else if let path = event.path {
+      if !event.destroys { self.moved(connection, to: path) }
+      self.noticed(path, phase)
+    }
+  }
+
+  private func handle(_ absence: ConndAbsence, of connection: Connection, _ hub: GuardHub) {
+    switch absence {
     case .disconnected(let why):
       self.logger?.info(
         "connd is not running, the connection is not guarded until it is",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
-      self.update { $0.suspend(connection, false) }
     case .elsewhere(let foreign):
       if let logger = self.logger {
         hub.sayElsewhere { logger.warning("connections are not guarded: \(foreign)") }
       }
-      self.update { $0.suspend(connection, false) }
     }
+    self.update { $0.suspend(connection, false) }
   }
 
-  /// Judges by connd's verdict on a new connection whether connd can be trusted (I11).
-  private func judge(
-    _ event: FlowEvent, of flow: FlowGuard.Flow, _ connection: Connection,
-    _ novelty: ConnectionGuard.EventPhase
-  ) {
-    let rest = self.state.withLock { $0.breaker.record(event, of: flow, novelty, now: .now) }
-    guard let rest, case .invalidation(let invalidation) = event else { return }
+  /// Logs that connd cannot be trusted, if the report proves that (I11).
+  private func warn(_ report: ConnectionGuard.Report, _ connection: Connection) {
+    guard let rest = report.rest, case .invalidation(let invalidation) = report.event else {
+      return
+    }
     self.logger?.warning(
       "connd wrongly rejects new connections; for \(rest) they are not guarded",
-      metadata: connection.metadata.merging(invalidation.evidence(against: flow)) { $1 })
+      metadata: connection.metadata.merging(invalidation.evidence(against: report.flow)) { $1 })
   }
 
   /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
-  private func noticed(_ path: Path?, _ novelty: ConnectionGuard.EventPhase) {
-    guard novelty.isNews, let path, path.status == .satisfied,
+  private func noticed(_ path: Path?, _ phase: ConnectionGuard.EventPhase) {
+    guard phase.isNews, let path, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
     else { return }
     self.update { $0.machine.pathSatisfied(now: .now) }
@@ -112,13 +102,13 @@ extension Channel {
 
   /// Handles a new path of the connection. An attempt whose former path was unusable starts over,
   /// because TCP itself retries only after a second, and then with growing delays.
-  private func moved(_ connection: Connection, to path: Path?) {
+  private func moved(_ connection: Connection, to path: Path) {
     let couldNot = connection.path.map { $0.status != .satisfied } ?? false
     connection.path = path
     // New calls wait to see whether a lost path returns (I10).
-    let isLost = path.map { $0.status == .unsatisfied || $0.status == .requiresConnection } ?? false
+    let isLost = path.status == .unsatisfied || path.status == .requiresConnection
     self.update { $0.suspend(connection, isLost) }
-    guard couldNot, path?.status == .satisfied,
+    guard couldNot, path.status == .satisfied,
       self.state.withLock({ $0.attempts[connection.serial] === connection })
     else { return }
     self.update { $0.machine.invalidated(connection.id, now: .now) }
@@ -127,7 +117,7 @@ extension Channel {
 
   private func invalidate(
     _ connection: Connection, _ invalidation: FlowInvalidation,
-    _ novelty: ConnectionGuard.EventPhase
+    _ phase: ConnectionGuard.EventPhase
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.logger?.info(
@@ -148,10 +138,7 @@ extension Channel {
       connection.drain()
     case .keep: break
     }
-    // Flows that connd would immediately end again are not registered again.
-    if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
-      connection.flow?.keepDespiteVerdict(on: connection.path?.interface)
-    }
+    connection.flow?.keep(despite: invalidation, phase, awaitsReturn: false)
   }
 }
 

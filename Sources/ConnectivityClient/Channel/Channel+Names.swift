@@ -5,7 +5,7 @@ extension Channel {
   /// The server's name cannot be resolved. Until the next attempt, follows what may make it
   /// resolvable: the default paths, which lead to DNS servers, and the DNS configuration.
   func followResolver(_ hub: GuardHub) {
-    self.follow(Self.elsewhere.map { self.guarding($0, hub) })
+    self.follow(Self.elsewhere.compactMap { self.following($0, hub) })
     let resolver = ResolverWatch(socket: self.settings.config.socket) { [weak self] in
       self?.update { $0.machine.pathSatisfied(now: .now) }
     }

@@ -17,7 +17,6 @@ final class Channel: Sendable {
 
   struct State {
     var machine: ChannelMachine
-    var breaker = Breaker()
     /// Connections that calls may use.
     var connections: [UInt64: Connection] = [:]
     /// Connections that are being made, by serial number. One attempt may try several addresses at
@@ -45,6 +44,7 @@ final class Channel: Sendable {
   }
 
   let settings: ConnectionSettings
+  let breaker = ChannelBreaker()
   let resolver: NameResolver
   let names: Resolution
   let state: Mutex<State>

@@ -9,17 +9,14 @@ private import Synchronization
 ///
 /// Implements rule C7.
 final class GuardHub: Sendable {
-  /// An event for the watcher of one flow.
-  enum Event: Sendable {
-    case flow(FlowEvent)
-    /// connd is not running, or went away, so the flow's fate is unknown. Not repeated until connd
+  /// The receiver of what happens to one flow. Must not block.
+  struct Watcher: Sendable {
+    /// Receives the flow's events until it is destroyed or refused.
+    var onEvent: @Sendable (FlowEvent) -> Void
+    /// Called when connd is absent, so that the flow's fate is unknown. Not repeated until connd
     /// was back.
-    case disconnected(ConndError)
-    /// connd runs in another network namespace, which is equivalent to its absence.
-    case elsewhere(ForeignNamespace)
+    var onAbsence: @Sendable (ConndAbsence) -> Void
   }
-
-  typealias Watcher = @Sendable (Event) -> Void
 
   private struct Weak { weak var hub: GuardHub? }
   private static let hubs = Mutex<[String: Weak]>([:])
@@ -56,13 +53,13 @@ final class GuardHub: Sendable {
   /// - Parameters:
   ///   - path: The path that connd reported before the connection was made, if the connection was
   ///     made on it.
-  ///   - watcher: Receives the flow's events until it is destroyed or refused. If connd is already
-  ///     known to be absent, it is called immediately on the caller's thread. Must not block.
+  ///   - watcher: If connd is already known to be absent, it is called immediately on the caller's
+  ///     thread.
   func watch(
-    _ flow: FlowGuard.Flow, madeOn path: Path? = nil, _ watcher: @escaping Watcher
+    _ flow: FlowGuard.Flow, madeOn path: Path? = nil, _ watcher: Watcher
   ) -> GuardedFlow {
     let (id, absence) = self.watchers.add(watcher)
-    if let absence { watcher(absence) }
+    if let absence { watcher.onAbsence(absence) }
     self.keeper.change { $0.add(flow, id: id, madeOn: path) }
     return GuardedFlow(hub: self, id: id)
   }
@@ -101,12 +98,12 @@ private final class Watchers: Sendable {
     var watchers: [UInt64: GuardHub.Watcher] = [:]
     var lastID: UInt64 = 0
     /// The reported reason for connd's absence, or `nil` if connd is present or unknown.
-    var absence: GuardHub.Event?
+    var absence: ConndAbsence?
   }
 
   private let state = Mutex(State())
 
-  func add(_ watcher: @escaping GuardHub.Watcher) -> (id: UInt64, absence: GuardHub.Event?) {
+  func add(_ watcher: GuardHub.Watcher) -> (id: UInt64, absence: ConndAbsence?) {
     self.state.withLock { state in
       state.lastID += 1
       state.watchers[state.lastID] = watcher
@@ -126,19 +123,18 @@ private final class Watchers: Sendable {
       let watcher = self.state.withLock { state in
         event.isLast ? state.watchers.removeValue(forKey: id) : state.watchers[id]
       }
-      watcher?(.flow(event))
-    case .disconnected(let error): self.tellAll(.disconnected(error))
-    case .elsewhere(let foreign): self.tellAll(.elsewhere(foreign))
+      watcher?.onEvent(event)
+    case .absent(let absence): self.tellAll(absence)
     case .resumed: self.state.withLock { $0.absence = nil }
     }
   }
 
-  private func tellAll(_ absence: GuardHub.Event) {
+  private func tellAll(_ absence: ConndAbsence) {
     let watchers = self.state.withLock { state in
       state.absence = absence
       return state.watchers.values
     }
-    for watcher in watchers { watcher(absence) }
+    for watcher in watchers { watcher.onAbsence(absence) }
   }
 }
 

@@ -113,15 +113,7 @@ public final class SocketGuard: Sendable {
     configure(&configuration)
     let socket = try ConnectedSocket(descriptor: descriptor)
     (self.stream, self.core) = Core.make(configuration, socket)
-    let access = configuration.access
-    self.core.begin(
-      FlowGuard.Flow(
-        remote: socket.remote, local: socket.local,
-        transport: Transport(
-          socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
-        mark: socket.mark, interface: socket.interface,
-        forbidsExpensive: !access.allowsExpensiveAccess,
-        forbidsConstrained: !access.allowsConstrainedAccess))
+    self.core.begin()
   }
 
   deinit { self.end() }
@@ -139,7 +131,6 @@ private final class Core: Sendable {
     var flow: ConnectionGuard?
     /// The link of the first path.
     var link: UInt32?
-    var interface: String?
     var isOver = false
   }
   private let state = Mutex(State())
@@ -161,25 +152,30 @@ private final class Core: Sendable {
     return (events, Core(configuration, socket, continuation))
   }
 
-  func begin(_ flow: FlowGuard.Flow) {
-    guard self.configuration.guardsLoopback || !flow.remote.isLoopback else {
-      return self.finish(.unguarded("a loopback connection needs no guard"))
-    }
+  func begin() {
+    let (socket, configuration) = (self.socket, self.configuration)
+    guard
+      let flow = FlowGuard.Flow(
+        to: socket.remote, from: socket.local,
+        Transport(socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
+        mark: socket.mark, boundTo: socket.interface, for: configuration.access,
+        guardsLoopback: configuration.guardsLoopback)
+    else { return self.finish(.unguarded("a loopback connection needs no guard")) }
     if let obstacle = self.socket.obstacle(from: self.socket.local) {
       return self.finish(.unguarded(obstacle.rawValue))
     }
-    let place = Breakers.Place(
-      socket: self.configuration.socket, remote: flow.remote, port: self.socket.remotePort)
-    let isNew = self.configuration.isNew
-    guard !isNew || Breakers.allowGuarding(of: place) else {
+    // A connection that is not new says nothing about connd.
+    let breaker =
+      configuration.isNew ? DestinationBreaker(flow, socket: configuration.socket) : nil
+    if breaker?.allowsGuarding == false {
       return self.finish(.unguarded("connd wrongly rejected new connections"))
     }
-    let hub = GuardHub.shared(socket: self.configuration.socket)
-    let guarded = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
-      if isNew, case .flow(let event) = event {
-        Breakers.record(event, of: flow, novelty, to: place)
-      }
-      self.told(event, novelty)
+    let guarded = ConnectionGuard(
+      flow, hub: GuardHub.shared(socket: configuration.socket), breaker: breaker
+    ) { absence in
+      self.events.yield(.unguarded("\(absence)"))
+    } onEvent: { report in
+      self.handle(report)
     }
     let isOver = self.state.withLock { state in
       if !state.isOver { state.flow = guarded }
@@ -202,27 +198,19 @@ private final class Core: Sendable {
     self.end()
   }
 
-  private func told(_ event: GuardHub.Event, _ novelty: ConnectionGuard.EventPhase) {
-    switch event {
-    case .disconnected(let why): self.events.yield(.unguarded(why.description))
-    case .elsewhere(let foreign): self.events.yield(.unguarded("\(foreign)"))
-    case .flow(.refused(let why)): self.finish(.unguarded(why))
-    case .flow(let event):
-      if let path = event.ownPath {
-        self.state.withLock { state in
-          state.link = state.link ?? path.chain.first?.index
-          state.interface = path.interface ?? state.interface
-        }
-        self.events.yield(.path(path))
-        if case .betterPathGone = event { self.events.yield(.betterPathUnavailable) }
-      }
-      if let invalidation = self.configuration.access.invalidation(by: event) {
-        self.invalidate(invalidation, novelty)
-      }
+  private func handle(_ report: ConnectionGuard.Report) {
+    if case .refused(let why) = report.event { return self.finish(.unguarded(why)) }
+    if let path = report.event.ownPath {
+      self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
+      self.events.yield(.path(path))
+      if case .betterPathGone = report.event { self.events.yield(.betterPathUnavailable) }
+    }
+    if let invalidation = self.configuration.access.invalidation(by: report.event) {
+      self.invalidate(invalidation, report.phase)
     }
   }
 
-  private func invalidate(_ invalidation: FlowInvalidation, _ novelty: ConnectionGuard.EventPhase) {
+  private func invalidate(_ invalidation: FlowInvalidation, _ phase: ConnectionGuard.EventPhase) {
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.configuration.shutsDown {
@@ -233,11 +221,7 @@ private final class Core: Sendable {
       }
       return self.end()
     }
-    let (flow, interface) = self.state.withLock { ($0.flow, $0.interface) }
-    let goesOn =
-      invalidation.isSurvivable && novelty.isNews
-      && flow?.keepDespiteVerdict(on: interface, awaitsReturn: invalidation.reason == .betterPath)
-        ?? false
-    if !goesOn { self.end() }
+    let flow = self.state.withLock { $0.flow }
+    if flow?.keep(despite: invalidation, phase, awaitsReturn: true) != true { self.end() }
   }
 }

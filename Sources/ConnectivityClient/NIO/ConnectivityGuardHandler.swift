@@ -85,8 +85,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private struct Held {
     var address: SocketAddress
     var promise: EventLoopPromise<Void>?
-    /// The events that arrived in the meantime.
-    var events: [(FlowEvent, ConnectionGuard.EventPhase)] = []
+    /// The reports that arrived in the meantime.
+    var reports: [ConnectionGuard.Report] = []
   }
 
   private let configuration: Configuration
@@ -129,19 +129,16 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   public func connect(
     context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
   ) {
-    self.begin(to: address, context: context)
     // connd compares its answer from before the connection with the state afterwards.
     let isRestricted = !self.configuration.access.isUnrestricted
-    guard let asked = self.flow ?? (isRestricted ? self.asking(address, context) : nil) else {
+    guard let asked = self.begin(to: address, context: context, isRestricted: isRestricted) else {
       return context.connect(to: address, promise: promise)
     }
     self.held = Held(address: address, promise: promise)
     let eventLoop = context.eventLoop
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: eventLoop)
-    let isGuarded = self.flow != nil
     Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
-      let answer = await asked.answer(within: ConnectionGuard.patience(isRestricted: isRestricted))
-      if !isGuarded { asked.end() }
+      let answer = await asked.answer(isRestricted: isRestricted)
       eventLoop.execute { bound.value.handler.decide(by: answer, bound.value.context) }
     }
   }
@@ -156,9 +153,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       return context.close(promise: nil)
     }
     context.connect(to: held.address, promise: held.promise)
-    for (event, novelty) in held.events where self.flow != nil {
-      self.handle(event, novelty, context)
-    }
+    for report in held.reports where self.flow != nil { self.handle(report, context) }
   }
 
   private func refusal(_ answer: ConnectionGuard.Answer) -> NetworkUnavailable? {
@@ -190,52 +185,44 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   /// Returns the flow of a connection, or `nil` if there is nothing to guard.
   private func flow(to address: SocketAddress, _ context: ChannelHandlerContext) -> FlowGuard.Flow?
   {
-    guard let remote = address.ip, self.configuration.guardsLoopback || !remote.isLoopback else {
-      return nil
-    }
-    let access = self.configuration.access
-    return FlowGuard.Flow(
-      remote: remote,
-      transport: Transport(Self.number(of: context.channel), remotePort: address.ipPort),
-      mark: self.configuration.mark, interface: self.configuration.interface ?? address.link,
-      forbidsExpensive: !access.allowsExpensiveAccess,
-      forbidsConstrained: !access.allowsConstrainedAccess)
+    FlowGuard.Flow(
+      to: address.ip, Transport(Self.number(of: context.channel), remotePort: address.ipPort),
+      mark: self.configuration.mark, boundTo: self.configuration.interface ?? address.link,
+      for: self.configuration.access, guardsLoopback: self.configuration.guardsLoopback)
   }
 
-  /// Queries the network that an unguarded connection would use.
-  private func asking(_ address: SocketAddress, _ context: ChannelHandlerContext)
-    -> ConnectionGuard?
-  {
-    self.flow(to: address, context).map { flow in
-      ConnectionGuard(flow, hub: GuardHub.shared(socket: self.configuration.socket)) { _, _, _ in }
-    }
-  }
-
-  private func begin(to address: SocketAddress, context: ChannelHandlerContext) {
-    // If the peer does not support Multipath TCP, that is known once the connection is made.
-    guard self.flow == nil, let flow = self.flow(to: address, context),
-      !ChannelSocket(channel: context.channel).isMultipath
-    else { return }
-    let place = Breakers.Place(
-      socket: self.configuration.socket, remote: flow.remote, port: address.ipPort)
-    guard Breakers.allowGuarding(of: place) else { return }
+  /// Begins to guard the connection, if it is not guarded yet.
+  ///
+  /// - Parameter isRestricted: Whether the network must be known even if the connection is not
+  ///   guarded.
+  /// - Returns: The guard, or one that only asks for the network.
+  @discardableResult
+  private func begin(
+    to address: SocketAddress, context: ChannelHandlerContext, isRestricted: Bool = false
+  ) -> ConnectionGuard? {
+    if let guarding = self.flow { return guarding }
+    guard let flow = self.flow(to: address, context) else { return nil }
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
-    let hub = GuardHub.shared(socket: self.configuration.socket)
-    self.flow = ConnectionGuard(flow, hub: hub) { event, novelty, flow in
-      guard case .flow(let event) = event else { return }
-      Breakers.record(event, of: flow, novelty, to: place)
+    let begun = ConnectionGuard.begin(
+      flow, hub: GuardHub.shared(socket: self.configuration.socket),
+      breaker: DestinationBreaker(flow, socket: self.configuration.socket),
+      // If the peer does not support Multipath TCP, that is known once the connection is made.
+      mayGuard: !ChannelSocket(channel: context.channel).isMultipath, asksOtherwise: isRestricted
+    ) { report in
       eventLoop.execute {
         let (handler, context) = bound.value
         // The guard may have ended in the meantime.
         guard handler.flow != nil else { return }
         if handler.held != nil {
-          handler.held?.events.append((event, novelty))
+          handler.held?.reports.append(report)
         } else {
-          handler.handle(event, novelty, context)
+          handler.handle(report, context)
         }
       }
     }
+    if begun?.onlyAsks == false { self.flow = begun }
+    return begun
   }
 
   private func connected(_ context: ChannelHandlerContext) {
@@ -255,9 +242,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.flow = nil
   }
 
-  private func handle(
-    _ event: FlowEvent, _ novelty: ConnectionGuard.EventPhase, _ context: ChannelHandlerContext
-  ) {
+  private func handle(_ report: ConnectionGuard.Report, _ context: ChannelHandlerContext) {
+    let event = report.event
     if let path = event.ownPath {
       let isNew = path != self.path
       self.path = path
@@ -292,9 +278,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       let cutter = ConnectionCutter(context.channel)
       try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       cutter.cut(link: self.link)
-    } else if invalidation.severity == .destroy, invalidation.isSurvivable, novelty.isNews {
-      let awaitsReturn = invalidation.reason == .betterPath
-      self.flow?.keepDespiteVerdict(on: self.path?.interface, awaitsReturn: awaitsReturn)
+    } else {
+      self.flow?.keep(despite: invalidation, report.phase, awaitsReturn: true)
     }
   }
 

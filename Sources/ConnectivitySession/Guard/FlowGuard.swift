@@ -9,8 +9,8 @@
 ///    none, and waits without a timer. If it had reported connd's absence, it withdraws that
 ///    (`resumed`), and reports it again if the next flow finds it absent. An existing connection
 ///    stays.
-/// 4. A connd in another network namespace is treated as absent (`elsewhere`), until there is
-///    another one.
+/// 4. A connd in another network namespace is treated as absent, until there is another
+///    one.
 /// 5. Events are fetched on demand. ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///
 /// It ends with its last reference.

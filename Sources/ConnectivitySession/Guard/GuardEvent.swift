@@ -5,13 +5,26 @@ package import ConnectivityProtocol
 package enum GuardEvent: Hashable, Sendable {
   /// An event of a flow, and the generation of the last change published before it.
   case flow(id: UInt64, generation: UInt64, FlowEvent)
-  /// connd is not running, refuses this user, or went away. The guard keeps looking for it.
-  case disconnected(ConndError)
+  /// No connd guards the flows, so their fate is unknown. The guard keeps looking for one.
+  case absent(ConndAbsence)
   /// connd is back, and all flows are registered again.
   case resumed
-  /// connd is running, but in another network namespace than this process. It is treated as absent.
-  /// Reported once for each connection to connd.
+}
+
+/// Why no connd guards a process's flows.
+package enum ConndAbsence: Hashable, Sendable, CustomStringConvertible {
+  /// connd is not running, refuses this user, or went away.
+  case disconnected(ConndError)
+  /// connd is running, but in another network namespace than this process. Reported once for each
+  /// connection to connd.
   case elsewhere(ForeignNamespace)
+
+  package var description: String {
+    switch self {
+    case .disconnected(let error): error.description
+    case .elsewhere(let foreign): foreign.description
+    }
+  }
 }
 
 /// connd and this process are in different network namespaces, for example because a container has

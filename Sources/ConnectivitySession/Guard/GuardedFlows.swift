@@ -108,7 +108,7 @@ package struct GuardedFlows: Sendable {
     self.unsent = Set(self.entries.keys)
     self.outage.received()
     self.outage.markTold()
-    return .elsewhere(foreign)
+    return .absent(.elsewhere(foreign))
   }
 
   /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
@@ -116,7 +116,7 @@ package struct GuardedFlows: Sendable {
     // Without a flow, there is nothing to report and no reason to connect.
     if self.entries.isEmpty { return (nil, .zero) }
     let (error, pause) = self.outage.lost(error)
-    return (error.map { .disconnected($0) }, pause)
+    return (error.map { .absent(.disconnected($0)) }, pause)
   }
 
   /// The pause is over. Without a flow the guard stops looking for connd, so that its absence is no

@@ -14,7 +14,7 @@ struct FlowGuardTests {
       let flows = FlowGuard(socket: socket, through: connector)
       let remote = try #require(IPAddress("192.0.2.80"))
       flows.add(.init(remote: remote), id: 1)
-      guard case .disconnected(.notThere)? = await flows.next() else {
+      guard case .absent(.disconnected(.notThere))? = await flows.next() else {
         Issue.record("connd is not there yet")
         return
       }
@@ -42,7 +42,7 @@ struct FlowGuardTests {
         flows.add(.init(remote: remote), id: 3)
         #expect(await flows.next() == .flow(id: 3, generation: 103, .path(.wlan)))
       }
-      guard case .disconnected? = await flows.next() else {
+      guard case .absent(.disconnected)? = await flows.next() else {
         Issue.record("connd is gone")
         return
       }
@@ -71,7 +71,7 @@ struct FlowGuardTests {
         let flows = FlowGuard(socket: socket, through: connector)
         flows.add(.init(remote: remote), id: 1)
         #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
-        #expect(await flows.next() == .disconnected(.notThere("connd ended the stream")))
+        #expect(await flows.next() == .absent(.disconnected(.notThere("connd ended the stream"))))
         #expect(await flows.next() == .resumed)
         #expect(await flows.next() == .flow(id: 1, generation: 17, .path(.wlan)))
       }
@@ -149,7 +149,7 @@ struct GuardedFlowsTests {
     flows.add(try self.flow, id: 3)
     var answer = Connectivity_V1_GuardResponse.flow(generation: 8, .invalidation(.sample))
     answer.networkNamespace = 8
-    #expect(try flows.received(answer) == .elsewhere(.init(connd: 8, own: 7)))
+    #expect(try flows.received(answer) == .absent(.elsewhere(.init(connd: 8, own: 7))))
     #expect(try flows.received(answer) == nil)
     // It guards in vain.
     #expect(self.ids(flows.requests()) == [-1, -2])

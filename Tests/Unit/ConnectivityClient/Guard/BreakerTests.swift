@@ -75,7 +75,7 @@ struct BreakerTests {
   // MARK: - connd's reports
 
   /// A report of connd about a connection, and its phase.
-  private typealias Word = (event: FlowEvent, novelty: ConnectionGuard.EventPhase)
+  private typealias Word = (event: FlowEvent, phase: GuardMachine.EventPhase)
 
   private static func path(_ status: Path.Status) -> FlowEvent {
     .path(Path(status: status, chain: []))
@@ -96,7 +96,7 @@ struct BreakerTests {
     let flow = FlowGuard.Flow(
       remote: try #require(IPAddress("203.0.113.9")), local: IPAddress("192.0.2.7"))
     for _ in 0..<Breaker.limit {
-      for word in words { _ = breaker.record(word.event, of: flow, word.novelty, now: self.start) }
+      for word in words { _ = breaker.record(word.event, of: flow, word.phase, now: self.start) }
     }
     return !breaker.allowsGuarding(now: self.start)
   }

@@ -229,10 +229,10 @@ struct DistrustTests {
           // Before or after the connection is made.
           try? await connect().closeFuture.get()
         }
-        let place = Breakers.Place(
-          socket: socket, remote: try #require(IPAddress("127.0.0.1")),
-          port: UInt16(try #require(address.port)))
-        #expect(!Breakers.allowGuarding(of: place))
+        let flow = FlowGuard.Flow(
+          remote: try #require(IPAddress("127.0.0.1")),
+          transport: Transport(6, remotePort: UInt16(try #require(address.port))))
+        #expect(!DestinationBreaker(flow, socket: socket).allowsGuarding)
         let channel = try await connect()
         #expect(channel.isActive)
         try await channel.close()
@@ -337,18 +337,18 @@ struct DistrustTests {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket, answers: Self.doubts) { _ in
         let remote = try #require(IPAddress("203.0.113.9"))
-        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
+        let (phases, phase) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
-        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) { _, word, _ in
-          novelty.yield(word)
+        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
+          phase.yield($0.phase)
         }
-        var heard = novelties.makeAsyncIterator()
+        var heard = phases.makeAsyncIterator()
         #expect(await heard.next() == .answer)
         connection.connected(local: try #require(IPAddress("192.0.2.7")), port: 40_000)
         #expect(await heard.next() == .verdict)
         #expect(await heard.next() == .outcome)
         // As a connection that continues despite that, it gets no report from connd.
-        connection.keepDespiteVerdict(on: "wlan0")
+        connection.keep(on: "wlan0")
         #expect(await heard.next() == .again)
         #expect(await heard.next() == .change)
         connection.end()
@@ -368,15 +368,15 @@ struct DistrustTests {
       } _: { _ in
         let remote = try #require(IPAddress("203.0.113.9"))
         let local = try #require(IPAddress("192.0.2.7"))
-        let (novelties, novelty) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
+        let (phases, phase) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
         let registered = Mutex<FlowGuard.Flow?>(nil)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
         let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
           // An observer of the report looks at the registration.
-          registered.withLock { [flow = $2] in $0 = flow }
-          novelty.yield($1)
+          registered.withLock { [flow = $0.flow] in $0 = flow }
+          phase.yield($0.phase)
         }
-        var (seen, heard) = (flows.makeAsyncIterator(), novelties.makeAsyncIterator())
+        var (seen, heard) = (flows.makeAsyncIterator(), phases.makeAsyncIterator())
         let first = try #require(await seen.next())
         #expect(!first.hasLocal && !first.hasLocalPort)
         #expect(first.remotePort == 443 && first.protocol == 6)

@@ -50,7 +50,8 @@ struct PathMonitorTests {
       // Holding the hub keeps the guard.
       let hub = GuardHub(socket: socket)
       let address = try #require(IPAddress("203.0.113.9"))
-      let guarded = hub.watch(FlowGuard.Flow(remote: address)) { _ in }
+      let watcher = GuardHub.Watcher(onEvent: { _ in }, onAbsence: { _ in })
+      let guarded = hub.watch(FlowGuard.Flow(remote: address), watcher)
       let system = (0..<3).map { _ in Self.system(socket) }
       let host = PathMonitor(.destination(address, mark: 0), socket: socket, patience: Self.forever)
         .makeAsyncIterator().subscription

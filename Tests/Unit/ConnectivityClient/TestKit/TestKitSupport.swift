@@ -76,8 +76,8 @@ extension GuardEvent {
       "\(id) \(invalidation.reason) \(invalidation.severity)"
     case .flow(let id, _, .betterPathGone): "\(id) better path gone"
     case .flow(let id, _, .refused(let why)): "\(id) refused \(why)"
-    case .disconnected: "disconnected"
-    case .elsewhere: "elsewhere"
+    case .absent(.disconnected): "disconnected"
+    case .absent(.elsewhere): "elsewhere"
     case .resumed: "resumed"
     }
   }

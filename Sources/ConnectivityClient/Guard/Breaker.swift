@@ -76,9 +76,9 @@ extension Breaker {
   ///
   /// - Returns: See ``refuted(now:)``.
   mutating func record(
-    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.EventPhase, now: Instant
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ phase: GuardMachine.EventPhase, now: Instant
   ) -> Duration? {
-    switch novelty {
+    switch phase {
     case .answer, .verdict, .outcome: break
     case .again, .change: return nil
     }
@@ -87,7 +87,7 @@ extension Breaker {
     // A working connection proves nothing about what its network costs.
     case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
     // A better path or a sleep may end a working connection, too.
-    case .invalidation(let invalidation) where novelty == .outcome && invalidation.isSurvivable:
+    case .invalidation(let invalidation) where phase == .outcome && invalidation.isSurvivable:
       return nil
     case .invalidation where event.destroys: return self.refuted(now: now)
     // The outcome comes in a later event.
@@ -102,30 +102,59 @@ extension Breaker {
   }
 }
 
-/// The breakers of connections that do not belong to a channel of this library, by destination.
-enum Breakers {
-  struct Place: Hashable, Sendable {
-    /// The path of connd's socket.
-    var socket: String
-    var remote: IPAddress
-    var port: UInt16
+/// The breaker of some connections. Safe to use from any thread.
+protocol GuardBreaker: Sendable {
+  /// Whether a connection that starts now should be guarded.
+  var allowsGuarding: Bool { get }
+  /// Records an event of a flow, if it shows whether connd is right.
+  ///
+  /// - Returns: How long connections stay unguarded if this opens the breaker, or `nil`.
+  func record(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ phase: GuardMachine.EventPhase
+  ) -> Duration?
+}
+
+/// The breaker of one channel of this library.
+final class ChannelBreaker: GuardBreaker {
+  private let breaker = Mutex(Breaker())
+
+  var allowsGuarding: Bool { self.breaker.withLock { $0.allowsGuarding(now: .now) } }
+
+  func record(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ phase: GuardMachine.EventPhase
+  ) -> Duration? {
+    self.breaker.withLock { $0.record(event, of: flow, phase, now: .now) }
+  }
+}
+
+/// The breaker of all connections to one destination that do not belong to a channel of this
+/// library.
+struct DestinationBreaker: GuardBreaker, Hashable {
+  /// The path of connd's socket.
+  var socket: String
+  var remote: IPAddress
+  var port: UInt16
+
+  init(_ flow: FlowGuard.Flow, socket: String) {
+    self.socket = socket
+    self.remote = flow.remote
+    self.port = flow.transport?.remotePort ?? 0
   }
 
   /// Only breakers that have counted something.
-  private static let all = Mutex<[Place: Breaker]>([:])
+  private static let all = Mutex<[DestinationBreaker: Breaker]>([:])
 
-  static func allowGuarding(of place: Place) -> Bool {
-    self.all.withLock { $0[place]?.allowsGuarding(now: .now) ?? true }
+  var allowsGuarding: Bool {
+    Self.all.withLock { $0[self]?.allowsGuarding(now: .now) ?? true }
   }
 
-  static func record(
-    _ event: FlowEvent, of flow: FlowGuard.Flow, _ novelty: ConnectionGuard.EventPhase,
-    to place: Place
-  ) {
-    self.all.withLock { all in
-      var breaker = all[place] ?? Breaker()
-      _ = breaker.record(event, of: flow, novelty, now: .now)
-      all[place] = breaker.isAtRest ? nil : breaker
+  func record(
+    _ event: FlowEvent, of flow: FlowGuard.Flow, _ phase: GuardMachine.EventPhase
+  ) -> Duration? {
+    Self.all.withLock { all in
+      var breaker = all[self] ?? Breaker()
+      defer { all[self] = breaker.isAtRest ? nil : breaker }
+      return breaker.record(event, of: flow, phase, now: .now)
     }
   }
 }
