@@ -78,11 +78,10 @@ extension LinkReport {
   /// The sort key: links of the default paths come first, then working links, unmetered media
   /// before metered ones, and loopback last.
   var rank: Rank {
-    let media: [Medium] = [.wired, .wifi, .bluetooth, .cellular, .tunnel, .unknown, .loopback]
-    return (
+    (
       self.defaultFamilies.isEmpty ? 1 : 0,
       self.facts.link.stateAsPort == .up ? 0 : 1,
-      media.firstIndex(of: self.evidence.medium) ?? media.count,
+      self.evidence.medium.traits.place,
       self.facts.link.index
     )
   }

@@ -115,7 +115,7 @@ package enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
 
 /// The data of sysfs and nl80211 about the device behind a link.
 package struct Device: Hashable, Sendable {
-  /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bluetooth`, `bridge`, …
+  /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bridge`, …
   package var type: String?
   /// Whether it has a `phy80211`, like all devices of cfg80211.
   package var hasPhy80211: Bool

@@ -5,7 +5,7 @@ public enum Category: String, Hashable, Sendable, CaseIterable {
   case wifi
   case cellular
   case wired
-  /// Reachable by another medium: a tunnel, Bluetooth, or an unknown one.
+  /// Reachable by another medium, for example a tunnel.
   case other
   /// The kernel cannot be queried. Applications should assume that they are online (K8).
   case unknown
@@ -17,15 +17,7 @@ public enum Category: String, Hashable, Sendable, CaseIterable {
       self = .none
       return
     }
-    if flags.isWWAN {
-      self = .cellular
-      return
-    }
-    switch medium {
-    case .wifi: self = .wifi
-    case .wired: self = .wired
-    case .cellular, .bluetooth, .loopback, .tunnel, .unknown: self = .other
-    }
+    self = flags.isWWAN ? .cellular : medium.traits.category
   }
 
   /// The category in the terms of gRPC on iOS, in which everything that is not cellular is Wi-Fi.
@@ -74,18 +66,6 @@ public struct ReachabilityFlags: Hashable, Sendable {
       connectionRequired: path.status == .requiresConnection,
       isWWAN: reachable && path.medium == .cellular)
   }
-}
-
-/// The medium of a path's lowest link.
-@nonexhaustive public enum Medium: String, Hashable, Sendable, CaseIterable {
-  case wired
-  case wifi
-  case cellular
-  case bluetooth
-  case loopback
-  /// A tunnel with nothing known below it.
-  case tunnel
-  case unknown
 }
 
 /// The evidence for a link's medium: the source by rule K5, and its value.

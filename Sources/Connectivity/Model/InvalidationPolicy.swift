@@ -13,12 +13,18 @@ public struct InvalidationPolicy: Hashable, Sendable {
   public var categoryChanged: Invalidation.Severity
 
   public init(
-    carrierGrace: [Medium: Duration] = [.wifi: .seconds(1)], routeGrace: Duration = .seconds(1),
+    carrierGrace: [Medium: Duration] = Self.defaultCarrierGrace,
+    routeGrace: Duration = .seconds(1),
     betterPath: Invalidation.Severity = .destroy, categoryChanged: Invalidation.Severity = .destroy
   ) {
     self.carrierGrace = carrierGrace
     self.routeGrace = routeGrace
     self.betterPath = betterPath
     self.categoryChanged = categoryChanged
+  }
+
+  @usableFromInline package static var defaultCarrierGrace: [Medium: Duration] {
+    let graces = Medium.allCases.map { ($0, $0.traits.grace) }
+    return Dictionary(uniqueKeysWithValues: graces.filter { $1 > .zero })
   }
 }

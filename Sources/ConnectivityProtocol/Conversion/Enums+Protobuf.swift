@@ -18,15 +18,7 @@ extension Connectivity_V1_Category {
 extension Category {
   /// `unknown` for an unknown value: assume to be online (K8).
   public init(_ message: Connectivity_V1_Category) {
-    switch message {
-    case .none: self = .none
-    case .wifi: self = .wifi
-    case .cellular: self = .cellular
-    case .wired: self = .wired
-    case .other: self = .other
-    case .unknown: self = .unknown
-    case .unspecified, .UNRECOGNIZED: self = .unknown
-    }
+    self = Self.allCases.first { Connectivity_V1_Category($0) == message } ?? .unknown
   }
 }
 
@@ -44,43 +36,21 @@ extension Connectivity_V1_ThreeWayCategory {
 extension ThreeWayCategory {
   /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_ThreeWayCategory) {
-    switch message {
-    case .none: self = .none
-    case .wifi: self = .wifi
-    case .cellular: self = .cellular
-    case .unknown: self = .unknown
-    case .unspecified, .UNRECOGNIZED: self = .unknown
-    }
+    self = Self.allCases.first { Connectivity_V1_ThreeWayCategory($0) == message } ?? .unknown
   }
 }
 
 extension Connectivity_V1_Medium {
   public init(_ model: Medium) {
-    switch model {
-    case .wired: self = .wired
-    case .wifi: self = .wifi
-    case .cellular: self = .cellular
-    case .bluetooth: self = .bluetooth
-    case .loopback: self = .loopback
-    case .tunnel: self = .tunnel
-    case .unknown: self = .unknown
-    }
+    let number = model.traits.number
+    self = Self(rawValue: number) ?? .UNRECOGNIZED(number)
   }
 }
 
 extension Medium {
   /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_Medium) {
-    switch message {
-    case .wired: self = .wired
-    case .wifi: self = .wifi
-    case .cellular: self = .cellular
-    case .bluetooth: self = .bluetooth
-    case .loopback: self = .loopback
-    case .tunnel: self = .tunnel
-    case .unknown: self = .unknown
-    case .unspecified, .UNRECOGNIZED: self = .unknown
-    }
+    self = Self.allCases.first { Connectivity_V1_Medium($0) == message } ?? .unknown
   }
 }
 
@@ -96,11 +66,7 @@ extension Connectivity_V1_AddressFamily {
 extension AddressFamily {
   /// `ipv4` for an unknown value.
   public init(_ message: Connectivity_V1_AddressFamily) {
-    switch message {
-    case .ipv4: self = .ipv4
-    case .ipv6: self = .ipv6
-    case .unspecified, .UNRECOGNIZED: self = .ipv4
-    }
+    self = Self.allCases.first { Connectivity_V1_AddressFamily($0) == message } ?? .ipv4
   }
 }
 
@@ -118,13 +84,7 @@ extension Connectivity_V1_PathStatus {
 extension Path.Status {
   /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_PathStatus) {
-    switch message {
-    case .satisfied: self = .satisfied
-    case .requiresConnection: self = .requiresConnection
-    case .unsatisfied: self = .unsatisfied
-    case .unknown: self = .unknown
-    case .unspecified, .UNRECOGNIZED: self = .unknown
-    }
+    self = Self.allCases.first { Connectivity_V1_PathStatus($0) == message } ?? .unknown
   }
 }
 
@@ -148,19 +108,7 @@ extension Connectivity_V1_EvidenceSource {
 extension Evidence.Source {
   /// `none` for an unknown value.
   public init(_ message: Connectivity_V1_EvidenceSource) {
-    switch message {
-    case .configuration: self = .configuration
-    case .kind: self = .kind
-    case .hardwareType: self = .hardwareType
-    case .deviceType: self = .deviceType
-    case .phy80211: self = .phy80211
-    case .nl80211: self = .nl80211
-    case .modemManager: self = .modemManager
-    case .driver: self = .driver
-    case .name: self = .name
-    case .none: self = .none
-    case .unspecified, .UNRECOGNIZED: self = .none
-    }
+    self = Self.allCases.first { Connectivity_V1_EvidenceSource($0) == message } ?? .none
   }
 }
 
@@ -191,26 +139,7 @@ extension Connectivity_V1_CauseTrigger {
 extension Cause.Trigger {
   /// `kernel` for an unknown value.
   public init(_ message: Connectivity_V1_CauseTrigger) {
-    switch message {
-    case .link: self = .link
-    case .address: self = .address
-    case .route: self = .route
-    case .rule: self = .rule
-    case .nexthop: self = .nexthop
-    case .start: self = .start
-    case .overrun: self = .overrun
-    case .configuration: self = .configuration
-    case .timer: self = .timer
-    case .kernel: self = .kernel
-    case .neighbour: self = .neighbour
-    case .sleep: self = .sleep
-    case .registration: self = .registration
-    case .dns: self = .dns
-    case .user: self = .user
-    case .modem: self = .modem
-    case .metering: self = .metering
-    case .unspecified, .UNRECOGNIZED: self = .kernel
-    }
+    self = Self.allCases.first { Connectivity_V1_CauseTrigger($0) == message } ?? .kernel
   }
 }
 
@@ -236,21 +165,9 @@ extension Connectivity_V1_PathReason {
 extension Path.Reason {
   /// `nil` for an unknown value, because no reason is better than a wrong one.
   public init?(_ message: Connectivity_V1_PathReason) {
-    switch message {
-    case .noRoute: self = .noRoute
-    case .unreachable: self = .unreachable
-    case .prohibited: self = .prohibited
-    case .blackhole: self = .blackhole
-    case .throw: self = .throw
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .suspended: self = .suspended
-    case .linkDown: self = .linkDown
-    case .noSourceAddress: self = .noSourceAddress
-    case .kernelUnavailable: self = .kernelUnavailable
-    case .unsupported: self = .unsupported
-    case .unspecified, .UNRECOGNIZED: return nil
-    }
+    guard let value = Self.allCases.first(where: { Connectivity_V1_PathReason($0) == message })
+    else { return nil }
+    self = value
   }
 }
 
@@ -272,17 +189,8 @@ extension Connectivity_V1_InvalidationReason {
 extension Invalidation.Reason {
   /// `categoryChanged` for an unknown value, because this reason implies the least.
   public init(_ message: Connectivity_V1_InvalidationReason) {
-    switch message {
-    case .sourceAddressLost: self = .sourceAddressLost
-    case .interfaceLost: self = .interfaceLost
-    case .networkChanged: self = .networkChanged
-    case .categoryChanged: self = .categoryChanged
-    case .betterPath: self = .betterPath
-    case .policy: self = .policy
-    case .resumed: self = .resumed
-    case .silent: self = .silent
-    case .unspecified, .UNRECOGNIZED: self = .categoryChanged
-    }
+    self =
+      Self.allCases.first { Connectivity_V1_InvalidationReason($0) == message } ?? .categoryChanged
   }
 }
 
@@ -299,11 +207,6 @@ extension Connectivity_V1_InvalidationSeverity {
 extension Invalidation.Severity {
   /// `advise` for an unknown value, so that nothing is destroyed by mistake.
   public init(_ message: Connectivity_V1_InvalidationSeverity) {
-    switch message {
-    case .destroy: self = .destroy
-    case .drain: self = .drain
-    case .advise: self = .advise
-    case .unspecified, .UNRECOGNIZED: self = .advise
-    }
+    self = Self.allCases.first { Connectivity_V1_InvalidationSeverity($0) == message } ?? .advise
   }
 }

@@ -38,16 +38,7 @@ extension Connectivity_V1_WirelessRole {
 extension WirelessRole {
   /// `other` for an unknown value.
   package init(_ message: Connectivity_V1_WirelessRole) {
-    switch message {
-    case .station: self = .station
-    case .accessPoint: self = .accessPoint
-    case .adHoc: self = .adHoc
-    case .mesh: self = .mesh
-    case .p2PClient: self = .p2pClient
-    case .p2PGroupOwner: self = .p2pGroupOwner
-    case .monitor: self = .monitor
-    case .other, .unspecified, .UNRECOGNIZED: self = .other
-    }
+    self = Self.allCases.first { Connectivity_V1_WirelessRole($0) == message } ?? .other
   }
 }
 

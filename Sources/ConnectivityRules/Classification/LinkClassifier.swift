@@ -73,19 +73,19 @@ extension MediumVerdict {
   /// and stays a tun. If the kind does not determine the medium, ModemManager and the driver of a
   /// serial line decide.
   fileprivate init(_ link: Link, _ device: Device, isModem: Bool) {
-    let line = device.serialDriver.flatMap { modemLineDrivers.contains($0) ? $0 : nil }
+    let line = device.serialDriver.flatMap { driver in
+      Knowledge.lineDrivers[driver].map { Evidence(.driver, driver, $0) }
+    }
     if link.kind == "ppp", !device.lowerLinks.isEmpty, !isModem, line == nil {
       self = .stacked(Evidence(.kind, "ppp", .unknown))
     } else if let verdict = link.kind.flatMap(Self.init(ofKind:)),
       !(verdict.isUnplaced && (isModem || line != nil))
     {
       self = verdict
-    } else if let (name, medium) = hardwareTypes[link.hardwareType] {
-      let evidence = Evidence(.hardwareType, name, medium)
-      self = medium == .tunnel ? .stacked(evidence) : .medium(evidence)
-    } else if let type = device.type, let medium = deviceTypes[type] {
-      let evidence = Evidence(.deviceType, type, medium)
-      self = medium == .tunnel ? .stacked(evidence) : .medium(evidence)
+    } else if let (name, medium) = Knowledge.hardwareTypes[link.hardwareType] {
+      self.init(Evidence(.hardwareType, name, medium))
+    } else if let type = device.type, let medium = Knowledge.deviceTypes[type] {
+      self.init(Evidence(.deviceType, type, medium))
     } else if device.hasPhy80211 {
       self = .medium(Evidence(.phy80211, "phy80211", .wifi))
     } else if let role = device.wireless?.role {
@@ -93,11 +93,11 @@ extension MediumVerdict {
     } else if isModem {
       self = .medium(Evidence(.modemManager, "bearer", .cellular))
     } else if let line {
-      self = .medium(Evidence(.driver, line, .cellular))
-    } else if let driver = device.driver, let medium = drivers[driver] {
+      self = .medium(line)
+    } else if let driver = device.driver, let medium = Knowledge.drivers[driver] {
       self = .medium(Evidence(.driver, driver, medium))
-    } else if let prefix = cellularPrefixes.first(where: { link.name.hasPrefix($0) }) {
-      self = .medium(Evidence(.name, "\(prefix)*", .cellular))
+    } else if let (prefix, medium) = Knowledge.names.first(where: { link.name.hasPrefix($0.0) }) {
+      self = .medium(Evidence(.name, "\(prefix)*", medium))
     } else if link.hardwareType == arphrdEthernet, link.kind == nil, device.type == nil {
       // Only a link without a kind and without contrary evidence counts as a cable. Software
       // creates many kinds of Ethernet links, but these have a kind.
@@ -114,15 +114,15 @@ extension MediumVerdict {
   private init?(ofKind kind: String) {
     if stackingKinds.contains(kind) {
       self = .stacked(Evidence(.kind, kind, .unknown))
-    } else if tunnelKinds.contains(kind) {
-      self = .stacked(Evidence(.kind, kind, .tunnel))
-    } else if cellularKinds.contains(kind) {
-      self = .medium(Evidence(.kind, kind, .cellular))
-    } else if unplacedKinds.contains(kind) {
-      self = .medium(Evidence(.kind, kind, .unknown))
+    } else if let medium = Knowledge.kinds[kind] {
+      self.init(Evidence(.kind, kind, medium))
     } else {
       return nil
     }
+  }
+
+  private init(_ evidence: Evidence) {
+    self = evidence.medium == .tunnel ? .stacked(evidence) : .medium(evidence)
   }
 }
 
@@ -264,58 +264,31 @@ private let passingKinds: Set<String> = ["bond", "macsec", "team", "vlan"]
 /// Kinds that carry nothing. A VPN's kill switch routes traffic into such a link.
 private let sinkKinds: Set<String> = ["dummy", "ifb", "nlmon"]
 
-/// Kinds of links that send through another path.
-private let tunnelKinds: Set<String> = [
-  "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre", "ip6gretap",
-  "ip6tnl", "ipip", "ovpn", "ovpn-dco", "sit", "tun", "vti", "vti6", "vxlan", "wireguard", "xfrm",
-]
-
 /// Tunnels whose remote end the kernel reveals only with CAP_NET_ADMIN, or does not know because a
 /// program has it.
 private let secretiveKinds: Set<String> = [
   "l2tpeth", "ovpn", "ovpn-dco", "tun", "wireguard", "xfrm",
 ]
 
-private let cellularKinds: Set<String> = ["rmnet", "wwan"]
-
-/// Kinds with an unknown remote end. Behind a ppp link there may be a modem, DSL or a tunnel.
-private let unplacedKinds: Set<String> = [
-  "dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth",
-]
-
 private let arphrdEthernet: UInt16 = 1
 
-/// ARPHRD types that determine the medium (include/uapi/linux/if_arp.h). ARPHRD_PPP does not,
-/// because it may be a modem or DSL.
-private let hardwareTypes: [UInt16: (String, Medium)] = [
-  32: ("infiniband", .wired), 519: ("rawip", .cellular), 768: ("tunnel", .tunnel),
-  769: ("tunnel6", .tunnel), 772: ("loopback", .loopback), 776: ("sit", .tunnel),
-  778: ("gre", .tunnel), 801: ("ieee80211", .wifi), 802: ("ieee80211_prism", .wifi),
-  803: ("ieee80211_radiotap", .wifi), 820: ("phonet", .cellular), 821: ("phonet_pipe", .cellular),
-  823: ("ip6gre", .tunnel),
-]
+/// The media by the signs of all media. ARPHRD_PPP is missing, because it may be a modem or DSL.
+private enum Knowledge {
+  static let kinds = Self.media(\.kinds)
+  static let deviceTypes = Self.media(\.deviceTypes)
+  static let lineDrivers = Self.media(\.lineDrivers)
+  static let drivers = Self.media(\.drivers)
+  static let names = Medium.allCases.flatMap { medium in
+    medium.traits.signs.names.map { ($0, medium) }
+  }
+  static let hardwareTypes = Medium.allCases.reduce(into: [UInt16: (String, Medium)]()) {
+    types, medium in
+    for (type, name) in medium.traits.signs.hardwareTypes { types[type] = (name, medium) }
+  }
 
-/// The device types that drivers set with `SET_NETDEV_DEVTYPE`.
-private let deviceTypes: [String: Medium] = [
-  "bluetooth": .bluetooth, "dsa": .wired, "gadget": .wired, "l2tpeth": .tunnel, "wlan": .wifi,
-  "wwan": .cellular,
-]
-
-/// Drivers of modems, which do not all set a device type.
-private let drivers: [String: Medium] = [
-  "bnep": .bluetooth, "cdc_mbim": .cellular, "hso": .cellular, "huawei_cdc_ncm": .cellular,
-  "iosm": .cellular, "mhi_wwan_mbim": .cellular, "mtk_t7xx": .cellular, "option": .cellular,
-  "qmi_wwan": .cellular, "sierra_net": .cellular,
-]
-
-/// Drivers of serial lines that only modems for mobile networks use (drivers/usb/serial: option.c,
-/// qcserial.c, sierra.c, ipw.c; drivers/net/usb/hso.c, drivers/tty/nozomi.c). `cdc_acm` is missing
-/// because boards, landline phones and Linux gadgets use it too. They announce themselves like
-/// modems (02/02/01, AT commands), so nothing distinguishes them. A guess would make a board's link
-/// expensive.
-private let modemLineDrivers: Set<String> = [
-  "hso", "ipw", "nozomi", "option1", "qcserial", "sierra",
-]
-
-/// Names from vendors' kernels. `ppp` is missing because it is DSL as often as a modem.
-private let cellularPrefixes = ["rmnet", "rev_rmnet", "ccmni", "wwan"]
+  private static func media(_ signs: KeyPath<Medium.Signs, [String]>) -> [String: Medium] {
+    Medium.allCases.reduce(into: [:]) { media, medium in
+      for sign in medium.traits.signs[keyPath: signs] { media[sign] = medium }
+    }
+  }
+}

@@ -35,7 +35,7 @@ package struct CostEvidence: Hashable, Sendable {
     /// A user's override.
     case user
     case networkManager
-    /// Cellular, or Bluetooth, which means a phone.
+    /// The medium, for example cellular.
     case medium
     /// The network cost element of the Wi-Fi access point.
     case accessPoint
@@ -79,7 +79,8 @@ extension PathClassifier {
     if let said = manager.first(where: { $0 == .yes || $0 == .no }) {
       return CostEvidence(said, .networkManager)
     }
-    if medium == .cellular || medium == .bluetooth { return CostEvidence(.yes, .medium) }
+    let isMetered = medium.traits.isMetered
+    if isMetered == true { return CostEvidence(.yes, .medium) }
     if chain.contains(where: \.device.isMetered) { return CostEvidence(.yes, .accessPoint) }
     let vias = chain.lazy.compactMap(\.via)
     if vias.contains(where: { !$0.isGuess }) { return CostEvidence(.yes, .driver) }
@@ -89,7 +90,6 @@ extension PathClassifier {
     if manager.contains(.guessYes) { return CostEvidence(.guessYes, .networkManager) }
     if vias.contains(where: \.isGuess) { return CostEvidence(.guessYes, .driver) }
     if manager.contains(.guessNo) { return CostEvidence(.guessNo, .networkManager) }
-    let isUsuallyFree = medium == .wired || medium == .wifi || medium == .loopback
-    return CostEvidence(isUsuallyFree ? .guessNo : .unknown, .none)
+    return CostEvidence(isMetered == false ? .guessNo : .unknown, .none)
   }
 }

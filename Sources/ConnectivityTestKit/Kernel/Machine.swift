@@ -219,7 +219,8 @@ extension Machine {
       path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
     }
     return NetworkIdentity(
-      gateway: path.gateway, hasHardwareAddresses: interface.network.hasHardwareAddresses,
+      gateway: path.gateway,
+      hasHardwareAddresses: interface.network.medium.traits.hasHardwareAddresses,
       prefix: prefix,
       wireless: interface.state == .up
         ? WirelessNetwork(ssid: Array(interface.network.name.utf8)) : nil)
@@ -241,23 +242,9 @@ extension NetworkConditions {
     self[family] != nil && self.reason != .linkDown && self.reason != .noRoute
   }
 
-  fileprivate var hasHardwareAddresses: Bool {
-    switch self.medium {
-    case .wifi, .wired, .bluetooth: true
-    case .cellular, .loopback, .tunnel, .unknown: false
-    }
-  }
-
   /// The evidence that the kernel shows for such a link.
   var evidence: Evidence {
-    switch self.medium {
-    case .wifi: Evidence(.deviceType, "wlan", .wifi)
-    case .cellular: Evidence(.deviceType, "wwan", .cellular)
-    case .bluetooth: Evidence(.deviceType, "bluetooth", .bluetooth)
-    case .wired: Evidence(.hardwareType, "ether", .wired)
-    case .loopback: Evidence(.hardwareType, "loopback", .loopback)
-    case .tunnel: Evidence(.kind, "wireguard", .tunnel)
-    case .unknown: Evidence(.none, "", .unknown)
-    }
+    let typical = self.medium.traits.typical
+    return Evidence(typical.source, typical.value, self.medium)
   }
 }

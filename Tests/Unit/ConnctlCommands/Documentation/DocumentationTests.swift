@@ -1,4 +1,6 @@
 import Connectivity
+import ConnectivityProtocol
+import ConnectivitySession
 import Glibc
 import TestKit
 import Testing
@@ -80,6 +82,43 @@ struct DocumentationTests {
   func version() throws {
     #expect(try Self.text("VERSION") == Version.string + "\n")
     #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
+  }
+
+  // MARK: - Media
+
+  @Test(
+    "K5 every medium has its own number and name in the API, and a reason if it is prohibited",
+    arguments: Medium.allCases)
+  func api(of medium: Medium) {
+    let message = Connectivity_V1_Medium(medium)
+    #expect("\(message)" == medium.rawValue, "connectivity.proto: number \(medium.traits.number)")
+    #expect(Medium(message) == medium)
+    #expect(NetworkUnavailable.Reason(medium).rawValue == medium.rawValue)
+  }
+
+  @Test("K5 I8 the manual of connd.yaml lists every medium, and the metered ones")
+  func manualOfMedia() throws {
+    for (start, media) in [
+      ("\nThe link's medium, one of\n", Medium.allCases),
+      (
+        "\nDefault: true for the media\n",
+        Medium.allCases.filter { $0.traits.isMetered == true }
+      ),
+    ] {
+      let words = try Self.words(of: "man/connd.yaml.5", from: start, to: "\n", #/(\w{3,})/#)
+      #expect(words == Set(media.map(\.rawValue)), "man/connd.yaml.5")
+    }
+  }
+
+  @Test("K5 a sign shows one medium, and media have different places")
+  func signs() {
+    let media = Medium.allCases.map(\.traits)
+    #expect(Set(media.map(\.place)).count == media.count)
+    for signs in [
+      media.flatMap(\.signs.kinds), media.flatMap(\.signs.deviceTypes),
+      media.flatMap(\.signs.lineDrivers), media.flatMap(\.signs.drivers),
+      media.flatMap { $0.signs.hardwareTypes.keys.map { "\($0)" } },
+    ] { #expect(Set(signs).count == signs.count) }
   }
 
   @Test("the code map names the only places of the daemon that use protobuf")

@@ -1,0 +1,122 @@
+/// The medium of a path's lowest link.
+@nonexhaustive public enum Medium: String, Hashable, Sendable, CaseIterable {
+  case wired
+  case wifi
+  case cellular
+  case bluetooth
+  case loopback
+  /// A tunnel with nothing known below it.
+  case tunnel
+  case unknown
+}
+
+extension Medium {
+  /// Everything that depends on a medium alone.
+  package struct Traits: Sendable {
+    /// The number in connectivity.proto.
+    package var number: Int
+    /// The category of a network that is not cellular by its flags (K1).
+    package var category: Category
+    /// Whether traffic costs money, unless a more trusted source answers. `nil` if that is unknown
+    /// (I8).
+    package var isMetered: Bool?
+    /// The place among other media in `connctl links`.
+    package var place: Int
+    /// How long connections survive the loss of the carrier by default (I10).
+    package var grace = Duration.zero
+    /// Whether gateways have MAC addresses.
+    package var hasHardwareAddresses = false
+    /// The evidence of a typical link, for simulated networks.
+    package var typical: (source: Evidence.Source, value: String)
+    package var signs = Signs()
+  }
+
+  /// The properties of links that show the medium, in the order of rule K5.
+  package struct Signs: Sendable {
+    /// `IFLA_INFO_KIND`.
+    package var kinds: [String] = []
+    /// ARPHRD types (include/uapi/linux/if_arp.h), with their names.
+    package var hardwareTypes: [UInt16: String] = [:]
+    /// `DEVTYPE`, which drivers set with `SET_NETDEV_DEVTYPE`.
+    package var deviceTypes: [String] = []
+    /// Drivers of serial lines, for ppp links.
+    package var lineDrivers: [String] = []
+    /// Drivers, because not all set a device type.
+    package var drivers: [String] = []
+    /// Prefixes of names.
+    package var names: [String] = []
+  }
+
+  package var traits: Traits {
+    switch self {
+    case .wired: .wired
+    case .wifi: .wifi
+    case .cellular: .cellular
+    case .bluetooth: .bluetooth
+    case .loopback: .loopback
+    case .tunnel: .tunnel
+    case .unknown: .unknown
+    }
+  }
+}
+
+extension Medium.Traits {
+  // Plain Ethernet is in the code of rule K5, because it needs the absence of other signs.
+  fileprivate static let wired = Self(
+    number: 1, category: .wired, isMetered: false, place: 0, hasHardwareAddresses: true,
+    typical: (.hardwareType, "ether"),
+    signs: .init(hardwareTypes: [32: "infiniband"], deviceTypes: ["dsa", "gadget"]))
+
+  fileprivate static let wifi = Self(
+    number: 2, category: .wifi, isMetered: false, place: 1, grace: .seconds(1),
+    hasHardwareAddresses: true, typical: (.deviceType, "wlan"),
+    signs: .init(
+      hardwareTypes: [801: "ieee80211", 802: "ieee80211_prism", 803: "ieee80211_radiotap"],
+      deviceTypes: ["wlan"]))
+
+  // Among the drivers of serial lines are only those that nothing but modems for mobile networks
+  // use (drivers/usb/serial: option.c, qcserial.c, sierra.c, ipw.c; drivers/net/usb/hso.c,
+  // drivers/tty/nozomi.c). `cdc_acm` is missing because boards, landline phones and Linux gadgets
+  // use it too. They announce themselves like modems (02/02/01, AT commands), so nothing
+  // distinguishes them. A guess would make a board's link expensive.
+  //
+  // The names are from vendors' kernels. `ppp` is missing because it is DSL as often as a modem.
+  fileprivate static let cellular = Self(
+    number: 3, category: .other, isMetered: true, place: 3, typical: (.deviceType, "wwan"),
+    signs: .init(
+      kinds: ["rmnet", "wwan"],
+      hardwareTypes: [519: "rawip", 820: "phonet", 821: "phonet_pipe"], deviceTypes: ["wwan"],
+      lineDrivers: ["hso", "ipw", "nozomi", "option1", "qcserial", "sierra"],
+      drivers: [
+        "cdc_mbim", "hso", "huawei_cdc_ncm", "iosm", "mhi_wwan_mbim", "mtk_t7xx", "option",
+        "qmi_wwan", "sierra_net",
+      ],
+      names: ["rmnet", "rev_rmnet", "ccmni", "wwan"]))
+
+  // Bluetooth means a phone.
+  fileprivate static let bluetooth = Self(
+    number: 4, category: .other, isMetered: true, place: 2, hasHardwareAddresses: true,
+    typical: (.deviceType, "bluetooth"),
+    signs: .init(deviceTypes: ["bluetooth"], drivers: ["bnep"]))
+
+  fileprivate static let loopback = Self(
+    number: 5, category: .other, isMetered: false, place: 6, typical: (.hardwareType, "loopback"),
+    signs: .init(hardwareTypes: [772: "loopback"]))
+
+  // Links that send through another path (K6).
+  fileprivate static let tunnel = Self(
+    number: 6, category: .other, isMetered: nil, place: 4, typical: (.kind, "wireguard"),
+    signs: .init(
+      kinds: [
+        "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre",
+        "ip6gretap", "ip6tnl", "ipip", "ovpn", "ovpn-dco", "sit", "tun", "vti", "vti6", "vxlan",
+        "wireguard", "xfrm",
+      ],
+      hardwareTypes: [768: "tunnel", 769: "tunnel6", 776: "sit", 778: "gre", 823: "ip6gre"],
+      deviceTypes: ["l2tpeth"]))
+
+  // Kinds with an unknown remote end. Behind a ppp link there may be a modem, DSL or a tunnel.
+  fileprivate static let unknown = Self(
+    number: 7, category: .other, isMetered: nil, place: 5, typical: (.none, ""),
+    signs: .init(kinds: ["dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth"]))
+}
