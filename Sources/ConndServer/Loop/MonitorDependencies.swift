@@ -23,7 +23,7 @@ struct MonitorDependencies {
   }
 
   func modems() -> any ModemSource {
-    let modems = ModemWatch()
+    let modems = ModemWatch(self.devices.serialLines)
     return self.recorder.map { RecordedModems(modems: modems, recorder: $0) } ?? modems
   }
 

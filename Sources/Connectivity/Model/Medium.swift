@@ -74,11 +74,11 @@ extension Medium.Traits {
       hardwareTypes: [801: "ieee80211", 802: "ieee80211_prism", 803: "ieee80211_radiotap"],
       deviceTypes: ["wlan"]))
 
-  // Among the drivers of serial lines are only those that nothing but modems for mobile networks
-  // use (drivers/usb/serial: option.c, qcserial.c, sierra.c, ipw.c; drivers/net/usb/hso.c,
-  // drivers/tty/nozomi.c). `cdc_acm` is missing because boards, landline phones and Linux gadgets
-  // use it too. They announce themselves like modems (02/02/01, AT commands), so nothing
-  // distinguishes them. A guess would make a board's link expensive.
+  // Only modems for mobile networks use the drivers of serial lines (drivers/usb/serial: option.c,
+  // qcserial.c, sierra.c, ipw.c; drivers/net/usb/hso.c, drivers/tty/nozomi.c). `cdc_acm` is missing
+  // because boards, landline phones and Linux gadgets use it too. They announce themselves like
+  // modems (02/02/01, AT commands), so nothing distinguishes them. A guess would make a board's
+  // link expensive.
   //
   // The names are from vendors' kernels. `ppp` is missing because it is DSL as often as a modem.
   fileprivate static let cellular = Self(

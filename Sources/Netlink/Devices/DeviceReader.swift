@@ -9,9 +9,10 @@ package import Connectivity
 /// Implements rules K5 and K6.
 package struct DeviceReader {
   private let root: String
-  private let run: String
   private let proc: String
   private let files: any FileReader
+  /// The serial lines below ppp links.
+  package let serialLines: SerialLines
 
   /// - Parameters:
   ///   - root: The mount point of sysfs.
@@ -23,9 +24,9 @@ package struct DeviceReader {
     from files: any FileReader = DeviceFiles()
   ) {
     self.root = root
-    self.run = run
     self.proc = proc
     self.files = files
+    self.serialLines = SerialLines(root: root, run: run, from: files)
   }
 
   /// Returns the known properties of the device behind `link`.
@@ -108,33 +109,16 @@ package struct DeviceReader {
     return USBInterface(interfaceClass, subclass, protocolCode)
   }
 
-  /// Returns the driver of the serial line below a ppp link. pppd(8) leaves its process number for
-  /// the link, and locks the line with it. The lock must belong to root, because pppd creates it as
-  /// root and any user may write to its directory. Therefore only existing lines are checked.
+  /// Returns the driver of the serial line below a ppp link. Any user may create a lock, so only
+  /// lines that exist are considered.
   private func serialDriver(of link: String) -> String? {
-    // The locations before pppd 2.5, and since.
-    let process = ["\(self.run)/\(link).pid", "\(self.run)/pppd/\(link).pid"].lazy
-      .compactMap { self.process(.page, $0) }.first
-    guard let process else { return nil }
+    guard let process = self.serialLines.owner(ofLink: link) else { return nil }
     let lines = "\(self.root)/class/tty"
-    for line in self.names(in: lines).filter(Self.isSerialLine).sorted()
-    where self.process(.rootPage, "\(self.run)/lock/LCK..\(line)") == process {
+    for line in self.names(in: lines).filter(SerialLines.isLine).sorted()
+    where self.serialLines.owner(ofLine: line) == process {
       return self.lastComponent(ofLink: "\(lines)/\(line)/device/driver")
     }
     return nil
-  }
-
-  /// Returns whether the name is that of a serial line (`ttyUSB2`) rather than a console (`tty2`).
-  private static func isSerialLine(_ name: String) -> Bool {
-    let kind = name.dropFirst(3)
-    return name.hasPrefix("tty") && kind.first.map { !$0.isNumber } ?? false
-  }
-
-  /// Returns the process number in a file, or `nil` if the file holds anything else.
-  private func process(_ kind: FileQuestion.Kind, _ path: String) -> UInt32? {
-    guard let bytes = self.ask(kind, path), bytes.count <= 64 else { return nil }
-    let digits = String(decoding: bytes, as: UTF8.self).filter { !$0.isWhitespace }
-    return UInt32(digits).flatMap { $0 > 0 ? $0 : nil }
   }
 
   private func ask(_ kind: FileQuestion.Kind, _ path: String) -> [UInt8]? {

@@ -1,4 +1,5 @@
 import Connectivity
+import Netlink
 import Systemd
 
 /// The interface to the source of modem facts. Owned by the monitor thread. Never blocks.
@@ -87,7 +88,7 @@ final class ModemWatch: ModemSource {
     var links = values
     for (line, value) in values where SerialLines.isLine(line) {
       links[line] = nil
-      if let link = self.serialLines.link(of: line) { links[link] = value }
+      if let link = self.serialLines.link(on: line) { links[link] = value }
     }
     return links
   }

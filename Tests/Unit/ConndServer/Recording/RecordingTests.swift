@@ -77,6 +77,28 @@ struct RecordingTests {
     #expect(known["wwan0"]?.isSuspended == true && known["wwan0"]?.mobileOperator == nil)
   }
 
+  @Test("K5 the link on a serial line is recorded → a replay finds it without the files")
+  func serialLine() throws {
+    let (run, sysfs) = ("\(self.directory.path)/run", "\(self.directory.path)/sys")
+    try Command.run(["mkdir", "-p", "\(run)/lock", "\(sysfs)/class/net/ppp0"])
+    try self.directory.write("4711\n", to: "run/lock/LCK..ttyUSB2")
+    try self.directory.write("4711\n", to: "run/ppp0.pid")
+    do {
+      let recorder = try self.recorder()
+      let files = RecordedFiles(files: DeviceFiles(root: getuid()), recorder: recorder)
+      #expect(SerialLines(root: sysfs, run: run, from: files).link(on: "ttyUSB2") == "ppp0")
+      recorder.flush()
+    }
+    try Command.run(["rm", "-r", run, sysfs])
+    var complaints: [String] = []
+    let tape = RecordingCursor(try self.read()) { complaints.append($0) }
+    let lines = SerialLines(root: sysfs, run: run, from: ReplayedFiles(tape: tape))
+    #expect(lines.link(on: "ttyUSB2") == "ppp0")
+    #expect(complaints.isEmpty)
+    #expect(lines.link(on: "ttyUSB3") == nil)
+    #expect(complaints.count == 1)
+  }
+
   @Test("clients' requests are unchanged after writing and reading")
   func inputs() throws {
     let remote = try #require(IPAddress("203.0.113.9"))
