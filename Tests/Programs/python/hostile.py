@@ -151,12 +151,22 @@ def are_told_of_the_end(path, count=900):
 
 
 def have_long_deadlines(path):
-    """Subscribers with a deadline of an hour that leave early."""
-    for _ in range(200):
-        with grpc.insecure_channel(f"unix:{path}", [("grpc.use_local_subchannel_pool", 1)]) as channel:
-            next(rpc.ConnectivityStub(channel).Watch(pb.WatchRequest(), timeout=3600))
-    say("gone")
-    stay()
+    """Subscribers with a deadline of an hour that leave early, and calls that end early. SIGUSR1
+    starts another round.
+    """
+    def connect():
+        return grpc.insecure_channel(f"unix:{path}", [("grpc.use_local_subchannel_pool", 1)])
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    while True:
+        for _ in range(200):
+            with connect() as channel:
+                next(rpc.ConnectivityStub(channel).Watch(pb.WatchRequest(), timeout=3600))
+        with connect() as channel:
+            for _ in range(5000):
+                rpc.ConnectivityStub(channel).GetStatus(pb.GetStatusRequest(), timeout=3600)
+        say("gone")
+        signal.sigwait([signal.SIGUSR1])
 
 
 # Subscribers that do not read

@@ -27,7 +27,7 @@ struct GuardedFlow {
   private var lostAt: Instant?
   private var isAway = false
   /// Since when connd must know that it has no way.
-  private var knownLostAt: Instant?
+  var knownLostAt: Instant?
   /// How long the lookup has been against it; its socket may refute that.
   private(set) var testimony = Testimony()
 
@@ -46,7 +46,7 @@ struct GuardedFlow {
   }
 
   /// The state of the network for a flow.
-  private enum Fate: Equatable {
+  enum Fate: Equatable {
     case carried
     /// It may come back in time.
     case away
@@ -140,7 +140,7 @@ struct GuardedFlow {
     self.disturbance = self.disturbance ?? "its way was away for a second"
   }
 
-  private func fate(in network: ModelNetwork) -> Fate {
+  func fate(in network: ModelNetwork) -> Fate {
     guard let made = self.made, let link = made.link else { return .carried }
     if let source = made.source, !network.isLocal(source) {
       // An address of another link may have been lost together with that link.
@@ -228,7 +228,7 @@ struct GuardedFlow {
     return network.path(to: bound).status == .satisfied
   }
 
-  private func prefersOtherSubnet(_ network: ModelNetwork) -> Bool {
+  func prefersOtherSubnet(_ network: ModelNetwork) -> Bool {
     guard let source = self.made?.source else { return false }
     let own = network.path(to: self.question, upToTunnel: true)
     var question = self.question
@@ -335,88 +335,5 @@ struct GuardedFlow {
   mutating func isUnread() {
     self.knownLostAt = nil
     self.testimony.isUnread()
-  }
-
-  /// The local port of its socket, or `nil` if it names none.
-  var port: UInt16? { self.flow.namesSocket ? self.flow.destination.transport?.localPort : nil }
-
-  func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
-
-  func isForbidden(in network: ModelNetwork) -> Bool { self.isForbidden(self.ownPath(in: network)) }
-
-  private var question: Destination {
-    var question = self.flow.destination
-    question.source = self.made?.source ?? self.flow.local
-    return question
-  }
-
-  /// The way of the flow's packets.
-  private func ownPath(in network: ModelNetwork) -> Path { network.path(to: self.question) }
-
-  /// The path that its client must know.
-  func shown(in network: ModelNetwork) -> Path { network.path(to: self.question) }
-
-  private static func prefix(_ path: Path) -> IPPrefix? {
-    path.source.flatMap { source in
-      path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
-    }
-  }
-
-  // MARK: - Violations
-
-  /// Why the flow must be gone after connd's reading, or `nil` if it may stay because its socket
-  /// may refute the lookup (E1).
-  func whyDead(
-    in network: ModelNetwork, _ connection: ModelConnection?, at now: Instant
-  ) -> String? {
-    guard let why = self.whyOver(in: network, at: now) else { return nil }
-    guard let connection else { return why }
-    return self.testimony.excuses(connection, at: now) ? nil : why
-  }
-
-  /// Whether lookups and neighbours show a fault on its way.
-  private func isInTrouble(in network: ModelNetwork) -> Bool {
-    guard !self.isLocal, self.made != nil else { return false }
-    return self.fate(in: network) != .carried || self.hasOtherRouter(in: network)
-  }
-
-  /// Whether only its socket shows that it is dead.
-  private func isStanding(in network: ModelNetwork) -> Bool {
-    guard !self.isLocal, let made = self.made, made.path.status == .satisfied,
-      made.source.map(network.isLocal) ?? false
-    else { return false }
-    let path = self.ownPath(in: network)
-    return path.status == .satisfied && path.chain.first == made.link && !self.isForbidden(path)
-      && (made.hasChosen || !self.prefersOtherSubnet(network))
-  }
-
-  /// Whether both its address and its link are gone.
-  private func isGone(in network: ModelNetwork) -> Bool {
-    guard let made = self.made, let source = made.source else { return false }
-    return !network.isLocal(source) && network[made.link?.index] == nil
-  }
-
-  /// Why the flow is over by the lookup, or `nil` if it is not.
-  private func whyOver(in network: ModelNetwork, at now: Instant) -> String? {
-    guard !self.isLocal, let made = self.made, made.path.status == .satisfied else { return nil }
-    switch self.fate(in: network) {
-    case .carried: break
-    case .away, .awayOrOver:
-      let isOver = self.knownLostAt.map { $0.advanced(by: .seconds(1)) <= now } ?? false
-      return isOver ? "I10: kept although its way has been away for a second" : nil
-    case .maybeOver: break
-    case .over(let why): return "I1 I2 I3 I8: kept although \(why)"
-    }
-    return self.hasOtherRouter(in: network) ? "I4: kept although the router is another" : nil
-  }
-
-  private func hasOtherRouter(in network: ModelNetwork) -> Bool {
-    guard let made = self.made, let router = made.router else { return false }
-    let path = self.ownPath(in: network)
-    guard let gateway = path.gateway, gateway == made.path.gateway,
-      path.chain.first == made.link, path.status == .satisfied,
-      let present = network[made.link?.index]?.neighbours[gateway]
-    else { return false }
-    return present != router
   }
 }

@@ -78,15 +78,38 @@ struct FlowGuardTests {
     }
   }
 
-  @Test("cancelling the waiting task ends the guard")
+  @Test(
+    "the waiting task is cancelled → it gets no more events, and the next one ends the stream",
+    .timeLimit(.minutes(1)))
   func cancellation() async throws {
     try await withDirectory { directory in
-      let flows = FlowGuard(socket: "\(directory)/connd.sock", through: connector)
-      let task = Task {
-        while await flows.next() != nil {}
+      let socket = "\(directory)/connd.sock"
+      let remote = try #require(IPAddress("192.0.2.80"))
+      let (hasAnswered, hasEnded) = (Gate(), Gate())
+      let stub = StubConnd(onGuard: { requests, writer in
+        defer { hasEnded.open() }
+        for try await request in requests {
+          try await writer.write(.flow(request.add.id, generation: 17, .path(.wlan)))
+        }
+      })
+      try await stub.serving(socket) {
+        let flows = FlowGuard(socket: socket, through: connector)
+        flows.add(.init(remote: remote), id: 1)
+        let task = Task {
+          var events: [GuardEvent] = []
+          while let event = await flows.next() {
+            events.append(event)
+            hasAnswered.open()
+          }
+          return events
+        }
+        await hasAnswered.pass()
+        task.cancel()
+        #expect(await task.value == [.flow(id: 1, generation: 17, .path(.wlan))])
+        flows.add(.init(remote: remote), id: 2)
+        await hasEnded.pass()
+        #expect(await flows.next() == nil)
       }
-      task.cancel()
-      await task.value
     }
   }
 }

@@ -7,13 +7,13 @@ import Testing
 /// Readings of a flow: eth0 has 192.0.2.7, and eth1 has 198.51.100.7.
 @Suite("Flow reader")
 final class FlowReaderTests {
-  private let kernel = ModelKernel()
+  let kernel = ModelKernel()
   private var subscriptions = KernelSubscriptions()
-  private let eth0 = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
-  private let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
-  private var flow: Destination
+  let eth0 = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
+  let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
+  var flow: Destination
   /// The path that the flow was made on.
-  private var made: Path {
+  var made: Path {
     var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
     (path.source, path.gateway) = (IPAddress("192.0.2.7"), IPAddress("192.0.2.1"))
     return path
@@ -30,14 +30,14 @@ final class FlowReaderTests {
   }
 
   /// A reader for one turn.
-  private var reader: FlowReader {
+  var reader: FlowReader {
     FlowReader(
       PathReader(
         destinations: Configuration().destinations, classifier: PathClassifier()),
       KernelView(self.kernel, self.subscriptions))
   }
 
-  private func reading(madeOn path: Path? = nil) throws -> FlowReading {
+  func reading(madeOn path: Path? = nil) throws -> FlowReading {
     let reader = self.reader
     defer { self.subscriptions = reader.view.subscriptions }
     var way = try reader.way(to: self.flow)
@@ -129,18 +129,33 @@ final class FlowReaderTests {
     #expect(try self.reading().formerLink == (isSet ? .untied : .withRoute))
   }
 
+  /// An address that a VPN may have assigned, and the route that uses it.
+  struct AssignedAddress: CustomTestStringConvertible, Sendable {
+    let testDescription: String
+    var table: UInt32 = 100
+    var prefixLength = 32
+    var isSetByRoute = true
+    var isByVPN = false
+
+    static let all = [
+      Self(testDescription: "a VPN's", isByVPN: true),
+      Self(testDescription: "used by the main table", table: 254),
+      Self(testDescription: "with a subnet", prefixLength: 24),
+      Self(testDescription: "not set by its route", isSetByRoute: false),
+    ]
+  }
+
   @Test(
     "I0 an address comes from a VPN if it has no subnet and a route in its own table sets it",
-    arguments: [(100, 32, true), (254, 32, true), (100, 24, true), (100, 32, false)])
-  func givenByVPN(table: UInt32, length: Int, isSet: Bool) throws {
-    let address = try IPAddress(spelt: "10.9.0.5")
-    self.kernel.addressTable.append(Address(address, prefixLength: length, link: 3))
+    arguments: AssignedAddress.all)
+  func givenByVPN(_ row: AssignedAddress) throws {
+    let (address, table) = (try IPAddress(spelt: "10.9.0.5"), row.table)
+    self.kernel.addressTable.append(Address(address, prefixLength: row.prefixLength, link: 3))
     try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
-    if isSet { self.kernel.setSources = [address] }
+    if row.isSetByRoute { self.kernel.setSources = [address] }
     self.flow.source = address
     let made = try self.reader.way(to: self.flow).judged
-    let isGiven = table == 100 && length == 32 && isSet
-    #expect(try self.reading(madeOn: made).isSourceAssignedByVPN == isGiven)
+    #expect(try self.reading(madeOn: made).isSourceAssignedByVPN == row.isByVPN)
     // A flow that is bound to a link, or for whose address there is a rule, has its own way.
     self.flow.outLink = 2
     #expect(try !self.reading(madeOn: made).isSourceAssignedByVPN)
@@ -302,129 +317,5 @@ final class FlowReaderTests {
     self.flow.source = nil
     let reading = try self.reading(madeOn: expected)
     #expect(reading.formerLink == nil && reading.path.interface == "eth1")
-  }
-
-  // MARK: - What new connections get
-
-  /// A rule keeps the flow on its way, and new connections use eth1.
-  private func keep() throws {
-    self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
-    try self.kernel.lead("0.0.0.0", 0, self.eth1)
-  }
-
-  @Test("I3 a flow that a rule keeps on its link has an alternative, and is kept")
-  func kept() throws {
-    try self.keep()
-    let alternative = try self.reading().alternative
-    #expect(
-      alternative == .init(link: 3, source: IPAddress("198.51.100.7"), isKept: true))
-  }
-
-  @Test("I3 a link without carrier is not an alternative")
-  func deadAlternative() throws {
-    try self.keep()
-    self.kernel.setState(of: 3, .noCarrier)
-    #expect(try self.reading().alternative == nil)
-  }
-
-  @Test("I0 another leg of the flow's own route is not an alternative")
-  func leg() throws {
-    try self.kernel.spread("0.0.0.0", 0, over: [self.eth1, self.eth0])
-    let reading = try self.reading()
-    #expect(reading.path.interface == "eth0")
-    #expect(reading.formerLink == nil && reading.alternative == nil)
-  }
-
-  @Test(
-    "I3 another subnet is preferred on the same link → kept with a table of its own, or the same router",
-    arguments: [(false, "192.0.2.1", true), (false, "10.0.0.1", false), (true, "10.0.0.1", true)])
-  func subnet(hasOwnTable: Bool, router: String, isKept: Bool) throws {
-    if hasOwnTable {
-      self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
-    }
-    let other = RouteAnswer.over(2, via: router, from: "10.0.0.7")
-    try self.kernel.lead("0.0.0.0", 0, other, metric: 100)
-    let alternative = try self.reading().alternative
-    #expect(alternative == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: isKept))
-    // An address of the same subnet is not an alternative (T3).
-    let near = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.8")
-    try self.kernel.lead("0.0.0.0", 0, near, metric: 100)
-    #expect(try self.reading().alternative == nil)
-  }
-
-  @Test(
-    "I0 I3 another prefix is preferred → the flow is kept if the same IPv6 router announces it",
-    arguments: ["fe80::1", "fe80::2"])
-  func prefix(router: String) throws {
-    try self.kernel.give("2001:db8:1::7", to: 2)
-    try self.kernel.give("2001:db8:2::7", to: 2)
-    self.flow.address = try IPAddress(spelt: "2001:db8:9::9")
-    self.flow.source = try IPAddress(spelt: "2001:db8:1::7")
-    try self.kernel.lead("::", 0, .over(2, via: "fe80::1", from: "2001:db8:1::7"), metric: 100)
-    let made = try self.reader.way(to: self.flow).judged
-    try self.kernel.lead("::", 0, .over(2, via: router, from: "2001:db8:2::7"), metric: 50)
-    let reader = self.reader
-    var way = try reader.way(to: self.flow)
-    // This also holds if the router was known before the address became usable.
-    for path in [made, way.judged] {
-      let reading = try reader.reading(of: self.flow, madeOn: path, by: made.gateway, &way)
-      #expect(reading.alternative?.source == IPAddress("2001:db8:2::7"))
-      #expect(reading.alternative?.isKept == (router == "fe80::1"))
-    }
-  }
-
-  @Test(
-    "I0 I3 another subnet on one of several legs → kept, because each connection takes one leg and its address"
-  )
-  func subnetOfLeg() throws {
-    let other = RouteAnswer.over(2, via: "192.0.2.1", from: "10.0.0.7")
-    try self.kernel.spread("0.0.0.0", 0, over: [other, self.eth1])
-    #expect(
-      try self.reading().alternative
-        == .init(link: 2, source: IPAddress("10.0.0.7"), isKept: true))
-  }
-
-  @Test("I0 a source address that is not on any link is the application's own choice")
-  func anyIP() throws {
-    self.kernel.localBlocks = [try IPPrefix(spelt: "10.9.0.0", 16)]
-    self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
-    self.flow.source = try IPAddress(spelt: "10.9.0.1")
-    let reading = try self.reading()
-    #expect(!reading.isSourceGone && reading.formerLink == nil && reading.alternative == nil)
-  }
-
-  // MARK: - Ways
-
-  @Test("D6 flows with the same answer share their way and its queries")
-  func shared() throws {
-    let reader = self.reader
-    let way = try reader.way(to: self.flow)
-    let before = self.kernel.questions
-    for last in 1...100 {
-      var other = self.flow
-      other.address = try IPAddress(spelt: "198.18.0.\(last)")
-      #expect(try reader.way(to: other) === way)
-      var same = way
-      _ = try reader.reading(of: other, madeOn: self.made, &same)
-    }
-    // One query for each flow, for the owner of its address, and one for what new connections get.
-    #expect(self.kernel.questions - before <= 100 + 4)
-  }
-
-  @Test("K6 neighbours behind a bridge may be behind different ports, so their flows share no way")
-  func neighbours() throws {
-    self.kernel.addStack(4, "br0", kind: "bridge", over: [2, 3])
-    try self.kernel.lead("10.0.0.0", 24, .over(4, from: "10.0.0.7"))
-    for (last, port) in [(1, 2), (2, 3)] as [(UInt8, UInt32)] {
-      let address = try IPAddress(spelt: "10.0.0.\(last)")
-      self.kernel.neighbours[address] = Neighbour(address, link: 4, hardwareAddress: [last])
-      self.kernel.learnt[[last]] = port
-    }
-    let reader = self.reader
-    let ways = try ["10.0.0.1", "10.0.0.2", "10.0.0.1"].map {
-      try reader.way(to: Destination(try IPAddress(spelt: $0)))
-    }
-    #expect(ways[0] !== ways[1] && ways[0] === ways[2])
-    #expect(ways.map { $0.shown.chain.last?.name } == ["eth0", "eth1", "eth0"])
   }
 }

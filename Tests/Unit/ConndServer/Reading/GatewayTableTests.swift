@@ -7,14 +7,14 @@ import Testing
 
 @Suite("Networks")
 final class GatewayTableTests {
-  private let kernel = ModelKernel()
+  let kernel = ModelKernel()
   private var subscriptions = KernelSubscriptions()
-  private var networks: GatewayTable {
+  var networks: GatewayTable {
     get { self.subscriptions.networks }
     set { self.subscriptions.networks = newValue }
   }
   private let reader: PathReader
-  private let gateway: IPAddress
+  let gateway: IPAddress
   private let destination: Destination
 
   init() throws {
@@ -28,23 +28,23 @@ final class GatewayTableTests {
     self.have(7)
   }
 
-  private func router(_ last: UInt8, on link: UInt32 = 2) -> Neighbour {
+  func router(_ last: UInt8, on link: UInt32 = 2) -> Neighbour {
     Neighbour(self.gateway, link: link, hardwareAddress: [2, 0, 0, 0, 0, last])
   }
 
   /// Gives the gateway a MAC address, or none that the kernel knows.
-  private func have(_ last: UInt8?) {
+  func have(_ last: UInt8?) {
     self.kernel.neighbours[self.gateway] = last.map { self.router($0) }
   }
 
   /// Gives the gateway a MAC address, and reports it.
-  private func tell(_ last: UInt8) {
+  func tell(_ last: UInt8) {
     self.have(last)
     self.networks.note([.neighbour(self.router(last))])
   }
 
   /// Takes a link down and up again, and reports both.
-  private func replug(_ index: UInt32 = 2) throws {
+  func replug(_ index: UInt32 = 2) throws {
     for state in [LinkState.noCarrier, .up] {
       self.kernel.setState(of: index, state)
       self.networks.note([.link(try #require(self.kernel.linkTable[index]).link)])
@@ -52,7 +52,7 @@ final class GatewayTableTests {
   }
 
   /// The identity of the network, read in a turn of its own.
-  private func identity() throws -> NetworkIdentity {
+  func identity() throws -> NetworkIdentity {
     let view = KernelView(self.kernel, self.subscriptions)
     defer { self.subscriptions = view.subscriptions }
     let (path, facts) = try self.reader.path(to: self.destination, view)
@@ -68,12 +68,12 @@ final class GatewayTableTests {
   }
 
   /// The verdict for flows that were on the network before.
-  private func fate(since before: NetworkIdentity) throws -> String {
+  func fate(since before: NetworkIdentity) throws -> String {
     let now = try self.identity().completed(by: before)
     return now.isOther(than: before) ? "other" : now.isFailover(after: before) ? "failover" : "same"
   }
 
-  private func acceptFilter() throws -> [KernelEvent] {
+  func acceptFilter() throws -> [KernelEvent] {
     try self.networks.acceptFilter(KernelView(self.kernel))
   }
 
@@ -98,7 +98,7 @@ final class GatewayTableTests {
   }
 
   /// The kernel has known a router, confirmed this long ago.
-  private func have(_ last: UInt8, confirmed age: Duration) {
+  func have(_ last: UInt8, confirmed age: Duration) {
     self.have(last)
     self.kernel.neighbours[self.gateway]?.confirmed = age
   }
@@ -287,144 +287,6 @@ final class GatewayTableTests {
     #expect(try self.fate(since: after) == "same")
   }
 
-  @Test("I4 K6 the gateway is behind a bridge → the port's carrier counts")
-  func lowerPort() throws {
-    self.kernel.addStack(4, "br0", kind: "bridge", over: [2])
-    try self.kernel.lead("0.0.0.0", 0, .over(4, via: "192.0.2.1", from: "192.0.2.8"))
-    self.kernel.neighbours[self.gateway] = self.router(7, on: 4)
-    let before = try self.identity()
-    try self.replug()
-    self.kernel.neighbours[self.gateway] = self.router(8, on: 4)
-    #expect(try self.fate(since: before) == "other")
-  }
-
-  @Test("I4 K6 a port that is gone counts as lost, even before its message arrives")
-  func remadePort() throws {
-    self.kernel.addStack(4, "br0", kind: "bridge", over: [2])
-    try self.kernel.lead("0.0.0.0", 0, .over(4, via: "192.0.2.1", from: "192.0.2.8"))
-    self.kernel.neighbours[self.gateway] = self.router(7, on: 4)
-    let before = try self.identity()
-    self.kernel.linkTable[2] = nil
-    self.kernel.addLink(5, "eth0")
-    self.kernel.addStack(4, "br0", kind: "bridge", over: [5])
-    self.kernel.neighbours[self.gateway] = self.router(8, on: 4)
-    #expect(try self.fate(since: before) == "other")
-  }
-
-  @Test("I4 a link without a known gateway begins no epoch")
-  func otherLink() throws {
-    let before = try self.identity()
-    self.kernel.addLink(3, "eth1")
-    try self.replug(3)
-    self.tell(8)
-    #expect(try self.fate(since: before) == "failover")
-  }
-
-  @Test(
-    "I4 on a link without MAC addresses, a removed address of the other family changes nothing")
-  func otherFamily() throws {
-    self.kernel.linkTable[2]?.link.flags.insert(.pointToPoint)
-    let before = try self.identity()
-    let other = try IPAddress(spelt: "2001:db8::7")
-    self.networks.note([.addressRemoved(Address(other, prefixLength: 64, link: 2))])
-    #expect(try self.identity() == before)
-    let own = try IPAddress(spelt: "192.0.2.7")
-    self.networks.note([.addressRemoved(Address(own, prefixLength: 24, link: 2))])
-    #expect(try self.identity() != before)
-  }
-
-  @Test(
-    "I4 a modem has no MAC addresses: after a link loss, its gateway and prefix identify the network"
-  )
-  func modem() throws {
-    self.kernel.linkTable[2]?.link.hardwareAddress = []
-    let before = try self.identity()
-    #expect(!before.hasHardwareAddresses && !self.networks.isNew)
-    // A lost link alone is not another network, if gateway and prefix are the same afterwards.
-    try self.replug()
-    #expect(try self.fate(since: before) == "same")
-    let after = try self.identity()
-    let redialled = RouteAnswer.over(2, via: "192.0.2.2", from: "192.0.2.7")
-    try self.kernel.lead("0.0.0.0", 0, redialled)
-    #expect(try self.fate(since: after) == "same", "another route, on a link that never went")
-    #expect(try self.fate(since: before) == "other")
-    try self.replug()
-    #expect(try self.fate(since: after) == "other")
-    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "192.0.2.7"))
-    #expect(try self.fate(since: after) == "same")
-  }
-
-  @Test("I4 a modem re-dials → flows on another modem are not affected")
-  func otherModem() throws {
-    self.kernel.linkTable[2]?.link.hardwareAddress = []
-    let before = try self.identity()
-    self.kernel.addLink(3, "wwan1")
-    self.kernel.linkTable[3]?.link.hardwareAddress = []
-    try self.kernel.lead("203.0.113.0", 24, .over(3, via: "192.0.2.9", from: "192.0.2.8"))
-    let other = try self.identity()
-    try self.replug(3)
-    try self.kernel.cut("203.0.113.0", 24)
-    try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.2", from: "192.0.2.7"))
-    #expect(try self.fate(since: before) == "same")
-    try self.kernel.lead("203.0.113.0", 24, .over(3, via: "192.0.2.2", from: "192.0.2.8"))
-    #expect(try self.fate(since: other) == "other")
-  }
-
-  // MARK: - The filter
-
-  @Test(
-    "I4 D7 the filter uses the last reported router; verdicts use only what is certain")
-  func heard() throws {
-    func heard() -> UInt8? { self.networks.gateways.first?.hardwareAddress?.last }
-    #expect(try self.identity().gatewayHardwareAddress?.last == 7)
-    #expect(self.networks.isNew && heard() == 7)
-    #expect(try self.acceptFilter() == [])
-    #expect(!self.networks.isNew)
-
-    // Wi-Fi forgets its neighbours when it roams.
-    try self.replug()
-    self.have(nil)
-    #expect(try self.identity().gatewayHardwareAddress == nil)
-    #expect(!self.networks.isNew && heard() == 7, "it would be told of another")
-    // It finds the same router again.
-    self.have(7)
-    #expect(try self.identity().gatewayHardwareAddress?.last == 7)
-    #expect(!self.networks.isNew)
-
-    self.tell(8)
-    #expect(self.networks.isNew && heard() == 8)
-    #expect(try self.identity().gatewayHardwareAddress?.last == 8)
-  }
-
-  @Test("I4 a change that the filter dropped before it knew the gateway is made up for")
-  func heldBack() throws {
-    _ = try self.identity()
-    self.have(8)
-    #expect(
-      try self.acceptFilter() == [.neighbour(self.router(8))])
-    self.kernel.neighbours[self.gateway] = Neighbour(self.gateway, link: 2, isFailed: true)
-    #expect(try self.acceptFilter().count == 1)
-  }
-
-  @Test("I4 without a carrier the gateway is not queried; once the carrier is back, it is")
-  func withoutCarrier() throws {
-    let before = try self.identity()
-    self.kernel.setState(of: 2, .noCarrier)
-    let asked = self.kernel.asked.count
-    _ = try self.identity()
-    #expect(!self.kernel.asked[asked...].contains { $0.hasPrefix("neighbour") })
-    self.have(8)
-    self.kernel.setState(of: 2, .up)
-    #expect(try self.fate(since: before) == "other")
-  }
-
-  @Test("I4 a known gateway is not queried again while no message arrives")
-  func askedOnce() throws {
-    _ = try self.identity()
-    _ = try self.identity()
-    #expect(self.kernel.asked.count { $0.hasPrefix("neighbour") } == 1)
-  }
-
   // MARK: - Bounds
 
   @Test("D4 nothing grows without bound, whatever messages arrive")
@@ -462,49 +324,5 @@ final class GatewayTableTests {
     #expect(self.networks.bridged == [[9]])
     self.networks.note([.linkRemoved(Link(index: 4, name: "br0"))])
     #expect(self.networks.bridged == [])
-  }
-}
-
-@Suite("Kernel subscriptions")
-final class KernelSubscriptionsTests {
-  private let kernel = ModelKernel()
-  private var subscriptions = KernelSubscriptions()
-
-  private func acceptFilter() throws -> [KernelEvent]? {
-    try self.subscriptions.acceptFilter(KernelView(self.kernel))
-  }
-
-  private func path(over tunnel: UInt32, to end: UInt32) throws -> PathFacts {
-    let address = "10.0.\(end / 256).\(end % 256)"
-    self.kernel.addTunnel(tunnel, "gre\(tunnel)", to: address)
-    var facts = PathFacts(
-      destination: try IPAddress(spelt: "203.0.113.9"), answer: .noRoute(.noRoute),
-      links: [try #require(self.kernel.linkTable[tunnel])])
-    facts.tunnelEnds = [.init(link: tunnel, address: try IPAddress(spelt: address))]
-    return facts
-  }
-
-  @Test(
-    "K6 D7 many tunnels are in use → using them again adds nothing to the filter",
-    arguments: [(65, 65), (1100, 1024)] as [(UInt32, Int)])
-  func manyTunnels(tunnels: UInt32, followed: Int) throws {
-    let paths = try (1...tunnels).map { try self.path(over: $0, to: $0) }
-    for path in paths { self.subscriptions.use(path) }
-    #expect(self.subscriptions.isWider)
-    #expect(try self.acceptFilter() == [])
-    for path in paths { self.subscriptions.use(path) }
-    #expect(!self.subscriptions.isWider)
-    #expect(self.subscriptions.tunnelEnds.count == followed)
-  }
-
-  @Test("D6 a tunnel's remote end is forgotten with the last link that leads there")
-  func tunnelRemoved() throws {
-    let (first, second) = (try self.path(over: 5, to: 1), try self.path(over: 6, to: 1))
-    self.subscriptions.use(first)
-    self.subscriptions.use(second)
-    self.subscriptions.note([.linkRemoved(first.links[0].link)])
-    #expect(self.subscriptions.tunnelEnds == [try IPAddress(spelt: "10.0.0.1")])
-    self.subscriptions.note([.linkRemoved(second.links[0].link)])
-    #expect(self.subscriptions.tunnelEnds.isEmpty)
   }
 }

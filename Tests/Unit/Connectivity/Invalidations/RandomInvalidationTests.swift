@@ -30,7 +30,7 @@ private struct InvalidationHistory {
   private var random: SeededGenerator
   private var scene = Scene.anything
   private var daemon: TestDaemon
-  private var flows: [WatchedFlow] = []
+  private var flows: [FlowOracle] = []
   /// The category under which subscribers of the stream believe that their channels were made.
   private var believed: Connectivity.Category?
 
@@ -97,7 +97,7 @@ private struct InvalidationHistory {
     let aim = self.random.pick(
       [.elsewhere, .elsewhere, .neighbour(index), .through(index), .ruled(index), .local]
         as [Scene.Aim])
-    let flow = WatchedFlow(
+    let flow = FlowOracle(
       aim, family, self.daemon, self.daemon.maker.policy, at: self.now, broken: &self.broken)
     if let flow { self.flows.append(flow) }
   }

@@ -12,10 +12,10 @@ struct CauseTests {
   private static func cause(
     _ before: [TestLink], _ events: [KernelEvent], _ after: [TestLink]
   ) -> Cause? {
-    var timeline = Timeline()
-    timeline.read(Observation(before), [])
-    timeline.read(Observation(after), events)
-    return timeline.changes.count == 2 ? timeline.changes[1].cause : nil
+    var story = Story()
+    story.read(Observation(before))
+    story.read(Observation(after), events)
+    return story.causes.count == 2 ? story.causes[1] : nil
   }
 
   @Test("T5 a loss names the first message about it, not the noise around it")
@@ -111,11 +111,10 @@ struct CauseTests {
 
   @Test("T5 an expired route names its expiry")
   func expiry() {
-    var timeline = Timeline()
-    timeline.play("0s wifi")
-    let change = timeline.maker.update(
-      to: Observation([]), on: .expiry, time: Timestamp(microseconds: 0))
-    #expect(change?.cause == Cause(.timer, "routeExpired"))
+    var story = Story()
+    story.play("0s wifi")
+    story.read(Observation([]), on: .expiry)
+    #expect(story.causes.last == Cause(.timer, "routeExpired"))
   }
 
   @Test("T5 a setting of the family that lookups depend on is named")
@@ -148,12 +147,12 @@ struct CauseTests {
       ),
       (BridgeEntry(mac, port: 40, bridge: 41), Cause(.link, "pathChanged", interface: "br0")),
     ] {
-      var timeline = Timeline()
-      timeline.read(observation(PathLink(index: 7, name: "eth7")), [])
-      timeline.read(
+      var story = Story()
+      story.read(observation(PathLink(index: 7, name: "eth7")))
+      story.read(
         observation(PathLink(index: 8, name: "eth8")), [Self.noise, .bridgeEntry(entry)])
-      #expect(timeline.published == ["0s unknown>wired", "0s path"])
-      #expect(timeline.changes.last?.cause == expected)
+      #expect(story.transitions == ["0s unknown>wired", "0s path"])
+      #expect(story.causes.last == expected)
     }
   }
 
@@ -182,27 +181,14 @@ struct CauseTests {
 
   @Test("T5 a change without messages names its occasion")
   func occasions() {
-    var timeline = Timeline()
-    timeline.play("0s wifi | 1s ? | 2s wifi")
+    var story = Story()
+    story.play("0s wifi | 1s ? | 2s wifi")
     #expect(
-      timeline.changes.map(\.cause) == [
+      story.causes == [
         Cause(.start, "started", learntLate: true), Cause(.kernel, "kernelUnavailable"),
         Cause(.kernel, "kernelAvailable", learntLate: true),
       ])
-    var maker = timeline.maker
-    let change = maker.update(
-      to: Observation([.wired]), on: .configuration, time: Timestamp(microseconds: 0))
-    #expect(change?.cause == Cause(.configuration, "reloaded"))
-  }
-}
-
-extension Change {
-  fileprivate var cause: Cause {
-    switch self {
-    case .transition(let transition): transition.cause
-    case .path(let path): path.cause
-    case .dns(let change): change.cause
-    case .invalidation(let invalidation): invalidation.cause
-    }
+    story.read(Observation([.wired]), on: .configuration)
+    #expect(story.causes.last == Cause(.configuration, "reloaded"))
   }
 }

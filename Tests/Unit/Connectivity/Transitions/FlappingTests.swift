@@ -6,14 +6,6 @@ import Testing
 /// Flapping links: connd publishes each change of the kernel immediately.
 @Suite("Flapping links")
 struct FlappingTests {
-  /// The transitions and path changes of a story.
-  private static func play(
-    _ script: String, _ families: [AddressFamily] = [.ipv4]
-  ) -> [String] {
-    Story.play(script, families).map { String($0.prefix { $0 != "," }) }
-      .filter { $0.contains(">") || $0.hasSuffix("path") }
-  }
-
   /// A link that loses its carrier at each of the instants, and regains it 100 ms later.
   private static func losses(at instants: [Double], of link: String = "wired") -> String {
     (["0s \(link)"]
@@ -24,7 +16,7 @@ struct FlappingTests {
   @Test("T1 losses and gains are published immediately")
   func atOnce() {
     #expect(
-      Self.play("0s wired | 1s wired:dead | 1.2s wired | 2s wired:dead | 2.001s wifi") == [
+      Story.transitions("0s wired | 1s wired:dead | 1.2s wired | 2s wired:dead | 2.001s wifi") == [
         "0s unknown>wired", "1s wired>none", "1.2s none>wired", "2s wired>none", "2.001s none>wifi",
       ])
   }
@@ -33,7 +25,7 @@ struct FlappingTests {
   func flapping() {
     let instants = [1.0, 2, 3, 4, 6, 9]
     #expect(
-      Self.play(Self.losses(at: instants)).dropFirst()
+      Story.transitions(Self.losses(at: instants)).dropFirst()
         == ArraySlice(instants.flatMap { ["\(Int($0))s wired>none", "\(Int($0)).1s none>wired"] }))
   }
 
@@ -43,7 +35,7 @@ struct FlappingTests {
       "0s wired wifi"
       + (1...4).map { " | \($0)s wired:dead:noroute wifi | \($0).1s wired wifi" }.joined()
     #expect(
-      Self.play(script).dropFirst()
+      Story.transitions(script).dropFirst()
         == ArraySlice((1...4).flatMap { ["\($0)s wired>wifi", "\($0).1s wifi>wired"] }))
   }
 
@@ -53,27 +45,20 @@ struct FlappingTests {
   func bounces(message: String) {
     let script = "0s wifi" + (1...4).map { " | \($0)s wifi \(message)" }.joined()
     #expect(
-      Self.play(script) == ["0s unknown>wifi"] + (1...4).map { "\($0)s wifi>wifi bounced" })
-  }
-
-  @Test("T2 the kernel counts losses that no message shows → a bounce")
-  func merged() {
-    #expect(
-      Self.play("0s wifi:lost1 | 1s wifi:lost2 | 2s wifi:lost5").suffix(2)
-        == ["1s wifi>wifi bounced", "2s wifi>wifi bounced"])
+      Story.transitions(script) == ["0s unknown>wifi"] + (1...4).map { "\($0)s wifi>wifi bounced" })
   }
 
   @Test("T1 a link is made again under the same name → its gain is published immediately")
   func remade() {
     let script = "0s wifi" + (1...3).map { " | \($0)s | \($0).1s wifi:index9" }.joined()
-    #expect(Self.play(script).last == "3.1s none>wifi")
+    #expect(Story.transitions(script).last == "3.1s none>wifi")
   }
 
   @Test("K8 a kernel that cannot be asked is not a loss of the link, and its return is not a gain")
   func kernelLost() {
     let script = "0s wifi" + (1...4).map { " | \($0)s ? | \($0).1s wifi" }.joined()
     #expect(
-      Self.play("\(script) | 5s wifi:dead | 5.1s wifi").suffix(2)
+      Story.transitions("\(script) | 5s wifi:dead | 5.1s wifi").suffix(2)
         == ["5s wifi>none", "5.1s none>wifi"])
   }
 }

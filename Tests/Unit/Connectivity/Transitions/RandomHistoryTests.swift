@@ -21,12 +21,12 @@ struct RandomHistoryTests {
   }
 }
 
-/// A kernel, a transition maker, and a subscriber that received every change.
+/// A network, a transition detector, and a subscriber that received every change.
 private struct History {
   let seed: UInt64
   private(set) var now = Instant(milliseconds: 0)
   private var random: SeededGenerator
-  private var kernel = RandomKernel()
+  private var scene = Scene.anything
   private var maker: TransitionDetector
   private var subscriber: Snapshot
 
@@ -56,27 +56,41 @@ private struct History {
     return self.read(.kernelBack).broken
   }
 
+  /// Changes a link, an address or a route, and returns the messages about it.
+  private mutating func happen() -> [KernelEvent] {
+    let before = self.scene
+    guard self.random.oneIn(7) else {
+      self.scene.happen(using: &self.random)
+      return self.scene.events(since: before)
+    }
+    let place = Int.random(in: 0..<self.scene.links.count, using: &self.random)
+    let family = self.random.pick(AddressFamily.allCases)
+    let isTentative = self.scene.links[place].link.isTentative[family] == true
+    self.scene.links[place].link.isTentative[family] = !isTentative
+    return self.scene.links[place].link.added(family)
+  }
+
   private mutating func batch() -> String? {
     let before = self.maker.snapshot.status
-    let shown = self.kernel.observation[before.family]
+    let shown = self.scene.observation[before.family]
     let isNoise = self.random.oneIn(4)
     var events: [KernelEvent] = []
     var went = false
     for _ in 0..<Int.random(in: 1...5, using: &self.random) {
       if isNoise || self.random.oneIn(3) {
-        events += self.kernel.noise(using: &self.random)
+        events += self.scene.noise(using: &self.random)
       } else if self.random.oneIn(3) {
-        let bounce = self.kernel.bounce(using: &self.random)
+        let bounce = self.scene.bounce(using: &self.random)
         events += bounce
         went = went || bounce.contains { $0.indicatesLoss(shown) }
       } else {
-        events += self.kernel.happen(using: &self.random)
-        went = went || !self.kernel.holds(before.path, before.family)
+        events += self.happen()
+        went = went || !self.scene.holds(before.path, before.family)
       }
     }
     if self.random.oneIn(20) { events.append(.overrun) }
 
-    let isSame = self.kernel.observation[before.family].path == before.path
+    let isSame = self.scene.observation[before.family].path == before.path
     let unchanged = self.maker
     let (change, broken) = self.read(.events(events))
     if let broken { return broken }
@@ -91,7 +105,7 @@ private struct History {
     }
     var permuted = unchanged
     let other = permuted.update(
-      to: self.kernel.observation, on: .events(events.shuffled(using: &self.random)),
+      to: self.scene.observation, on: .events(events.shuffled(using: &self.random)),
       time: self.time)
     if Self.kind(other) != Self.kind(change) { return "the order matters: \(events)" }
     if permuted.snapshot != self.maker.snapshot { return "the order matters to the status" }
@@ -103,7 +117,7 @@ private struct History {
   // MARK: - Invariants after every reading
 
   private mutating func read(_ trigger: ReadTrigger) -> (change: Change?, broken: String?) {
-    let observation = self.kernel.observation
+    let observation = self.scene.observation
     let before = self.maker.snapshot
     let (change, broken) = self.told(
       self.maker.update(to: observation, on: trigger, time: self.time))
@@ -117,7 +131,7 @@ private struct History {
 
     var again = self.maker
     let repeated = again.update(
-      to: observation, on: .events(self.kernel.noise(using: &self.random)),
+      to: observation, on: .events(self.scene.noise(using: &self.random)),
       time: self.time)
     if repeated != nil { return (change, "T4: the same reading publishes again") }
     return (change, nil)

@@ -25,6 +25,14 @@ struct TestDaemon {
     return self.update(on: trigger, at: now)
   }
 
+  /// Reads these default paths, whatever the scene is.
+  mutating func read(
+    _ observation: Observation, on trigger: ReadTrigger, at now: Instant
+  ) -> ChangeDetector.Step {
+    self.maker.update(
+      to: ChangeDetector.Reading(observation), on: trigger, at: now, time: Self.time(now))
+  }
+
   mutating func readAgain(at now: Instant) -> ChangeDetector.Step {
     self.isUnknown
       ? self.update(on: .timer, at: now) : self.read(self.scene, [], on: .timer, at: now)
@@ -47,9 +55,12 @@ struct TestDaemon {
       self.isUnknown
       ? ChangeDetector.Reading(.unknown)
       : self.scene.reading(for: self.maker, self.networks)
-    let time = Timestamp(microseconds: Int64(now.milliseconds) * 1000)
-    let step = self.maker.update(to: reading, on: trigger, at: now, time: time)
+    let step = self.maker.update(to: reading, on: trigger, at: now, time: Self.time(now))
     self.deadline = step.deadline
     return step
+  }
+
+  private static func time(_ now: Instant) -> Timestamp {
+    Timestamp(microseconds: Int64(now.milliseconds) * 1000)
   }
 }

@@ -22,15 +22,18 @@ import Testing
 /// - `lost3`: the kernel's count of carrier losses since the link was created;
 /// - `index9`: the same link, recreated.
 ///
-/// The kernel's messages follow from the changes. `!link`, `!address` and `!route` add messages
-/// about a loss and return on the first link; `+overrun` says that some were lost. `?` is a kernel
-/// that cannot be asked, `slept:7s` a machine that wakes up. The first reading is the one at the
-/// start. Deadlines are met on time, and gains of flapping links are held back.
+/// The kernel's messages follow from the changes. `!link`, `!address`, `!address6` and `!route` add
+/// messages about a loss and return on the first link; `+overrun` says that some were lost. `?` is
+/// a kernel that cannot be asked, `slept:7s` a machine that wakes up. The first reading is the one
+/// at the start. Deadlines are met on time.
 ///
 /// The output has one line for each instant with published changes, in order: `1s wifi>none, advise
-/// categoryChanged`. The story also follows one flow, and keeps its reports.
+/// categoryChanged`; `transitions` leaves out the invalidations. The story also follows one flow,
+/// and keeps its reports. ``read(_:_:on:)`` gives it what the notation does not have.
 struct Story {
   private(set) var published: [String] = []
+  /// The transitions and path changes alone.
+  private(set) var transitions: [String] = []
   private(set) var changes: [Change] = []
   /// The reports to the flow; they end with the first `destroy`.
   private(set) var told: [String] = []
@@ -44,14 +47,24 @@ struct Story {
 
   init(
     _ families: [AddressFamily] = [.ipv4], flow aim: Scene.Aim = .elsewhere,
-    policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil
+    policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil,
+    preferred: AddressFamily = .ipv4
   ) {
     self.families = families
     self.flow = (aim, families.last ?? .ipv4)
-    self.daemon = TestDaemon(ChangeDetector(restored: restored, policy: policy))
+    self.daemon = TestDaemon(
+      ChangeDetector(restored: restored, preferred: preferred, policy: policy))
   }
 
   var maker: ChangeDetector { self.daemon.maker }
+
+  /// The causes of the transitions and path changes.
+  var causes: [Cause] { self.changes.compactMap(\.cause) }
+
+  var preferred: AddressFamily {
+    get { self.daemon.maker.preferred }
+    set { self.daemon.maker.preferred = newValue }
+  }
 
   /// The changes that a whole timeline publishes.
   static func play(
@@ -61,6 +74,15 @@ struct Story {
     var story = Story(families, policy: policy, restored: restored)
     story.play(script)
     return story.published
+  }
+
+  /// The transitions and path changes of a whole timeline.
+  static func transitions(
+    _ script: String, _ families: [AddressFamily] = [.ipv4], preferred: AddressFamily = .ipv4
+  ) -> [String] {
+    var story = Story(families, preferred: preferred)
+    story.play(script)
+    return story.transitions
   }
 
   /// The reports to a flow in a whole timeline.
@@ -85,6 +107,15 @@ struct Story {
       self.enter(words.dropFirst())
     }
     self.honourDeadlines(until: nil)
+  }
+
+  /// One reading of the default paths after these messages, at the present instant.
+  mutating func read(
+    _ observation: Observation, _ events: [KernelEvent] = [], on trigger: ReadTrigger? = nil
+  ) {
+    let trigger = trigger ?? (self.hasStarted ? .events(events) : .start)
+    self.hasStarted = true
+    self.keep(self.daemon.read(observation, on: trigger, at: self.now))
   }
 
   // MARK: - Entries
@@ -174,6 +205,7 @@ struct Story {
     switch word {
     case "!link": [.link(link.withoutCarrier.link), .link(link.link)]
     case "!address": link.removed(.ipv4) + link.added(.ipv4)
+    case "!address6": link.removed(.ipv6) + link.added(.ipv6)
     case "!route": link.routeRemoved(.ipv4) + link.routeAdded(.ipv4)
     default: nil
     }
@@ -199,10 +231,16 @@ struct Story {
   private mutating func publish(_ step: ChangeDetector.Step, _ slept: Duration?) {
     self.hasStarted = true
     self.tellFlow(slept)
+    self.keep(step)
+  }
+
+  private mutating func keep(_ step: ChangeDetector.Step) {
     let first = self.maker.snapshot.generation - UInt64(step.changes.count) + 1
     #expect(step.changes.map(\.generation) == step.changes.indices.map { first + UInt64($0) })
     guard !step.changes.isEmpty else { return }
     self.changes += step.changes
+    self.transitions += step.changes.filter { $0.cause != nil }
+      .map { "\(self.now.text) \($0.text)" }
     self.published.append(
       "\(self.now.text) \(step.changes.map(\.text).joined(separator: ", "))")
   }
@@ -252,6 +290,15 @@ extension FlowTracker.Verdict {
 }
 
 extension Change {
+  /// The cause of a transition or a path change, or `nil` for other changes.
+  fileprivate var cause: Cause? {
+    switch self {
+    case .transition(let transition): transition.cause
+    case .path(let path): path.cause
+    case .dns, .invalidation: nil
+    }
+  }
+
   fileprivate var text: String {
     switch self {
     case .transition(let transition):

@@ -47,4 +47,30 @@ extension Scene {
     default: link.routeRemoved(family) + link.routeAdded(family)
     }
   }
+
+  /// A random event that leaves every path alone (T3).
+  func noise(using random: inout SeededGenerator) -> [KernelEvent] {
+    let noise = TestLink.noise
+    let link = random.pick(self.links).link
+    let family = random.pick(AddressFamily.allCases)
+    return switch Int.random(in: 0..<8, using: &random) {
+    case 0: [.link(noise.link), .linkRemoved(noise.link)]
+    case 1: noise.added(family) + noise.removed(family)
+    case 2: noise.routeAdded(family) + noise.routeRemoved(family)
+    case 3: link.isUp ? [link.scanNoise] : []
+    case 4: link.hasCarrier && link.isUp ? [.link(link.link)] : []
+    case 5: link.isTentative[family] == true ? [] : link.added(family)
+    case 6: link.routeRemoved(family, metric: 4711)
+    default: [.malformed("short"), .nexthopRemoved(id: 7), .rule(family)]
+    }
+  }
+
+  /// Whether everything that a path needs exists now.
+  func holds(_ path: Path, _ family: AddressFamily) -> Bool {
+    self.links.contains { place in
+      place.link.index == path.chain.first?.index && place.link.isUp && place.link.hasCarrier
+        && path.source.map(place.has) == true && place.link.isTentative[family] != true
+        && place.link.gatewayAddress(family) == path.gateway
+    }
+  }
 }

@@ -3,7 +3,7 @@ import ConnectivityRules
 
 /// A flow in a random history, and the reports it may and must get, by the rules and not by the
 /// code.
-struct WatchedFlow {
+struct FlowOracle {
   let aim: Scene.Aim
   let family: AddressFamily
   private(set) var tracker: FlowTracker
