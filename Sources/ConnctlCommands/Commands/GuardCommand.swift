@@ -102,8 +102,8 @@ struct GuardCommand: ConnctlCommand {
         self.console.remark("connd is back; guarding again")
       case .absent(.elsewhere(let foreign)):
         throw foreign
-      case .flow(_, _, .refused(let why)):
-        throw ConndError.invalid(why)
+      case .flow(_, _, .refused(let refusal)):
+        throw ConndError.invalid(refusal.message)
       case .flow(_, let generation, let event):
         if let path = event.ownPath, path.status == .satisfied { local = local ?? path.source }
         try self.show(event, generation, remote, local, isNew: isFirst)

@@ -13,7 +13,7 @@ extension FlowTable {
     _ registration: Registration, of account: Account, _ registrar: RegistrationContext,
     policy: InvalidationPolicy,
     at now: Instant
-  ) throws(KernelUnavailable) -> Event {
+  ) throws(KernelUnavailable) -> FlowEvent {
     let (flow, reader) = (registration.flow, registrar.reader)
     var first = flow.destination
     first.source = flow.local
@@ -96,7 +96,7 @@ extension FlowTable {
   }
 
   /// Guards a flow while the kernel is unavailable. It is registered again once the kernel is back.
-  mutating func addPending(_ registration: Registration, of account: Account) -> Event {
+  mutating func addPending(_ registration: Registration, of account: Account) -> FlowEvent {
     let made = registration.knownPath ?? .unknown
     self.insert(
       registration.key, of: account, FlowTracker(registration.flow, on: made), told: .unknown)

@@ -16,17 +16,9 @@ struct FlowTable {
     var id: UInt64
   }
 
-  /// An event that a client receives about a flow.
-  enum Event: Sendable {
-    case path(Path)
-    /// The flow's own path is again the one that new connections get.
-    case betterPathGone(Path)
-    case invalidation(FlowTracker.Verdict, Cause, Path)
-  }
-
   struct FlowNotification: Sendable {
     var key: Key
-    var event: Event
+    var event: FlowEvent
     /// Whether this ends a connection for which connd has never seen a path.
     var isRefutation = false
   }
@@ -166,7 +158,7 @@ struct FlowTable {
         told.append(
           FlowNotification(
             key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
-        if event.path.status == .satisfied { flow.isDoubted = false }
+        if event.path?.status == .satisfied { flow.isDoubted = false }
       }
       // The first events do not wait for the rest of the slice.
       if !told.isEmpty, part.count < Self.largestPart { break }
@@ -239,7 +231,7 @@ struct FlowTable {
   /// changed.
   private mutating func conclude(
     _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
-  ) throws(KernelUnavailable) -> Event? {
+  ) throws(KernelUnavailable) -> FlowEvent? {
     let (flow, old) = (look.flow, look.flow.tracker)
     var examination = flow.examination
     let outcome = examination.conclude(look.forExamination(report, at: now))
@@ -349,4 +341,10 @@ extension Dictionary where Value == Int {
     guard let count = self[key] else { return }
     self[key] = count > 1 ? count - 1 : nil
   }
+}
+
+extension FlowEvent {
+  /// Whether the event declares the original path of a flow gone that had no path at registration.
+  /// A sleep or a better path may end a working connection, too.
+  fileprivate var refutesDoubted: Bool { self.destroys && self.invalidation?.isSurvivable == false }
 }

@@ -1,5 +1,4 @@
 import Connectivity
-import ConnectivityRules
 import DequeModule
 import Synchronization
 import UnixTransport
@@ -19,7 +18,7 @@ protocol FlowMailbox: Sendable {
 }
 
 extension FlowMailbox {
-  func answer(_ id: UInt64, _ event: GuardMailbox.Event, generation: UInt64) {
+  func answer(_ id: UInt64, _ event: FlowEvent, generation: UInt64) {
     self.post([.init(id: id, event: event, generation: generation, isAnswer: true)])
   }
 }
@@ -30,28 +29,9 @@ extension FlowMailbox {
 /// memory. Each flow has at most its last path and its end. The answers are limited by the
 /// account's outstanding requests. Safe to use from any thread.
 final class GuardMailbox: FlowMailbox {
-  /// Indirect, because a refusal takes a tenth of the memory of a path, and any client can cause
-  /// many of them.
-  indirect enum Event: Sendable {
-    case flow(FlowTable.Event)
-    case refused(Refusal)
-  }
-
-  /// The reason why a request was refused.
-  struct Refusal: Sendable, Error {
-    /// The code of google.rpc.
-    var code: UInt32
-    var message: String
-
-    /// - Parameter message: Names the field.
-    static func invalid(_ message: String) -> Refusal { Refusal(code: 3, message: message) }
-    /// - Parameter message: Names the limit.
-    static func exhausted(_ message: String) -> Refusal { Refusal(code: 8, message: message) }
-  }
-
   struct Message: Sendable {
     var id: UInt64
-    var event: Event
+    var event: FlowEvent
     /// The generation of the last published change.
     var generation: UInt64
     /// Whether it answers a request. Earlier messages belong to another flow with the same ID.
@@ -109,7 +89,7 @@ final class GuardMailbox: FlowMailbox {
   var waitingMessages: Int { self.state.withLock { $0.messages.count } }
 
   func post(_ messages: [Message]) {
-    let notice = messages.lazy.reversed().compactMap(\.verdict).first.map {
+    let notice = messages.lazy.reversed().compactMap(\.event.invalidation).first.map {
       Notice(reason: $0.reason, severity: $0.severity)
     }
     let waiting = self.state.withLock { state in
@@ -241,34 +221,30 @@ final class GuardMailbox: FlowMailbox {
 }
 
 extension GuardMailbox.Message {
-  fileprivate var verdict: FlowTracker.Verdict? {
-    guard case .flow(.invalidation(let verdict, _, _)) = self.event else { return nil }
-    return verdict
-  }
-
   fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
 
   /// Returns the message for a client that has read neither.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
-    case (.flow(.invalidation(let verdict, _, _)), .flow(.betterPathGone))
-    where verdict.reason == .betterPath:
+    case (.invalidation(let invalidation), .betterPathGone)
+    where invalidation.reason == .betterPath:
       return self.with(later.event, later.generation)
-    case (.flow(.invalidation(let verdict, let cause, _)), .flow(.path(let path))),
-      (.flow(.invalidation(let verdict, let cause, _)), .flow(.betterPathGone(let path))):
-      return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
-    case (
-      .flow(.invalidation(let verdict, let cause, _)), .flow(.invalidation(let other, _, let path))
-    ) where verdict.severity > other.severity:
-      return self.with(.flow(.invalidation(verdict, cause, path)), later.generation)
-    case (.flow(.betterPathGone), .flow(.path(let path))):
-      return self.with(.flow(.betterPathGone(path)), later.generation)
+    case (.invalidation(var invalidation), .path(let path)),
+      (.invalidation(var invalidation), .betterPathGone(let path)):
+      invalidation.path = path
+      return self.with(.invalidation(invalidation), later.generation)
+    case (.invalidation(var invalidation), .invalidation(let other))
+    where invalidation.severity > other.severity:
+      invalidation.path = other.path
+      return self.with(.invalidation(invalidation), later.generation)
+    case (.betterPathGone, .path(let path)):
+      return self.with(.betterPathGone(path), later.generation)
     default:
       return self.with(later.event, later.generation)
     }
   }
 
-  private func with(_ event: GuardMailbox.Event, _ generation: UInt64) -> Self {
+  private func with(_ event: FlowEvent, _ generation: UInt64) -> Self {
     var message = self
     message.event = event
     message.generation = generation

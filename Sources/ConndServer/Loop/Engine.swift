@@ -385,7 +385,7 @@ extension Engine {
   mutating func guardFlow(
     _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>, at now: Instant
-  ) -> FlowTable.Event {
+  ) -> FlowEvent {
     do throws(KernelUnavailable) {
       let present = try registrar.get()
       defer { self.takeBack(present.reader.view) }
@@ -401,7 +401,7 @@ extension Engine {
   mutating func guardLater(
     _ registration: FlowTable.Registration, of account: Account, _ error: KernelUnavailable,
     _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>
-  ) -> FlowTable.Event {
+  ) -> FlowEvent {
     if error.isOfOneQuestion { self.refusal = error } else { registrar = .failure(error) }
     return self.flows.addPending(registration, of: account)
   }

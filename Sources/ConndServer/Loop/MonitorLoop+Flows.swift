@@ -102,14 +102,14 @@ extension MonitorLoop {
   ) {
     let key = registration.key
     guard let mailbox = self.mailboxes[key.mailbox] else { return }
-    let event: GuardMailbox.Event
-    do throws(GuardMailbox.Refusal) {
-      event = .flow(try self.guardFlow(registration, of: mailbox.account, &registrar))
+    let event: FlowEvent
+    do throws(FlowRefusal) {
+      event = try self.guardFlow(registration, of: mailbox.account, &registrar)
     } catch {
       event = .refused(error)
     }
     // The client already received this answer: the path is unknown.
-    if case .flow(.path(let path)) = event, path.status == .unknown { return }
+    if case .path(let path) = event, path.status == .unknown { return }
     mailbox.post([
       .init(id: key.id, event: event, generation: self.engine.snapshot.generation)
     ])
@@ -120,7 +120,7 @@ extension MonitorLoop {
   private mutating func guardFlow(
     _ registration: FlowTable.Registration, of account: Account,
     _ registrar: inout Result<FlowTable.RegistrationContext, KernelUnavailable>
-  ) throws(GuardMailbox.Refusal) -> FlowTable.Event {
+  ) throws(FlowRefusal) -> FlowEvent {
     guard case .success(let present) = registrar else {
       return self.engine.guardFlow(
         registration, of: account, &registrar, at: self.clock.now)
@@ -132,8 +132,7 @@ extension MonitorLoop {
       return self.engine.guardLater(registration, of: account, error, &registrar)
     }
     guard let placed else {
-      let remote = registration.flow.destination.address
-      throw .invalid("add.interface: \(remote) is link-local: set its interface")
+      throw .needsLink(registration.flow.destination.address)
     }
     return self.engine.guardFlow(placed, of: account, &registrar, at: self.clock.now)
   }
@@ -151,10 +150,10 @@ extension MonitorLoop {
       self.turnedAway(limit, uid: registration.flow.destination.uid)
       self.answer(mailbox, key.id, .refused(.exhausted(message)))
     } else {
-      do throws(GuardMailbox.Refusal) {
+      do throws(FlowRefusal) {
         let event = try self.guardFlow(registration, of: mailbox.account, &registrar)
         self.statistics.count(event, to: registration)
-        self.answer(mailbox, key.id, .flow(event))
+        self.answer(mailbox, key.id, event)
       } catch {
         self.answer(mailbox, key.id, .refused(error))
       }
@@ -212,7 +211,7 @@ extension MonitorLoop {
     self.engine.flows.spared = 0
   }
 
-  private func answer(_ mailbox: any FlowMailbox, _ id: UInt64, _ event: GuardMailbox.Event) {
+  private func answer(_ mailbox: any FlowMailbox, _ id: UInt64, _ event: FlowEvent) {
     mailbox.answer(id, event, generation: self.engine.snapshot.generation)
   }
 
@@ -237,7 +236,7 @@ extension MonitorLoop {
       for (number, told) in Dictionary(grouping: told, by: \.key.mailbox) {
         self.mailboxes[number]?.post(
           told.map {
-            .init(id: $0.key.id, event: .flow($0.event), generation: generation)
+            .init(id: $0.key.id, event: $0.event, generation: generation)
           })
       }
       // On a single processor, the thread that writes to the client would wait for the work that

@@ -93,20 +93,23 @@ struct Statistics: Sendable {
   func count(_ told: FlowTable.FlowNotification) {
     switch told.event {
     case .path, .betterPathGone: self.flowPaths.increment()
-    case .invalidation(let verdict, _, _):
-      self.increment("flow_invalidations", verdict.reason.rawValue)
-      if verdict.reason == .silent, verdict.severity == .destroy { self.found.increment() }
-      if told.isRefutation { self.increment("refutations", verdict.reason.rawValue) }
+    case .invalidation(let invalidation):
+      self.increment("flow_invalidations", invalidation.reason.rawValue)
+      if invalidation.reason == .silent, invalidation.severity == .destroy {
+        self.found.increment()
+      }
+      if told.isRefutation { self.increment("refutations", invalidation.reason.rawValue) }
+    case .refused: break
     }
   }
 
   /// Counts a refutation in the answer to a registration. A connection that has just been made is
   /// evidence itself. Declaring it dead shows an error, usually connd's (I11). A connection that
   /// the client registers with an earlier path does not count.
-  func count(_ answer: FlowTable.Event, to registration: FlowTable.Registration) {
-    guard registration.isNew, answer.refutes, case .invalidation(let verdict, _, _) = answer
+  func count(_ answer: FlowEvent, to registration: FlowTable.Registration) {
+    guard registration.isNew, answer.refutes, case .invalidation(let invalidation) = answer
     else { return }
-    self.increment("refutations", verdict.reason.rawValue)
+    self.increment("refutations", invalidation.reason.rawValue)
   }
 
   /// Counts a client that was refused, or has to wait for a descriptor.

@@ -56,7 +56,7 @@ struct GuardService {
     while await mailbox.accept(), let request = try await requests.next() {
       switch request.request {
       case .add(let flow):
-        do throws(GuardMailbox.Refusal) {
+        do throws(FlowRefusal) {
           let registration = try FlowTable.Registration(flow, of: caller, in: mailbox.number)
           self.monitor.submit(.flow(.add(registration)))
         } catch {
@@ -71,7 +71,7 @@ struct GuardService {
     }
   }
 
-  private func refuse(_ id: UInt64, _ refusal: GuardMailbox.Refusal, _ mailbox: GuardMailbox) {
+  private func refuse(_ id: UInt64, _ refusal: FlowRefusal, _ mailbox: GuardMailbox) {
     mailbox.answer(id, .refused(refusal), generation: self.store.snapshot.generation)
   }
 }
@@ -85,21 +85,21 @@ extension FlowTable.Registration {
   /// - Throws: A refusal that names the invalid field.
   init(
     _ flow: Connectivity_V1_Flow, of caller: UInt32, in mailbox: UInt64
-  ) throws(GuardMailbox.Refusal) {
+  ) throws(FlowRefusal) {
     let remote = try address(flow.remote, "add.remote")
     var destination = Destination(remote, uid: caller, mark: flow.mark)
     var local: IPAddress?
     if flow.hasLocal {
       let address = try address(flow.local, "add.local")
       guard address.family == remote.family else {
-        throw GuardMailbox.Refusal.invalid(
+        throw .invalid(
           "add.local: \(address) must have the same address family as \(remote)")
       }
       local = address
     }
     if flow.hasInterface {
       guard let index = linkIndex(flow.interface) else {
-        throw GuardMailbox.Refusal.invalid(
+        throw .invalid(
           // Longer than any valid name, so that the message shows the whole mistake.
           "add.interface: there is no link '\(flow.interface.prefix(256))'")
       }
@@ -108,7 +108,7 @@ extension FlowTable.Registration {
     do throws(ConversionError) {
       destination.transport = try Transport(flow)
     } catch {
-      throw GuardMailbox.Refusal.invalid("add.\(error)")
+      throw .invalid("add.\(error)")
     }
     self.init(
       key: .init(mailbox: mailbox, id: flow.id),
@@ -119,29 +119,29 @@ extension FlowTable.Registration {
       // A known path comes from connd, which follows a chain no further, and link names from the
       // kernel (IFNAMSIZ). The path is kept, so it must be small.
       guard flow.knownPath.chain.count <= PathReader.deepest else {
-        throw GuardMailbox.Refusal.invalid(
+        throw .invalid(
           "add.known_path: a path has at most \(PathReader.deepest) links")
       }
       guard flow.knownPath.chain.allSatisfy({ $0.utf8.count < 16 }) else {
-        throw GuardMailbox.Refusal.invalid("add.known_path: a link name has at most 15 bytes")
+        throw .invalid("add.known_path: a link name has at most 15 bytes")
       }
       do throws(ConversionError) {
         self.knownPath = try Path(flow.knownPath)
         // The evidence does not tell where the path leads, so it is not kept.
         self.knownPath?.evidence = nil
       } catch {
-        throw GuardMailbox.Refusal.invalid("add.known_path: \(error)")
+        throw .invalid("add.known_path: \(error)")
       }
     }
     if flow.hasSinceGeneration { self.sinceGeneration = flow.sinceGeneration }
   }
 }
 
-private func address(_ text: String, _ field: String) throws(GuardMailbox.Refusal) -> IPAddress {
+private func address(_ text: String, _ field: String) throws(FlowRefusal) -> IPAddress {
   do throws(HostAddressError) {
     return try IPAddress(ofHost: text, field: field)
   } catch {
-    throw GuardMailbox.Refusal.invalid(error.message)
+    throw .invalid(error.message)
   }
 }
 
@@ -154,27 +154,7 @@ private func linkIndex(_ name: String) -> UInt32? {
 
 extension Connectivity_V1_GuardResponse {
   fileprivate init(_ message: GuardMailbox.Message) {
-    self.init()
-    self.generation = message.generation
-    self.id = message.id
+    self.init(message.id, message.event, generation: message.generation)
     self.networkNamespace = NetworkNamespace.told
-    switch message.event {
-    case .flow(.path(let path)):
-      self.path = Connectivity_V1_Path(path)
-    case .flow(.betterPathGone(let path)):
-      self.path = Connectivity_V1_Path(path)
-      self.betterPathGone = true
-    case .flow(.invalidation(let verdict, let cause, let path)):
-      self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
-      self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
-      self.invalidation.cause = Connectivity_V1_Cause(cause)
-      self.invalidation.path = Connectivity_V1_Path(path)
-      if let evidence = verdict.evidence {
-        self.invalidation.socket = Connectivity_V1_SocketTestimony(SocketTestimony(evidence))
-      }
-    case .refused(let refusal):
-      self.refused.code = refusal.code
-      self.refused.message = refusal.message
-    }
   }
 }

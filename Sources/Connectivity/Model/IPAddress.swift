@@ -64,6 +64,10 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
+  /// Whether the address is ambiguous without a link, so that connect(2) binds the socket to the
+  /// given one (RFC 4007).
+  package var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }
+
   /// The IPv4 address of an IPv4-mapped IPv6 address, as shown by a dual-stack socket
   /// (`::ffff:192.0.2.7`, RFC 4291, 2.5.5.2). Other addresses are returned unchanged.
   public var unmapped: IPAddress {

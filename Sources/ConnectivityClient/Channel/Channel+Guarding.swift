@@ -55,12 +55,12 @@ extension Channel {
       // An attempt that would be invalid from the start is not made. That does not justify another
       // one.
       if phase == .answer, invalidation.severity == .destroy { return }
-      self.invalidate(connection, invalidation, phase)
+      self.invalidate(connection, invalidation, report)
     }
-    if case .refused(let why) = event {
+    if case .refused(let refusal) = event {
       self.logger?.warning(
         "connd does not guard the connection, which continues as a plain one",
-        metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
+        metadata: connection.metadata.merging(["reason": "\(refusal.message)"]) { $1 })
       self.update { $0.suspend(connection, false) }
     } else if let path = event.path {
       if !event.destroys { self.moved(connection, to: path) }
@@ -116,8 +116,7 @@ extension Channel {
   }
 
   private func invalidate(
-    _ connection: Connection, _ invalidation: FlowInvalidation,
-    _ phase: ConnectionGuard.EventPhase
+    _ connection: Connection, _ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.logger?.info(
@@ -138,7 +137,7 @@ extension Channel {
       connection.drain()
     case .keep: break
     }
-    connection.flow?.keep(despite: invalidation, phase, awaitsReturn: false)
+    report.keep(despite: invalidation, awaitsReturn: false)
   }
 }
 

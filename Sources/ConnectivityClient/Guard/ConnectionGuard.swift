@@ -18,6 +18,22 @@ final class ConnectionGuard: Sendable {
     var flow: FlowGuard.Flow
     /// How long new connections stay unguarded, if the event proves that connd is wrong.
     var rest: Duration?
+    /// Its owner may not have stored it yet when the first events arrive.
+    fileprivate var source: ConnectionGuard
+
+    /// Keeps guarding the connection if its owner keeps it despite an invalidation and the
+    /// connection can survive that. connd would immediately end a connection again that it rejects
+    /// at registration.
+    ///
+    /// - Parameter awaitsReturn: Whether the owner wants to know when a better path is gone.
+    /// - Returns: Whether it is guarded.
+    @discardableResult
+    func keep(despite invalidation: FlowInvalidation, awaitsReturn: Bool) -> Bool {
+      guard invalidation.severity == .destroy, invalidation.isSurvivable, self.phase.isNews else {
+        return false
+      }
+      return self.source.keep(awaitsReturn: awaitsReturn && invalidation.reason == .betterPath)
+    }
   }
 
   private struct State {
@@ -134,22 +150,6 @@ final class ConnectionGuard: Sendable {
   /// Stops guarding the connection.
   func end() { self.handle(.end) }
 
-  /// Keeps guarding a connection that its owner keeps despite an invalidation, if the connection
-  /// can survive that. connd would immediately end a connection again that it rejects at
-  /// registration.
-  ///
-  /// - Parameter awaitsReturn: Whether the owner wants to know when a better path is gone.
-  /// - Returns: Whether it is guarded.
-  @discardableResult
-  func keep(
-    despite invalidation: FlowInvalidation, _ phase: EventPhase, awaitsReturn: Bool
-  ) -> Bool {
-    guard invalidation.severity == .destroy, invalidation.isSurvivable, phase.isNews else {
-      return false
-    }
-    return self.keep(awaitsReturn: awaitsReturn && invalidation.reason == .betterPath)
-  }
-
   /// Keeps guarding a connection that connd has given up, as one bound to the link it was made on.
   /// Only the loss of its address or link matters from then on.
   ///
@@ -195,7 +195,7 @@ final class ConnectionGuard: Sendable {
       withExtendedLifetime(guarded) {}
     case .report(let event, let phase, let flow):
       let rest = self.breaker?.record(event, of: flow, phase)
-      self.onEvent(Report(event: event, phase: phase, flow: flow, rest: rest))
+      self.onEvent(Report(event: event, phase: phase, flow: flow, rest: rest, source: self))
     case .reportAbsence(let absence): self.onAbsence(absence)
     case .answer(let answer):
       let waiters = self.state.withLock { state in

@@ -137,14 +137,3 @@ private final class Watchers: Sendable {
     for watcher in watchers { watcher.onAbsence(absence) }
   }
 }
-
-extension FlowEvent {
-  /// Whether the flow is no longer guarded after this event.
-  fileprivate var isLast: Bool {
-    switch self {
-    case .path, .betterPathGone: false
-    case .invalidation(let invalidation): invalidation.severity == .destroy
-    case .refused: true
-    }
-  }
-}

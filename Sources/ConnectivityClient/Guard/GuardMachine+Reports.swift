@@ -103,24 +103,6 @@ extension GuardMachine {
 }
 
 extension FlowEvent {
-  /// The path to the remote address, or `nil` if the event has none.
-  var path: Path? {
-    switch self {
-    case .path(let path), .betterPathGone(let path): path
-    case .invalidation(let invalidation): invalidation.path
-    case .refused: nil
-    }
-  }
-
-  /// Whether connd has declared the flow dead and stops guarding it.
-  var destroys: Bool {
-    if case .invalidation(let invalidation) = self {
-      invalidation.severity == .destroy
-    } else {
-      false
-    }
-  }
-
   /// Whether the event reports that the flow has no path but does not end it. An unknown path does
   /// not count.
   fileprivate var raisesDoubt: Bool {

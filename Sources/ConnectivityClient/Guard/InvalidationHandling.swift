@@ -33,13 +33,3 @@ public enum InvalidationHandling: Sendable {
     }
   }
 }
-
-extension FlowInvalidation {
-  /// Whether the connection may still work, because its link and address still exist.
-  var isSurvivable: Bool {
-    switch self.reason {
-    case .betterPath, .categoryChanged, .policy, .resumed, .silent: true
-    case .sourceAddressLost, .interfaceLost, .networkChanged: false
-    }
-  }
-}

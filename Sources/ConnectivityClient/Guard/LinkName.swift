@@ -43,8 +43,4 @@ extension IPAddress {
     }
     self.init(bytes: bytes)
   }
-
-  /// Whether the address is ambiguous without a link, so that connect(2) binds the socket to the
-  /// given one (RFC 4007).
-  var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }
 }

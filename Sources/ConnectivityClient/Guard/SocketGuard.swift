@@ -199,18 +199,20 @@ private final class Core: Sendable {
   }
 
   private func handle(_ report: ConnectionGuard.Report) {
-    if case .refused(let why) = report.event { return self.finish(.unguarded(why)) }
+    if case .refused(let refusal) = report.event {
+      return self.finish(.unguarded(refusal.message))
+    }
     if let path = report.event.ownPath {
       self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
       self.events.yield(.path(path))
       if case .betterPathGone = report.event { self.events.yield(.betterPathUnavailable) }
     }
     if let invalidation = self.configuration.access.invalidation(by: report.event) {
-      self.invalidate(invalidation, report.phase)
+      self.invalidate(invalidation, report)
     }
   }
 
-  private func invalidate(_ invalidation: FlowInvalidation, _ phase: ConnectionGuard.EventPhase) {
+  private func invalidate(_ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report) {
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.configuration.shutsDown {
@@ -221,7 +223,6 @@ private final class Core: Sendable {
       }
       return self.end()
     }
-    let flow = self.state.withLock { $0.flow }
-    if flow?.keep(despite: invalidation, phase, awaitsReturn: true) != true { self.end() }
+    if !report.keep(despite: invalidation, awaitsReturn: true) { self.end() }
   }
 }

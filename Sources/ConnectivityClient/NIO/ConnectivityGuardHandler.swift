@@ -279,7 +279,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       cutter.cut(link: self.link)
     } else {
-      self.flow?.keep(despite: invalidation, report.phase, awaitsReturn: true)
+      report.keep(despite: invalidation, awaitsReturn: true)
     }
   }
 

@@ -92,7 +92,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     switch request.request {
     case .add(let flow):
       let key = FlowTable.Key(guardian: guardian, id: flow.id)
-      do throws(FlowTable.Refusal) {
+      do throws(FlowRefusal) {
         let registration = try FlowTable.Registration(flow, key) { name in
           self.connd.read { $0.machine.linkIndex(name) }
         }
@@ -187,8 +187,8 @@ extension FlowTable.Registration {
   fileprivate init(
     _ message: Connectivity_V1_Flow, _ key: FlowTable.Key,
     linkIndex: (_ name: String) -> UInt32?
-  ) throws(FlowTable.Refusal) {
-    func address(_ text: String, _ field: String) throws(FlowTable.Refusal) -> IPAddress {
+  ) throws(FlowRefusal) {
+    func address(_ text: String, _ field: String) throws(FlowRefusal) -> IPAddress {
       guard let address = IPAddress(text)?.unmapped else {
         throw .invalid("\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
       }

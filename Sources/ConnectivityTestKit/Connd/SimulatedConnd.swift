@@ -297,7 +297,7 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  func refuse(_ key: FlowTable.Key, _ refusal: FlowTable.Refusal) {
+  func refuse(_ key: FlowTable.Key, _ refusal: FlowRefusal) {
     self.mutate { _, _ in [.flow(key, .refused(refusal))] }
   }
 }

@@ -109,26 +109,3 @@ extension Connectivity_V1_Link {
     self.mtu = 1500
   }
 }
-
-extension Connectivity_V1_GuardResponse {
-  init(_ id: UInt64, _ event: FlowTable.Event, generation: UInt64) {
-    self.init()
-    self.generation = generation
-    self.id = id
-    switch event {
-    case .path(let path):
-      self.path = Connectivity_V1_Path(path)
-    case .betterPathGone(let path):
-      self.path = Connectivity_V1_Path(path)
-      self.betterPathGone = true
-    case .invalidation(let verdict, let cause, let path):
-      self.invalidation.reason = Connectivity_V1_InvalidationReason(verdict.reason)
-      self.invalidation.severity = Connectivity_V1_InvalidationSeverity(verdict.severity)
-      self.invalidation.cause = Connectivity_V1_Cause(cause)
-      self.invalidation.path = Connectivity_V1_Path(path)
-    case .refused(let refusal):
-      self.refused.code = refusal.code
-      self.refused.message = refusal.message
-    }
-  }
-}

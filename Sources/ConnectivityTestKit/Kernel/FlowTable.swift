@@ -13,24 +13,6 @@ struct FlowTable {
     }
   }
 
-  /// An event of a flow for its client.
-  enum Event: Sendable {
-    case path(Path)
-    case betterPathGone(Path)
-    case invalidation(FlowTracker.Verdict, Cause, Path)
-    case refused(Refusal)
-  }
-
-  /// The reason why a request was not accepted.
-  struct Refusal: Error, Hashable, Sendable {
-    /// A google.rpc.Code.
-    var code: UInt32
-    var message: String
-
-    static func invalid(_ message: String) -> Refusal { Refusal(code: 3, message: message) }
-    static func exhausted(_ message: String) -> Refusal { Refusal(code: 8, message: message) }
-  }
-
   struct Entry {
     var tracker: FlowTracker
     /// The path that the client knows.
@@ -113,12 +95,16 @@ extension Simulation {
   /// - Returns: Its path, or why it is dead, in doubt or refused.
   mutating func guardFlow(
     _ registration: FlowTable.Registration, at now: Instant
-  ) -> FlowTable.Event {
+  ) -> FlowEvent {
     let key = registration.key
     guard !self.flows.contains(key) else {
       return .refused(.invalid("add.id: flow \(key.id) is already guarded"))
     }
-    var flow = registration.flow
+    // Every address belongs to at most one link of the simulated machine.
+    let placed = registration.flow.placed { self.machine.interface(with: $0).map { [$0] } ?? [] }
+    guard var flow = placed else {
+      return .refused(.needsLink(registration.flow.destination.address))
+    }
     let local = flow.local
     // A test's real address says nothing about the simulated machine. The last known path stands in
     // for it.
@@ -131,7 +117,8 @@ extension Simulation {
       return .path(path)
     }
     let reading = self.machine.reading(of: made, source: tracker.source, now: path)
-    let since = self.gravest(since: registration.sinceGeneration, flow, path, reading)
+    let since = PastInvalidations(self.history).gravest(
+      of: flow.standIn(on: path), since: registration.sinceGeneration, path, reading)
     let verdict = tracker.register(on: reading, since: since, policy: self.policy, at: now)
     if verdict?.severity != .destroy {
       self.flows.entries[key] = .init(tracker: tracker, told: path, local: local)
@@ -141,37 +128,15 @@ extension Simulation {
     let late = Cause(.registration, change, interface: made.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, path)
   }
-
-  /// Returns the most severe invalidation of the flow since a generation, and of these the latest.
-  private func gravest(
-    since generation: UInt64?, _ flow: Flow, _ path: Path, _ reading: FlowReading
-  ) -> Invalidation? {
-    guard let generation, !reading.isLocal else { return nil }
-    let covering = self.history.reversed().compactMap { change -> Invalidation? in
-      guard case .invalidation(let invalidation) = change, invalidation.generation > generation,
-        invalidation.severity != .advise, invalidation.covers(flow, path)
-      else { return nil }
-      return invalidation
-    }
-    let gravest = covering.map(\.severity).max()
-    return covering.first { $0.severity == gravest }
-  }
 }
 
-extension Invalidation {
-  /// Whether the scope includes a flow that is registered only now.
-  fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
-    guard self.scope != .everything else { return false }
-    // If a loopback destination counts as remote, it follows the summary, whatever its own family.
-    let family = path.source?.family ?? flow.destination.address.family
-    if let scoped = self.scope.family, scoped != family { return false }
-    if let addresses = self.scope.localAddresses {
-      guard let local = flow.local else { return false }
-      return addresses.contains(local)
-    }
-    // The flow's own address exists, and represents its link. But it does not identify the network
-    // behind it.
-    guard flow.local == nil || self.reason == .networkChanged else { return false }
-    return self.scope.interface == path.interface
+extension Flow {
+  /// Returns the flow for which a loopback flow on a path of the network stands. It follows the
+  /// summary, whatever its own family.
+  fileprivate func standIn(on path: Path) -> Flow {
+    guard self.destination.address.isLoopback, let family = path.source?.family else { return self }
+    var flow = self
+    flow.destination.address = .unspecified(family)
+    return flow
   }
 }

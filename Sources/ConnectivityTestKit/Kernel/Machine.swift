@@ -127,7 +127,6 @@ extension Machine {
     guard family == .ipv4 else { return .unsatisfied(.noRoute) }
     var path = self.path(network, attachment, isOnLink: true)
     path.table = 0
-    if !network.hasRoute { (path.status, path.reason) = (.satisfied, nil) }
     return path
   }
 
@@ -143,6 +142,7 @@ extension Machine {
     if let (interface, attachment) = self.subnet(of: address, on: link) {
       return self.path(interface.network, attachment, isOnLink: true)
     }
+    if let link, address.needsLink { return self.linkLocalPath(link) }
     return self.defaultPath(address.family, over: link)
   }
 
@@ -169,6 +169,14 @@ extension Machine {
     return interface?.index == link && interface?.state != .down && route.network.hasWay(family)
   }
 
+  /// Returns the path to an IPv6 link-local address: each link with IPv6 has that network.
+  private func linkLocalPath(_ link: UInt32) -> Path {
+    guard let interface = self.interface(link), interface.state != .down,
+      let attachment = interface.network.ipv6
+    else { return .unsatisfied(.noRoute) }
+    return self.path(interface.network, attachment, isOnLink: true)
+  }
+
   private func isOwn(_ address: IPAddress, of link: UInt32?) -> Bool {
     guard let link else { return address.isLoopback || self.interface(with: address) != nil }
     if address.isLoopback { return link == Self.loopback.index }
@@ -190,8 +198,10 @@ extension Machine {
     _ network: NetworkConditions, _ attachment: NetworkConditions.Attachment, isOnLink: Bool = false
   ) -> Path {
     let interface = self.interfaces[network.interface]
-    let reason =
+    var reason =
       interface?.network == network ? network.reason : network.reason ?? interface?.network.reason
+    // Neighbours need no default route.
+    if isOnLink, !network.hasRoute { reason = nil }
     let hasSource = reason != .noSourceAddress
     return Path(
       status: reason == nil ? .satisfied : .requiresConnection, reason: reason,

@@ -32,7 +32,7 @@ struct Simulation {
   enum Announcement: Sendable {
     case change(Change)
     case path(watcher: UInt64, Path)
-    case flow(FlowTable.Key, FlowTable.Event)
+    case flow(FlowTable.Key, FlowEvent)
   }
 
   init(policy: InvalidationPolicy, treatsLoopbackAsRemote: Bool) {

@@ -33,7 +33,7 @@ final class Daemon {
   /// A report to a client about a flow.
   struct Notice {
     var key: FlowTable.Key
-    var event: FlowTable.Event
+    var event: FlowEvent
   }
 
   /// The kernel's messages, and the published snapshots before and after they were processed.
@@ -194,9 +194,9 @@ final class Daemon {
     for key in self.keys where self.engine.flows.contains(key) {
       self.loop.engine.flows.remove(key)
       let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
-      let event = FlowTable.Event.invalidation(verdict, Cause(.start, "started"), .unknown)
+      let event = FlowEvent.invalidation(verdict, Cause(.start, "started"), .unknown)
       self.mailboxes[key.mailbox]?.post([
-        .init(id: key.id, event: .flow(event), generation: self.store.snapshot.generation)
+        .init(id: key.id, event: event, generation: self.store.snapshot.generation)
       ])
     }
     self.told += self.mailboxes.values.flatMap { $0.take() }
@@ -219,16 +219,15 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
   func post(_ messages: [GuardMailbox.Message]) {
     let messages = messages.filter { !self.isSwallowed($0.event) }
     for message in messages {
-      guard case .flow(let event) = message.event else { continue }
+      if case .refused = message.event { continue }
       self.posted.append(
-        .init(key: .init(mailbox: self.number, id: message.id), event: event))
+        .init(key: .init(mailbox: self.number, id: message.id), event: message.event))
     }
     if !messages.isEmpty { self.mailbox.post(messages) }
   }
 
-  private func isSwallowed(_ event: GuardMailbox.Event) -> Bool {
-    guard case .flow(.invalidation(let verdict, _, _)) = event else { return false }
-    return self.mutation == .forgetsDestroyed && verdict.severity == .destroy
+  private func isSwallowed(_ event: FlowEvent) -> Bool {
+    self.mutation == .forgetsDestroyed && event.destroys
   }
 
   func take() -> [Daemon.Notice] {

@@ -36,12 +36,13 @@ struct GuardClient {
     for message in messages {
       // A message that was in transit when the client removed the flow.
       guard let known = self.told[message.id] else { continue }
-      guard case .flow(let event) = message.event else { return "a flow was refused" }
       if known == nil { return "told of flow \(message.id) after its end" }
-      switch event {
+      switch message.event {
       case .path(let path), .betterPathGone(let path): self.told[message.id] = .some(path)
-      case .invalidation(let verdict, _, let path):
-        self.told[message.id] = verdict.severity == .destroy ? .some(nil) : .some(path)
+      case .invalidation(let invalidation):
+        self.told[message.id] =
+          invalidation.severity == .destroy ? .some(nil) : .some(invalidation.path ?? .unknown)
+      case .refused: return "a flow was refused"
       }
     }
     return nil

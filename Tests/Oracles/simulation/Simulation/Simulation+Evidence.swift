@@ -8,10 +8,10 @@ extension Simulation {
   /// A flow with working traffic ends only for a reason that no socket refutes.
   ///
   /// - Parameter path: The path of new connections.
-  func checkEnd(of flow: GuardedFlow, _ verdict: FlowTracker.Verdict, _ path: Path) {
+  func checkEnd(of flow: GuardedFlow, _ reason: Invalidation.Reason, _ path: Path) {
     guard let port = flow.port, let connection = self.kernel.connections[port] else { return }
     self.kernel.close(port)
-    switch verdict.reason {
+    switch reason {
     case .categoryChanged, .policy, .resumed: return
     case .sourceAddressLost, .interfaceLost, .networkChanged, .betterPath:
       let isCertain =
@@ -19,7 +19,7 @@ extension Simulation {
         || flow.isForbidden(path) || flow.isForbidden(in: self.kernel.network)
       if connection.isAlive(at: self.now), !isCertain {
         self.fail(
-          "E1: flow \(flow.key) is destroyed (\(verdict.reason)), and its bytes come and go")
+          "E1: flow \(flow.key) is destroyed (\(reason)), and its bytes come and go")
       }
     case .silent:
       if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now) {

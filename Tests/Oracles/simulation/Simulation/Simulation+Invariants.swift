@@ -155,29 +155,32 @@ extension Simulation {
     case .path(let path), .betterPathGone(let path):
       self.flows[index].told = path
       self.flows[index].isReported(path, in: self.kernel.network)
-    case .invalidation(let verdict, _, let path):
+    case .invalidation(let invalidation):
+      let path = invalidation.path ?? .unknown
       self.flows[index].told = path
-      guard verdict.severity == .destroy else {
-        if verdict.reason != .silent { self.flows[index].isAskedAnew() }
+      guard invalidation.severity == .destroy else {
+        if invalidation.reason != .silent { self.flows[index].isAskedAnew() }
         break
       }
-      self.checkEnd(of: self.flows[index], verdict, path)
+      self.checkEnd(of: self.flows[index], invalidation.reason, path)
       self.flows[index].isOver = true
       self.flows[index].passTime(to: self.now)
       let flow = self.flows[index]
       let mayBe =
         flow.disturbance != nil || flow.isForbidden(path) || flow.made == nil
-        || verdict.reason == .silent
+        || invalidation.reason == .silent
       if flow.isLocal || !mayBe {
-        self.fail("\(verdict.reason): flow \(key) is destroyed, and nothing that it is on changed")
+        self.fail(
+          "\(invalidation.reason): flow \(key) is destroyed, and nothing that it is on changed")
       }
+    case .refused: break
     }
     let told = self.flows[index].told
     guard self.flows[index].made == nil, told.status == .satisfied else { return }
     let network = self.kernel.network
     self.flows[index].begin(on: told, in: network)
     // A flow that drains at its registration lost its way before.
-    if case .invalidation(let verdict, _, _) = event, verdict.severity == .drain {
+    if event.invalidation?.severity == .drain {
       self.flows[index].excuse("its way went before it began")
     }
     // It may have read a state that connd does not know yet; then connd's next messages concern it.
@@ -298,13 +301,14 @@ extension ConnectivityStatus {
   fileprivate var summary: String { "ipv4 \(self.ipv4.summary); ipv6 \(self.ipv6.summary)" }
 }
 
-extension FlowTable.Event {
+extension FlowEvent {
   fileprivate var summary: String {
     switch self {
     case .path(let path): path.summary
     case .betterPathGone(let path): "better path gone, \(path.summary)"
-    case .invalidation(let verdict, let cause, let path):
-      "\(verdict.severity) \(verdict.reason) (\(cause.change)), \(path.summary)"
+    case .invalidation(let invalidation):
+      "\(invalidation.severity) \(invalidation.reason) (\(invalidation.cause.change)), \(invalidation.path?.summary ?? "no path")"
+    case .refused(let refusal): "refused, \(refusal.message)"
     }
   }
 }

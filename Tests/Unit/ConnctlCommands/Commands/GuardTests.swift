@@ -258,7 +258,8 @@ struct GuardTests {
   func refusal() async throws {
     let stub = StubConnd(onGuard: { requests, writer in
       for try await _ in requests {
-        try await writer.write(.flow(generation: 17, .refused("interface: there is no wlan9")))
+        let refusal = FlowRefusal.invalid("interface: there is no wlan9")
+        try await writer.write(.flow(generation: 17, .refused(refusal)))
       }
     })
     try await withDirectory { directory in

@@ -206,7 +206,7 @@ struct GuardedFlowsTests {
 
   @Test("a destroyed or refused flow is no longer guarded, and its id is free")
   func ends() throws {
-    for event in [FlowEvent.invalidation(.sample), .refused("no")] {
+    for event in [FlowEvent.invalidation(.sample), .refused(.invalid("no"))] {
       var flows = GuardedFlows()
       flows.connecting()
       flows.add(try self.flow, id: 1)

@@ -172,25 +172,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
 extension Connectivity_V1_GuardResponse {
   /// connd's report about the flow `id`.
   static func flow(_ id: UInt64 = 1, generation: UInt64, _ event: FlowEvent) -> Self {
-    var response = Self()
-    response.id = id
-    response.generation = generation
-    switch event {
-    case .path(let path):
-      response.path = Connectivity_V1_Path(path)
-    case .betterPathGone(let path):
-      response.path = Connectivity_V1_Path(path)
-      response.betterPathGone = true
-    case .invalidation(let invalidation):
-      response.invalidation.reason = .init(invalidation.reason)
-      response.invalidation.severity = .init(invalidation.severity)
-      response.invalidation.cause = .init(invalidation.cause)
-      if let path = invalidation.path { response.invalidation.path = .init(path) }
-    case .refused(let why):
-      response.refused.code = 3
-      response.refused.message = why
-    }
-    return response
+    Self(id, event, generation: generation)
   }
 }
 

@@ -62,7 +62,7 @@ final class FlowTableTests {
   func add(
     _ registration: FlowTable.Registration, to table: inout FlowTable,
     past: [Invalidation] = []
-  ) throws -> FlowTable.Event {
+  ) throws -> FlowEvent {
     var question = registration.flow.destination
     question.source = registration.flow.local
     return try self.turn { reader in
@@ -93,12 +93,13 @@ final class FlowTableTests {
     table.lookAtAll(.init(trigger: trigger, slept: slept))
   }
 
-  func words(_ event: FlowTable.Event, _ id: UInt64 = 1) -> String {
+  func words(_ event: FlowEvent, _ id: UInt64 = 1) -> String {
     switch event {
     case .path(let path): "\(id) path \(path.interface ?? "none")"
     case .betterPathGone(let path): "\(id) better path gone \(path.interface ?? "none")"
-    case .invalidation(let verdict, _, _):
-      "\(id) \(verdict.severity.rawValue) \(verdict.reason.rawValue)"
+    case .invalidation(let invalidation):
+      "\(id) \(invalidation.severity.rawValue) \(invalidation.reason.rawValue)"
+    case .refused(let refusal): "\(id) refused \(refusal.message)"
     }
   }
 

@@ -73,7 +73,7 @@ struct RegistrationTests {
       ({ $0.local = "::ffff:0.0.0.0" }, "add.local: '::ffff:0.0.0.0' is not a host address"),
     ]
     for (change, message) in refusals {
-      let refusal = #expect(throws: GuardMailbox.Refusal.self) { try self.registration(change) }
+      let refusal = #expect(throws: FlowRefusal.self) { try self.registration(change) }
       #expect(refusal?.message == message)
       #expect(refusal?.code == 3)
     }

@@ -129,7 +129,7 @@ struct FairRequestsTests {
     // request.
     for id in 1...8 as ClosedRange<UInt64> {
       if id == 4 { #expect(!room.hasRoom(for: 1000)) }
-      first.answer(id, .flow(.path(.unknown)), generation: 1)
+      first.answer(id, .path(.unknown), generation: 1)
       _ = await first.next()
     }
     #expect(await waiting.value)
@@ -144,7 +144,7 @@ struct FairRequestsTests {
     let mailbox = room.mailbox(1, of: 1000)
     for id in 0..<2000 as Range<UInt64> {
       #expect(await mailbox.accept())
-      mailbox.answer(id, .flow(.path(.unknown)), generation: 1)
+      mailbox.answer(id, .path(.unknown), generation: 1)
       #expect(await mailbox.accept())
       mailbox.removed(id)
     }
@@ -155,8 +155,8 @@ struct FairRequestsTests {
   func kept() async throws {
     let mailbox = GuardMailbox(1)
     for _ in 0..<4 { #expect(await mailbox.accept()) }
-    mailbox.answer(1, .flow(.path(.unknown)), generation: 1)
-    mailbox.answer(2, .flow(.path(.unknown)), generation: 1)
+    mailbox.answer(1, .path(.unknown), generation: 1)
+    mailbox.answer(2, .path(.unknown), generation: 1)
     mailbox.answer(1, .refused(.invalid("add.id: flow 1 is already guarded")), generation: 1)
     mailbox.removed(1)
     let messages = try #require(await mailbox.next())

@@ -158,15 +158,17 @@ final class TestMailbox: FlowMailbox {
     return messages.map { "\($0.id) \(self.words($0.event))" }
   }
 
-  private func words(_ event: GuardMailbox.Event) -> String {
+  private func words(_ event: FlowEvent) -> String {
     switch event {
-    case .flow(.betterPathGone(let path)): return "better path gone \(path.interface ?? "none")"
-    case .flow(.path(let path)):
+    case .betterPathGone(let path): return "better path gone \(path.interface ?? "none")"
+    case .path(let path):
       let status = path.status == .satisfied ? [] : [path.status.rawValue]
       return (["path", path.interface ?? "none"] + status).joined(separator: " ")
-    case .flow(.invalidation(let verdict, let cause, _)):
+    case .invalidation(let invalidation):
+      let cause = invalidation.cause
       let late = cause.learntLate ? ["late", cause.interface ?? "none"] : []
-      return ([verdict.severity.rawValue, verdict.reason.rawValue] + late).joined(separator: " ")
+      return ([invalidation.severity.rawValue, invalidation.reason.rawValue] + late)
+        .joined(separator: " ")
     case .refused(let refusal): return "refused \(refusal.message)"
     }
   }

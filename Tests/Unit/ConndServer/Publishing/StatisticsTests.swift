@@ -29,9 +29,9 @@ struct StatisticsTests {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
     let local = try IPAddress(spelt: "192.0.2.7")
     let cause = Cause(.registration, "diedBefore")
-    let dead = FlowTable.Event.invalidation(.init(.betterPath, .destroy), cause, .unknown)
+    let dead = FlowEvent.invalidation(.init(.betterPath, .destroy), cause, .unknown)
     func counted(
-      _ flow: Flow, knownPath: Path? = nil, _ answer: FlowTable.Event
+      _ flow: Flow, knownPath: Path? = nil, _ answer: FlowEvent
     ) -> [Statistics.Figure] {
       let statistics = Statistics()
       let key = FlowTable.Key(mailbox: 1, id: 1)
@@ -45,10 +45,10 @@ struct StatisticsTests {
     #expect(counted(Flow(remote), dead).isEmpty)
     #expect(counted(made, knownPath: .unknown, dead).isEmpty)
     #expect(counted(made, .path(.unknown)).isEmpty)
-    let advice = FlowTable.Event.invalidation(.init(.betterPath, .advise), cause, .unknown)
+    let advice = FlowEvent.invalidation(.init(.betterPath, .advise), cause, .unknown)
     #expect(counted(made, advice).isEmpty)
     // A network that costs money is not an error of connd's.
-    let forbidden = FlowTable.Event.invalidation(.init(.policy, .destroy), cause, .unknown)
+    let forbidden = FlowEvent.invalidation(.init(.policy, .destroy), cause, .unknown)
     #expect(counted(made, forbidden).isEmpty)
   }
 }

@@ -46,11 +46,11 @@ struct ClientListTests {
     #expect(client()?.hasReason == false && client()?.hasTime == false)
     let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
     mailbox.post([
-      .init(id: 1, event: .flow(.path(.unknown)), generation: 1),
+      .init(id: 1, event: .path(.unknown), generation: 1),
       .init(
-        id: 2, event: .flow(.invalidation(verdict, Cause(.link, "carrierLost"), .unknown)),
+        id: 2, event: .invalidation(verdict, Cause(.link, "carrierLost"), .unknown),
         generation: 2),
-      .init(id: 3, event: .flow(.path(.unknown)), generation: 2),
+      .init(id: 3, event: .path(.unknown), generation: 2),
     ])
     #expect(client()?.reason == .interfaceLost && client()?.severity == .destroy)
     #expect(client()?.hasTime == true)

@@ -214,7 +214,7 @@ extension GuardMachine {
     case "advise": return .event(invalidation(.advise), of: own)
     case "drain": return .event(invalidation(.drain), of: own)
     case "destroy": return .event(invalidation(.destroy), of: own)
-    case "refused": return .event(.refused("no"), of: own)
+    case "refused": return .event(.refused(.invalid("no")), of: own)
     case "old path": return .event(path("wlan0"), of: 1)
     case "way wlan0": return .event(path("wlan0"), of: way)
     case "way eth0": return .event(path("eth0"), of: way)

@@ -1,5 +1,8 @@
 import Connectivity
+import ConnectivityProtocol
 import ConnectivityTestKit
+import GRPCCore
+import SwiftProtobuf
 import Testing
 
 @testable import ConnectivityClient
@@ -72,6 +75,96 @@ struct TestKitRegistrationTests {
       #expect(await flows.nextLine() == "disconnected")
       #expect(await flows.nextLine() == "resumed")
       #expect(await flows.nextLine() == "1 path wlan0")
+    }
+  }
+
+  @Test(
+    "I7 a route was lost for a while → a flow registered afterwards is dead only if it needs the gateway",
+    arguments: [
+      ("198.18.0.80", "0 interfaceLost destroy"), ("192.0.2.80", "0 path wlan0"),
+      ("2001:db8:80::1", "0 interfaceLost destroy"), ("2001:db8:1::80", "0 path wlan0"),
+    ])
+  func offLink(remote: String, line: String) async throws {
+    try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+      network.become(.wifi.failing(.noRoute))
+      network.advance(by: .seconds(1))
+      network.become(.wifi)
+      let event = try await Self.answer(
+        of: network,
+        to: .with { ($0.remote, $0.sinceGeneration) = (remote, 1) })
+      #expect(event.map { GuardEvent.flow(id: 0, generation: 0, $0).line } == line)
+    }
+  }
+
+  @Test("I7 one family's network changed → flows of the other family are not affected")
+  func otherFamily() async throws {
+    for (remote, line) in [
+      ("198.18.0.80", "0 path wlan0"), ("2001:db8:80::1", "0 sourceAddressLost destroy"),
+    ] {
+      try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
+        let ipv6 = NetworkConditions.Attachment("2001:db8:9::7/64", gateway: "fe80::1")
+        network.become(.wifi.addressed(ipv4: NetworkConditions.wifi.ipv4, ipv6: ipv6))
+        network.advance(by: .seconds(1))
+        let source = IPAddress(remote)?.family == .ipv4 ? "192.0.2.7" : "2001:db8:1::7"
+        let event = try await Self.answer(
+          of: network,
+          to: .with { ($0.remote, $0.local, $0.sinceGeneration) = (remote, source, 1) })
+        #expect(event.map { GuardEvent.flow(id: 0, generation: 0, $0).line } == line)
+      }
+    }
+  }
+
+  @Test("I7 a flow over loopback stands for one on the network, whatever its own family")
+  func standIn() async throws {
+    let wifi = NetworkConditions.wifi
+    for (network, remote, source) in [
+      (wifi.addressed(ipv6: wifi.ipv6), "127.0.0.1", "2001:db8:1::7"),
+      (wifi.addressed(ipv4: wifi.ipv4), "::1", "192.0.2.7"),
+    ] {
+      try await withSimulatedNetwork(network) { simulated in
+        simulated.become(network.named("another"))
+        let event = try await Self.answer(
+          of: simulated,
+          to: .with { ($0.remote, $0.local, $0.sinceGeneration) = (remote, source, 1) })
+        let line = event.map { GuardEvent.flow(id: 0, generation: 0, $0).line }
+        #expect(line == "0 networkChanged destroy")
+      }
+    }
+  }
+
+  @Test("I0 a link-local flow needs a link, as with connd, and no gateway")
+  func linkLocal() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      let flows = FlowGuard(socket: network.socket)
+      #expect(
+        await flows.add("fe80::80", id: 1)
+          == "1 refused add.interface: fe80::80 is link-local: set its interface")
+      for (id, conditions) in zip(2..., [NetworkConditions.wifi, .wifi.failing(.noRoute)]) {
+        network.become(conditions)
+        flows.add(
+          .init(remote: try #require(IPAddress("fe80::80")), interface: "wlan0"), id: UInt64(id))
+        guard case .flow(UInt64(id), _, .path(let path))? = await flows.next() else {
+          Issue.record("no path for \(id)")
+          continue
+        }
+        #expect(path.status == .satisfied)
+        #expect(path.interface == "wlan0")
+        #expect(path.gateway == nil)
+      }
+    }
+  }
+
+  /// Returns the answer to a registration that the library would not send in this state.
+  private static func answer(
+    of network: SimulatedNetwork, to flow: Connectivity_V1_Flow
+  ) async throws -> FlowEvent? {
+    try await withConnd(at: network.socket) { connd in
+      try await connd.guard { writer in
+        try await writer.write(.with { $0.add = flow })
+      } onResponse: { response in
+        var messages = response.messages.makeAsyncIterator()
+        return try await messages.next().flatMap { try FlowEvent($0) }
+      }
     }
   }
 

@@ -75,7 +75,7 @@ extension GuardEvent {
     case .flow(let id, _, .invalidation(let invalidation)):
       "\(id) \(invalidation.reason) \(invalidation.severity)"
     case .flow(let id, _, .betterPathGone): "\(id) better path gone"
-    case .flow(let id, _, .refused(let why)): "\(id) refused \(why)"
+    case .flow(let id, _, .refused(let refusal)): "\(id) refused \(refusal.message)"
     case .absent(.disconnected): "disconnected"
     case .absent(.elsewhere): "elsewhere"
     case .resumed: "resumed"

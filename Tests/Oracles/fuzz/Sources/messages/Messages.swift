@@ -25,7 +25,7 @@ public func test(_ bytes: UnsafeRawPointer, _ size: Int) -> CInt {
 /// A request is a flow that can be guarded, or a refusal that names the field.
 private func readGuardRequest(_ bytes: [UInt8]) {
   guard let request = try? Connectivity_V1_GuardRequest(serializedBytes: bytes) else { return }
-  do throws(GuardMailbox.Refusal) {
+  do throws(FlowRefusal) {
     let registration = try FlowTable.Registration(request.add, of: 1000, in: 1)
     let flow = registration.flow
     expect(flow.local.map { $0.family == flow.destination.address.family } ?? true, "\(flow)")

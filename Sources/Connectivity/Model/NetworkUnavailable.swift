@@ -1,6 +1,3 @@
-public import Connectivity
-public import GRPCCore
-
 /// There is a network, but the call may not use it: the cause of an `RPCError` with code
 /// `unavailable`.
 ///
@@ -66,22 +63,4 @@ extension NetworkUnavailable: CustomStringConvertible {
     default: "the path over \(interface) is \(self.path.medium.rawValue), which is forbidden"
     }
   }
-}
-
-extension NetworkUnavailable: RPCErrorConvertible {
-  public var rpcErrorCode: RPCError.Code { .unavailable }
-  public var rpcErrorMessage: String { self.description }
-  public var rpcErrorCause: (any Error)? { self }
-}
-
-extension RPCError {
-  /// Why the call was not allowed to use the network, or `nil` if it failed for another reason.
-  public var networkUnavailableReason: NetworkUnavailable.Reason? {
-    (self.cause as? NetworkUnavailable)?.reason
-      ?? (self.cause as? FlowInvalidation)?.networkUnavailableReason
-  }
-
-  /// Why the network made the call's connection useless, or `nil` if the call failed for another
-  /// reason.
-  public var invalidation: FlowInvalidation? { self.cause as? FlowInvalidation }
 }

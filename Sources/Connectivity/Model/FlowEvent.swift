@@ -1,0 +1,99 @@
+/// An event of one guarded flow, as connd sends and clients receive it.
+///
+/// Indirect, because a refusal takes a tenth of the memory of a path, and any client can cause many
+/// of them.
+package indirect enum FlowEvent: Hashable, Sendable {
+  /// The flow's path: after it was added, and after each change.
+  case path(Path)
+  /// The reported better path is gone. New connections use the flow's own path again, which is this
+  /// one.
+  case betterPathGone(Path)
+  /// The flow is no longer viable, or may not be. With severity `destroy` it is no longer guarded.
+  case invalidation(FlowInvalidation)
+  /// connd does not guard the flow. Other flows are unaffected.
+  case refused(FlowRefusal)
+}
+
+extension FlowEvent {
+  /// The flow's path, if the event contains it.
+  package var ownPath: Path? {
+    switch self {
+    case .path(let path), .betterPathGone(let path): path
+    case .invalidation, .refused: nil
+    }
+  }
+
+  /// The path to the remote address, or `nil` if the event has none.
+  package var path: Path? {
+    switch self {
+    case .path(let path), .betterPathGone(let path): path
+    case .invalidation(let invalidation): invalidation.path
+    case .refused: nil
+    }
+  }
+
+  /// The invalidation, if the event is one.
+  package var invalidation: FlowInvalidation? {
+    if case .invalidation(let invalidation) = self { invalidation } else { nil }
+  }
+
+  /// Whether connd has declared the flow dead and stops guarding it.
+  package var destroys: Bool { self.invalidation?.severity == .destroy }
+
+  /// Whether the event declares a flow dead for a reason other than the cost of its network.
+  package var refutes: Bool { self.destroys && self.invalidation?.reason != .policy }
+
+  /// Whether the flow is no longer guarded after this event.
+  package var isLast: Bool { if case .refused = self { true } else { self.destroys } }
+}
+
+/// The reason why connd does not guard a flow.
+package struct FlowRefusal: Error, Hashable, Sendable {
+  /// The code of google.rpc.
+  package var code: UInt32
+  package var message: String
+
+  package init(code: UInt32, message: String) {
+    self.code = code
+    self.message = message
+  }
+
+  /// - Parameter message: Names the field.
+  package static func invalid(_ message: String) -> Self { Self(code: 3, message: message) }
+  /// - Parameter message: Names the limit.
+  package static func exhausted(_ message: String) -> Self { Self(code: 8, message: message) }
+}
+
+/// The announcement that one flow is no longer viable. It is the cause of the `RPCError` of its
+/// calls.
+public struct FlowInvalidation: Error, Hashable, Sendable {
+  public var reason: Invalidation.Reason
+  public var severity: Invalidation.Severity
+  public var cause: Cause
+  /// The current path to the remote address, or `nil` if connd did not report it.
+  public var path: Path?
+  /// The answer of the connection's own socket, or `nil` if it was not asked.
+  public var socket: SocketTestimony?
+  /// For ``Invalidation/Reason/policy``: the property that the channel forbids. Otherwise `nil`.
+  public var networkUnavailableReason: NetworkUnavailable.Reason?
+
+  public init(
+    reason: Invalidation.Reason, severity: Invalidation.Severity, cause: Cause, path: Path?,
+    socket: SocketTestimony? = nil, networkUnavailableReason: NetworkUnavailable.Reason? = nil
+  ) {
+    self.reason = reason
+    self.severity = severity
+    self.cause = cause
+    self.path = path
+    self.socket = socket
+    self.networkUnavailableReason = networkUnavailableReason
+  }
+
+  /// Whether the connection may still work, because its link and address still exist.
+  package var isSurvivable: Bool {
+    switch self.reason {
+    case .betterPath, .categoryChanged, .policy, .resumed, .silent: true
+    case .sourceAddressLost, .interfaceLost, .networkChanged: false
+    }
+  }
+}

@@ -1,0 +1,61 @@
+package import Connectivity
+
+extension Connectivity_V1_GuardResponse {
+  /// Creates the message about an event of the flow with this ID.
+  package init(_ id: UInt64, _ event: FlowEvent, generation: UInt64) {
+    self.init()
+    self.id = id
+    self.generation = generation
+    switch event {
+    case .path(let path): self.path = Connectivity_V1_Path(path)
+    case .betterPathGone(let path):
+      self.path = Connectivity_V1_Path(path)
+      self.betterPathGone = true
+    case .invalidation(let invalidation):
+      self.invalidation = Connectivity_V1_FlowInvalidation(invalidation)
+    case .refused(let refusal):
+      self.refused.code = refusal.code
+      self.refused.message = refusal.message
+    }
+  }
+}
+
+extension FlowEvent {
+  /// Parses a message. Returns `nil` for an unknown event from a newer connd.
+  ///
+  /// - Throws: ``ConversionError`` if an address is invalid.
+  package init?(_ message: Connectivity_V1_GuardResponse) throws(ConversionError) {
+    switch message.event {
+    case .path(let path):
+      let path = try Path(path)
+      self = message.betterPathGone ? .betterPathGone(path) : .path(path)
+    case .invalidation(let invalidation): self = .invalidation(try FlowInvalidation(invalidation))
+    case .refused(let refused):
+      self = .refused(FlowRefusal(code: refused.code, message: refused.message))
+    case nil: return nil
+    }
+  }
+}
+
+extension Connectivity_V1_FlowInvalidation {
+  fileprivate init(_ invalidation: FlowInvalidation) {
+    self.init()
+    self.reason = Connectivity_V1_InvalidationReason(invalidation.reason)
+    self.severity = Connectivity_V1_InvalidationSeverity(invalidation.severity)
+    self.cause = Connectivity_V1_Cause(invalidation.cause)
+    if let path = invalidation.path { self.path = Connectivity_V1_Path(path) }
+    if let socket = invalidation.socket { self.socket = Connectivity_V1_SocketTestimony(socket) }
+  }
+}
+
+extension FlowInvalidation {
+  /// - Throws: ``ConversionError`` if an address is invalid.
+  fileprivate init(_ message: Connectivity_V1_FlowInvalidation) throws(ConversionError) {
+    self.init(
+      reason: Invalidation.Reason(message.reason),
+      severity: Invalidation.Severity(message.severity),
+      cause: Cause(message.cause),
+      path: message.hasPath ? try Path(message.path) : nil,
+      socket: message.hasSocket ? SocketTestimony(message.socket) : nil)
+  }
+}

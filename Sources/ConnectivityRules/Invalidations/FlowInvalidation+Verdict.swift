@@ -1,0 +1,15 @@
+package import Connectivity
+
+extension FlowEvent {
+  /// Creates the announcement of a verdict.
+  ///
+  /// - Parameter path: The current path to the remote address.
+  package static func invalidation(
+    _ verdict: FlowTracker.Verdict, _ cause: Cause, _ path: Path
+  ) -> Self {
+    .invalidation(
+      FlowInvalidation(
+        reason: verdict.reason, severity: verdict.severity, cause: cause, path: path,
+        socket: verdict.evidence.map { SocketTestimony($0) }))
+  }
+}

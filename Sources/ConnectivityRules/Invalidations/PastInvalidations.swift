@@ -1,0 +1,56 @@
+package import Connectivity
+
+/// The published invalidations by which a flow is judged that was not guarded for a while.
+///
+/// Implements rule I7.
+package struct PastInvalidations: Sendable {
+  /// The ones more severe than advice, oldest first.
+  private let invalidations: [Invalidation]
+
+  /// - Parameter changes: Oldest first.
+  package init(_ changes: some Sequence<Change>) {
+    self.invalidations = changes.compactMap { change in
+      guard case .invalidation(let invalidation) = change, invalidation.severity != .advise else {
+        return nil
+      }
+      return invalidation
+    }
+  }
+
+  /// Returns the most severe invalidation of a flow since the generation that its client knew, or
+  /// `nil` without one. If several are equal, returns the latest.
+  ///
+  /// - Parameters:
+  ///   - path: The flow's current path.
+  ///   - reading: The current reading of the flow.
+  package func gravest(
+    of flow: Flow, since generation: UInt64?, _ path: Path, _ reading: FlowReading
+  ) -> Invalidation? {
+    guard let generation, !reading.isLocal else { return nil }
+    let covering = self.invalidations.reversed()
+      .prefix { $0.generation > generation }
+      .filter { $0.covers(flow, path) }
+    let gravest = covering.map(\.severity).max()
+    return covering.first { $0.severity == gravest }
+  }
+}
+
+extension Invalidation {
+  /// Whether the invalidation applied to a flow that is registered only now.
+  ///
+  /// Causes that the flow's own path shows are not considered here. Another category, or a lost
+  /// link, means nothing for a connection whose address and path still exist (I0).
+  fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
+    guard self.scope != .everything else { return false }
+    if let family = self.scope.family, family != flow.destination.address.family { return false }
+    if self.scope.destination == .offLink, path.gateway == nil { return false }
+    if let addresses = self.scope.localAddresses {
+      guard let local = flow.local else { return false }
+      return addresses.contains(local)
+    }
+    // The flow's own address still exists and represents its link. The kernel can judge the link,
+    // but not the network behind it.
+    guard flow.local == nil || self.reason == .networkChanged else { return false }
+    return self.scope.interface == path.interface
+  }
+}
