@@ -97,9 +97,9 @@ struct GuardCommand: ConnctlCommand {
       switch event {
       case .absent(.disconnected(let error)):
         guard !isFirst else { throw error }
-        self.console.remark("connd went away (\(error)); waiting for it")
+        self.console.remark(ConndMessage.absent(error))
       case .resumed:
-        self.console.remark("connd is back; guarding again")
+        self.console.remark(ConndMessage.back())
       case .absent(.elsewhere(let foreign)):
         throw foreign
       case .flow(_, _, .refused(let refusal)):

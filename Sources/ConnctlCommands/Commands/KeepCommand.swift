@@ -1,6 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivitySession
+import Synchronization
 
 struct KeepCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -61,6 +62,7 @@ struct KeepCommand: ConnctlCommand {
   ) async throws {
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [.transition, .path])
+    let wasThere = Atomic(false)
     try await follower.run { event in
       switch event {
       case .snapshot(let snapshot), .gap(let snapshot): tell(snapshot.status)
@@ -69,10 +71,15 @@ struct KeepCommand: ConnctlCommand {
         switch error {
         case .refused, .invalid: throw error
         case .notThere, .turnedAway, .failed:
-          self.console.remark("\(error); waiting for connd, the units are left as they are")
+          self.console.remark(
+            ConndMessage.absent(
+              error, wasThere: wasThere.load(ordering: .relaxed),
+              left: "the units are left as they are"))
+          return
         }
-      case .resumed: self.console.remark("connd is back")
+      case .resumed: self.console.remark(ConndMessage.back())
       }
+      wasThere.store(true, ordering: .relaxed)
     }
   }
 

@@ -65,9 +65,9 @@ struct OnCommand: ConnctlCommand {
       switch event {
       case .disconnected(let error):
         if before == nil { throw error }
-        self.console.remark("connd went away (\(error)); waiting for it")
+        self.console.remark(ConndMessage.absent(error))
       case .resumed:
-        self.console.remark("connd is back")
+        self.console.remark(ConndMessage.back())
       case .snapshot(let snapshot):
         last.withLock { $0 = snapshot }
       case .gap(let snapshot):

@@ -74,9 +74,11 @@ struct RunCommand: ConnctlCommand {
         if told.withLock({ $0 }) == nil { throw error }
         // The command has ended, so following is over.
         if Task.isCancelled { return }
-        self.console.remark("connd went away (\(error)); the command is left as it is")
+        self.console.remark(ConndMessage.absent(error, left: "the command is left as it is"))
         return
-      case .resumed: return
+      case .resumed:
+        self.console.remark(ConndMessage.back())
+        return
       }
       let failing = self.when.first { !$0.holds(for: snapshot.status) }
       let isNew = told.withLock { told in

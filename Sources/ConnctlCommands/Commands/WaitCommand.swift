@@ -111,9 +111,9 @@ struct Wait: Sendable {
       if !isKnown { last.set(.failure(error)) }
       // Wait only for conditions that can change without intervention.
       guard case .notThere = error, isKnown || self.isPatient else { throw error }
-      self.say(isKnown ? "connd went away; waiting for it" : "\(error): waiting for it")
+      self.say(ConndMessage.absent(error, wasThere: isKnown))
     case .resumed:
-      break
+      self.say(ConndMessage.back())
     }
   }
 

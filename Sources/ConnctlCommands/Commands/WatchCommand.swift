@@ -30,11 +30,9 @@ struct WatchCommand: ConnctlCommand {
       isFirst.store(false, ordering: .relaxed)
       switch event {
       case .disconnected(let error):
-        self.console.remark("connd went away (\(error)); waiting for it")
-      case .resumed(let generation?):
-        self.console.remark("connd is back; continuing after generation \(generation)")
-      case .resumed(nil):
-        self.console.remark("connd is back")
+        self.console.remark(ConndMessage.absent(error))
+      case .resumed(let generation):
+        self.console.remark(ConndMessage.back(after: generation))
       case .snapshot, .change, .gap:
         try self.show(event)
       }

@@ -29,7 +29,7 @@ struct Overview: Hashable, Sendable {
       self.snapshot.apply(change)
       self.note([change])
     case .disconnected(let error):
-      self.remark = "connd went away (\(error)); waiting for it"
+      self.remark = ConndMessage.absent(error)
     case .resumed: self.remark = nil
     }
   }

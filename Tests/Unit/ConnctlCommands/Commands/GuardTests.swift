@@ -314,7 +314,7 @@ struct GuardTests {
         ])
       let remarks = screen.errors.split(separator: "\n")
       #expect(remarks.first?.hasPrefix("connctl: connd went away (") == true)
-      #expect(remarks.dropFirst() == ["connctl: connd is back; guarding again"])
+      #expect(remarks.dropFirst() == ["connctl: connd is back"])
     }
   }
 }
