@@ -72,14 +72,14 @@ extension MonitorLoop {
   private mutating func answer(_ query: KernelQuery) {
     switch query.kind {
     case .path(let destination, let reply):
-      let answer = self.ask { explainer throws(KernelUnavailable) in
-        try explainer.path(to: destination)
+      let answer = self.ask { queries throws(KernelUnavailable) in
+        try queries.path(to: destination)
       }
       reply.resume(returning: (try? answer.get()) ?? .unknown)
     case .explain(let destination, let reply):
       reply.resume(
-        returning: self.ask { explainer throws(KernelUnavailable) in
-          try explainer.explain(destination)
+        returning: self.ask { queries throws(KernelUnavailable) in
+          try queries.explain(destination)
         })
     case .listLinks(let reply): self.list(for: query, reply)
     case .restOfLinks: self.continueListing(in: query.account)

@@ -21,8 +21,8 @@ extension MonitorLoop {
   }
 
   private func presentNetworks() throws(CostRequest.Refusal) -> [CurrentNetwork] {
-    let present = self.ask { explainer throws(KernelUnavailable) in
-      try explainer.presentNetworks()
+    let present = self.ask { queries throws(KernelUnavailable) in
+      try queries.presentNetworks()
     }
     switch present {
     case .success(let networks): return networks
@@ -49,8 +49,8 @@ extension MonitorLoop {
   /// Returns the primary name of a link for an alternative name. Any other name is returned
   /// unchanged.
   private func firstName(ofLink name: String) -> String {
-    let link = self.ask { explainer throws(KernelUnavailable) in
-      try explainer.kernel.link(named: name)
+    let link = self.ask { queries throws(KernelUnavailable) in
+      try queries.kernel.link(named: name)
     }
     return (try? link.get())?.link.name ?? name
   }
@@ -189,8 +189,8 @@ extension MonitorLoop {
   private mutating func networksToLeave() -> Set<NetworkHash> {
     guard self.engine.costs.overrides.endWithNetworks, self.mayHaveLeft else { return [] }
     self.mayHaveLeft = false
-    let networks = self.ask { explainer throws(KernelUnavailable) in
-      try explainer.knownNetworks()
+    let networks = self.ask { queries throws(KernelUnavailable) in
+      try queries.knownNetworks()
     }
     return (try? networks.get()) ?? []
   }

@@ -48,7 +48,7 @@ struct Report {
     }
     replay.run { loop in
       let known = complaints.count
-      let answer = loop.ask { explainer throws(KernelUnavailable) in try explainer.explain(nil) }
+      let answer = loop.ask { queries throws(KernelUnavailable) in try queries.explain(nil) }
       // Queries that were not recorded have no answer now.
       if complaints.count == known, let told = try? answer.get() {
         explanation = told.text

@@ -3,7 +3,7 @@
 /// Implements rule I6.
 public struct InvalidationPolicy: Hashable, Sendable {
   /// How long a link may stay without carrier before its flows are destroyed, by the path's medium
-  /// (I10). A medium without an entry has no grace period.
+  /// (I10). A medium without an entry has no grace period. By default, Wi-Fi has one second.
   public var carrierGrace: [Medium: Duration]
   /// How long a route may be missing, or an address whose link is up (I1, I10).
   public var routeGrace: Duration

@@ -11,24 +11,39 @@
 }
 
 extension Medium {
-  /// Everything that depends on a medium alone.
-  package struct Traits: Sendable {
+  /// Everything that depends on a medium alone. A class, because copies must cost nothing.
+  package final class Traits: Sendable {
     /// The number in connectivity.proto.
-    package var number: Int
+    package let number: Int
     /// The category of a network that is not cellular by its flags (K1).
-    package var category: Category
+    package let category: Category
     /// Whether traffic costs money, unless a more trusted source answers. `nil` if that is unknown
     /// (I8).
-    package var isMetered: Bool?
+    package let isMetered: Bool?
     /// The place among other media in `connctl links`.
-    package var place: Int
+    package let place: Int
     /// How long connections survive the loss of the carrier by default (I10).
-    package var grace = Duration.zero
+    package let grace: Duration
     /// Whether gateways have MAC addresses.
-    package var hasHardwareAddresses = false
+    package let hasHardwareAddresses: Bool
     /// The evidence of a typical link, for simulated networks.
-    package var typical: (source: Evidence.Source, value: String)
-    package var signs = Signs()
+    package let typical: (source: Evidence.Source, value: String)
+    package let signs: Signs
+
+    fileprivate init(
+      number: Int, category: Category, isMetered: Bool?, place: Int, grace: Duration = .zero,
+      hasHardwareAddresses: Bool = false, typical: (Evidence.Source, String),
+      signs: Signs = Signs()
+    ) {
+      self.number = number
+      self.category = category
+      self.isMetered = isMetered
+      self.place = place
+      self.grace = grace
+      self.hasHardwareAddresses = hasHardwareAddresses
+      self.typical = typical
+      self.signs = signs
+    }
   }
 
   /// The properties of links that show the medium, in the order of rule K5.
@@ -62,12 +77,12 @@ extension Medium {
 
 extension Medium.Traits {
   // Plain Ethernet is in the code of rule K5, because it needs the absence of other signs.
-  fileprivate static let wired = Self(
+  fileprivate static let wired = Medium.Traits(
     number: 1, category: .wired, isMetered: false, place: 0, hasHardwareAddresses: true,
     typical: (.hardwareType, "ether"),
     signs: .init(hardwareTypes: [32: "infiniband"], deviceTypes: ["dsa", "gadget"]))
 
-  fileprivate static let wifi = Self(
+  fileprivate static let wifi = Medium.Traits(
     number: 2, category: .wifi, isMetered: false, place: 1, grace: .seconds(1),
     hasHardwareAddresses: true, typical: (.deviceType, "wlan"),
     signs: .init(
@@ -81,7 +96,7 @@ extension Medium.Traits {
   // link expensive.
   //
   // The names are from vendors' kernels. `ppp` is missing because it is DSL as often as a modem.
-  fileprivate static let cellular = Self(
+  fileprivate static let cellular = Medium.Traits(
     number: 3, category: .other, isMetered: true, place: 3, typical: (.deviceType, "wwan"),
     signs: .init(
       kinds: ["rmnet", "wwan"],
@@ -94,17 +109,17 @@ extension Medium.Traits {
       names: ["rmnet", "rev_rmnet", "ccmni", "wwan"]))
 
   // Bluetooth means a phone.
-  fileprivate static let bluetooth = Self(
+  fileprivate static let bluetooth = Medium.Traits(
     number: 4, category: .other, isMetered: true, place: 2, hasHardwareAddresses: true,
     typical: (.deviceType, "bluetooth"),
     signs: .init(deviceTypes: ["bluetooth"], drivers: ["bnep"]))
 
-  fileprivate static let loopback = Self(
+  fileprivate static let loopback = Medium.Traits(
     number: 5, category: .other, isMetered: false, place: 6, typical: (.hardwareType, "loopback"),
     signs: .init(hardwareTypes: [772: "loopback"]))
 
   // Links that send through another path (K6).
-  fileprivate static let tunnel = Self(
+  fileprivate static let tunnel = Medium.Traits(
     number: 6, category: .other, isMetered: nil, place: 4, typical: (.kind, "wireguard"),
     signs: .init(
       kinds: [
@@ -116,7 +131,7 @@ extension Medium.Traits {
       deviceTypes: ["l2tpeth"]))
 
   // Kinds with an unknown remote end. Behind a ppp link there may be a modem, DSL or a tunnel.
-  fileprivate static let unknown = Self(
+  fileprivate static let unknown = Medium.Traits(
     number: 7, category: .other, isMetered: nil, place: 5, typical: (.none, ""),
     signs: .init(kinds: ["dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth"]))
 }

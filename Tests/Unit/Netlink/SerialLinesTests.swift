@@ -88,7 +88,7 @@ struct SerialLinesTests {
     let swapper = Swapper()
     let thread = Task.detached { swapper.run([own, forged], over: lock) }
     var found: [UInt32: Int] = [:]
-    while found[815, default: 0] < 2000 || swapper.swaps.load(ordering: .relaxed) < 2000 {
+    while found[815, default: 0] < 20_000 || swapper.swaps.load(ordering: .relaxed) < 20_000 {
       if let process = self.lines.owner(ofLine: "ttyUSB2") { found[process, default: 0] += 1 }
     }
     swapper.isFinished.store(true, ordering: .relaxed)

@@ -45,8 +45,8 @@ struct GuessTests {
     #expect(path.chain.map(\.name) == ["wg0", "eth0"])
     #expect(path.guessedLinks == 1 && path.medium == .wired && path.status == .satisfied)
     #expect(loop.loop.engine.snapshot.status.category == .wired)
-    let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
-      try explainer.explain(nil)
+    let explained = try loop.loop.ask { queries throws(KernelUnavailable) in
+      try queries.explain(nil)
     }.get()
     #expect(explained.guessedBy == "fwmark 0xca6c")
     #expect(explained.links.map(\.facts.link.name) == ["wg0", "eth0"])
@@ -59,8 +59,8 @@ struct GuessTests {
     loop.kernel.addTunnel(7, "gre1", to: "203.0.113.5")
     loop.kernel.marked[0xca6c] = Self.byModem
     try loop.kernel.lead("203.0.113.5", 32, Self.byCable)
-    let links = try loop.loop.ask { explainer throws(KernelUnavailable) in
-      try explainer.listLinks()
+    let links = try loop.loop.ask { queries throws(KernelUnavailable) in
+      try queries.listLinks()
     }.get()
     let below = links.compactMap { link in
       link.lower.map { "\(link.facts.link.name) \($0.name) \($0.isGuess)" }
@@ -135,8 +135,8 @@ struct GuessTests {
     loop.kernel.setState(of: 4, .noCarrier)
     #expect(loop.tell() == ["1 path wg0"])
     #expect(self.path(loop).costsMoney == true && self.path(loop).medium == .tunnel)
-    let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
-      try explainer.explain(nil)
+    let explained = try loop.loop.ask { queries throws(KernelUnavailable) in
+      try queries.explain(nil)
     }.get()
     #expect(explained.cost == CostEvidence(.yes, .lastKnown))
     // A cable takes over.
@@ -200,8 +200,8 @@ struct GuessTests {
     _ = loop.tell([.routeRemoved(added)])
     #expect(self.path(loop).chain.map(\.name) == ["tun0", "eth0"])
     #expect(loop.invalidations == ["advise categoryChanged", "advise categoryChanged"])
-    let explained = try loop.loop.ask { explainer throws(KernelUnavailable) in
-      try explainer.explain(nil)
+    let explained = try loop.loop.ask { queries throws(KernelUnavailable) in
+      try queries.explain(nil)
     }.get()
     #expect(explained.guessedBy == "default")
   }
@@ -232,8 +232,8 @@ struct GuessTests {
       try kernel.lead("10.1.0.0", 16, .over(5, from: "10.8.0.2"))
     }
     let inside = Destination(try IPAddress(spelt: "10.1.2.3"))
-    let path = try loop.loop.ask { explainer throws(KernelUnavailable) in
-      try explainer.path(to: inside)
+    let path = try loop.loop.ask { queries throws(KernelUnavailable) in
+      try queries.path(to: inside)
     }.get()
     #expect(path.chain.map(\.name) == ["wg0", "eth0"])
     #expect(path.guessedLinks == 1 && path.medium == .wired)

@@ -184,12 +184,12 @@ struct IncompleteWirelessTests {
     var known = before.wireless
     known.note(.overrun)
     kernel.incompleteWireless = { _ in WirelessLink(role: .station) }
-    let explainer = KernelQueries(
+    let queries = KernelQueries(
       kernel: kernel, view: KernelView(kernel, KernelSubscriptions(), ModemCache(), known),
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: .shown)
-    #expect(try explainer.presentNetworks().map(\.name) == ["home"])
-    let link = try #require(try explainer.listLinks().first { $0.facts.link.index == 2 })
+    #expect(try queries.presentNetworks().map(\.name) == ["home"])
+    let link = try #require(try queries.listLinks().first { $0.facts.link.index == 2 })
     #expect(link.evidence.medium == .wifi)
     #expect(link.wireless?.link.accessPoint?.isMetered == true && link.isExpensive)
     #expect(link.wireless?.link.network == nil)

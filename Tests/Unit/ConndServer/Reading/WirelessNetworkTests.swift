@@ -49,11 +49,11 @@ struct WirelessNetworkTests {
     kernel.wirelessLinks[2]?.accessPoint = AccessPoint(
       bssid: [2, 0, 0, 0, 0xAB, 7], frequency: 2437, isMetered: true)
     kernel.wirelessSignals[2] = WirelessSignal(strength: -52, retries: 3)
-    let explainer = KernelQueries(
+    let queries = KernelQueries(
       kernel: kernel, view: KernelView(kernel),
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: identify)
-    for reports in [try explainer.listLinks(), try explainer.explain(nil).links] {
+    for reports in [try queries.listLinks(), try queries.explain(nil).links] {
       let links = reports.map { Connectivity_V1_Link($0) }
       let link = try #require(links.first { $0.index == 2 })
       #expect(link.wireless.hasSsid == (identify == .shown))

@@ -1,0 +1,52 @@
+import Connectivity
+import ConnectivityRules
+
+/// The answer to a client about one link: the kernel's data, and connd's conclusions.
+struct LinkReport: Sendable {
+  /// The data of nl80211.
+  struct Wireless: Sendable {
+    var link: WirelessLink
+    /// `nil` without a network, or if the signal is unknown.
+    var signal: WirelessSignal?
+    /// Whether clients may learn the SSID and the access point.
+    var isNamed: Bool
+  }
+
+  /// The link below.
+  struct Lower: Sendable {
+    var name: String
+    var isGuess = false
+  }
+
+  var facts: LinkFacts
+  /// The evidence for the link's own medium.
+  var evidence: Evidence
+  var isExpensive: Bool
+  var isConstrained: Bool
+  var addresses: [Address]
+  /// `nil` if it is not a Wi-Fi link.
+  var wireless: Wireless?
+  /// The signal of a connected modem, in percent.
+  var signalQuality: UInt32?
+  /// The name of the link's bridge, bond, team or VRF. Set in a listing of all links only, as are
+  /// the properties below.
+  var master: String?
+  var lower: Lower?
+  /// The families whose default path uses the link.
+  var defaultFamilies: Set<AddressFamily> = []
+}
+
+extension LinkReport {
+  typealias Rank = (Int, Int, Int, UInt32)
+
+  /// The sort key: links of the default paths come first, then working links, unmetered media
+  /// before metered ones, and loopback last.
+  var rank: Rank {
+    (
+      self.defaultFamilies.isEmpty ? 1 : 0,
+      self.facts.link.stateAsPort == .up ? 0 : 1,
+      self.evidence.medium.traits.place,
+      self.facts.link.index
+    )
+  }
+}
