@@ -143,7 +143,7 @@ struct HostileClientsScenario {
     try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
     let growth = try vitals.growth
     print("have_long_deadlines: \(growth) KiB more")
-    #expect(growth < 256, "a call that leaves 50 bytes behind exceeds this")
+    #expect(growth < 256, "5,000 calls that each leave 64 bytes exceed this")
     #expect(try lab.connctl("status").status == 0)
   }
 

@@ -70,7 +70,8 @@ let package = Package(
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
     ours(
-      "ConnctlCommands", sources: ["Condition.swift", "Resolver.swift", "Timeout.swift"],
+      "ConnctlCommands",
+      sources: ["Parsing/Condition.swift", "Parsing/Timeout.swift", "Resolver.swift"],
       "Connectivity", arguments),
     .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
