@@ -8,15 +8,15 @@ let swiftSettings: [SwiftSetting] = [
 /// libFuzzer provides the main function.
 let fuzzerSettings: [SwiftSetting] = swiftSettings + [.unsafeFlags(["-parse-as-library"])]
 
-/// A target of the product, or some of its files. They are here through the link `connd`, because
+/// A target of the product. Its files are here through the link `connd`, because
 /// the fuzzed code is internal and not in any product of that package.
 func ours(
-  _ name: String, sources: [String]? = nil, exclude: [String] = [], resources: [Resource] = [],
+  _ name: String, exclude: [String] = [], resources: [Resource] = [],
   _ dependencies: Target.Dependency...
 ) -> Target {
   .target(
     name: name, dependencies: dependencies, path: "connd/\(name)", exclude: exclude,
-    sources: sources, resources: resources, swiftSettings: swiftSettings)
+    resources: resources, swiftSettings: swiftSettings)
 }
 
 let arguments: Target.Dependency = .product(
@@ -69,10 +69,10 @@ let package = Package(
       .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
+    ours("ConnectivitySession", "Connectivity", "ConnectivityProtocol", grpc),
     ours(
-      "ConnctlCommands",
-      sources: ["Parsing/Condition.swift", "Parsing/Timeout.swift", "Resolver.swift"],
-      "Connectivity", arguments),
+      "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
+      "ConnectivitySession", "UnixTransport", arguments, grpc, protobuf),
     .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
       name: "netlink", dependencies: ["Netlink", "Connectivity", "Expectation"],
