@@ -81,9 +81,9 @@ extension Anonymizer {
       return .query(query)
     case .unwatch(let destination, let watcher):
       return .unwatch(self.destination(destination), watcher: watcher)
-    case .flow(.add(let registration)), .flow(.addAgain(let registration)):
-      return .flow(.add(self.registration(registration)))
-    case .flow(.remove), .drop, .admit, .dismiss: return input
+    case .flow(let request):
+      return request.registration.map { .flow(.add(self.registration($0))) } ?? input
+    case .drop, .admit, .dismiss: return input
     case .awaitFirstReading, .count: return nil
     }
   }

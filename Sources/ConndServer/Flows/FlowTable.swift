@@ -39,8 +39,14 @@ struct FlowTable {
 
   /// The inquiry that queries the sockets of flows after a change (E2).
   var inquiry = SocketInquiry()
-  /// The number of flows that their sockets have spared since it was last reset (E1).
+  /// The number of flows that their sockets have spared (E1).
   var spared = 0
+
+  /// Returns the number of flows that their sockets have spared since the previous call.
+  mutating func takeSpared() -> Int {
+    defer { self.spared = 0 }
+    return self.spared
+  }
 
   private var log = PendingCauses()
   /// The index at which the sweep continues.
@@ -131,12 +137,22 @@ struct FlowTable {
     return part
   }
 
+  /// The result of evaluating a slice of flows.
+  struct Slice {
+    var notifications: [FlowNotification] = []
+    /// Whether a flow is still due because waiting messages may explain its reading.
+    var awaitsMessages = false
+  }
+
   /// Evaluates the next slice of flows.
+  ///
+  /// - Parameter isFinal: Whether flows are destroyed even if messages wait that may explain it.
   mutating func evaluate(
-    _ reader: FlowReader, policy: InvalidationPolicy, at now: Instant, clock: Clock? = nil
-  ) throws(KernelUnavailable) -> [FlowNotification] {
-    guard self.isBusy else { return [] }
-    var told: [FlowNotification] = []
+    _ reader: FlowReader, policy: InvalidationPolicy, isFinal: Bool = false, at now: Instant,
+    clock: Clock? = nil
+  ) throws(KernelUnavailable) -> Slice {
+    var slice = Slice()
+    guard self.isBusy else { return slice }
     var (count, hasMessages) = (0, false)
     while count < Self.slice, self.due > 0, !hasMessages {
       let part = self.takePart()
@@ -147,28 +163,36 @@ struct FlowTable {
       hasMessages = reader.view.hasMessages
       var looks: [Look] = []
       for (flow, way, reading) in readings {
-        let look = try self.look(
-          at: flow, way, reading, reader, policy, hasMessages: hasMessages, at: now)
-        if let look { looks.append(look) }
+        guard let look = try self.look(at: flow, way, reading, reader, policy, at: now) else {
+          continue
+        }
+        if look.verdict?.severity == .destroy, hasMessages, !isFinal {
+          // The readings may belong to two moments, and the waiting messages explain the difference
+          // (K8). The next slice begins with this flow.
+          if !slice.awaitsMessages { self.cursor = flow.place }
+          slice.awaitsMessages = true
+        } else {
+          looks.append(look)
+        }
       }
       let (reports, heard) = Self.reports(for: looks, reader, at: now, clock)
       for (look, report) in zip(looks, reports) {
         guard let event = try self.conclude(look, report, reader, at: heard) else { continue }
         let flow = look.flow
-        told.append(
+        slice.notifications.append(
           FlowNotification(
             key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path?.status == .satisfied { flow.isDoubted = false }
       }
       // The first events do not wait for the rest of the slice.
-      if !told.isEmpty, part.count < Self.largestPart { break }
+      if !slice.notifications.isEmpty, part.count < Self.largestPart { break }
     }
     if self.due == 0, !hasMessages { self.ask(reader, at: now, clock) }
     if !self.isBusy {
       self.log.clear()
       self.findEarliestDeadline()
     }
-    return told
+    return slice
   }
 
   private typealias Reading = (flow: GuardedFlow, way: FlowPath, reading: FlowReading)
@@ -195,10 +219,10 @@ struct FlowTable {
     return readings
   }
 
-  /// Returns the result of the lookup of a flow, or `nil` if it must not lead to a conclusion yet.
+  /// Returns the result of the lookup of a flow, or `nil` if the flow waits to be registered.
   private mutating func look(
     at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
-    _ policy: InvalidationPolicy, hasMessages: Bool, at now: Instant
+    _ policy: InvalidationPolicy, at now: Instant
   ) throws(KernelUnavailable) -> Look? {
     guard self.pending[flow.key] == nil else {
       self.isSeen(flow)
@@ -207,12 +231,6 @@ struct FlowTable {
     let step = self.log.step(since: flow.seen)
     var tracker = flow.tracker
     let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
-    if verdict?.severity == .destroy, hasMessages, !flow.isPostponed {
-      // The readings may belong to two moments, and the waiting messages explain the difference
-      // (K8).
-      flow.isPostponed = true
-      return nil
-    }
     var way = way
     if !flow.tracker.hasBegun, tracker.hasBegun {
       // The flow has the address that the kernel chose. Policy rules may match on it.
@@ -237,7 +255,6 @@ struct FlowTable {
     let outcome = examination.conclude(look.forExamination(report, at: now))
     self.spared += examination.timesSpared - flow.examination.timesSpared
     let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
-    flow.isPostponed = false
     (flow.tracker, flow.examination) = (look.tracker, examination)
     flow.refutedPath = examination.isSpared ? flow.refutedPath ?? look.path : nil
     if look.isLookupNew { flow.refutedPath = look.path }

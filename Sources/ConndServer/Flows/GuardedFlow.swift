@@ -24,8 +24,6 @@ final class GuardedFlow {
   var isOverdue = false
   /// Whether it had no path when it was made, and has had none since (I11).
   var isDoubted: Bool
-  /// Whether its destruction was postponed, because waiting messages might explain the reading.
-  var isPostponed = false
   /// Its index in the table.
   var place: Int
 

@@ -8,61 +8,71 @@ import Netlink
 /// later: a matching route passes the filter, and an address and an upper link have messages. Links
 /// that predate the listener or the last overrun are never ignored.
 struct IgnoredLinks {
+  private enum State {
+    /// The waiting messages are from a time when messages were filtered or lost, so any link may
+    /// have become reachable without a message. No link is ignored.
+    ///
+    /// - isDraining: Whether these messages are being read, so that the end of the drain ends the
+    ///   state. `false` if it began during the present drain.
+    case blind(isDraining: Bool)
+    /// The kernel reports all links. `vain` messages did not matter.
+    case learning(vain: Int)
+    /// The kernel does not report links above an index. They are ignored, except those that may
+    /// have become reachable.
+    case filtering(above: UInt32, except: Set<UInt32>)
+  }
+
+  private var state = State.blind(isDraining: true)
+  /// The ignored links. Empty while blind.
   private var links: Set<UInt32> = []
   /// Links that have been part of a path.
   private var used: Set<UInt32> = []
-  /// Whether the waiting messages are from a time when messages were filtered or lost.
-  private var isBlind = true
-  /// Set when the state was reset during this drain, so finishing the drain must not clear
-  /// `isBlind`.
-  private var hasJustForgotten = false
-
-  /// Links with a greater index are ignored too, and the kernel does not report them; `nil`: it
-  /// reports all.
-  private var last: UInt32?
-  /// Ignored links that may have become reachable.
-  private var led: Set<UInt32> = []
   /// The newest link that the kernel has reported. The kernel continues from its index.
   private var newest: UInt32 = 0
   /// Whether the kernel's filter holds back messages that may matter. Then it must be set, and
   /// everything must be read again.
   private(set) var filterIsTooNarrow = false
-  /// The number of messages that did not matter.
-  private var vain = 0
-  /// The number of such messages after which later links are ignored. Ignoring requires a list of
-  /// all links. With thousands of links the list costs as much as a thousand messages. If ignoring
-  /// does not last, it is tried ever more rarely.
+  /// The number of messages in vain after which later links are ignored. Ignoring requires a list
+  /// of all links. With thousands of links the list costs as much as a thousand messages. If
+  /// ignoring does not last, it is tried ever more rarely.
   private var patience = 16
-  private static let mostPatience = 1024
+  private static let maxPatience = 1024
 
-  /// The limit of reachable links above `last`. With more, such as a server's tunnels, connd lists
-  /// the links again.
-  private static let mostLed = 64
+  /// The limit of reachable links above the index. With more, such as a server's tunnels, connd
+  /// lists the links again.
+  private static let maxExceptions = 64
   /// A filter that names more links costs more than it saves.
-  private static let mostNamed = 128
+  private static let maxNamed = 128
 
   /// The links that the kernel's filter must hold back.
   var unheard: UnheardLinks? {
-    guard let last, self.led.count + self.used.count <= Self.mostNamed else { return nil }
-    let except = self.led.union(self.used.filter { $0 > last })
-    return UnheardLinks(above: last, except: except.sorted(), masters: self.used.sorted())
+    guard case .filtering(let above, let except) = self.state,
+      except.count + self.used.count <= Self.maxNamed
+    else { return nil }
+    let all = except.union(self.used.filter { $0 > above })
+    return UnheardLinks(above: above, except: all.sorted(), masters: self.used.sorted())
   }
 
   /// Whether too many messages are about links that do not matter. ``ignore(after:)`` ends that.
-  var areLoud: Bool { self.last == nil && !self.isBlind && self.vain >= self.patience }
+  var areLoud: Bool {
+    if case .learning(let vain) = self.state { vain >= self.patience } else { false }
+  }
 
   /// Ignores links that are created after all present links.
   ///
   /// - Parameter present: The indexes of the present links, or `nil` if they cannot be listed now.
   mutating func ignore(after present: [UInt32]?) {
-    self.patience = min(2 * self.patience, Self.mostPatience)
-    (self.last, self.led, self.vain) = (nil, [], 0)
+    self.patience = min(2 * self.patience, Self.maxPatience)
+    self.state = .learning(vain: 0)
     guard let present, let greatest = present.max() else { return }
     // Some links have an index far ahead, because they came with it from another namespace or were
     // given it.
     let ahead = present.filter { $0 > self.newest }
-    let isFew = self.newest > 0 && ahead.count <= Self.mostLed
-    (self.last, self.led) = isFew ? (self.newest, Set(ahead)) : (greatest, [])
+    let isFew = self.newest > 0 && ahead.count <= Self.maxExceptions
+    self.state =
+      isFew
+      ? .filtering(above: self.newest, except: Set(ahead))
+      : .filtering(above: greatest, except: [])
   }
 
   /// Notes that the filter is set. The caller then reads what it held back before.
@@ -76,43 +86,54 @@ struct IgnoredLinks {
   /// Adds links that paths are made of.
   mutating func use(_ links: some Sequence<UInt32>) {
     // Any other link might be one of its ports, so start over.
-    for link in links where self.used.insert(link).inserted { self.doubtAll() }
+    for link in links where self.used.insert(link).inserted { self.startOver() }
   }
 
   /// Prepares for a filter that passes more routes and all links. Messages that the old filter held
   /// back may concern any link, and the caller still has to read the current state.
   mutating func hearAll() {
-    let wasTooNarrow = self.filterIsTooNarrow
-    self.forget()
-    self.filterIsTooNarrow = wasTooNarrow
+    self.links = []
+    self.state = .blind(isDraining: false)
   }
 
   /// Starts over because a link may have become reachable without a message.
   mutating func forget() {
-    self.doubtAll()
-    (self.isBlind, self.hasJustForgotten) = (true, true)
+    self.startOver()
+    self.state = .blind(isDraining: false)
   }
 
-  private mutating func doubtAll() {
-    // Messages about these links meanwhile are lost.
-    if self.last != nil {
-      (self.filterIsTooNarrow, self.isBlind, self.hasJustForgotten) = (true, true, true)
+  private mutating func startOver() {
+    self.links = []
+    switch self.state {
+    case .blind: break
+    case .learning: self.state = .learning(vain: 0)
+    case .filtering:
+      // Messages about these links meanwhile are lost.
+      self.filterIsTooNarrow = true
+      self.state = .blind(isDraining: false)
     }
-    (self.links, self.last, self.led, self.vain) = ([], nil, [], 0)
   }
 
   /// Notes that the messages so far are about to be read.
-  mutating func beginToDrain() { self.hasJustForgotten = false }
+  mutating func beginToDrain() {
+    if case .blind = self.state { self.state = .blind(isDraining: true) }
+  }
 
   /// Notes that all messages have been read.
-  mutating func endDraining() { self.isBlind = self.hasJustForgotten }
+  mutating func endDraining() {
+    if case .blind(isDraining: true) = self.state { self.state = .learning(vain: 0) }
+  }
 
   /// Whether messages may concern a client's path. The caller must pass all messages in their
   /// order.
   mutating func mayMatter(_ events: [KernelEvent]) -> Bool {
     var anyMatters = false
     for event in events {
-      if self.mayMatter(event) { anyMatters = true } else { self.vain += 1 }
+      if self.mayMatter(event) {
+        anyMatters = true
+      } else if case .learning(let vain) = self.state {
+        self.state = .learning(vain: vain + 1)
+      }
     }
     return anyMatters
   }
@@ -130,7 +151,9 @@ struct IgnoredLinks {
     case .linkRemoved(let link):
       let isBystander = self.contains(link.index)
       self.used.remove(link.index)
-      self.led.remove(link.index)
+      if case .filtering(let above, var except) = self.state, except.remove(link.index) != nil {
+        self.state = .filtering(above: above, except: except)
+      }
       self.links.remove(link.index)
       return !isBystander
     case .address(let address), .addressRemoved(let address):
@@ -155,17 +178,20 @@ struct IgnoredLinks {
     self.links.contains(link) || self.isUnheard(link)
   }
 
+  private var isBlind: Bool { if case .blind = self.state { true } else { false } }
+
   private func isUnheard(_ link: UInt32) -> Bool {
-    guard let last, link > last else { return false }
-    return !self.used.contains(link) && !self.led.contains(link)
+    guard case .filtering(let above, let except) = self.state, link > above else { return false }
+    return !self.used.contains(link) && !except.contains(link)
   }
 
   /// Notes that a link may be reachable.
   private mutating func lead(to link: UInt32) {
     self.links.remove(link)
-    guard self.isUnheard(link) else { return }
-    self.led.insert(link)
+    guard self.isUnheard(link), case .filtering(let above, var except) = self.state else { return }
+    except.insert(link)
     self.filterIsTooNarrow = true
-    if self.led.count > Self.mostLed { self.doubtAll() }
+    self.state = .filtering(above: above, except: except)
+    if except.count > Self.maxExceptions { self.startOver() }
   }
 }

@@ -134,22 +134,20 @@ struct Connd {
     nonisolated(unsafe) let history = history
     nonisolated(unsafe) let edges = MonitorDependencies(sysfs: sysfs, recorder)
     return try Monitor(recorder: recorder) {
-      var loop = MonitorLoop(
+      MonitorLoop(
         configuration, store: store,
         publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
-        notifier: notifier, clock: edges.clock, logger: logger, dns: DNSWatch(edges.dnsFiles),
-        modems: edges.modems(), metering: edges.metering(), costs: costs,
-        overrideStore: overrideStore
+        notifier: notifier, clock: edges.clock, logger: logger, sources: edges.sources(),
+        costs: costs, overrideStore: overrideStore,
+        countFlows: { count in
+          let bytes = abs(count) * MemoryTrimmer.costOfFlow
+          if count > 0 { trimmer.use(bytes) } else { trimmer.free(bytes) }
+        }
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(
           watching: destinations, on: edges.sockets(adopting: netlink.take()),
           devices: edges.devices)
       }
-      loop.countFlows = { count in
-        let bytes = abs(count) * MemoryTrimmer.costOfFlow
-        if count > 0 { trimmer.use(bytes) } else { trimmer.free(bytes) }
-      }
-      return loop
     }
   }
 

@@ -35,38 +35,3 @@ struct Reply<Answer: Sendable>: Sendable {
 
 /// The answer of the kernel, or why it could not be asked.
 typealias KernelAnswer<Answer> = Result<Answer, KernelUnavailable>
-
-extension MonitorLoop {
-  mutating func take(_ input: Input) {
-    switch input {
-    case .configure(let configuration, let reply):
-      self.configure(configuration)
-      reply.resume(returning: ())
-    case .awaitFirstReading(let reply): reply.resume(returning: ())
-    case .query(let query): self.queries.append(query, of: query.account)
-    case .drop(let id, let account): self.drop(id, of: account)
-    case .count(let reply): reply.resume(returning: self.counts)
-    case .unwatch(let destination, let watcher): self.unwatch(destination, watcher)
-    case .admit(let mailbox, let reply):
-      self.admit(mailbox)
-      reply.resume(returning: ())
-    case .dismiss(let number): self.dismiss(number)
-    case .flow(let request): self.enqueue(request)
-    }
-  }
-
-  /// The current numbers of clients, flows and watched paths.
-  struct Counts: Sendable {
-    var guardingClients: Int
-    var guardedFlows: Int
-    var watchedPaths: Int
-    /// The number of flows of each client of `Guard`, by client number.
-    var flowsOfClients: [UInt64: Int]
-  }
-
-  private var counts: Counts {
-    Counts(
-      guardingClients: self.mailboxes.count, guardedFlows: self.engine.flows.count,
-      watchedPaths: self.watchers.count, flowsOfClients: self.engine.flows.counts)
-  }
-}

@@ -59,45 +59,38 @@ final class Monitor: Service {
     var waiter = Waiter(self.wakeUp)
     loop.start()
     while self.state.withLock({ $0 == .running }) {
-      self.takeInputs(&loop)
-      loop.beginTurn()
-      // Inputs submitted before this point have set the wake-up, so the wait returns for them.
+      // Inputs set the wake-up, so the wait returns for them.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       let due = loop.due
       self.recorder?.flush()
-      let woken = waiter.wait(
-        for: kernel, dns: loop.dns?.fileDescriptor ?? -1,
-        modems: pollfd(
-          fd: loop.modems?.fileDescriptor ?? -1, events: loop.modems?.events ?? 0, revents: 0),
-        metering: loop.metering?.descriptors ?? [],
-        until: due)
+      let woken = waiter.wait(for: kernel, loop.sources, until: due)
       self.recorder?.begin(woken)
-      loop.go(on: woken)
+      loop.turn(on: woken, taking: self.takeInputs())
     }
     self.recorder?.flush()
-    loop.endStreams()
+    loop.finish()
     self.state.withLock { $0 = .stopped }
-    while self.takeInputs(&loop) {}
-    loop.dropQueries()
+    var inputs = self.takeInputs()
+    while !inputs.isEmpty {
+      for input in inputs { loop.take(input) }
+      inputs = self.takeInputs()
+    }
+    loop.finish()
   }
 
   /// The number of inputs per turn, so that client requests cannot delay kernel messages.
   private static let mostInputs = 1024
 
-  /// - Returns: Whether there are more inputs.
-  @discardableResult
-  private func takeInputs(_ loop: inout MonitorLoop) -> Bool {
+  /// Removes and returns the next inputs.
+  private func takeInputs() -> [Input] {
     let (inputs, hasMore) = self.inputs.withLock { inputs in
       let first = Array(inputs.prefix(Self.mostInputs))
       inputs.removeFirst(first.count)
       return (first, !inputs.isEmpty)
     }
-    for input in inputs {
-      self.recorder?.note(input)
-      loop.take(input)
-    }
+    for input in inputs { self.recorder?.note(input) }
     if hasMore { self.wakeUp.signal() }
-    return hasMore
+    return inputs
   }
 
   /// Submits an input to the thread.

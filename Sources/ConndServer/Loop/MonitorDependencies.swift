@@ -4,7 +4,7 @@ import Netlink
 /// recording.
 struct MonitorDependencies {
   let clock: any MonitorClock
-  let dnsFiles: DNSFiles
+  private let dnsFiles: DNSFiles
   let devices: DeviceReader
   private let recorder: Recorder?
 
@@ -22,14 +22,13 @@ struct MonitorDependencies {
       root: sysfs, from: RecordedFiles(files: DeviceFiles(), recorder: recorder))
   }
 
-  func modems() -> any ModemSource {
-    let modems = ModemWatch(self.devices.serialLines)
-    return self.recorder.map { RecordedModems(modems: modems, recorder: $0) } ?? modems
-  }
-
-  func metering() -> any MeteringSource {
-    let metering = MeteringWatch()
-    return self.recorder.map { RecordedMetering(metering: metering, recorder: $0) } ?? metering
+  /// Creates the sources of facts. A recording refers to them by their order.
+  func sources() -> [any FactSource] {
+    let sources: [any FactSource] = [
+      DNSWatch(self.dnsFiles), ModemWatch(self.devices.serialLines), MeteringWatch(),
+    ]
+    guard let recorder else { return sources }
+    return sources.map { RecordedFacts(source: $0, recorder: recorder) }
   }
 
   /// - Parameter adopted: The descriptor that systemd passed, for the first listener.

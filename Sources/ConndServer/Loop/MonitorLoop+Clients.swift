@@ -1,73 +1,111 @@
 import Connectivity
 import ConnectivityRules
-import Netlink
+import Glibc
 
+// The flows that clients guard, and the paths that they watch.
 extension MonitorLoop {
-  /// Applies another configuration and reads everything again.
-  mutating func configure(_ configuration: Configuration) {
-    self.engine.configure(configuration)
-    self.limits = configuration.limits
-    self.updateFilter()
-    self.step(.configuration)
+  /// Whether flows are due for evaluation now.
+  var flowsAreDue: Bool {
+    self.kernel != nil && self.engine.flows.isBusy && self.pauses.sweep.isOver(at: self.clock.now)
   }
 
-  struct Watch: Sendable {
-    /// The current path, then each new one. A slow reader receives only the latest.
-    var paths: AsyncStream<Path>
-    /// The number to pass to `unwatch`.
-    var watcher: UInt64
+  /// Evaluates the next slice of flows and notifies their clients.
+  ///
+  /// Waiting messages usually belong to the same event, and evaluating before they are read would
+  /// only be repeated afterwards. So they are read first, and again if a flow would be destroyed
+  /// while further messages may explain it (K8).
+  mutating func evaluateFlows() {
+    guard self.flowsAreDue else { return }
+    if self.kernel?.hasMessages == true { self.readMessages() }
+    guard self.evaluateSlice(isFinal: false) else { return }
+    self.readMessages()
+    _ = self.evaluateSlice(isFinal: true)
   }
 
-  mutating func watch(_ destination: Destination) -> Watch {
-    let (stream, continuation) = AsyncStream.makeStream(
-      of: Path.self, bufferingPolicy: .bufferingNewest(1))
-    self.lastWatcher += 1
-    let isNew = self.watchers[destination] == nil
-    self.watchers[destination, default: [:]][self.lastWatcher] = continuation
-    // Set the filter before reading, so that the kernel reports changes in between.
-    if isNew { self.engine.watch(destination, path: .unknown) }
-    if isNew, let kernel = self.kernel {
-      do throws(KernelUnavailable) {
-        try self.widenFilter(to: [destination.address], kernel)
-      } catch {
-        self.lose(error)
-      }
+  /// - Returns: Whether a flow awaits messages.
+  private mutating func evaluateSlice(isFinal: Bool) -> Bool {
+    guard self.flowsAreDue, let kernel = self.kernel else { return false }
+    let (clock, before) = (self.clock, self.engine.flows.count)
+    let slice: FlowTable.Slice
+    do throws(KernelUnavailable) {
+      slice = try self.engine.evaluateFlows(kernel, isFinal: isFinal, at: clock.now) { clock.now }
+    } catch {
+      self.lose(error)
+      return false
     }
+    self.filter.release(before - self.engine.flows.count)
+    self.feed.statistics.spared.increment(by: self.engine.flows.takeSpared())
+    self.guards.notify(slice.notifications, generation: self.engine.snapshot.generation)
+    // On a single processor, the thread that writes to the client would wait for the work that
+    // follows here, such as a new filter.
+    if !slice.notifications.isEmpty { sched_yield() }
+    return slice.awaitsMessages
+  }
+
+  /// Removes flows of disconnected clients, and handles the next requests.
+  mutating func handleRequests() {
+    let abandoned = self.guards.takeAbandoned()
+    for key in abandoned { self.engine.flows.remove(key) }
+    self.filter.release(abandoned.count)
+
+    let requests = self.guards.takeRequests()
+    guard !requests.isEmpty else { return }
+    // The filter comes before the reading, so that the kernel reports changes in between.
+    self.widenFilter(
+      to: requests.compactMap(\.registration).flatMap {
+        [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? [])
+      })
+    let now = self.clock.now
+    let (answers, failure) = self.engine.handle(
+      requests, self.guards.limits, past: self.feed.store.past, self.kernel, at: now)
+    let generation = self.engine.snapshot.generation
+    for (request, answer) in zip(requests, answers) {
+      if case .removed = answer { self.filter.release() }
+      self.guards.answer(request, answer, generation: generation, at: now)
+    }
+    if self.kernel != nil, let failure { self.lose(failure) }
+  }
+
+  // MARK: - Paths
+
+  var pathsAreDue: Bool { self.kernel != nil && self.engine.watched.isBusy }
+
+  /// Evaluates the next slice of the watched destinations and notifies their clients.
+  mutating func evaluatePaths() {
+    guard self.pathsAreDue, let kernel = self.kernel else { return }
+    do throws(KernelUnavailable) {
+      for (destination, path) in try self.engine.evaluatePaths(kernel, at: self.clock.now) {
+        self.watchers.publish(path, of: destination)
+      }
+    } catch {
+      self.lose(error)
+    }
+  }
+
+  /// Begins to watch the path to a destination for a client.
+  mutating func watch(_ destination: Destination) -> PathWatch {
+    let isNew = !self.watchers.contains(destination)
+    let watch = self.watchers.add(destination)
+    // The filter comes before the reading, so that the kernel reports changes in between.
+    if isNew { self.engine.watch(destination, path: .unknown) }
+    self.widenFilter(to: [destination.address])
     let found = self.path(to: destination)
     // It may be new to other watchers too, because the kernel's message about it is still unread.
     if found.isNews {
-      self.publish([(destination, found.path)])
+      self.watchers.publish(found.path, of: destination)
     } else {
-      continuation.yield(found.path)
+      self.watchers.publish(found.path, of: destination, to: watch.watcher)
     }
-    return Watch(paths: stream, watcher: self.lastWatcher)
-  }
-
-  mutating func unwatch(_ destination: Destination, _ watcher: UInt64) {
-    self.watchers[destination]?.removeValue(forKey: watcher)?.finish()
-    guard self.watchers[destination]?.isEmpty == true else { return }
-    self.watchers[destination] = nil
-    self.engine.unwatch(destination)
-    self.unneeded += 1
-  }
-
-  /// Ends all streams of `watch` and `Guard` because connd is stopping.
-  mutating func endStreams() {
-    self.tellOfNews()
-    self.dropQueries()
-    for watcher in self.watchers.values.flatMap(\.values) { watcher.finish() }
-    self.watchers = [:]
-    for mailbox in self.mailboxes.values { mailbox.finish() }
-    self.mailboxes = [:]
+    return watch
   }
 
   private mutating func path(to destination: Destination) -> (path: Path, isNews: Bool) {
     guard let kernel = self.kernel else { return (.unknown, false) }
     do throws(KernelUnavailable) {
       let found = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
-      guard self.engine.subscriptions.isWider else { return found }
+      guard self.engine.needsWiderFilter else { return found }
       // The path below a tunnel may have changed before the filter knew the tunnel.
-      self.widenFilter()
+      self.adaptFilter()
       guard let kernel = self.kernel else { return (.unknown, false) }
       let read = try self.engine.followPath(to: destination, kernel, at: self.clock.now)
       return (read.path, found.isNews || read.isNews)
@@ -77,77 +115,24 @@ extension MonitorLoop {
     }
   }
 
-  /// Subscribes to just what is needed now.
-  private mutating func setFilter(_ kernel: any Kernel) throws(KernelUnavailable) {
-    let watched = self.engine.filterSpec
-    if !self.filtered.isSuperset(of: watched.destinations) {
-      self.engine.subscriptions.ignoredLinks.hearAll()
-    }
-    try kernel.watch(self.engine.filterSpec(watched.destinations))
-    self.noteFilter(watched)
+  mutating func unwatch(_ destination: Destination, _ watcher: UInt64) {
+    guard self.watchers.remove(watcher, of: destination) else { return }
+    self.engine.unwatch(destination)
+    self.filter.release()
   }
 
-  mutating func noteFilter(_ watched: FilterSpec) {
-    (self.filtered, self.unneeded) = (AddressList(watched.destinations), 0)
+  /// The current numbers of clients, flows and watched paths.
+  struct Counts: Sendable {
+    var guardingClients: Int
+    var guardedFlows: Int
+    var watchedPaths: Int
+    /// The number of flows of each client of `Guard`, by client number.
+    var flowsOfClients: [UInt64: Int]
   }
 
-  private mutating func updateFilter() {
-    guard let kernel = self.kernel else { return }
-    do throws(KernelUnavailable) {
-      try self.setFilter(kernel)
-    } catch {
-      self.lose(error)
-    }
+  var counts: Counts {
+    Counts(
+      guardingClients: self.guards.count, guardedFlows: self.engine.flows.count,
+      watchedPaths: self.watchers.count, flowsOfClients: self.engine.flows.counts)
   }
-
-  /// Stops messages about links that no path leads to, if many of them come and go.
-  mutating func ignoreUnusedLinks(_ kernel: any Kernel) throws(KernelUnavailable) {
-    // If the links cannot be listed, some are coming and going, and a later turn tries again. If
-    // the kernel was lost, the next reading finds out.
-    let present = try? kernel.links()
-    self.engine.subscriptions.ignoredLinks.ignore(after: present?.map(\.link.index))
-    if present != nil { try self.setFilter(kernel) }
-  }
-
-  /// Lets routes for more addresses pass the filter, if they do not yet. Addresses that are no
-  /// longer needed stay until the filter is narrowed.
-  mutating func widenFilter(
-    to addresses: [IPAddress], _ kernel: any Kernel
-  ) throws(KernelUnavailable) {
-    guard !self.filtered.isSuperset(of: addresses) else { return }
-    self.engine.subscriptions.ignoredLinks.hearAll()
-    var wider = self.filtered
-    wider.insert(addresses)
-    try kernel.watch(self.engine.filterSpec(wider.all))
-    self.filtered = wider
-  }
-
-  /// Stops passing routes that are no longer needed (D6). A filter costs as much as all its
-  /// addresses, so with many addresses this happens only occasionally.
-  mutating func narrowFilter() {
-    guard self.unneeded > 0, !self.engine.flows.isBusy, !self.hasRequests,
-      self.abandonedFlows.isEmpty,
-      self.filtered.count < 512 || 4 * self.unneeded > self.filtered.count
-    else { return }
-    self.updateFilter()
-  }
-
-  /// Lets the filter pass what concerns the gateways and links in use, then reads what may have
-  /// changed before.
-  ///
-  /// A hostile neighbour may change a gateway's address even faster. Then the next turn does the
-  /// rest.
-  mutating func widenFilter() {
-    for _ in 0..<Self.mostRounds where self.engine.subscriptions.isWider {
-      guard let kernel = self.kernel else { return }
-      do throws(KernelUnavailable) {
-        try self.setFilter(kernel)
-        if let missed = try self.engine.acceptFilter(kernel) { self.read(.events(missed)) }
-      } catch {
-        self.lose(error)
-      }
-    }
-  }
-
-  private static let mostRounds = 8
 }

@@ -1,5 +1,22 @@
 import Connectivity
 
+/// When the loop asks the kernel again, or leaves it alone for a moment.
+struct Pauses {
+  var overrun = OverrunPause()
+  var sweep = SweepDelay()
+  var repetition = Repetition()
+  var reopening = Reopening()
+  var overrunLog = LogThrottle()
+  var refusalLog = LogThrottle()
+
+  /// Notes that the kernel is unavailable.
+  mutating func lost(at now: Instant) {
+    self.repetition = Repetition()
+    self.overrun = OverrunPause()
+    self.reopening.failed(at: now)
+  }
+}
+
 /// Limits how often everything is read again after lost messages. The first time it happens
 /// immediately. If messages keep getting lost, the next ones wait a little. Otherwise they would be
 /// lost too, and connd would do nothing else.

@@ -1,7 +1,7 @@
 import Connectivity
 import Glibc
 
-/// Waits for the events that the monitor loop handles: kernel messages, submitted inputs, the
+/// Waits for the events that the monitor loop handles: kernel messages, submitted inputs, facts, the
 /// machine's resume, or a deadline. Without any of them it does not wake (D7).
 struct Waiter {
   let wakeUp: WakeUp
@@ -13,46 +13,47 @@ struct Waiter {
 
   /// The reasons why a wait ended, apart from inputs and deadlines.
   struct Woken {
-    var hasMessages: Bool
-    /// Whether the DNS settings may have changed.
-    var hasDNSNews = false
-    /// Whether the modem source may have news.
-    var hasModemNews = false
-    /// Whether a cost source may have news.
-    var hasMeteringNews = false
+    var hasMessages = false
+    /// The sources that may have new facts.
+    var sources = SourceSet()
     /// How long the machine slept during the wait, or `nil` if it did not.
     var slept: Duration?
   }
 
   /// - Parameters:
   ///   - kernel: The descriptor for kernel messages, or -1 for none.
-  ///   - dns: The descriptor for changes of DNS settings, or -1 for none.
-  ///   - modems: The descriptor and events of the modem source.
-  ///   - metering: The descriptors and events of the cost sources.
   ///   - due: When to return even without an event.
   mutating func wait(
-    for kernel: CInt, dns: CInt = -1, modems: pollfd = pollfd(fd: -1, events: 0, revents: 0),
-    metering: [pollfd] = [], until due: Instant?
+    for kernel: CInt, _ sources: [any FactSource] = [], until due: Instant?
   ) -> Woken {
     var descriptors = [
-      pollfd(fd: self.wakeUp.fileDescriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: kernel, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: self.sleep.fileDescriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: dns, events: Int16(POLLIN), revents: 0),
-      modems,
+      pollfd(readable: self.wakeUp.fileDescriptor), pollfd(readable: kernel),
+      pollfd(readable: self.sleep.fileDescriptor),
     ]
-    let first = descriptors.count
-    descriptors += metering
+    var owners: [Int] = []
+    for (index, source) in sources.enumerated() {
+      let own = source.descriptors
+      descriptors += own
+      owners += own.map { _ in index }
+    }
     let timeout = due.map { Instant.now().duration(to: $0).pollTimeout } ?? -1
-    let count = poll(&descriptors, nfds_t(descriptors.count), timeout)
-    let slept = self.sleep.check()
-    if count > 0, descriptors[0].revents != 0 { self.wakeUp.clear() }
-    if count > 0, descriptors[2].revents != 0 { self.sleep.rearm() }
-    return Woken(
-      hasMessages: count > 0 && descriptors[1].revents != 0,
-      hasDNSNews: count > 0 && descriptors[3].revents != 0,
-      hasModemNews: count > 0 && descriptors[4].revents != 0,
-      hasMeteringNews: count > 0 && descriptors[first...].contains { $0.revents != 0 }, slept: slept
-    )
+    // On an error such as EINTR, no descriptor is ready.
+    let isReady = poll(&descriptors, nfds_t(descriptors.count), timeout) > 0
+    var woken = Woken(slept: self.sleep.check())
+    guard isReady else { return woken }
+    if descriptors[0].revents != 0 { self.wakeUp.clear() }
+    woken.hasMessages = descriptors[1].revents != 0
+    if descriptors[2].revents != 0 { self.sleep.rearm() }
+    for (owner, descriptor) in zip(owners, descriptors.dropFirst(3)) where descriptor.revents != 0 {
+      woken.sources.insert(SourceSet(index: owner))
+    }
+    return woken
+  }
+}
+
+extension pollfd {
+  /// Creates the entry for a descriptor that is read; -1 for none.
+  init(readable fileDescriptor: CInt) {
+    self.init(fd: fileDescriptor, events: Int16(POLLIN), revents: 0)
   }
 }

@@ -12,11 +12,12 @@ import OrderedCollections
 /// Implements rule K2.
 final class KernelView {
   private let kernel: any Kernel
-  /// The subscriptions from before this turn, and those found in it.
+  // The context from before this turn, with what was found in it. Separate properties, because a
+  // change of the subscriptions may query links, whose descriptions change the caches.
   var subscriptions: KernelSubscriptions
-  /// The links that belong to a modem, including those found in this turn.
-  private(set) var modems: ModemCache
+  private var modems: ModemCache
   private(set) var wireless: WirelessCache
+  private var refusal: KernelUnavailable?
   // With few keys, as is usual, an ordered dictionary compares them, which costs less than hashing.
   private var answers = OrderedDictionary<Destination, RouteAnswer>()
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
@@ -36,18 +37,18 @@ final class KernelView {
     var link: UInt32
   }
 
-  init(
-    _ kernel: any Kernel, _ subscriptions: KernelSubscriptions, _ modems: ModemCache = ModemCache(),
-    _ wireless: WirelessCache = WirelessCache()
-  ) {
+  init(_ kernel: any Kernel, _ context: ReadingContext = ReadingContext()) {
     self.kernel = kernel
-    self.subscriptions = subscriptions
-    self.modems = modems
-    self.wireless = wireless
+    (self.subscriptions, self.modems) = (context.subscriptions, context.modems)
+    (self.wireless, self.refusal) = (context.wireless, context.refusal)
   }
 
-  /// The last query in this turn that the kernel refused.
-  private(set) var refusal: KernelUnavailable?
+  /// What the readings of this turn have used and found.
+  var used: ReadingContext {
+    ReadingContext(
+      subscriptions: self.subscriptions, modems: self.modems, wireless: self.wireless,
+      refusal: self.refusal)
+  }
 
   /// Runs the queries that a single path or flow depends on.
   ///
@@ -64,6 +65,9 @@ final class KernelView {
       return nil
     }
   }
+
+  /// Notes that something is unknown because the kernel refused a query.
+  func note(refusal: KernelUnavailable) { self.refusal = refusal }
 
   /// Whether the kernel has sent messages that have not been read.
   var hasMessages: Bool { self.kernel.hasMessages }

@@ -21,21 +21,21 @@ struct LinkListing {
   private var tunnels = 0
   private var described: [LinkReport] = []
 
-  init(_ queries: KernelQueries) throws(KernelUnavailable) {
-    self.observed = try queries.reader.observation(queries.view)
-    self.next = try queries.kernel.beginListing()
+  init(_ explainer: KernelQueries) throws(KernelUnavailable) {
+    self.observed = try explainer.reader.observation(explainer.view)
+    self.next = try explainer.kernel.beginListing()
   }
 
   /// Reads or describes the next links.
   ///
   /// - Returns: All links, sorted by `rank`, or `nil` while there are more.
-  mutating func advance(_ queries: KernelQueries) throws(KernelUnavailable) -> [LinkReport]? {
+  mutating func advance(_ explainer: KernelQueries) throws(KernelUnavailable) -> [LinkReport]? {
     guard self.isRead else {
-      try self.read(queries)
+      try self.read(explainer)
       return nil
     }
     for facts in self.links.dropFirst(self.count).prefix(Self.part) {
-      self.described.append(try self.describe(facts, queries))
+      self.described.append(try self.describe(facts, explainer))
       self.count += 1
     }
     guard self.count == self.links.count else { return nil }
@@ -44,27 +44,27 @@ struct LinkListing {
     return ranks.indices.sorted { ranks[$0] < ranks[$1] }.map { self.described[$0] }
   }
 
-  private mutating func read(_ queries: KernelQueries) throws(KernelUnavailable) {
+  private mutating func read(_ explainer: KernelQueries) throws(KernelUnavailable) {
     switch try self.next() {
     case .restarted:
       self.links = []
     case .links(let links, let isLast):
-      for facts in links { self.links.append(try queries.view.describe(facts)) }
+      for facts in links { self.links.append(try explainer.view.describe(facts)) }
       guard isLast else { return }
       self.isRead = true
       self.names = Dictionary(self.links.map { ($0.link.index, $0.link.name) }) { first, _ in
         first
       }
-      self.addresses = Dictionary(grouping: try queries.kernel.addresses(), by: \.link)
+      self.addresses = Dictionary(grouping: try explainer.kernel.addresses(), by: \.link)
       self.described.reserveCapacity(self.links.count)
     }
   }
 
   private mutating func describe(
-    _ facts: LinkFacts, _ queries: KernelQueries
+    _ facts: LinkFacts, _ explainer: KernelQueries
   ) throws(KernelUnavailable) -> LinkReport {
     let (index, names) = (facts.link.index, self.names)
-    var report = try queries.describe(facts, self.addresses[index] ?? [])
+    var report = try explainer.describe(facts, self.addresses[index] ?? [])
     report.master = facts.link.master.flatMap { names[$0] }
     if case .links(let below) = facts.below,
       let lower = below.lazy.compactMap({ names[$0] }).first
@@ -74,7 +74,7 @@ struct LinkListing {
       report.lower = LinkReport.Lower(name: below.name, isGuess: true)
     } else if facts.isTunnel, self.tunnels < Self.maxTunnels {
       self.tunnels += 1
-      if let underlay = try queries.reader.underlay(of: facts, queries.view),
+      if let underlay = try explainer.reader.underlay(of: facts, explainer.view),
         let lower = names[underlay.link]
       {
         report.lower = LinkReport.Lower(name: lower, isGuess: underlay.isGuess)
@@ -90,56 +90,12 @@ struct LinkListing {
   }
 }
 
-// MARK: - In the monitor loop
+/// A listing in progress and the clients that wait for it.
+struct PendingListing {
+  typealias Answer = KernelAnswer<[LinkReport]>
 
-extension MonitorLoop {
-  /// A listing in progress and the clients that wait for it.
-  struct PendingListing {
-    typealias Answer = KernelAnswer<[LinkReport]>
-
-    var listing: LinkListing
-    var replies: [Reply<Answer>]
-    /// Queries that arrived after it began. Their answer must include what has happened meanwhile.
-    var later: [KernelQuery] = []
-  }
-
-  /// Begins a listing for all pending queries, or lets the query wait for the next listing.
-  mutating func list(for query: KernelQuery, _ reply: Reply<PendingListing.Answer>) {
-    guard self.listing == nil else {
-      self.listing?.later.append(query)
-      return
-    }
-    let others = self.queries.remove { if case .listLinks = $0.kind { true } else { false } }
-    var replies = [reply]
-    for case .listLinks(let reply) in others.map(\.kind) { replies.append(reply) }
-    switch self.ask({ queries throws(KernelUnavailable) in try LinkListing(queries) }) {
-    case .success(let listing):
-      self.listing = PendingListing(listing: listing, replies: replies)
-      self.continueListing(in: query.account)
-    case .failure(let error):
-      for reply in replies { reply.resume(returning: .failure(error)) }
-    }
-  }
-
-  /// Builds the next part of the listing. The rest is queued among its user's queries.
-  mutating func continueListing(in account: Account) {
-    guard var pending = self.listing.take() else { return }
-    let part = self.ask { queries throws(KernelUnavailable) in
-      try pending.listing.advance(queries)
-    }
-    if case .success(nil) = part {
-      self.listing = pending
-      self.queries.append(KernelQuery(id: 0, account: account, kind: .restOfLinks), of: account)
-      return
-    }
-    let answer = part.map { $0 ?? [] }
-    for reply in pending.replies { reply.resume(returning: answer) }
-    for query in pending.later { self.queries.append(query, of: query.account) }
-  }
-
-  mutating func dropListing() {
-    guard let pending = self.listing.take() else { return }
-    for reply in pending.replies { reply.resume(returning: nil) }
-    for query in pending.later { query.drop() }
-  }
+  var listing: LinkListing
+  var replies: [Reply<Answer>]
+  /// Queries that arrived after it began. Their answer must include what has happened meanwhile.
+  var later: [KernelQuery] = []
 }

@@ -56,12 +56,13 @@ enum RecordedInput {
     case .dismiss(let number):
       begin(.dismiss)
       fields.put(number)
-    case .flow(.add(let registration)), .flow(.addAgain(let registration)):
-      begin(.add)
-      fields.put(registration)
-    case .flow(.remove(let key)):
-      begin(.remove)
-      fields.put(key)
+    case .flow(let request):
+      begin(request.registration == nil ? .remove : .add)
+      if let registration = request.registration {
+        fields.put(registration)
+      } else {
+        fields.put(request.key)
+      }
     }
     return fields.bytes
   }

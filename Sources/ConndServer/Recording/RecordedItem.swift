@@ -21,10 +21,10 @@ enum RecordedItem: Hashable {
   /// Whether the listeners have something to read.
   case readable(Bool)
   case file(FileQuestion, error: CInt, [UInt8])
-  /// Modem news (`ModemLink.encoded`), either because the kernel reported links or from the source
+  /// Modem facts (`ModemLink.encoded`), either because the kernel reported links or from the source
   /// itself.
   case modems(afterLinks: Bool, [UInt8])
-  /// Cost news (`MeteringWords.encoded`).
+  /// Cost facts (`MeteringWords.encoded`).
   case metering([UInt8])
   /// A request of a client or the user to the thread (`RecordedInput`).
   case input([UInt8])
@@ -38,7 +38,8 @@ enum RecordedItem: Hashable {
 /// The reason why a wait ended.
 struct RecordedWake: Hashable {
   var hasMessages: Bool
-  var hasDNSNews: Bool
+  /// The fact sources that were ready.
+  var sources = SourceSet()
   /// How long the machine slept, in nanoseconds.
   var slept: Int64?
 }
@@ -81,7 +82,7 @@ extension RecordedItem {
     case .turn(let wake):
       begin(.turn)
       fields.put(wake.hasMessages)
-      fields.put(wake.hasDNSNews)
+      fields.put(wake.sources.rawValue)
       fields.put(wake.slept) { $0.put($1) }
     case .now(let nanoseconds):
       begin(.now)
@@ -145,7 +146,7 @@ extension RecordedItem {
     case .turn:
       self = .turn(
         RecordedWake(
-          hasMessages: try fields.flag(), hasDNSNews: try fields.flag(),
+          hasMessages: try fields.flag(), sources: SourceSet(rawValue: try fields.number()),
           slept: try fields.optional { (fields) throws(FieldReader.Fault) in
             try fields.number()
           }))

@@ -18,8 +18,9 @@ struct Recording {
     var heard: [SocketRole: [RecordedReception]] = [:]
     var polls: [Bool] = []
     var inputs: [[UInt8]] = []
-    var modems: [(afterLinks: Bool, bytes: [UInt8])] = []
-    var metering: [[UInt8]] = []
+    /// The facts from the sources themselves, and those after the kernel had reported links.
+    var facts: [FactUpdate] = []
+    var factsAfterLinks: [FactUpdate] = []
   }
 
   /// The recorded answers by query.
@@ -126,9 +127,10 @@ extension Recording {
       self.answers.files.append(
         error == 0 ? .success(bytes) : .failure(FileError(code: error)), to: question,
         in: self.turn)
-    case .modems(let afterLinks, let bytes):
-      self.turns[self.turn].modems.append((afterLinks, bytes))
-    case .metering(let bytes): self.turns[self.turn].metering.append(bytes)
+    case .modems(afterLinks: true, _):
+      // Invalid facts are ignored.
+      self.turns[self.turn].factsAfterLinks += FactUpdate(item).map { [$0] } ?? []
+    case .modems, .metering: self.turns[self.turn].facts += FactUpdate(item).map { [$0] } ?? []
     case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
     case .full, .turnEnded: break
     }

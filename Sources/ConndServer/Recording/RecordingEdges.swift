@@ -137,7 +137,7 @@ extension Recorder {
     self.note(
       .turn(
         RecordedWake(
-          hasMessages: woken.hasMessages, hasDNSNews: woken.hasDNSNews,
+          hasMessages: woken.hasMessages, sources: woken.sources,
           slept: woken.slept?.nanoseconds)))
   }
 }

@@ -55,28 +55,16 @@ final class RecordingCursor {
   /// The requests to the thread in this turn.
   var inputs: [[UInt8]] { self.present.inputs }
 
-  // MARK: - Modems
+  // MARK: - Facts
 
-  /// Whether unread modem news came from the source itself.
-  var hasModems: Bool { self.present.modems.contains { !$0.afterLinks } }
+  /// Whether unread facts came from a source itself.
+  var hasFacts: Bool { !self.present.facts.isEmpty }
 
-  /// Returns the next modem news, or `nil` without valid ones.
-  func takeModems(afterLinks: Bool) -> [String: ModemLink]? {
-    guard let place = self.present.modems.firstIndex(where: { $0.afterLinks == afterLinks }) else {
-      return nil
-    }
-    return try? ModemLink.decoded(self.present.modems.remove(at: place).bytes)
-  }
-
-  // MARK: - Costs
-
-  /// Whether cost news are unread.
-  var hasMetering: Bool { !self.present.metering.isEmpty }
-
-  /// Returns the next cost news, or `nil` without valid ones.
-  func takeMetering() -> MeteringWords? {
-    guard self.hasMetering else { return nil }
-    return try? MeteringWords(decoding: self.present.metering.removeFirst())
+  /// Returns the facts of this turn that have not been returned.
+  func takeFacts(afterLinks: Bool) -> [FactUpdate] {
+    let facts = afterLinks ? self.present.factsAfterLinks : self.present.facts
+    if afterLinks { self.present.factsAfterLinks = [] } else { self.present.facts = [] }
+    return facts
   }
 
   // MARK: - Consumed in order

@@ -47,26 +47,19 @@ struct Replay {
     loop.start()
     // No client is served earlier.
     publisher.begin()
-    self.endTurn(&loop)
-    while let wake = self.tape.advance() {
-      loop.go(
-        on: Waiter.Woken(
-          hasMessages: wake.hasMessages, hasDNSNews: wake.hasDNSNews,
-          slept: wake.slept.map { .nanoseconds($0) }))
-      self.endTurn(&loop)
+    while true {
+      // The real loop reads the clock here.
+      _ = loop.due
+      guard let wake = self.tape.advance() else { break }
+      let woken = Waiter.Woken(
+        hasMessages: wake.hasMessages, sources: wake.sources,
+        slept: wake.slept.map { .nanoseconds($0) })
+      // Invalid inputs are ignored.
+      loop.turn(
+        on: woken, taking: self.tape.inputs.compactMap { try? RecordedInput.decoded($0) })
     }
     atEnd(loop)
-    loop.endStreams()
-  }
-
-  private func endTurn(_ loop: inout MonitorLoop) {
-    // Invalid inputs are ignored.
-    for bytes in self.tape.inputs {
-      if let input = try? RecordedInput.decoded(bytes) { loop.take(input) }
-    }
-    loop.beginTurn()
-    // The real loop reads the clock here.
-    _ = loop.due
+    loop.finish()
   }
 
   private func makeLoop(_ store: Store, _ publisher: some Publisher) -> MonitorLoop {
@@ -78,8 +71,7 @@ struct Replay {
         watchdogTimeout: self.recording.header.watchdogTimeout.map { .nanoseconds($0) }),
       clock: ReplayedClock(tape: tape),
       logger: Logger(label: "connd.replay") { _ in SwiftLogNoOpLogHandler() },
-      dns: ReplayedDNS(files: DNSFiles(from: files)), modems: ReplayedModems(tape: tape),
-      metering: ReplayedMetering(tape: tape),
+      sources: [ReplayedDNS(files: DNSFiles(from: files)), ReplayedFacts(tape: tape)],
       costs: self.recording.header.costs
     ) { (watched) throws(KernelUnavailable) in
       try NetlinkKernel(

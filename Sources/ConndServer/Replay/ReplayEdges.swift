@@ -118,9 +118,10 @@ struct ReplayedClock: MonitorClock {
 }
 
 /// The DNS files of a recording.
-struct ReplayedDNS: DNSSource {
+struct ReplayedDNS: FactSource {
   let files: DNSFiles
-  let fileDescriptor: CInt = -1
+  let descriptors: [pollfd] = []
+  let timeout: Duration? = nil
 
-  func read() -> DNSSettings? { self.files.read() }
+  func process() -> [FactUpdate] { self.files.read().map { [.dns($0)] } ?? [] }
 }

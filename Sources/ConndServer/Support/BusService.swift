@@ -1,3 +1,4 @@
+import Glibc
 import Systemd
 
 /// A service on the system bus that connd queries and listens to, without ever blocking. The bus
@@ -46,9 +47,10 @@ final class BusService<Question: Hashable> {
     self.connect()
   }
 
-  /// The descriptor to poll for `events` (poll(2)), or -1 without a bus.
-  var fileDescriptor: CInt { self.bus?.fileDescriptor ?? -1 }
-  var events: Int16 { self.bus?.events ?? 0 }
+  /// The descriptor and its events for poll(2). The descriptor is -1 without a bus.
+  var descriptor: pollfd {
+    pollfd(fd: self.bus?.fileDescriptor ?? -1, events: self.bus?.events ?? 0, revents: 0)
+  }
   /// When to continue even if the descriptor is not ready, or `nil` for never.
   var timeout: Duration? { self.bus?.timeout }
 

@@ -1,28 +1,22 @@
 import Connectivity
-
-/// The interface to the files with the DNS settings. Owned by the monitor thread.
-protocol DNSSource {
-  /// Becomes readable when the settings may have changed; -1 if changes go unnoticed.
-  var fileDescriptor: CInt { get }
-
-  /// Clears pending events and reads the settings, or returns `nil` if they cannot be read.
-  func read() -> DNSSettings?
-}
+import Glibc
 
 /// The DNS files, and the watch that reports their changes.
-final class DNSWatch: DNSSource {
+final class DNSWatch: FactSource {
   private let files: DNSFiles
   private let changes = FileWatch()
 
   init(_ files: DNSFiles = DNSFiles()) { self.files = files }
 
-  var fileDescriptor: CInt { self.changes.fileDescriptor }
+  let timeout: Duration? = nil
 
-  func read() -> DNSSettings? {
+  var descriptors: [pollfd] { [pollfd(readable: self.changes.fileDescriptor)] }
+
+  func process() -> [FactUpdate] {
     self.changes.clear()
     // Watches are set before reading, so that changes in between are reported.
     self.watch()
-    return self.files.read()
+    return self.files.read().map { [.dns($0)] } ?? []
   }
 
   /// Watches the files and directories that exist now.

@@ -1,28 +1,8 @@
 import ConnectivityRules
 import Glibc
 
-/// The interface to the sources of link costs other than the kernel. Owned by the monitor thread.
-protocol MeteringSource {
-  /// The descriptors for poll(2).
-  var descriptors: [pollfd] { get }
-  /// When to continue even if no descriptor is ready, or `nil` for never.
-  var timeout: Duration? { get }
-
-  /// Processes messages, up to the limit for one turn.
-  ///
-  /// - Returns: The costs of links, or `nil` if they have not changed.
-  func process() -> MeteringWords?
-
-  /// Notes that links have changed in the kernel, so that a missing source may be there now.
-  func noteLinks()
-
-  /// Waits up to a time limit until the sources have answered. Otherwise a starting connd might
-  /// take a link for metered, or unmetered, against their answer.
-  func settle(within time: Duration)
-}
-
 /// NetworkManager and the leases of systemd-networkd.
-final class MeteringWatch: MeteringSource {
+final class MeteringWatch: FactSource {
   private let leases: LeaseFiles
   private let changes = FileWatch()
   private let manager = NetworkManagerWatch()
@@ -32,10 +12,7 @@ final class MeteringWatch: MeteringSource {
   init(_ leases: LeaseFiles = LeaseFiles()) { self.leases = leases }
 
   var descriptors: [pollfd] {
-    [
-      pollfd(fd: self.changes.fileDescriptor, events: Int16(POLLIN), revents: 0),
-      pollfd(fd: self.manager.fileDescriptor, events: self.manager.events, revents: 0),
-    ]
+    [pollfd(readable: self.changes.fileDescriptor), self.manager.descriptor]
   }
 
   /// Zero if a removed link has changed the costs, so that they are read immediately.
@@ -43,24 +20,26 @@ final class MeteringWatch: MeteringSource {
     self.manager.words == self.told.manager ? self.manager.timeout : .zero
   }
 
-  func process() -> MeteringWords? {
+  func process() -> [FactUpdate] {
     self.manager.process()
     let phones = self.readPhones()
     let words = MeteringWords(manager: self.manager.words, phones: phones)
-    guard words != self.told else { return nil }
+    guard words != self.told else { return [] }
     self.told = words
-    return words
+    return [.metering(words)]
   }
 
-  func noteLinks() { self.manager.noteLinks() }
+  func noteLinks() -> [FactUpdate] {
+    self.manager.noteLinks()
+    return []
+  }
 
   func settle(within time: Duration) {
     let end = ContinuousClock.now.advanced(by: time)
     while !self.manager.isSettled {
       let left = ContinuousClock.now.duration(to: end)
       guard left > .zero else { return }
-      var descriptor = pollfd(
-        fd: self.manager.fileDescriptor, events: self.manager.events, revents: 0)
+      var descriptor = self.manager.descriptor
       poll(&descriptor, 1, min(left, self.manager.timeout ?? left).pollTimeout)
       self.manager.process()
     }

@@ -65,8 +65,7 @@ final class NetworkManagerWatch {
       ])
   }
 
-  var fileDescriptor: CInt { self.service.fileDescriptor }
-  var events: Int16 { self.service.events }
+  var descriptor: pollfd { self.service.descriptor }
   var timeout: Duration? { self.service.timeout }
 
   /// Whether all queries have been answered.

@@ -1,30 +1,7 @@
 import Connectivity
+import Glibc
 import Netlink
 import Systemd
-
-/// The interface to the source of modem facts. Owned by the monitor thread. Never blocks.
-protocol ModemSource {
-  /// The descriptor to poll for `events` (poll(2)), or -1 without one.
-  var fileDescriptor: CInt { get }
-  var events: Int16 { get }
-  /// When to continue even if the descriptor is not ready, or `nil` for never.
-  var timeout: Duration? { get }
-
-  /// Processes messages, up to the limit for one turn.
-  ///
-  /// - Returns: The links of modems by name, or `nil` if they have not changed.
-  func process() -> [String: ModemLink]?
-
-  /// Notes that links have changed in the kernel. A missing service may be there now, and a modem
-  /// may have another link.
-  ///
-  /// - Returns: As `process()`.
-  func noteLinks() -> [String: ModemLink]?
-
-  /// The last known signal quality of modems in percent, by the names of their links. It changes
-  /// all the time, so a change is not news.
-  var signalQualities: [String: UInt32] { get }
-}
 
 /// ModemManager on the system bus.
 ///
@@ -32,7 +9,7 @@ protocol ModemSource {
 /// or its service creates one.
 ///
 /// Implements rule K5.
-final class ModemWatch: ModemSource {
+final class ModemWatch: FactSource {
   private let service: BusService<Question>
   private var objects = ModemObjects()
   private let serialLines: SerialLines
@@ -63,24 +40,23 @@ final class ModemWatch: ModemSource {
       signals: changes + ["interface='\(Self.managerInterface)',path='\(Self.root)'"])
   }
 
-  var fileDescriptor: CInt { self.service.fileDescriptor }
-  var events: Int16 { self.service.events }
+  var descriptors: [pollfd] { [self.service.descriptor] }
   var timeout: Duration? { self.service.timeout }
 
   var signalQualities: [String: UInt32] { self.byLink(self.objects.signalQualities) }
 
-  func noteLinks() -> [String: ModemLink]? {
+  func noteLinks() -> [FactUpdate] {
     self.service.connect()
     return self.news()
   }
 
-  /// Returns the current links, or `nil` if they have not changed.
-  private func news() -> [String: ModemLink]? {
+  /// Returns the current links, if they have changed.
+  private func news() -> [FactUpdate] {
     self.heard = self.objects.links
     let links = self.byLink(self.heard)
-    guard links != self.told else { return nil }
+    guard links != self.told else { return [] }
     self.told = links
-    return links
+    return [.modems(links)]
   }
 
   /// Replaces the names of serial lines by the links on them.
@@ -95,13 +71,13 @@ final class ModemWatch: ModemSource {
 
   // MARK: - Messages
 
-  func process() -> [String: ModemLink]? {
+  func process() -> [FactUpdate] {
     self.service.process { event in
       self.take(event)
       self.askOfBearers()
     }
     // Most messages are about signal and traffic.
-    return self.objects.links == self.heard ? nil : self.news()
+    return self.objects.links == self.heard ? [] : self.news()
   }
 
   private func take(_ event: BusService<Question>.Event) {

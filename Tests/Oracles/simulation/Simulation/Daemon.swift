@@ -60,19 +60,21 @@ final class Daemon {
     var (bottom, clock): (any ReopenableKernel, any MonitorClock) = (
       faulty, ModelClock(kernel: faulty)
     )
-    var dns: (any DNSSource)?
+    var sources: [any FactSource] = []
     if let writer, let recorder = writer.recorder {
       bottom = WrittenKernel(faulty, recorder)
       clock = WrittenClock(clock: clock, writer: writer)
       let files = ModelFiles(sockets: ModelSockets(faulty.network))
-      dns = ReplayedDNS(files: DNSFiles(from: RecordedFiles(files: files, recorder: recorder)))
+      sources = [
+        ReplayedDNS(files: DNSFiles(from: RecordedFiles(files: files, recorder: recorder)))
+      ]
     }
     self.kernel = MutantKernel(bottom, self.store, mutation)
     let kernel = self.kernel
     self.loop = MonitorLoop(
       mutation.configuration(configuration), store: self.store, publisher: self.publisher,
       statistics: Statistics(), notifier: .inactive, clock: clock,
-      logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, dns: dns
+      logger: Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }, sources: sources
     ) { (watched) throws(KernelUnavailable) in
       try kernel.reopen(watched)
       return kernel
@@ -111,21 +113,28 @@ final class Daemon {
     self.turn(slept: self.mutation == .ignoresSleep ? nil : slept)
   }
 
-  private func turn(slept: Duration?) {
-    var slept = slept
+  private func turn(slept: Duration?, taking inputs: [Input] = []) {
+    var (slept, inputs) = (slept, inputs)
     repeat {
-      self.loop.beginTurn()
       let woken = Waiter.Woken(hasMessages: self.faulty.hasMessages, slept: slept)
       self.writer?.recorder?.flush()
       self.writer?.recorder?.begin(woken)
-      self.loop.deal(with: woken)
-      self.faulty.isOrdered = false
-      self.loop.evaluateFlows()
-      self.loop.evaluatePaths()
-      self.faulty.isOrdered = true
-      slept = nil
+      for input in inputs {
+        self.writer?.recorder?.note(input)
+        self.loop.take(input)
+      }
+      self.perform(woken)
+      (slept, inputs) = (nil, [])
       self.collect()
     } while self.unrecorded { $0.isBusy }
+  }
+
+  private func perform(_ woken: Waiter.Woken) {
+    for work in Work.allCases {
+      self.faulty.isOrdered = work != .flows && work != .paths
+      self.loop.perform(work, on: woken)
+    }
+    self.faulty.isOrdered = true
   }
 
   private func collect() {
@@ -148,27 +157,21 @@ final class Daemon {
   func admit(_ mailbox: GuardMailbox) {
     let mailbox = RecordingMailbox(mailbox, self.mutation)
     self.mailboxes[mailbox.number] = mailbox
-    self.writer?.recorder?.note(.admit(mailbox, .unheard))
-    self.loop.admit(mailbox)
+    self.turn(slept: nil, taking: [.admit(mailbox, .unheard)])
   }
 
   /// Registers flows.
   func register(_ registrations: [FlowTable.Registration]) {
-    for var registration in registrations {
-      if self.mutation == .ignoresPolicy { registration.flow.forbidsExpensive = false }
-      self.writer?.recorder?.note(.flow(.add(registration)))
-      self.loop.enqueue(.add(registration))
-    }
-    self.loop.takeRequests()
-    self.collect()
+    self.turn(
+      slept: nil,
+      taking: registrations.map { registration in
+        var registration = registration
+        if self.mutation == .ignoresPolicy { registration.flow.forbidsExpensive = false }
+        return .flow(.add(registration))
+      })
   }
 
-  func remove(_ key: FlowTable.Key) {
-    self.writer?.recorder?.note(.flow(.remove(key)))
-    self.loop.enqueue(.remove(key))
-    self.loop.takeRequests()
-    self.collect()
-  }
+  func remove(_ key: FlowTable.Key) { self.turn(slept: nil, taking: [.flow(.remove(key))]) }
 
   // MARK: - Rules broken from outside
 

@@ -110,8 +110,7 @@ struct FlowRouterTests {
       kernel.neighbours[$0] = try? self.router(last)
     }
     self.tell([.neighbour(try self.router(0))], loop.kernel)
-    loop.loop.beginTurn()
-    loop.loop.deal(with: .init(hasMessages: true, slept: nil))
+    loop.loop.turn(on: .init(hasMessages: true))
     // The reading continues between other work.
     #expect(loop.loop.isBusy)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])

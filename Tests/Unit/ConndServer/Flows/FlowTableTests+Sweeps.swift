@@ -120,7 +120,7 @@ extension FlowTableTests {
     self.kernel.setState(of: 2, .noCarrier)
     self.look(&table)
     #expect(try self.evaluateSlice(of: &table) == [])
-    #expect(try self.evaluateSlice(of: &table) == ["1 destroy sourceAddressLost"])
+    #expect(try self.evaluateSlice(of: &table, isFinal: true) == ["1 destroy sourceAddressLost"])
     #expect(!table.isBusy && table.isEmpty)
   }
 

@@ -37,7 +37,7 @@ final class FlowTableTests {
 
   /// Does something in a turn of its own.
   private func turn<Result>(_ body: (FlowReader) throws -> Result) rethrows -> Result {
-    let view = KernelView(self.kernel, self.subscriptions)
+    let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
     defer { self.subscriptions = view.subscriptions }
     let reader = PathReader(
       destinations: Configuration().destinations, classifier: PathClassifier())
@@ -80,12 +80,15 @@ final class FlowTableTests {
     return told.sorted()
   }
 
-  func evaluateSlice(of table: inout FlowTable, at second: Double = 0) throws -> [String] {
+  func evaluateSlice(
+    of table: inout FlowTable, isFinal: Bool = false, at second: Double = 0
+  ) throws -> [String] {
     let told = try self.turn {
       try table.evaluate(
-        $0, policy: InvalidationPolicy(), at: Instant(sinceStart: .seconds(second)))
+        $0, policy: InvalidationPolicy(), isFinal: isFinal,
+        at: Instant(sinceStart: .seconds(second)))
     }
-    return told.map { self.words($0.event, $0.key.id) }
+    return told.notifications.map { self.words($0.event, $0.key.id) }
   }
 
   func look(_ table: inout FlowTable, _ trigger: ReadTrigger = .timer) {

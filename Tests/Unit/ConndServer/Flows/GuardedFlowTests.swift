@@ -6,19 +6,28 @@ import Testing
 
 @Suite("Guarded flows")
 struct GuardedFlowTests {
-  @Test("D6 K8 an evaluation of flows waits once for the pending kernel messages, and only once")
+  @Test("D6 K8 messages wait when flows are due → they are read before the flows are evaluated")
   func wait() throws {
     var loop = try TestLoop.started()
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     let kernel = loop.kernel
     kernel.untold.append { [.rule(.ipv4)] }
-    loop.loop.deal(with: .init(hasMessages: true, slept: nil))
+    loop.loop.perform(.messages, on: .init(hasMessages: true))
+    let readings = loop.count("readings")
     kernel.untold.append { [.rule(.ipv4)] }
-    let before = kernel.questions
-    loop.loop.evaluateFlows()
-    #expect(kernel.questions == before && loop.loop.isBusy)
-    loop.loop.evaluateFlows()
-    #expect(kernel.questions > before)
+    loop.loop.perform(.flows, on: .init())
+    #expect(loop.count("readings") == readings + 1 && !loop.loop.isBusy)
+  }
+
+  @Test("D6 K8 messages never stop → a flow whose link is down is destroyed all the same")
+  func endlessMessages() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    kernel.setState(of: 2, .down)
+    kernel.routes = []
+    kernel.isNeverSilent = true
+    #expect(loop.tell() == ["1 destroy interfaceLost"])
   }
 
   // MARK: - Connections that are not on the known path
@@ -200,7 +209,7 @@ struct GuardedFlowTests {
     var new = Link(index: 4711, name: "veth0")
     new.isNew = true
     // The link is ignored: no flow uses it.
-    let matters = loop.loop.engine.subscriptions.ignoredLinks.mayMatter([.link(new)])
+    let matters = loop.loop.engine.context.subscriptions.ignoredLinks.mayMatter([.link(new)])
     #expect(!matters)
   }
 }

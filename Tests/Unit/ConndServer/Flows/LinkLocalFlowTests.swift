@@ -25,8 +25,8 @@ struct LinkLocalFlowTests {
   ) throws -> [String] {
     let remote = Destination(try IPAddress(spelt: "fe80::77"), outLink: link)
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
-    loop.loop.enqueue(.add(.init(key: .init(mailbox: 1, id: 1), flow: flow)))
-    loop.loop.beginTurn()
+    loop.loop.guards.enqueue(.add(.init(key: .init(mailbox: 1, id: 1), flow: flow)))
+    loop.loop.turn()
     return loop.mailbox.take()
   }
 

@@ -34,8 +34,7 @@ struct RefutationTests {
     var loop = try self.loopWithoutRoutes()
     try loop.kernel.give(self.local, to: 2)
     #expect(try loop.guardFlow(1, local: self.local) == [self.doubt])
-    loop.loop.deal(with: .init(hasMessages: false, slept: .seconds(3600)))
-    #expect(loop.turn() == ["1 destroy resumed"])
+    #expect(loop.turn(slept: .seconds(3600)) == ["1 destroy resumed"])
     #expect(loop.count("flow_invalidations", "resumed") == 1)
     #expect(loop.count("refutations", "resumed") == 0)
   }

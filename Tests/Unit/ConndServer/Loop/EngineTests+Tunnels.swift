@@ -71,11 +71,11 @@ extension EngineTests {
     try self.kernel.lead("198.51.100.1", 32, self.route("192.0.2.1"))
     var engine = Engine(Configuration(), restored: nil)
     _ = try self.step(&engine, .start, 0)
-    #expect(engine.subscriptions.isWider)
+    #expect(engine.context.subscriptions.isWider)
     #expect(engine.filterSpec.destinations.contains(remote))
     let missed = try engine.acceptFilter(self.kernel)
     #expect(missed == [])
     _ = try self.step(&engine, .events([]), 1)
-    #expect(!engine.subscriptions.isWider)
+    #expect(!engine.context.subscriptions.isWider)
   }
 }

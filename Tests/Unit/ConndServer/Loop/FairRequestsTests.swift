@@ -44,32 +44,33 @@ struct FairRequestsTests {
     var loop = try TestLoop.started()
     let many = (10..<20).map { Counter($0, of: 1000) }
     let one = Counter(99, of: 1001)
-    for mailbox in many + [one] { loop.loop.admit(mailbox) }
+    for mailbox in many + [one] { loop.loop.guards.admit(mailbox) }
     for id in 0..<1000 as Range<UInt64> {
       for mailbox in many { loop.loop.take(.flow(try self.request(id, in: mailbox))) }
     }
-    loop.loop.beginTurn()
+    loop.loop.turn()
     loop.loop.take(.flow(try self.request(1, in: one)))
-    loop.loop.beginTurn()
+    loop.loop.turn()
     #expect(one.answers == 1)
     #expect(many.map(\.answers).reduce(0, +) < 200)
     // Requests of streams that have ended are dropped, and use no turns.
     for mailbox in many { loop.loop.take(.dismiss(mailbox.number)) }
-    loop.loop.beginTurn()
-    #expect(loop.loop.requests.isEmpty)
+    loop.loop.turn()
+    #expect(!loop.loop.guards.hasRequests)
   }
 
   @Test("D4 a client with many flows leaves → they are removed in parts")
   func abandoned() throws {
     var loop = try TestLoop.started()
     let mailbox = Counter(10, of: 1000)
-    loop.loop.admit(mailbox)
+    loop.loop.guards.admit(mailbox)
     for id in 0..<1000 as Range<UInt64> {
       loop.loop.take(.flow(try self.request(id, in: mailbox)))
     }
     _ = loop.turn()
     #expect(loop.loop.engine.flows.count == 1000)
     loop.loop.take(.dismiss(mailbox.number))
+    loop.loop.turn()
     #expect((800..<1000).contains(loop.loop.engine.flows.count) && loop.loop.isBusy)
     _ = loop.turn()
     #expect(loop.loop.engine.flows.isEmpty && loop.loop.engine.flows.usage.count == 0)

@@ -26,7 +26,7 @@ struct MonitorLoopTests {
   func letGoBlindly() throws {
     var loop = try TestLoop.started { $0.isGone = true }
     #expect(try loop.guardFlow(1) == ["1 path none unknown"])
-    loop.loop.enqueue(.remove(.init(mailbox: loop.mailbox.number, id: 1)))
+    loop.loop.guards.enqueue(.remove(.init(mailbox: loop.mailbox.number, id: 1)))
     #expect(loop.turn() == [])
     loop.kernel.isGone = false
     #expect(loop.turn(after: .seconds(1)) == [])
@@ -236,7 +236,7 @@ struct MonitorLoopTests {
   func endlessBurst() throws {
     var loop = try TestLoop.started()
     #expect(loop.turn() == [])
-    let (kernel, statistics) = (loop.kernel, loop.loop.statistics)
+    let (kernel, statistics) = (loop.kernel, loop.loop.feed.statistics)
     func told() -> UInt64 {
       statistics.counted.first { $0.name == "published" && $0.kind == "path" }?.value ?? 0
     }
@@ -249,7 +249,7 @@ struct MonitorLoopTests {
         return [.rule(.ipv4)]
       }
     }
-    loop.loop.drain()
+    loop.loop.readMessages()
     #expect(toldMeanwhile > 64)
     #expect(loop.turn() == [] && told() == 80, "two are read at once")
   }
@@ -258,7 +258,7 @@ struct MonitorLoopTests {
 
   /// The published paths: `none`, `eth1`.
   private func published(_ loop: TestLoop) -> [String] {
-    loop.loop.store.past.compactMap { published in
+    loop.loop.feed.store.past.compactMap { published in
       switch published.change {
       case .transition(let change):
         "\(change.snapshot.status.interface ?? "none") \(change.cause.change)"
@@ -302,7 +302,7 @@ struct MonitorLoopTests {
         return [.rule(.ipv4)]
       }, more, more, more,
     ]
-    loop.loop.deal(with: .init(hasMessages: true, slept: nil))
+    loop.loop.perform(.messages, on: .init(hasMessages: true))
     #expect(self.published(loop) == ["eth0 started", "none ruleAdded"])
     #expect(loop.count("readings") == 3, "two are read at once")
   }

@@ -17,7 +17,9 @@ final class ModelKernel: Kernel {
   }
 
   var fileDescriptor: CInt { -1 }
-  var hasMessages: Bool { !self.untold.isEmpty }
+  var hasMessages: Bool { self.isNeverSilent || !self.untold.isEmpty }
+  /// Whether the next message has always just arrived when the others have been read.
+  var isNeverSilent = false
   var routes: [Entry] = []
   /// Ways by source address (`ip rule from …`).
   var pinned: [IPAddress: RouteAnswer] = [:]
@@ -289,5 +291,5 @@ extension RouteAnswer {
 
 extension KernelView {
   /// Creates a view for a turn of which only the answers matter.
-  convenience init(_ kernel: ModelKernel) { self.init(kernel, KernelSubscriptions()) }
+  convenience init(_ kernel: ModelKernel) { self.init(kernel, ReadingContext()) }
 }

@@ -17,9 +17,9 @@ struct TestLoop {
   let kernel = ModelKernel()
   let clock = TestClock()
   let mailbox = TestMailbox()
-  let dns = ModelDNS()
-  let modems = ModelModems()
-  let metering = ModelMetering()
+  let dns = ModelSource()
+  let modems = ModelSource()
+  let metering = ModelSource()
   var loop: MonitorLoop
 
   init(overrideStore: OverrideStore? = nil) throws {
@@ -30,14 +30,14 @@ struct TestLoop {
     self.loop = MonitorLoop(
       Configuration(), store: store, publisher: StorePublisher(store: store),
       statistics: Statistics(), notifier: .inactive, clock: self.clock,
-      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, dns: self.dns,
-      modems: self.modems, metering: self.metering, costs: overrideStore?.load() ?? .init(),
+      logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+      sources: [self.dns, self.modems, self.metering], costs: overrideStore?.load() ?? .init(),
       overrideStore: overrideStore
     ) { (watched) throws(KernelUnavailable) in
       try kernel.watch(watched)
       return kernel
     }
-    self.loop.admit(self.mailbox)
+    self.loop.guards.admit(self.mailbox)
   }
 
   /// Opens the kernel, if possible.
@@ -60,7 +60,7 @@ struct TestLoop {
     for id in 1...count {
       let remote = try IPAddress(spelt: "198.18.\(id >> 8).\(id & 0xFF)")
       let key = FlowTable.Key(mailbox: self.mailbox.number, id: UInt64(id))
-      self.loop.enqueue(.add(.init(key: key, flow: Flow(Destination(remote)))))
+      self.loop.guards.enqueue(.add(.init(key: key, flow: Flow(Destination(remote)))))
     }
     _ = self.turn()
   }
@@ -75,9 +75,9 @@ struct TestLoop {
     var remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
     remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
     let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
-    self.loop.enqueue(
+    self.loop.guards.enqueue(
       .add(.init(key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known)))
-    self.loop.beginTurn()
+    for work in [.messages, .requests] as [Work] { self.loop.perform(work, on: .init()) }
     return self.mailbox.take()
   }
 
@@ -89,32 +89,28 @@ struct TestLoop {
 
   /// Handles all pending work.
   mutating func turn(
-    after pause: Duration = .zero, hasDNSNews: Bool = false, hasModemNews: Bool = false,
-    hasMeteringNews: Bool = false
+    after pause: Duration = .zero, sources: SourceSet = [], slept: Duration? = nil
   ) -> [String] {
     self.clock.instant = self.clock.instant.advanced(by: pause)
+    var woken = Waiter.Woken(sources: sources, slept: slept)
     repeat {
-      self.loop.beginTurn()
-      self.loop.deal(
-        with: .init(
-          hasMessages: !self.kernel.untold.isEmpty, hasDNSNews: hasDNSNews,
-          hasModemNews: hasModemNews, hasMeteringNews: hasMeteringNews, slept: nil))
-      self.loop.evaluateFlows()
-      self.loop.evaluatePaths()
+      woken.hasMessages = !self.kernel.untold.isEmpty
+      self.loop.turn(on: woken)
+      woken = Waiter.Woken()
     } while self.loop.isBusy
     return self.mailbox.take()
   }
 
   /// The published invalidations of channels.
   var invalidations: [String] {
-    self.loop.store.past.compactMap { published in
+    self.loop.feed.store.past.compactMap { published in
       guard case .invalidation(let told) = published.change else { return nil }
       return "\(told.severity.rawValue) \(told.reason.rawValue)"
     }
   }
 
   func count(_ name: String, _ kind: String = "") -> UInt64 {
-    self.loop.statistics.counted.first { $0.name == name && $0.kind == kind }?.value ?? 0
+    self.loop.feed.statistics.counted.first { $0.name == name && $0.kind == kind }?.value ?? 0
   }
 }
 
@@ -174,51 +170,36 @@ final class TestMailbox: FlowMailbox {
   }
 }
 
-/// The DNS source of a test.
-final class ModelDNS: DNSSource {
-  let fileDescriptor: CInt = -1
-  var settings: DNSSettings?
-  func read() -> DNSSettings? { self.settings }
-}
-
-/// The source of metering information of a test.
-final class ModelMetering: MeteringSource {
+/// A source of facts of a test.
+final class ModelSource: FactSource {
   let descriptors: [pollfd] = []
   var timeout: Duration?
-  var words: MeteringWords?
-  /// The information that arrives a moment after the start.
-  var wordsOnceSettled: MeteringWords?
-  private(set) var searches = 0
-
-  func process() -> MeteringWords? {
-    defer { self.words = nil }
-    return self.words
-  }
-
-  func noteLinks() { self.searches += 1 }
-
-  func settle(within time: Duration) {
-    self.words = self.wordsOnceSettled ?? self.words
-    self.wordsOnceSettled = nil
-  }
-}
-
-/// The source of modem information of a test.
-final class ModelModems: ModemSource {
-  let fileDescriptor: CInt = -1
-  let events: Int16 = 0
-  var timeout: Duration?
-  var links: [String: ModemLink]?
+  /// The facts that it returns next.
+  var updates: [FactUpdate] = []
+  /// The facts that arrive a moment after the start.
+  var updatesOnceSettled: [FactUpdate]?
   var signalQualities: [String: UInt32] = [:]
   private(set) var searches = 0
 
-  func process() -> [String: ModemLink]? {
-    defer { self.links = nil }
-    return self.links
+  func process() -> [FactUpdate] {
+    defer { self.updates = [] }
+    return self.updates
   }
 
-  func noteLinks() -> [String: ModemLink]? {
+  func noteLinks() -> [FactUpdate] {
     self.searches += 1
     return self.process()
   }
+
+  func settle(within time: Duration) {
+    self.updates = self.updatesOnceSettled ?? self.updates
+    self.updatesOnceSettled = nil
+  }
+}
+
+extension SourceSet {
+  // The sources of `TestLoop`.
+  static let dns = SourceSet(index: 0)
+  static let modems = SourceSet(index: 1)
+  static let metering = SourceSet(index: 2)
 }

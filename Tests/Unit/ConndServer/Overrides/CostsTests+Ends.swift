@@ -25,7 +25,7 @@ extension CostsTests {
     _ = self.loop.tell()
     self.loop.kernel.setState(of: 2, .up)
     _ = self.loop.tell()
-    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
     self.loop.kernel.addLink(3, "eth1")
     try self.loop.kernel.lead(
       "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 50)
@@ -47,7 +47,7 @@ extension CostsTests {
     _ = self.loop.tell()
     try Self.setRouter("192.0.2.1", on: 2, to: 1, self.loop)
     _ = self.loop.tell(kernel.neighbours.values.map { .neighbour($0) })
-    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
   }
 
   @Test("an override until leaving → a turn without news does not query the kernel")
@@ -65,7 +65,7 @@ extension CostsTests {
     for step in [63_072_000, -126_144_000] {
       self.loop.clock.wall = self.loop.clock.wall.advanced(by: .seconds(step))
       _ = self.loop.turn()
-      #expect(self.loop.loop.store.snapshot.status.isConstrained)
+      #expect(self.loop.loop.feed.store.snapshot.status.isConstrained)
       let due = try #require(self.loop.loop.due)
       #expect(self.loop.clock.now.duration(to: due) == .seconds(60))
     }

@@ -85,7 +85,7 @@ struct CostsTests {
 
   /// The last published change: `constrained, expensive: constrainedSet uid 1000`.
   var last: String {
-    guard case .path(let change) = self.loop.loop.store.past.last?.change else { return "none" }
+    guard case .path(let change) = self.loop.loop.feed.store.past.last?.change else { return "none" }
     let status = change.snapshot.status
     let costs = [
       status.isConstrained ? "constrained" : nil, status.isExpensive ? "expensive" : nil,
@@ -104,10 +104,10 @@ struct CostsTests {
     #expect(self.last == "constrained, expensive: expensiveSet uid 1000")
     #expect(try self.list() == ["192.0.2.1 here", "eth0 constrained expensive"])
     // An override that changes nothing is not published.
-    let before = self.loop.loop.store.past.count
+    let before = self.loop.loop.feed.store.past.count
     try self.set(.link("eth0"), expensive: .on)
     try self.set(.link("wlan7"), expensive: .on)
-    #expect(self.loop.loop.store.past.count == before)
+    #expect(self.loop.loop.feed.store.past.count == before)
     try self.set(.link("eth0"), constrained: .auto)
     #expect(self.last == "expensive: constrainedSet uid 1000")
     try self.forget("eth0")
@@ -118,7 +118,7 @@ struct CostsTests {
   @Test("I8 a link is set to metered → a flow that forbids that is destroyed")
   mutating func flow() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
-    self.loop.loop.enqueue(
+    self.loop.loop.guards.enqueue(
       .add(
         .init(
           key: .init(mailbox: self.loop.mailbox.number, id: 1),
@@ -134,13 +134,13 @@ struct CostsTests {
     #expect(self.last == "constrained: constrainedSet uid 1000")
     #expect(try self.list() == ["192.0.2.1 here constrained"])
     try self.moveCable()
-    #expect(self.loop.loop.store.snapshot.status.isConstrained == false)
+    #expect(self.loop.loop.feed.store.snapshot.status.isConstrained == false)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained"])
 
-    self.loop.loop.overrideStore?.finish()
+    self.loop.loop.overrides.store?.finish()
     var later = try Self.loop(self.directory)
     later.loop.start()
-    #expect(later.loop.store.snapshot.status.isConstrained)
+    #expect(later.loop.feed.store.snapshot.status.isConstrained)
   }
 
   @Test("two users disagree → the last authorized one wins, and the entry names that user")
@@ -168,10 +168,10 @@ struct CostsTests {
     try self.set(.network("192.0.2.1"), constrained: .on)
     #expect(throws: CostRequest.Refusal.self) { try self.set(.link("wlan7"), constrained: .on) }
     #expect(try self.list().count == 1024)
-    self.loop.loop.overrideStore?.finish()
+    self.loop.loop.overrides.store?.finish()
     var later = try Self.loop(self.directory)
     later.loop.start()
-    #expect(later.loop.store.snapshot.status.isConstrained)
+    #expect(later.loop.feed.store.snapshot.status.isConstrained)
     #expect(later.loop.engine.costs.overrides.all.count == 1024)
     try self.forget("eth7")
     try self.set(.link("wlan7"), constrained: .on)
@@ -219,9 +219,9 @@ struct CostsTests {
   mutating func belowTunnel(_ tunnel: Tunnel) throws {
     try tunnel.take(self.loop.kernel)
     _ = self.loop.tell()
-    #expect(self.loop.loop.store.snapshot.status.path.chain.map(\.index) == [5, 2])
+    #expect(self.loop.loop.feed.store.snapshot.status.path.chain.map(\.index) == [5, 2])
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
-    self.loop.loop.enqueue(
+    self.loop.loop.guards.enqueue(
       .add(
         .init(
           key: .init(mailbox: self.loop.mailbox.number, id: 1),
@@ -238,8 +238,8 @@ struct CostsTests {
     #expect(try self.list() == ["192.0.2.1 here constrained expensive"])
 
     try self.moveCable()
-    #expect(!self.loop.loop.store.snapshot.status.isConstrained)
-    #expect(!self.loop.loop.store.snapshot.status.isExpensive)
+    #expect(!self.loop.loop.feed.store.snapshot.status.isConstrained)
+    #expect(!self.loop.loop.feed.store.snapshot.status.isExpensive)
     #expect(try self.list() == ["192.0.2.1 here", "? constrained expensive"])
   }
 
@@ -249,26 +249,26 @@ struct CostsTests {
     let address = Address(try IPAddress(spelt: "192.0.2.8"), prefixLength: 24, link: 2)
     self.loop.kernel.neighbours = [:]
     _ = self.loop.tell([.addressRemoved(address)])
-    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
   }
 
   @Test("the configuration takes precedence over a user's override, and the answer names the entry")
   mutating func overruled() throws {
     var configuration = Configuration()
     configuration.links = LinkPolicy([.init(match: "eth*", constrained: false)])
-    self.loop.loop.configure(configuration)
+    self.loop.loop.take(.configure(configuration, .unheard))
     #expect(try self.set(.link("eth0"), constrained: .on) == "eth*")
     #expect(try self.set(.network("192.0.2.1"), constrained: .on) == "eth*")
     #expect(try self.set(.link("eth0"), expensive: .on) == nil)
-    #expect(!self.loop.loop.store.snapshot.status.isConstrained)
-    #expect(self.loop.loop.store.snapshot.status.isExpensive)
+    #expect(!self.loop.loop.feed.store.snapshot.status.isConstrained)
+    #expect(self.loop.loop.feed.store.snapshot.status.isExpensive)
   }
 
   @Test("network names are not listed if the configuration hides them")
   mutating func hidden() throws {
     var configuration = Configuration()
     configuration.identify = .hidden
-    self.loop.loop.configure(configuration)
+    self.loop.loop.take(.configure(configuration, .unheard))
     try self.set(.network("192.0.2.1"), constrained: .on)
     #expect(try self.list() == ["? here constrained"])
   }

@@ -34,7 +34,7 @@ final class FlowReaderTests {
     FlowReader(
       PathReader(
         destinations: Configuration().destinations, classifier: PathClassifier()),
-      KernelView(self.kernel, self.subscriptions))
+      KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions)))
   }
 
   func reading(madeOn path: Path? = nil) throws -> FlowReading {

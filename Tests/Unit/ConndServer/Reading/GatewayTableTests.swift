@@ -53,7 +53,7 @@ final class GatewayTableTests {
 
   /// The identity of the network, read in a turn of its own.
   func identity() throws -> NetworkIdentity {
-    let view = KernelView(self.kernel, self.subscriptions)
+    let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
     defer { self.subscriptions = view.subscriptions }
     let (path, facts) = try self.reader.path(to: self.destination, view)
     return try view.subscriptions.networks.identity(of: path, facts, view)
@@ -61,7 +61,7 @@ final class GatewayTableTests {
 
   /// The identity of the default path's network, read in a turn of its own.
   private func defaultIdentity() throws -> NetworkIdentity {
-    let view = KernelView(self.kernel, self.subscriptions)
+    let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
     defer { self.subscriptions = view.subscriptions }
     let (path, facts) = try self.reader.path(to: self.destination, view)
     return try view.subscriptions.networks.identity(of: path, facts, isDefault: true, view)

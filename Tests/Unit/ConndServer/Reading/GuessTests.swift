@@ -115,7 +115,7 @@ struct GuessTests {
     var loop = try self.startedInWireGuard()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
     let key = FlowTable.Key(mailbox: loop.mailbox.number, id: 1)
-    loop.loop.enqueue(.add(.init(key: key, flow: flow)))
+    loop.loop.guards.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 path wg0"])
     loop.kernel.marked[0xca6c] = Self.byModem
     #expect(loop.tell() == ["1 drain policy"])
@@ -130,7 +130,7 @@ struct GuessTests {
     _ = loop.tell()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
     let key = FlowTable.Key(mailbox: loop.mailbox.number, id: 1)
-    loop.loop.enqueue(.add(.init(key: key, flow: flow)))
+    loop.loop.guards.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 drain policy late wg0"])
     loop.kernel.setState(of: 4, .noCarrier)
     #expect(loop.tell() == ["1 path wg0"])
@@ -273,7 +273,7 @@ struct GuessTests {
     let loop = try self.startedInWireGuard()
     var reader = loop.loop.engine.reader
     reader.classifier.policy = LinkPolicy([.init(match: "wg*", medium: .wifi)])
-    let view = loop.loop.engine.view(of: loop.kernel)
+    let view = KernelView(loop.kernel, loop.loop.engine.context)
     let path = try reader.defaultPath(.ipv4, view).observed.path
     #expect(path.chain.map(\.name) == ["wg0"] && path.guessedLinks == 0 && path.medium == .wifi)
   }

@@ -54,8 +54,8 @@ struct IncompleteWirelessTests {
     _ = try self.loop.loop.answer(.set(request)).get()
   }
 
-  private var status: ConnectivityStatus { self.loop.loop.store.snapshot.status }
-  private var published: Int { self.loop.loop.store.past.count }
+  private var status: ConnectivityStatus { self.loop.loop.feed.store.snapshot.status }
+  private var published: Int { self.loop.loop.feed.store.past.count }
   private var asked: Int { self.loop.kernel.asked.count { $0.hasPrefix("wireless") } }
 
   @Test(

@@ -15,13 +15,13 @@ struct ModemCacheTests {
   ///
   /// - Returns: the changes published since the first reading, in words.
   private func say(_ links: [String: ModemLink], _ loop: inout TestLoop) -> [String] {
-    loop.modems.links = links
-    _ = loop.turn(hasModemNews: true)
+    loop.modems.updates = [.modems(links)]
+    _ = loop.turn(sources: .modems)
     return self.told(loop)
   }
 
   private func told(_ loop: TestLoop) -> [String] {
-    loop.loop.store.past.compactMap { published in
+    loop.loop.feed.store.past.compactMap { published in
       guard case .transition(let transition) = published.change else { return nil }
       return "\(transition.to.rawValue) \(transition.cause.change)"
     }
@@ -55,7 +55,7 @@ struct ModemCacheTests {
     // The next link of that name may be any link.
     let link = Link(index: 2, name: "eth0")
     _ = loop.tell([.linkRemoved(link), .link(link)])
-    #expect(loop.loop.store.snapshot.status.category == .other)
+    #expect(loop.loop.feed.store.snapshot.status.category == .other)
   }
 
   @Test(
@@ -65,29 +65,29 @@ struct ModemCacheTests {
     var loop = try self.loop()
     _ = self.say(["eth0": ModemLink()], &loop)
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
-    loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
-    #expect(loop.turn(hasModemNews: true) == ["1 advise interfaceLost"])
+    loop.modems.updates = [.modems(["eth0": ModemLink(isSuspended: true)])]
+    #expect(loop.turn(sources: .modems) == ["1 advise interfaceLost"])
     #expect(try loop.guardFlow(2) == ["2 path eth0 requiresConnection"])
     #expect(loop.turn(after: .seconds(600)) == [])
     // Roaming, or another technology, ends nothing.
-    loop.modems.links = ["eth0": ModemLink()]
-    #expect(loop.turn(hasModemNews: true).sorted() == ["1 path eth0", "2 path eth0"])
-    loop.modems.links = ["eth0": ModemLink(isSuspended: true)]
+    loop.modems.updates = [.modems(["eth0": ModemLink()])]
+    #expect(loop.turn(sources: .modems).sorted() == ["1 path eth0", "2 path eth0"])
+    loop.modems.updates = [.modems(["eth0": ModemLink(isSuspended: true)])]
     #expect(
-      loop.turn(hasModemNews: true).sorted() == [
+      loop.turn(sources: .modems).sorted() == [
         "1 advise interfaceLost", "2 advise interfaceLost",
       ])
     #expect(
       loop.turn(after: .seconds(901)).sorted() == [
         "1 destroy interfaceLost", "2 destroy interfaceLost",
       ])
-    loop.modems.links = ["eth0": ModemLink()]
-    _ = loop.turn(hasModemNews: true)
+    loop.modems.updates = [.modems(["eth0": ModemLink()])]
+    _ = loop.turn(sources: .modems)
     #expect(try loop.guardFlow(3) == ["3 path eth0"])
-    loop.modems.links = ["eth0": ModemLink(generation: .second, isRoaming: true)]
-    #expect(loop.turn(hasModemNews: true) == [])
-    loop.modems.links = [:]
-    #expect(loop.turn(hasModemNews: true) == [], "the service has ended")
+    loop.modems.updates = [.modems(["eth0": ModemLink(generation: .second, isRoaming: true)])]
+    #expect(loop.turn(sources: .modems) == [])
+    loop.modems.updates = [.modems([:])]
+    #expect(loop.turn(sources: .modems) == [], "the service has ended")
   }
 
   @Test("I0 I5 a link turns out to be a modem → its flows continue")
@@ -96,7 +96,7 @@ struct ModemCacheTests {
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     let before = loop.invalidations.count
     _ = self.say(["eth0": ModemLink()], &loop)
-    #expect(loop.loop.store.snapshot.status.category == .cellular)
+    #expect(loop.loop.feed.store.snapshot.status.category == .cellular)
     #expect(loop.invalidations.dropFirst(before) == ["advise categoryChanged"])
   }
 
@@ -111,7 +111,7 @@ struct ModemCacheTests {
     let request = CostRequest.CostOverrideRequest(
       target: .network("Example"), constrained: .on, user: 1000)
     _ = try loop.loop.answer(.set(request)).get()
-    func isConstrained() -> Bool { loop.loop.store.snapshot.status.isConstrained }
+    func isConstrained() -> Bool { loop.loop.feed.store.snapshot.status.isConstrained }
     #expect(isConstrained())
     _ = self.say(modem(MobileOperator(code: "20801", name: "Example")), &loop)
     #expect(!isConstrained(), "abroad")
@@ -122,7 +122,7 @@ struct ModemCacheTests {
     #expect(isConstrained(), "not registered for a moment")
     _ = self.say([:], &loop)
     #expect(isConstrained(), "the service has ended")
-    let changes = loop.loop.store.past.compactMap { published -> String? in
+    let changes = loop.loop.feed.store.past.compactMap { published -> String? in
       if case .path(let path) = published.change { path.cause.change } else { nil }
     }
     #expect(changes == ["constrainedSet", "modemMoved", "modemMoved"])
@@ -132,7 +132,7 @@ struct ModemCacheTests {
   func restored() throws {
     var loop = try self.loop()
     _ = self.say(["eth0": ModemLink()], &loop)
-    var modems = ModemCache(restored: loop.loop.store.snapshot)
+    var modems = ModemCache(restored: loop.loop.feed.store.snapshot)
     let ppp = try #require(loop.kernel.linkTable[2])
     #expect(modems.describe(ppp).modem == .silent)
     var none = ModemCache()
@@ -145,15 +145,15 @@ struct ModemCacheTests {
     var loop = try self.loop()
     loop.kernel.linkTable[2]?.device.serialDriver = "option1"
     _ = loop.tell()
-    #expect(loop.loop.store.snapshot.status.category == .cellular)
+    #expect(loop.loop.feed.store.snapshot.status.category == .cellular)
     #expect(
-      loop.loop.store.snapshot.status.ipv4.evidence == Evidence(.driver, "option1", .cellular))
+      loop.loop.feed.store.snapshot.status.ipv4.evidence == Evidence(.driver, "option1", .cellular))
     let ppp = try #require(loop.kernel.linkTable[2])
     loop.kernel.linkTable[2]?.device.serialDriver = nil
     _ = loop.tell()
-    #expect(loop.loop.store.snapshot.status.category == .cellular)
+    #expect(loop.loop.feed.store.snapshot.status.category == .cellular)
     let free = try #require(loop.kernel.linkTable[2])
-    var restored = ModemCache(restored: loop.loop.store.snapshot)
+    var restored = ModemCache(restored: loop.loop.feed.store.snapshot)
     #expect(restored.describe(free) == ppp)
     // Another link is not covered.
     restored.note(.linkRemoved(free.link))

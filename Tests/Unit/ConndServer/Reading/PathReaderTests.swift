@@ -10,7 +10,9 @@ final class PathReaderTests {
   private let reader = PathReader(
     destinations: Configuration().destinations, classifier: PathClassifier())
   /// A view as at the beginning of a turn.
-  private var view: KernelView { KernelView(self.kernel, self.subscriptions) }
+  private var view: KernelView {
+    KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
+  }
   private var subscriptions = KernelSubscriptions()
   private let remote: IPAddress
   private let before = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")

@@ -61,7 +61,7 @@ struct ReadingTests {
         wasLast = true
         continue
       }
-      #expect(loop.loop.store.snapshot.status.category == .wired, "after \(questions)")
+      #expect(loop.loop.feed.store.snapshot.status.category == .wired, "after \(questions)")
       // Only connections that began on Wi-Fi in between are led back.
       #expect(!loop.invalidations.contains("destroy categoryChanged"), "after \(questions)")
       #expect(!told.contains { $0.contains("destroy") }, "after \(questions): \(told)")

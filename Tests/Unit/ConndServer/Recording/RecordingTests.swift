@@ -33,8 +33,8 @@ struct RecordingTests {
   @Test(
     "each item is unchanged after writing and reading",
     arguments: [
-      .turn(RecordedWake(hasMessages: true, hasDNSNews: false, slept: 5)),
-      .turn(RecordedWake(hasMessages: false, hasDNSNews: true)), .now(.max / 2), .time(1),
+      .turn(RecordedWake(hasMessages: true, sources: [], slept: 5)),
+      .turn(RecordedWake(hasMessages: false, sources: .dns)), .now(.max / 2), .time(1),
       .opened(.listener, error: EMFILE, operation: "open a netlink socket"),
       .bound(.requester, error: 0, port: 4711),
       .option(.wirelessListener, isSocketLevel: true, option: SO_RCVBUF, error: ENOMEM),

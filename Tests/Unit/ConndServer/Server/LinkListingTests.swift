@@ -16,7 +16,7 @@ extension KernelQueries {
 
 @Suite("Listing links")
 struct LinkListingTests {
-  private typealias Answer = MonitorLoop.PendingListing.Answer
+  private typealias Answer = PendingListing.Answer
 
   private func names(_ answer: Answer?) throws -> [String] {
     try #require(try answer?.get()).map(\.facts.link.name)
@@ -37,14 +37,14 @@ struct LinkListingTests {
     var turns = 0
     let later = await withCheckedContinuation { (later: CheckedContinuation<Answer?, Never>) in
       ask(1, .unheard)
-      loop.loop.beginTurn()
-      #expect(loop.loop.listing != nil && loop.loop.isBusy)
+      loop.loop.turn()
+      #expect(loop.loop.queries.listing != nil && loop.loop.isBusy)
       // This link comes too late for the listing under way, and is not part of it.
       loop.kernel.addLink(500, "new")
       ask(2, Reply(later))
       while loop.loop.isBusy, turns < 1000 {
         turns += 1
-        loop.loop.beginTurn()
+        loop.loop.turn()
       }
     }
     // Two listings of 19 parts, of which a turn makes three at most.
@@ -64,9 +64,9 @@ struct LinkListingTests {
       loop.loop.take(.query(KernelQuery(id: 1, account: first, kind: .listLinks(.unheard))))
       loop.loop.take(
         .query(KernelQuery(id: 2, account: .root, kind: .listLinks(Reply(other)))))
-      loop.loop.beginTurn()
+      loop.loop.turn()
       loop.loop.take(.drop(1, of: first))
-      for _ in 0..<1000 where loop.loop.isBusy { loop.loop.beginTurn() }
+      for _ in 0..<1000 where loop.loop.isBusy { loop.loop.turn() }
     }
     #expect(try self.names(answer).count == 101)
   }
@@ -80,8 +80,8 @@ struct LinkListingTests {
     let answer = await withCheckedContinuation { (waiting: CheckedContinuation<Answer?, Never>) in
       loop.loop.take(
         .query(KernelQuery(id: 1, account: .root, kind: .listLinks(Reply(waiting)))))
-      loop.loop.beginTurn()
-      loop.loop.endStreams()
+      loop.loop.turn()
+      loop.loop.finish()
     }
     #expect(answer == nil)
   }

@@ -50,6 +50,11 @@ struct DNSFilesTests {
     }
 
     func said() -> String { self.said(self.files.read()) }
+
+    func said(_ watch: DNSWatch) -> String {
+      guard case .dns(let settings)? = watch.process().last else { return "unknown" }
+      return self.said(settings)
+    }
   }
 
   @Test(
@@ -140,8 +145,8 @@ struct DNSFilesTests {
 
   /// Whether the watch signals a change within the given time.
   private func tells(_ watch: DNSWatch, within milliseconds: CInt = 10_000) -> Bool {
-    var descriptor = pollfd(fd: watch.fileDescriptor, events: Int16(POLLIN), revents: 0)
-    return poll(&descriptor, 1, milliseconds) > 0
+    var descriptors = watch.descriptors
+    return poll(&descriptors, nfds_t(descriptors.count), milliseconds) > 0
   }
 
   @Test(
@@ -151,8 +156,8 @@ struct DNSFilesTests {
     let root = try Root()
     try root.write("nameserver 192.0.2.53\n", to: "etc/resolv.conf")
     let watch = DNSWatch(root.files)
-    func news() -> String { self.tells(watch) ? root.said(watch.read()) : "nothing" }
-    #expect(root.said(watch.read()) == "192.0.2.53 / ")
+    func news() -> String { self.tells(watch) ? root.said(watch) : "nothing" }
+    #expect(root.said(watch) == "192.0.2.53 / ")
     #expect(!self.tells(watch, within: 0))
 
     try root.write("nameserver 192.0.2.54\n", to: "etc/resolv.conf")
@@ -191,20 +196,20 @@ struct DNSFilesTests {
     link("var/a/conf", to: "../run/./b/resolv.conf")
     link("var/run", to: "../run")
     let watch = DNSWatch(root.files)
-    #expect(root.said(watch.read()) == "192.0.2.53 / ")
+    #expect(root.said(watch) == "192.0.2.53 / ")
     #expect(!self.tells(watch, within: 0))
 
     let words = replacement.split(separator: ": ").map(String.init)
     #expect(unlink("\(root.directory.path)/\(words[0])") == 0)
     #expect(self.tells(watch))
-    #expect(root.said(watch.read()) == " / ")
+    #expect(root.said(watch) == " / ")
     if words[1] == "file" {
       try root.write("nameserver 192.0.2.54\n", to: words[0])
     } else {
       link(words[0], to: words[1])
     }
     var last = ""
-    while last != "192.0.2.54 / ", self.tells(watch) { last = root.said(watch.read()) }
+    while last != "192.0.2.54 / ", self.tells(watch) { last = root.said(watch) }
     #expect(last == "192.0.2.54 / ")
   }
 
@@ -213,10 +218,10 @@ struct DNSFilesTests {
     let root = try Root()
     #expect(symlink("../run/connman/resolv.conf", root.directory.path + "/etc/resolv.conf") == 0)
     let watch = DNSWatch(root.files)
-    #expect(root.said(watch.read()) == " / ")
+    #expect(root.said(watch) == " / ")
     var last = ""
     try root.write("nameserver 192.0.2.53\n", to: "run/connman/resolv.conf")
-    while last != "192.0.2.53 / ", self.tells(watch) { last = root.said(watch.read()) }
+    while last != "192.0.2.53 / ", self.tells(watch) { last = root.said(watch) }
     #expect(last == "192.0.2.53 / ")
   }
 
@@ -225,19 +230,19 @@ struct DNSFilesTests {
     let root = try Root()
     try root.write("nameserver 127.0.0.53\n", to: "etc/resolv.conf")
     let watch = DNSWatch(root.files)
-    _ = watch.read()
+    _ = watch.process()
     var last = ""
     try root.write("nameserver 192.0.2.53\n", to: "run/systemd/resolve/resolv.conf")
-    while last != "192.0.2.53 / ", self.tells(watch) { last = root.said(watch.read()) }
+    while last != "192.0.2.53 / ", self.tells(watch) { last = root.said(watch) }
     #expect(last == "192.0.2.53 / ")
     try root.write("SERVERS=192.0.2.2\n", to: "run/systemd/resolve/netif/1")
-    while !last.hasSuffix("lo: 192.0.2.2"), self.tells(watch) { last = root.said(watch.read()) }
+    while !last.hasSuffix("lo: 192.0.2.2"), self.tells(watch) { last = root.said(watch) }
     #expect(last == "192.0.2.53 /  / lo: 192.0.2.2")
     // The directory disappears, and another one takes its name.
     _ = try Command.run(["rm", "-r", root.directory.path + "/run/systemd"])
-    while last != "127.0.0.53 / ", self.tells(watch) { last = root.said(watch.read()) }
+    while last != "127.0.0.53 / ", self.tells(watch) { last = root.said(watch) }
     try root.write("nameserver 192.0.2.58\n", to: "run/systemd/resolve/resolv.conf")
-    while last != "192.0.2.58 / ", self.tells(watch) { last = root.said(watch.read()) }
+    while last != "192.0.2.58 / ", self.tells(watch) { last = root.said(watch) }
     #expect(last == "192.0.2.58 / ")
   }
 }

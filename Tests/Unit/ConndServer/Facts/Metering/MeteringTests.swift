@@ -10,9 +10,9 @@ struct MeteringTests {
   ///
   /// - Returns: whether the path is expensive, and the causes of all published changes.
   private func say(_ words: MeteringWords, _ loop: inout TestLoop) -> (Bool, [String]) {
-    loop.metering.words = words
-    _ = loop.turn(hasMeteringNews: true)
-    let causes = loop.loop.store.past.compactMap { published -> String? in
+    loop.metering.updates = [.metering(words)]
+    _ = loop.turn(sources: .metering)
+    let causes = loop.loop.feed.store.past.compactMap { published -> String? in
       guard case .path(let path) = published.change else { return nil }
       return "\(path.cause.trigger.rawValue) \(path.cause.change)"
     }
@@ -34,7 +34,7 @@ struct MeteringTests {
     "information from before the first reading is part of it, and survives a reload")
   func first() throws {
     var loop = try TestLoop()
-    loop.metering.words = MeteringWords(phones: ["eth0"])
+    loop.metering.updates = [.metering(MeteringWords(phones: ["eth0"]))]
     loop.loop.start()
     #expect(loop.loop.engine.snapshot.status.isExpensive)
     loop.loop.take(.configure(Configuration(), .unheard))
@@ -45,9 +45,9 @@ struct MeteringTests {
   @Test("I7 information that arrives a moment after the start is part of the first reading")
   func settled() throws {
     var loop = try TestLoop()
-    loop.metering.wordsOnceSettled = MeteringWords(phones: ["eth0"])
+    loop.metering.updatesOnceSettled = [.metering(MeteringWords(phones: ["eth0"]))]
     loop.loop.start()
-    #expect(loop.loop.store.past.count == 1)
+    #expect(loop.loop.feed.store.past.count == 1)
     #expect(loop.loop.engine.snapshot.status.isExpensive)
   }
 

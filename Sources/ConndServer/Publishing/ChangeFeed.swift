@@ -1,34 +1,50 @@
 import Connectivity
 import ConnectivityRules
+import CoreMetrics
 import Logging
 
-// Publishing and logging of what was read.
-extension MonitorLoop {
-  mutating func publish(_ changes: [Change]) {
-    guard !changes.isEmpty else { return }
-    self.publisher.publish(changes)
-    if self.engine.flows.lookTakesLong { self.sweepDelay.begin(at: self.clock.now) }
-    let status = self.engine.snapshot.status
-    self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
+/// Publishes the loop's changes. Subscribers receive them first. Observers and the log follow once
+/// the flows of clients have been evaluated, because formatting log lines takes longer.
+struct ChangeFeed {
+  let store: Store
+  let publisher: any Publisher
+  let statistics: Statistics
+  let logger: Logger
+  /// The published changes that have not reached observers and the log.
+  private var news: [(change: Change, status: ConnectivityStatus)] = []
+  private static let maxNews = 64
+
+  init(_ store: Store, _ publisher: any Publisher, _ statistics: Statistics, _ logger: Logger) {
+    (self.store, self.publisher) = (store, publisher)
+    (self.statistics, self.logger) = (statistics, logger)
   }
 
-  /// Notifies store observers and the log. They can wait until the flows of clients have been
-  /// evaluated.
-  mutating func tellOfNews() {
+  /// - Parameter status: The status after the last change.
+  mutating func publish(_ changes: [Change], _ status: ConnectivityStatus) {
+    self.publisher.publish(changes)
+    self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
+    // The news must not pile up if kernel messages never stop.
+    if self.news.count > Self.maxNews { self.flush() }
+  }
+
+  /// Notifies observers and the log.
+  mutating func flush() {
     guard !self.news.isEmpty else { return }
     for (change, status) in self.news {
       self.statistics.count(change)
       self.log(change, status)
     }
     self.news.removeAll(keepingCapacity: true)
-    self.newsHasWaited = false
     self.store.touch()
   }
 
-  func publish(_ paths: [(destination: Destination, path: Path)]) {
-    for (destination, path) in paths {
-      for watcher in (self.watchers[destination] ?? [:]).values { watcher.yield(path) }
-    }
+  func log(_ change: OverrideRequests.Change) {
+    self.logger.notice(
+      "cost overrides changed",
+      metadata: [
+        "cause": "\(change.cause.change)", "user": "\(change.cause.message ?? "none")",
+        "of": "\(change.subjects.map(\.description).joined(separator: ", "))",
+      ])
   }
 
   private func log(_ change: Change, _ status: ConnectivityStatus) {

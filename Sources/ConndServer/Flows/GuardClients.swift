@@ -1,0 +1,159 @@
+import Connectivity
+import DequeModule
+import Logging
+import UnixTransport
+
+/// The clients that guard flows, and their requests that wait for their turn.
+struct GuardClients {
+  var limits: Limits
+  private let statistics: Statistics
+  private let logger: Logger
+  /// Called with the change in the number of flows.
+  private let countFlows: @Sendable (Int) -> Void
+  private var countedFlows = 0
+
+  private var mailboxes: [UInt64: any FlowMailbox] = [:]
+  private var requests = FairShare<Account, GuardRequest>()
+  /// Registrations that were made while the kernel was unavailable. They come before requests.
+  private var repeated: Deque<FlowTable.Registration> = []
+  /// Flows of disconnected clients.
+  private var abandoned: Deque<FlowTable.Key> = []
+  /// The throttled warnings, by limit.
+  private var warnings: [String: LogThrottle] = [:]
+
+  /// The number of requests that are processed before kernel messages, or another user's requests,
+  /// are handled.
+  private static let slice = 64
+  /// The assumed cost of one request when users take turns. Only the cost of many requests together
+  /// can be measured.
+  private static let costOfRequest = Duration.microseconds(20)
+
+  init(
+    _ limits: Limits, _ statistics: Statistics, _ logger: Logger,
+    countFlows: @escaping @Sendable (Int) -> Void
+  ) {
+    (self.limits, self.statistics, self.logger) = (limits, statistics, logger)
+    self.countFlows = countFlows
+  }
+
+  var count: Int { self.mailboxes.count }
+  var hasRequests: Bool { !self.requests.isEmpty || !self.repeated.isEmpty }
+  var isBusy: Bool { self.hasRequests || !self.abandoned.isEmpty }
+
+  mutating func admit(_ mailbox: any FlowMailbox) { self.mailboxes[mailbox.number] = mailbox }
+
+  /// Ends the mailbox of a disconnected client and abandons its flows.
+  mutating func dismiss(_ number: UInt64, flows: FlowTable) {
+    guard let mailbox = self.mailboxes.removeValue(forKey: number) else { return }
+    mailbox.finish()
+    let keys = flows.keys(of: number)
+    guard !keys.isEmpty else { return }
+    self.abandoned += keys
+    self.logger.debug(
+      "removing the flows of a disconnected client",
+      metadata: ["flows": "\(keys.count)", "left": "\(flows.count - self.abandoned.count)"])
+  }
+
+  /// Ends all mailboxes because connd is stopping.
+  mutating func finish() {
+    for mailbox in self.mailboxes.values { mailbox.finish() }
+    self.mailboxes = [:]
+  }
+
+  /// Queues a request until its user's turn.
+  mutating func enqueue(_ request: GuardRequest) {
+    guard let mailbox = self.mailboxes[request.key.mailbox] else { return }
+    var request = request
+    request.account = mailbox.account
+    self.requests.append(request, of: mailbox.account)
+  }
+
+  /// Queues registrations that were made while the kernel was unavailable.
+  mutating func repeatRegistrations(_ registrations: [FlowTable.Registration]) {
+    self.repeated.prepend(contentsOf: registrations)
+  }
+
+  /// Removes and returns the next requests. Users take turns, and each user's requests keep their
+  /// order. Requests from disconnected clients are dropped.
+  mutating func takeRequests() -> [GuardRequest] {
+    var slice: [GuardRequest] = []
+    while slice.count < Self.slice, let registration = self.repeated.popFirst() {
+      guard let mailbox = self.mailboxes[registration.key.mailbox] else { continue }
+      slice.append(GuardRequest(.addAgain(registration), of: mailbox.account))
+    }
+    while slice.count < Self.slice, let turn = self.requests.popFirst() {
+      guard self.mailboxes[turn.item.key.mailbox] != nil else { continue }
+      self.requests.charge(Self.costOfRequest, to: turn.user)
+      slice.append(turn.item)
+    }
+    return slice
+  }
+
+  /// Removes and returns the next flows whose clients have disconnected. A client may have had ten
+  /// thousand.
+  mutating func takeAbandoned() -> [FlowTable.Key] {
+    let slice = Array(self.abandoned.prefix(Self.slice))
+    self.abandoned.removeFirst(slice.count)
+    return slice
+  }
+
+  // MARK: - Answers
+
+  mutating func answer(
+    _ request: GuardRequest, _ answer: GuardAnswer, generation: UInt64, at now: Instant
+  ) {
+    let key = request.key
+    guard let mailbox = self.mailboxes[key.mailbox] else { return }
+    switch answer {
+    case .unchanged: break
+    case .removed: mailbox.removed(key.id)
+    case .exceeds(let limit, let refusal):
+      self.warn(of: limit, uid: request.registration?.flow.destination.uid ?? 0, at: now)
+      self.send(.refused(refusal), request, to: mailbox, generation)
+    case .event(let event):
+      if case .add(let registration) = request.action {
+        self.statistics.count(event, to: registration)
+      }
+      self.send(event, request, to: mailbox, generation)
+    }
+  }
+
+  private func send(
+    _ event: FlowEvent, _ request: GuardRequest, to mailbox: any FlowMailbox,
+    _ generation: UInt64
+  ) {
+    if case .addAgain = request.action {
+      mailbox.post([.init(id: request.key.id, event: event, generation: generation)])
+    } else {
+      mailbox.answer(request.key.id, event, generation: generation)
+    }
+  }
+
+  private mutating func warn(of limit: String, uid: UInt32, at now: Instant) {
+    self.statistics.hit(limit)
+    guard let suppressed = self.warnings[limit, default: LogThrottle()].next(at: now) else {
+      return
+    }
+    var metadata: Logger.Metadata = ["uid": "\(uid)"]
+    if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
+    self.logger.warning("a client has exceeded limits.\(limit)", metadata: metadata)
+  }
+
+  /// Notifies clients about their flows.
+  func notify(_ notifications: [FlowTable.FlowNotification], generation: UInt64) {
+    for notification in notifications { self.statistics.count(notification) }
+    for (number, notifications) in Dictionary(grouping: notifications, by: \.key.mailbox) {
+      self.mailboxes[number]?.post(
+        notifications.map {
+          .init(id: $0.key.id, event: $0.event, generation: generation)
+        })
+    }
+  }
+
+  /// Reports the number of flows, if it has changed.
+  mutating func count(_ flows: Int) {
+    guard flows != self.countedFlows else { return }
+    self.countFlows(flows - self.countedFlows)
+    self.countedFlows = flows
+  }
+}

@@ -1,0 +1,57 @@
+import Connectivity
+import ConnectivityRules
+
+// The single destinations that clients watch.
+extension Engine {
+  /// Evaluates the next slice of the watched destinations.
+  ///
+  /// - Returns: The paths that have changed.
+  mutating func evaluatePaths(
+    _ kernel: any Kernel, at now: Instant
+  ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
+    let destinations = self.watched.takeSlice()
+    guard !destinations.isEmpty else { return [] }
+    let paths = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
+      try view.askAnew(destinations)
+      return try destinations.map { (destination) throws(KernelUnavailable) in
+        (destination, try self.reader.watchedPath(to: destination, view))
+      }
+    }
+    self.noteExpiry(kernel, at: now)
+    return paths.filter { self.watched.tell($0.1, of: $0.0) }
+  }
+
+  /// Reads the path to a destination that a client begins to watch.
+  ///
+  /// - Returns: The path, and whether it is new to the clients that already watch the destination.
+  mutating func followPath(
+    to destination: Destination, _ kernel: any Kernel, at now: Instant
+  ) throws(KernelUnavailable) -> (path: Path, isNews: Bool) {
+    let path = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
+      try self.reader.watchedPath(to: destination, view)
+    }
+    self.noteExpiry(kernel, at: now)
+    return (path, self.watched.tell(path, of: destination))
+  }
+
+  /// Begins to watch a destination with its current path.
+  mutating func watch(_ destination: Destination, path: Path) {
+    self.watched.tell(path, of: destination)
+  }
+
+  mutating func unwatch(_ destination: Destination) { self.watched.forget(destination) }
+}
+
+extension PathReader {
+  /// Returns the path to a destination, and subscribes to what it depends on.
+  fileprivate func watchedPath(
+    to destination: Destination, _ view: KernelView
+  ) throws(KernelUnavailable) -> Path {
+    let found = try view.unlessRefused { () throws(KernelUnavailable) in
+      try self.path(to: destination, view)
+    }
+    guard let (path, facts) = found else { return .unknown }
+    view.subscriptions.use(facts)
+    return path
+  }
+}

@@ -1,0 +1,37 @@
+import Connectivity
+import Netlink
+
+/// What the kernel's filter passes now, compared with what it needs to pass (D6).
+struct InstalledFilter {
+  /// The addresses whose routes pass.
+  private var addresses = AddressList()
+  /// The number of these addresses that are no longer needed.
+  private var unneeded = 0
+
+  /// - Parameter isExact: Whether it passes nothing that is not needed.
+  mutating func install(_ spec: FilterSpec, isExact: Bool) {
+    self.addresses = AddressList(spec.destinations)
+    if isExact { self.unneeded = 0 }
+  }
+
+  /// Notes that addresses are no longer needed. Their routes pass until the filter is narrowed.
+  mutating func release(_ count: Int = 1) { self.unneeded += count }
+
+  func passes(_ addresses: some Sequence<IPAddress>) -> Bool {
+    self.addresses.isSuperset(of: addresses)
+  }
+
+  /// Returns the addresses that pass once these do, too.
+  func widened(to addresses: [IPAddress]) -> [IPAddress] {
+    var wider = self.addresses
+    wider.insert(addresses)
+    return wider.all
+  }
+
+  /// Whether it passes so much in vain that it is worth narrowing. A filter costs as much as all its
+  /// addresses, so with many addresses this happens only occasionally.
+  var isTooWide: Bool {
+    self.unneeded > 0
+      && (self.addresses.count < 512 || 4 * self.unneeded > self.addresses.count)
+  }
+}

@@ -1,0 +1,155 @@
+import Connectivity
+import ConnectivityRules
+import Logging
+import Netlink
+
+// The kernel's messages, and the filter that passes them.
+extension MonitorLoop {
+  /// Whether kernel messages end a wait.
+  var listens: Bool { self.pauses.overrun.end == nil }
+
+  /// Reads the waiting messages. Those that the kernel sent before a client registered a flow are
+  /// not about that flow, so they are read before requests.
+  mutating func readMessages(on woken: Waiter.Woken) {
+    let isRested = self.pauses.overrun.ends(by: self.clock.now)
+    if self.listens, woken.hasMessages || isRested || self.guards.hasRequests {
+      self.readMessages()
+    }
+  }
+
+  /// Reads the waiting messages and what they concern.
+  mutating func readMessages() {
+    var hasLinkNews = false
+    do throws(KernelUnavailable) {
+      var mayHaveMore = true
+      // A reading may find that the kernel is unavailable.
+      while mayHaveMore, let kernel = self.kernel {
+        var events: [KernelEvent] = []
+        mayHaveMore = try self.drain(kernel, into: &events)
+        hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
+        if self.engine.mayMatter(events) { self.read(.events(events)) }
+        if events.contains(.overrun), self.pauses.overrun.begins(at: self.clock.now) { break }
+        if !mayHaveMore { self.engine.context.subscriptions.ignoredLinks.endDraining() }
+      }
+    } catch {
+      self.lose(error)
+    }
+    // A new link may be a new modem, so the sources look again.
+    if hasLinkNews { for source in self.sources { self.take(source.noteLinks()) } }
+  }
+
+  private mutating func drain(
+    _ kernel: any Kernel, into events: inout [KernelEvent]
+  ) throws(KernelUnavailable) -> Bool {
+    self.engine.context.subscriptions.ignoredLinks.beginToDrain()
+    var mayHaveMore = try kernel.drain(into: &events)
+    // When a path moves, its removal arrives before its replacement. That is not a loss (K8).
+    if mayHaveMore { mayHaveMore = try kernel.drain(into: &events) }
+    self.feed.statistics.count(events)
+    for event in events { self.log(event) }
+    return mayHaveMore
+  }
+
+  private mutating func log(_ event: KernelEvent) {
+    let logger = self.feed.logger
+    switch event {
+    case .overrun:
+      // With a small buffer and many messages, the next overrun happens before this line is
+      // written.
+      guard let suppressed = self.pauses.overrunLog.next(at: self.clock.now) else { return }
+      logger.notice(
+        "kernel messages were lost because they arrived too fast; reading everything again",
+        metadata: suppressed > 0 ? ["suppressed": "\(suppressed)"] : nil)
+    case .malformed(let text):
+      logger.warning("malformed netlink message", metadata: ["message": "\(text)"])
+    default: logger.trace("netlink", metadata: ["event": "\(event)"])
+    }
+  }
+
+  mutating func report() {
+    self.engine.context.takeRefusal().map { self.note(refusal: $0) }
+    self.feed.flush()
+    self.guards.count(self.engine.flows.count)
+  }
+
+  /// Handles a refused query. The path or flow that depends on it is unknown now.
+  mutating func note(refusal: KernelUnavailable) {
+    self.pauses.repetition.refused(at: self.clock.now)
+    guard let suppressed = self.pauses.refusalLog.next(at: self.clock.now) else { return }
+    var metadata: Logger.Metadata = ["error": "\(refusal)"]
+    if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
+    self.feed.logger.warning(
+      "the kernel refused a query; the path or flow is unknown until connd asks again",
+      metadata: metadata)
+  }
+
+  // MARK: - The filter
+
+  /// Whether the filter passes too little, or too much in vain.
+  var mustAdaptFilter: Bool {
+    guard self.kernel != nil else { return false }
+    return self.engine.needsWiderFilter || self.isFilterTooWide
+  }
+
+  private var isFilterTooWide: Bool {
+    self.filter.isTooWide && !self.engine.flows.isBusy && !self.guards.isBusy
+  }
+
+  /// Lets the filter pass what paths and clients need now, and no more (D6). If it passed too
+  /// little, reads what may have changed before.
+  ///
+  /// A hostile neighbour may change a gateway's address even faster. Then the next turn does the
+  /// rest.
+  mutating func adaptFilter() {
+    guard let kernel = self.kernel else { return }
+    if self.engine.context.subscriptions.ignoredLinks.areLoud {
+      // If the links cannot be listed, some are coming and going, and a later turn tries again. If
+      // the kernel was lost, the next reading finds out.
+      let present = try? kernel.links()
+      self.engine.context.subscriptions.ignoredLinks.ignore(after: present?.map(\.link.index))
+      if present != nil { self.installFilter(self.engine.filterSpec) }
+    }
+    guard self.mustAdaptFilter else { return }
+    let isTooNarrow = self.engine.needsWiderFilter
+    self.installFilter(self.engine.filterSpec)
+    guard isTooNarrow, let kernel = self.kernel else { return }
+    do throws(KernelUnavailable) {
+      if let missed = try self.engine.acceptFilter(kernel) { self.read(.events(missed)) }
+    } catch {
+      self.lose(error)
+    }
+  }
+
+  /// Lets routes for more addresses pass. Clients' addresses that are no longer needed still pass
+  /// until the filter is narrowed.
+  mutating func widenFilter(to addresses: [IPAddress]) {
+    guard self.kernel != nil, !self.filter.passes(addresses) else { return }
+    self.installFilter(
+      self.engine.filterSpec(self.filter.widened(to: addresses)), isExact: false)
+  }
+
+  mutating func installFilter(_ spec: FilterSpec, isExact: Bool = true) {
+    guard let kernel = self.kernel else { return }
+    var spec = spec
+    if !self.filter.passes(spec.destinations) {
+      // More routes pass, so any link may become reachable.
+      self.engine.context.subscriptions.ignoredLinks.hearAll()
+      spec.unheard = nil
+    }
+    do throws(KernelUnavailable) {
+      try kernel.watch(spec)
+      self.filter.install(spec, isExact: isExact)
+    } catch {
+      self.lose(error)
+    }
+  }
+}
+
+extension KernelEvent {
+  fileprivate var isOfLink: Bool {
+    switch self {
+    case .link, .linkRemoved: true
+    default: false
+    }
+  }
+}

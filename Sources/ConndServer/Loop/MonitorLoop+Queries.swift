@@ -1,0 +1,109 @@
+import Connectivity
+import UnixTransport
+
+// Answers to clients' queries. They change nothing that connd follows.
+extension MonitorLoop {
+  /// Answers clients' queries until the time for this turn is over.
+  mutating func answerQueries() {
+    let end = self.clock.now.advanced(by: QueryQueue.maxTime)
+    var worked = self.clock.worked
+    while self.clock.now < end, let turn = self.queries.popFirst() {
+      self.answer(turn.item)
+      let then = self.clock.worked
+      self.queries.charge(then - worked, to: turn.user)
+      worked = then
+    }
+  }
+
+  private mutating func answer(_ query: KernelQuery) {
+    switch query.kind {
+    case .path(let destination, let reply):
+      let answer = self.ask { explainer throws(KernelUnavailable) in
+        try explainer.path(to: destination)
+      }
+      reply.resume(returning: (try? answer.get()) ?? .unknown)
+    case .explain(let destination, let reply):
+      reply.resume(
+        returning: self.ask { explainer throws(KernelUnavailable) in
+          try explainer.explain(destination)
+        })
+    case .listLinks(let reply): self.list(for: query, reply)
+    case .restOfLinks: self.continueListing(in: query.account)
+    case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
+    case .costs(let request, let reply): reply.resume(returning: self.answer(request))
+    }
+  }
+
+  mutating func answer(
+    _ request: CostRequest
+  ) -> Result<CostRequest.Answer, CostRequest.Refusal> {
+    let (costs, time) = (self.engine.costs, self.clock.time)
+    return Result { () throws(CostRequest.Refusal) in
+      let queries: KernelQueries
+      switch self.ask({ $0 }) {
+      case .success(let found): queries = found
+      case .failure(let error): throw .kernel(error)
+      }
+      let requests = OverrideRequests(queries: queries, costs: costs, time: time)
+      switch request {
+      case .list: return .list(try requests.list())
+      case .set(let request):
+        let change = try requests.set(request)
+        return .set(overruledBy: change.overruledBy, self.apply(change))
+      case .forget(let name, let user):
+        return .forgotten(self.apply(try requests.forget(name, user)))
+      }
+    }
+  }
+
+  func ask<Answer>(
+    _ query: (KernelQueries) throws(KernelUnavailable) -> Answer
+  ) -> KernelAnswer<Answer> {
+    Result { () throws(KernelUnavailable) in
+      guard let kernel = self.kernel else { throw .notOpen }
+      return try query(
+        KernelQueries(
+          kernel: kernel, view: KernelView(kernel, self.engine.context),
+          reader: self.engine.reader, preferred: self.engine.preferred,
+          identify: self.engine.identify,
+          signalQualities: self.sources.lazy.map(\.signalQualities).first { !$0.isEmpty } ?? [:]))
+    }
+  }
+
+  // MARK: - Listings of links
+
+  /// Begins a listing for all pending queries, or lets the query wait for the next listing.
+  private mutating func list(for query: KernelQuery, _ reply: Reply<PendingListing.Answer>) {
+    guard self.queries.listing == nil else {
+      self.queries.listing?.later.append(query)
+      return
+    }
+    var replies = [reply]
+    for case .listLinks(let reply) in self.queries.takeListings().map(\.kind) {
+      replies.append(reply)
+    }
+    switch self.ask({ explainer throws(KernelUnavailable) in try LinkListing(explainer) }) {
+    case .success(let listing):
+      self.queries.listing = PendingListing(listing: listing, replies: replies)
+      self.continueListing(in: query.account)
+    case .failure(let error):
+      for reply in replies { reply.resume(returning: .failure(error)) }
+    }
+  }
+
+  /// Builds the next part of the listing. The rest is queued among its user's queries.
+  private mutating func continueListing(in account: Account) {
+    guard var pending = self.queries.listing.take() else { return }
+    let part = self.ask { explainer throws(KernelUnavailable) in
+      try pending.listing.advance(explainer)
+    }
+    if case .success(nil) = part {
+      self.queries.listing = pending
+      self.queries.append(KernelQuery(id: 0, account: account, kind: .restOfLinks))
+      return
+    }
+    let answer = part.map { $0 ?? [] }
+    for reply in pending.replies { reply.resume(returning: answer) }
+    for query in pending.later { self.queries.append(query) }
+  }
+}

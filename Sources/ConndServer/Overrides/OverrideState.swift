@@ -1,0 +1,32 @@
+import Connectivity
+import ConnectivityRules
+
+/// What the loop remembers about users' cost overrides, apart from the overrides themselves.
+struct OverrideState {
+  /// Stores the overrides, or `nil` if they end with connd.
+  let store: OverrideStore?
+  /// Whether the kernel was read since overrides were last ended.
+  var mayHaveLeft = true
+  /// The links and networks with an override that was set with a duration in this run.
+  private var timed: Set<CostOverrides.Subject> = []
+  private var clocks = ClockSteps()
+
+  init(_ store: OverrideStore?) { self.store = store }
+
+  /// Notes that overrides end after a duration, however the wall clock is set.
+  mutating func note(timed subjects: [CostOverrides.Subject], at now: Instant, _ time: Timestamp) {
+    self.timed.formUnion(subjects)
+    _ = self.clocks.step(to: now, time)
+  }
+
+  /// Shifts the ends of these overrides if the wall clock was set.
+  ///
+  /// - Returns: Whether it was set.
+  mutating func shift(
+    _ costs: inout OverrideFile.Contents, at now: Instant, _ time: Timestamp
+  ) -> Bool {
+    guard let step = self.clocks.step(to: now, time) else { return false }
+    costs.overrides.shiftEnds(of: self.timed, by: step)
+    return true
+  }
+}

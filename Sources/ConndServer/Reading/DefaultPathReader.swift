@@ -1,0 +1,81 @@
+import Connectivity
+import ConnectivityRules
+
+/// Reads the default paths, and the state of what the stream of changes follows: the paths on which
+/// channels were made, and their former source addresses.
+struct DefaultPathReader {
+  let reader: PathReader
+  let changes: ChangeDetector
+
+  typealias FamilyPath = (family: AddressFamily, path: DefaultPath)
+
+  struct Reading {
+    var paths: [FamilyPath]
+    var state = ChangeDetector.Reading(.unknown)
+    /// Whether every changed path was the same from the first query to the last. If the default
+    /// route moved meanwhile, the reading compares new connections of one moment with old ones of
+    /// another (K8).
+    var isSettled = false
+  }
+
+  func read(_ view: KernelView, _ removals: Removals) throws(KernelUnavailable) -> Reading {
+    let flows = FlowReader(self.reader, view, removals: removals)
+    var reading = Reading(paths: try self.defaultPaths(view))
+    for (family, path) in reading.paths {
+      reading.state.observation[family] = path.observed
+      let way = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.way(to: path.destination, path.facts, path.observed.path)
+      }
+      reading.state.networks[family] = way?.network
+    }
+    for followed in self.changes.followed {
+      guard var question = reading.path(followed.family)?.destination else { continue }
+      question.source = followed.source
+      let source = question
+      reading.state.followed[followed.id] = try view.unlessRefused { () throws(KernelUnavailable) in
+        var way = try flows.way(to: source)
+        return try flows.reading(
+          of: source, madeOn: followed.path, by: followed.firstGateway, &way)
+      }
+    }
+    for former in self.changes.formerSources {
+      guard let path = reading.path(former.address.family) else { continue }
+      let loss = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.loss(of: former, to: path.destination)
+      }
+      reading.state.lostSources[former] = loss ?? nil
+    }
+    reading.isSettled = try self.isSettled(reading.paths, view)
+    return reading
+  }
+
+  private func isSettled(
+    _ paths: [FamilyPath], _ view: KernelView
+  ) throws(KernelUnavailable) -> Bool {
+    for (family, path) in paths
+    where path.observed.path != self.changes.snapshot.status[family] {
+      let isSettled = try view.unlessRefused { () throws(KernelUnavailable) in
+        try self.reader.isSettled(path, view)
+      }
+      guard isSettled ?? true else { return false }
+    }
+    return true
+  }
+
+  private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
+    try self.reader.askProbes(AddressFamily.allCases, view)
+    return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
+      let path = try view.unlessRefused { () throws(KernelUnavailable) in
+        try self.reader.defaultPath(family, view)
+      }
+      let probe = self.reader.destinations[family].first ?? .unspecified(family)
+      return (family, path ?? DefaultPath(unknownTo: Destination(probe)))
+    }
+  }
+}
+
+extension DefaultPathReader.Reading {
+  fileprivate func path(_ family: AddressFamily) -> DefaultPath? {
+    self.paths.first { $0.family == family }?.path
+  }
+}

@@ -1,0 +1,41 @@
+import Connectivity
+
+/// What readings of the kernel use and find: the subscriptions that paths depend on, and the
+/// answers that hold until a message.
+struct ReadingContext {
+  var subscriptions = KernelSubscriptions()
+  /// The links that belong to a modem.
+  var modems = ModemCache()
+  var wireless = WirelessCache()
+  /// The last query that the kernel refused since `takeRefusal`, or `nil` if it answered all.
+  private(set) var refusal: KernelUnavailable?
+
+  /// Reads the kernel, and keeps what the reading used. Nothing else may add to the context.
+  mutating func read<Answer>(
+    _ kernel: any Kernel, _ reading: (KernelView) throws(KernelUnavailable) -> Answer
+  ) throws(KernelUnavailable) -> Answer {
+    let view = KernelView(kernel, self)
+    // With two owners, the first addition would copy the sets.
+    self = ReadingContext()
+    defer { self = view.used }
+    return try reading(view)
+  }
+
+  /// Returns the last query that the kernel has refused since the previous call, or `nil` if it has
+  /// answered all. Whatever depends on the answer stays unknown until a step asks again.
+  mutating func takeRefusal() -> KernelUnavailable? {
+    defer { self.refusal = nil }
+    return self.refusal
+  }
+
+  mutating func note(refusal: KernelUnavailable) { self.refusal = refusal }
+
+  /// Updates from kernel messages.
+  mutating func note(_ events: [KernelEvent]) {
+    self.subscriptions.note(events)
+    for event in events {
+      self.modems.note(event)
+      self.wireless.note(event)
+    }
+  }
+}

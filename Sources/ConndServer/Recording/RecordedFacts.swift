@@ -1,0 +1,137 @@
+import Connectivity
+import ConnectivityRules
+import Glibc
+
+/// Wraps a source of facts during a recording. It records the facts, not the messages behind them,
+/// which reveal more. DNS settings are not recorded here, because their files are.
+struct RecordedFacts: FactSource {
+  let source: any FactSource
+  let recorder: Recorder
+
+  var descriptors: [pollfd] { self.source.descriptors }
+  var timeout: Duration? { self.source.timeout }
+  var signalQualities: [String: UInt32] { self.source.signalQualities }
+
+  func process() -> [FactUpdate] { self.noting(self.source.process(), afterLinks: false) }
+  func noteLinks() -> [FactUpdate] { self.noting(self.source.noteLinks(), afterLinks: true) }
+  func settle(within time: Duration) { self.source.settle(within: time) }
+
+  private func noting(_ updates: [FactUpdate], afterLinks: Bool) -> [FactUpdate] {
+    for update in updates {
+      RecordedItem(update, afterLinks: afterLinks).map { self.recorder.note($0) }
+    }
+    return updates
+  }
+}
+
+/// The modem and cost facts of a recording.
+struct ReplayedFacts: FactSource {
+  let tape: RecordingCursor
+
+  let descriptors: [pollfd] = []
+  /// Zero while there are recorded facts, because nothing else was recorded about their source.
+  var timeout: Duration? { self.tape.hasFacts ? .zero : nil }
+
+  func process() -> [FactUpdate] { self.tape.takeFacts(afterLinks: false) }
+  func noteLinks() -> [FactUpdate] { self.tape.takeFacts(afterLinks: true) }
+}
+
+extension RecordedItem {
+  /// Creates the item for facts, or `nil` if they are recorded elsewhere.
+  init?(_ update: FactUpdate, afterLinks: Bool) {
+    switch update {
+    case .dns: return nil
+    case .modems(let links): self = .modems(afterLinks: afterLinks, ModemLink.encoded(links))
+    case .metering(let words): self = .metering(words.encoded)
+    }
+  }
+}
+
+extension FactUpdate {
+  /// Decodes the facts of an item, or returns `nil` for any other item, or if they are invalid.
+  init?(_ item: RecordedItem) {
+    switch item {
+    case .modems(_, let bytes):
+      guard let links = try? ModemLink.decoded(bytes) else { return nil }
+      self = .modems(links)
+    case .metering(let bytes):
+      guard let words = try? MeteringWords(decoding: bytes) else { return nil }
+      self = .metering(words)
+    default: return nil
+    }
+  }
+}
+
+extension ModemLink {
+  static func encoded(_ links: [String: ModemLink]) -> [UInt8] {
+    var fields = FieldWriter()
+    fields.put(UInt32(clamping: links.count))
+    for (name, link) in links.sorted(by: { $0.key < $1.key }) {
+      fields.put(name)
+      fields.put(link.isConnected)
+      fields.put(link.isSuspended)
+      fields.put(link.generation) { $0.put($1.rawValue) }
+      fields.put(link.isRoaming)
+    }
+    // After the fields of earlier versions.
+    for (_, link) in links.sorted(by: { $0.key < $1.key }) {
+      fields.put(link.mobileOperator) {
+        $0.put($1.code)
+        $0.put($1.name)
+      }
+    }
+    return fields.bytes
+  }
+
+  static func decoded(_ bytes: [UInt8]) throws(FieldReader.Fault) -> [String: ModemLink] {
+    var fields = FieldReader(bytes)
+    var links: [String: ModemLink] = [:]
+    var names: [String] = []
+    for _ in 0..<(try fields.number(UInt32.self)) {
+      let name = try fields.text()
+      names.append(name)
+      links[name] = ModemLink(
+        isConnected: try fields.flag(), isSuspended: try fields.flag(),
+        generation: try fields.optional { (fields) throws(FieldReader.Fault) -> MobileGeneration in
+          guard let generation = MobileGeneration(rawValue: try fields.text()) else {
+            throw FieldReader.Fault()
+          }
+          return generation
+        }, isRoaming: try fields.flag())
+    }
+    for name in fields.isAtEnd ? [] : names {
+      links[name]?.mobileOperator = try fields.optional {
+        (fields) throws(FieldReader.Fault) -> MobileOperator in
+        MobileOperator(code: try fields.text(), name: try fields.text())
+      }
+    }
+    guard fields.isAtEnd else { throw FieldReader.Fault() }
+    return links
+  }
+}
+
+extension MeteringWords {
+  var encoded: [UInt8] {
+    var fields = FieldWriter()
+    fields.put(UInt32(clamping: self.manager.count))
+    for (name, state) in self.manager.sorted(by: { $0.key < $1.key }) {
+      fields.put(name)
+      fields.put(state.rawValue)
+    }
+    fields.put(UInt32(clamping: self.phones.count))
+    for name in self.phones.sorted() { fields.put(name) }
+    return fields.bytes
+  }
+
+  init(decoding bytes: [UInt8]) throws(FieldReader.Fault) {
+    var fields = FieldReader(bytes)
+    self.init()
+    for _ in 0..<(try fields.number(UInt32.self)) {
+      let name = try fields.text()
+      guard let state = Metering(rawValue: try fields.text()) else { throw FieldReader.Fault() }
+      self.manager[name] = state
+    }
+    for _ in 0..<(try fields.number(UInt32.self)) { self.phones.insert(try fields.text()) }
+    guard fields.isAtEnd else { throw FieldReader.Fault() }
+  }
+}
