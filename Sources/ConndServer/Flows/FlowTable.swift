@@ -33,7 +33,7 @@ struct FlowTable {
   private var addressCounts: [IPAddress: Int] = [:]
   /// The number of flows that name a TCP socket, which can be queried.
   private var socketFlows = 0
-  private var inDoubt: Set<Key> = []
+  var inDoubt: Set<Key> = []
   /// The flows that were registered while the kernel was unavailable.
   var pending: [Key: Registration] = [:]
 
@@ -48,18 +48,18 @@ struct FlowTable {
     return self.spared
   }
 
-  private var log = PendingCauses()
+  var log = PendingCauses()
   /// The index at which the sweep continues.
-  private var cursor = 0
+  var cursor = 0
   /// The number of flows that are still due.
-  private var due = 0
+  var due = 0
   /// The number of flows that are evaluated before the next kernel message, which may matter to
   /// every client. It starts small, because one event causes several messages in short succession.
   private var part = Self.smallestPart
   private static let smallestPart = 4
-  private static let largestPart = 32
+  static let largestPart = 32
   /// The number of flows that are evaluated before other work: about a millisecond.
-  private static let slice = 256
+  static let slice = 256
 
   var isEmpty: Bool { self.flows.isEmpty }
   var count: Int { self.flows.count }
@@ -87,7 +87,7 @@ struct FlowTable {
   /// Cached, so that reading the deadline does not visit ten thousand flows.
   private var earliestDeadline: Instant?
 
-  private mutating func findEarliestDeadline() {
+  mutating func findEarliestDeadline() {
     self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.deadline }.min()
   }
 
@@ -118,12 +118,12 @@ struct FlowTable {
     self.inquiry.begin(with: self.flows.lazy.map(\.key), at: now)
   }
 
-  private func isDue(_ flow: GuardedFlow) -> Bool {
+  func isDue(_ flow: GuardedFlow) -> Bool {
     flow.isOverdue || flow.seen < self.log.last
   }
 
   /// Returns the next flows that are due, beginning at the cursor.
-  private mutating func takePart() -> [GuardedFlow] {
+  mutating func takePart() -> [GuardedFlow] {
     var part: [GuardedFlow] = []
     let most = min(self.part, self.due)
     for _ in 0..<self.flows.count where part.count < most {
@@ -135,176 +135,6 @@ struct FlowTable {
     self.part = min(2 * self.part, Self.largestPart)
     if part.isEmpty { self.due = 0 }
     return part
-  }
-
-  /// The result of evaluating a slice of flows.
-  struct Slice {
-    var notifications: [FlowNotification] = []
-    /// Whether a flow is still due because waiting messages may explain its reading.
-    var awaitsMessages = false
-  }
-
-  /// Evaluates the next slice of flows.
-  ///
-  /// - Parameter isFinal: Whether flows are destroyed even if messages wait that may explain it.
-  mutating func evaluate(
-    _ reader: FlowReader, policy: InvalidationPolicy, isFinal: Bool = false, at now: Instant,
-    clock: Clock? = nil
-  ) throws(KernelUnavailable) -> Slice {
-    var slice = Slice()
-    guard self.isBusy else { return slice }
-    var (count, hasMessages) = (0, false)
-    while count < Self.slice, self.due > 0, !hasMessages {
-      let part = self.takePart()
-      count += part.count
-      // All readings come before any conclusion. If the kernel fails in between, no event may be
-      // lost.
-      let readings = try self.read(part, reader)
-      hasMessages = reader.view.hasMessages
-      var looks: [Look] = []
-      for (flow, way, reading) in readings {
-        guard let look = try self.look(at: flow, way, reading, reader, policy, at: now) else {
-          continue
-        }
-        if look.verdict?.severity == .destroy, hasMessages, !isFinal {
-          // The readings may belong to two moments, and the waiting messages explain the difference
-          // (K8). The next slice begins with this flow.
-          if !slice.awaitsMessages { self.cursor = flow.place }
-          slice.awaitsMessages = true
-        } else {
-          looks.append(look)
-        }
-      }
-      let (reports, heard) = Self.reports(for: looks, reader, at: now, clock)
-      for (look, report) in zip(looks, reports) {
-        guard let event = try self.conclude(look, report, reader, at: heard) else { continue }
-        let flow = look.flow
-        slice.notifications.append(
-          FlowNotification(
-            key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
-        if event.path?.status == .satisfied { flow.isDoubted = false }
-      }
-      // The first events do not wait for the rest of the slice.
-      if !slice.notifications.isEmpty, part.count < Self.largestPart { break }
-    }
-    if self.due == 0, !hasMessages { self.ask(reader, at: now, clock) }
-    if !self.isBusy {
-      self.log.clear()
-      self.findEarliestDeadline()
-    }
-    return slice
-  }
-
-  private typealias Reading = (flow: GuardedFlow, way: FlowPath, reading: FlowReading)
-
-  private func read(
-    _ flows: [GuardedFlow], _ reader: FlowReader
-  ) throws(KernelUnavailable) -> [Reading] {
-    let questions = flows.map(\.tracker.question)
-    let answers = try reader.view.routes(to: questions)
-    var readings: [Reading] = []
-    readings.reserveCapacity(flows.count)
-    for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
-      let reading = try reader.view.unlessRefused { () throws(KernelUnavailable) -> Reading in
-        // A lookup without a source may have an answer with one (IPv6).
-        var way = try reader.way(
-          to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
-        let tracker = flow.tracker
-        let reading = try reader.reading(
-          of: question, madeOn: tracker.path, by: tracker.firstGateway, &way)
-        return (flow, way, reading)
-      }
-      readings.append(reading ?? (flow, FlowPath(unknownTo: question), .unknown))
-    }
-    return readings
-  }
-
-  /// Returns the result of the lookup of a flow, or `nil` if the flow waits to be registered.
-  private mutating func look(
-    at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
-    _ policy: InvalidationPolicy, at now: Instant
-  ) throws(KernelUnavailable) -> Look? {
-    guard self.pending[flow.key] == nil else {
-      self.isSeen(flow)
-      return nil
-    }
-    let step = self.log.step(since: flow.seen)
-    var tracker = flow.tracker
-    let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
-    var way = way
-    if !flow.tracker.hasBegun, tracker.hasBegun {
-      // The flow has the address that the kernel chose. Policy rules may match on it.
-      let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
-        try reader.way(to: tracker.question)
-      }
-      if let own, own.shown.chain.first == way.shown.chain.first { way = own }
-    }
-    return Look(
-      flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
-      isCertain: try reader.isGone(reading, madeOn: flow.tracker.path),
-      path: reading.path)
-  }
-
-  /// Returns what the client must learn about a flow after its evaluation, or `nil` if nothing has
-  /// changed.
-  private mutating func conclude(
-    _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
-  ) throws(KernelUnavailable) -> FlowEvent? {
-    let (flow, old) = (look.flow, look.flow.tracker)
-    var examination = flow.examination
-    let outcome = examination.conclude(look.forExamination(report, at: now))
-    self.spared += examination.timesSpared - flow.examination.timesSpared
-    let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
-    (flow.tracker, flow.examination) = (look.tracker, examination)
-    flow.refutedPath = examination.isSpared ? flow.refutedPath ?? look.path : nil
-    if look.isLookupNew { flow.refutedPath = look.path }
-    flow.inDoubtSince =
-      look.tracker.isInDoubt ? flow.inDoubtSince ?? look.step.time ?? now : nil
-    self.isSeen(flow)
-    let shown = look.way.shown
-    // The cause of the query remains until the socket has decided.
-    let news = look.verdict.map { (reason: $0.reason, cause: look.cause(of: $0)) }
-    if let news { flow.examinedCause = news.cause }
-    guard case .verdict(let verdict) = outcome else {
-      self.note(flow)
-      guard outcome == .recovered || isBetterPathGone || flow.told != shown else { return nil }
-      flow.told = shown
-      return isBetterPathGone ? .betterPathGone(shown) : .path(shown)
-    }
-    let cause =
-      if let news, news.reason == verdict.reason { news.cause } else { look.cause(of: verdict) }
-    guard verdict.severity == .destroy else {
-      flow.told = shown
-      self.note(flow)
-      return .invalidation(verdict, cause, shown)
-    }
-    self.remove(flow.key)
-    return .invalidation(verdict, cause, try self.pathForNew(flow, reader))
-  }
-
-  private mutating func isSeen(_ flow: GuardedFlow) {
-    if self.isDue(flow) { self.due -= 1 }
-    (flow.seen, flow.isOverdue) = (self.log.last, false)
-  }
-
-  mutating func note(_ flow: GuardedFlow) {
-    if flow.deadline != nil {
-      self.inDoubt.insert(flow.key)
-    } else if !self.inDoubt.isEmpty {
-      self.inDoubt.remove(flow.key)
-    }
-  }
-
-  /// Returns the path of a new connection to the same destination.
-  private func pathForNew(
-    _ flow: GuardedFlow, _ reader: FlowReader
-  ) throws(KernelUnavailable) -> Path {
-    var question = flow.tracker.flow.destination
-    question.transport?.localPort = 0
-    let way = try reader.view.unlessRefused { () throws(KernelUnavailable) in
-      try reader.way(to: question)
-    }
-    return way?.shown ?? .unknown
   }
 
   // MARK: - Contents
@@ -358,10 +188,4 @@ extension Dictionary where Value == Int {
     guard let count = self[key] else { return }
     self[key] = count > 1 ? count - 1 : nil
   }
-}
-
-extension FlowEvent {
-  /// Whether the event declares the original path of a flow gone that had no path at registration.
-  /// A sleep or a better path may end a working connection, too.
-  fileprivate var refutesDoubted: Bool { self.destroys && self.invalidation?.isSurvivable == false }
 }

@@ -1,73 +1,55 @@
 import Connectivity
 import ConnectivityRules
 
-extension FlowTable {
-  /// A client's registration of a flow.
-  struct Registration: Sendable {
-    var key: Key
-    var flow: Flow
-    /// The path that the client received for it before.
-    var knownPath: Path?
-    /// The last generation that the client knew before it connected.
-    var sinceGeneration: UInt64?
-    /// Whether it was registered while the kernel was unavailable, so that the flow may have died
-    /// since.
-    var hasWaited = false
+/// The kernel's state and the history that apply to flows registered together.
+struct RegistrationContext {
+  let reader: FlowReader
+  private let answers: [Destination: RouteAnswer]
+  private let invalidations: PastInvalidations
 
-    /// Whether the client describes a connection that has just been made.
-    var isNew: Bool { self.flow.local != nil && self.knownPath == nil && !self.hasWaited }
+  init(
+    _ questions: [Destination], _ reader: FlowReader, past: [Published]
+  ) throws(KernelUnavailable) {
+    self.reader = reader
+    let answers = zip(questions, try reader.view.routes(to: questions))
+    // A lookup without a source may have an answer with one (IPv6).
+    self.answers = Dictionary(answers.filter { $0.1 != .noRoute(.noRoute) }) { $1 }
+    self.invalidations = PastInvalidations(past.lazy.map(\.change))
   }
 
-  /// The kernel's state and the history that apply to flows registered together.
-  struct RegistrationContext {
-    let reader: FlowReader
-    private let answers: [Destination: RouteAnswer]
-    private let invalidations: PastInvalidations
+  /// Returns the answer to a lookup, or `nil` if it must be asked again.
+  func answer(for question: Destination) -> RouteAnswer? { self.answers[question] }
 
-    init(
-      _ questions: [Destination], _ reader: FlowReader, past: [Published]
-    ) throws(KernelUnavailable) {
-      self.reader = reader
-      let answers = zip(questions, try reader.view.routes(to: questions))
-      // A lookup without a source may have an answer with one (IPv6).
-      self.answers = Dictionary(answers.filter { $0.1 != .noRoute(.noRoute) }) { $1 }
-      self.invalidations = PastInvalidations(past.lazy.map(\.change))
+  /// Returns the registration with the link of its link-local address, or `nil` if the link is
+  /// unknown.
+  func placed(
+    _ registration: FlowTable.Registration
+  ) throws(KernelUnavailable) -> FlowTable.Registration? {
+    let flow = try registration.flow.placed { (local) throws(KernelUnavailable) in
+      Set(try self.reader.view.addresses().filter { $0.address == local }.map(\.link))
     }
+    guard let flow else { return nil }
+    var placed = registration
+    placed.flow = flow
+    return placed
+  }
 
-    /// Returns the answer to a lookup, or `nil` if it must be asked again.
-    func answer(for question: Destination) -> RouteAnswer? { self.answers[question] }
-
-    /// Returns the registration with the link of its link-local address, or `nil` if the link is
-    /// unknown.
-    func placed(
-      _ registration: Registration
-    ) throws(KernelUnavailable) -> Registration? {
-      let flow = try registration.flow.placed { (local) throws(KernelUnavailable) in
-        Set(try self.reader.view.addresses().filter { $0.address == local }.map(\.link))
-      }
-      guard let flow else { return nil }
-      var placed = registration
-      placed.flow = flow
-      return placed
+  /// Notes that a flow uses a path and may be bound to a link. Links that do not exist, which a
+  /// client may invent, are not watched.
+  func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {
+    var links = link.map { [$0] } ?? []
+    for link in path.chain where try self.reader.view.link(link.index) != nil {
+      links.append(link.index)
     }
+    self.reader.view.subscriptions.ignoredLinks.use(links)
+  }
 
-    /// Notes that a flow uses a path and may be bound to a link. Links that do not exist, which a
-    /// client may invent, are not watched.
-    func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {
-      var links = link.map { [$0] } ?? []
-      for link in path.chain where try self.reader.view.link(link.index) != nil {
-        links.append(link.index)
-      }
-      self.reader.view.subscriptions.ignoredLinks.use(links)
-    }
-
-    /// Returns the most severe invalidation of a registered flow since the generation that its
-    /// client knew, or `nil` without one.
-    func gravest(
-      of registration: Registration, _ path: Path, _ reading: FlowReading
-    ) -> Invalidation? {
-      self.invalidations.gravest(
-        of: registration.flow, since: registration.sinceGeneration, path, reading)
-    }
+  /// Returns the most severe invalidation of a registered flow since the generation that its
+  /// client knew, or `nil` without one.
+  func gravest(
+    of registration: FlowTable.Registration, _ path: Path, _ reading: FlowReading
+  ) -> Invalidation? {
+    self.invalidations.gravest(
+      of: registration.flow, since: registration.sinceGeneration, path, reading)
   }
 }

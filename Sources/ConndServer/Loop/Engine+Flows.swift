@@ -37,7 +37,7 @@ extension Engine {
       do throws(KernelUnavailable) {
         try self.context.read(kernel) { (view) throws(KernelUnavailable) in
           let registrations = requests.compactMap(\.registration)
-          let present = try FlowTable.RegistrationContext(
+          let present = try RegistrationContext(
             registrations.map(\.question), FlowReader(self.reader, view),
             past: registrations.isEmpty ? [] : past)
           for request in requests {

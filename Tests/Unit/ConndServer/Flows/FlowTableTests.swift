@@ -66,7 +66,7 @@ final class FlowTableTests {
     var question = registration.flow.destination
     question.source = registration.flow.local
     return try self.turn { reader in
-      let registrar = try FlowTable.RegistrationContext(
+      let registrar = try RegistrationContext(
         [question], reader, past: try past.map { try Published(.invalidation($0)) })
       return try table.add(
         registration, of: .root, registrar, policy: InvalidationPolicy(),

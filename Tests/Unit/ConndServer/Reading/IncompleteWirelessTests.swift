@@ -185,7 +185,7 @@ struct IncompleteWirelessTests {
     known.note(.overrun)
     kernel.incompleteWireless = { _ in WirelessLink(role: .station) }
     let queries = KernelQueries(
-      kernel: kernel, view: KernelView(kernel, KernelSubscriptions(), ModemCache(), known),
+      kernel: kernel, view: KernelView(kernel, ReadingContext(wireless: known)),
       reader: PathReader(destinations: .spread, classifier: PathClassifier()),
       preferred: .ipv4, identify: .shown)
     #expect(try queries.presentNetworks().map(\.name) == ["home"])
