@@ -5,8 +5,8 @@ import Netlink
 import Systemd
 import UnixTransport
 
-/// The loop of the thread that owns the kernel. Its driver waits until ``due`` or for an event, then
-/// calls ``turn(on:taking:)``.
+/// The loop of the thread that owns the kernel. Its driver waits until ``due`` or for an event,
+/// then calls ``turn(on:taking:)``.
 ///
 /// The loop is a value without a thread, a clock or a socket. It never waits for a subscriber. When
 /// idle it only has deadlines: ends of grace periods and overrides, systemd's watchdog if enabled,

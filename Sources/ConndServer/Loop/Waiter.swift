@@ -1,8 +1,8 @@
 import Connectivity
 import Glibc
 
-/// Waits for the events that the monitor loop handles: kernel messages, submitted inputs, facts, the
-/// machine's resume, or a deadline. Without any of them it does not wake (D7).
+/// Waits for the events that the monitor loop handles: kernel messages, submitted inputs, facts,
+/// the machine's resume, or a deadline. Without any of them it does not wake (D7).
 struct Waiter {
   let wakeUp: WakeUp
   private var sleep = SleepWatch()

@@ -85,7 +85,9 @@ struct CostsTests {
 
   /// The last published change: `constrained, expensive: constrainedSet uid 1000`.
   var last: String {
-    guard case .path(let change) = self.loop.loop.feed.store.past.last?.change else { return "none" }
+    guard case .path(let change) = self.loop.loop.feed.store.past.last?.change else {
+      return "none"
+    }
     let status = change.snapshot.status
     let costs = [
       status.isConstrained ? "constrained" : nil, status.isExpensive ? "expensive" : nil,

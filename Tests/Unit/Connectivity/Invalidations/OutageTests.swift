@@ -3,8 +3,8 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// The decision table behind rule I10: which outage a reading shows, and what it means for the grace
-/// period. `FlowGraceTests` shows the effect on flows.
+/// The decision table behind rule I10: which outage a reading shows, and its grace period.
+/// `FlowGraceTests` shows the effect on flows.
 @Suite("Outages")
 struct OutageTests {
   private static let wifi = FlowReading.by(.wifi)
