@@ -17,7 +17,7 @@ struct IgnoredLinks {
     case blind(isDraining: Bool)
     /// The kernel reports all links. `vain` messages did not matter.
     case learning(vain: Int)
-    /// The kernel does not report links above an index. They are ignored, except those that may
+    /// The kernel does not report links above an index. They are ignored, except links that may
     /// have become reachable.
     case filtering(above: UInt32, except: Set<UInt32>)
   }

@@ -14,7 +14,7 @@ struct Engine {
   /// Whether clients may learn which Wi-Fi networks were joined.
   private(set) var identify: Identification
   var changes: ChangeDetector
-  /// What readings use and find.
+  /// The state that one reading leaves to the next.
   var context: ReadingContext
   /// The destinations that clients watch, each with the path reported last.
   var watched = WatchedPaths()

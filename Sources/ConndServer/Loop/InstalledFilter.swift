@@ -1,7 +1,7 @@
 import Connectivity
 import Netlink
 
-/// What the kernel's filter passes now, compared with what it needs to pass (D6).
+/// The kernel's filter as it is installed, compared with the filter that is needed (D6).
 struct InstalledFilter {
   /// The addresses whose routes pass.
   private var addresses = AddressList()

@@ -8,8 +8,8 @@ extension MonitorLoop {
   /// Whether kernel messages end a wait.
   var listens: Bool { self.pauses.overrun.end == nil }
 
-  /// Reads the waiting messages. Those that the kernel sent before a client registered a flow are
-  /// not about that flow, so they are read before requests.
+  /// Reads the waiting messages, always before requests: a message that the kernel sent before a
+  /// client registered a flow is not about that flow.
   mutating func readMessages(on woken: Waiter.Woken) {
     let isRested = self.pauses.overrun.ends(by: self.clock.now)
     if self.listens, woken.hasMessages || isRested || self.guards.hasRequests {

@@ -5,7 +5,7 @@ enum Work: CaseIterable {
   case messages
   /// Facts from sources other than the kernel.
   case facts
-  /// What is due by the clock: the ends of grace periods and overrides, retries, the watchdog.
+  /// Deadlines: the ends of grace periods and overrides, retries, the watchdog.
   case deadlines
   /// The kernel's filter, so that messages about everything that was just read pass it.
   case filter
@@ -17,6 +17,6 @@ enum Work: CaseIterable {
   case paths
   /// A slice of clients' queries.
   case queries
-  /// What can wait: observers and log lines of the published changes, and refused queries.
+  /// Observers and log lines of the published changes, and refused queries. They can wait.
   case reports
 }

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// What the loop remembers about users' cost overrides, apart from the overrides themselves.
+/// The loop's state about users' cost overrides, apart from the overrides themselves.
 struct OverrideState {
   /// Stores the overrides, or `nil` if they end with connd.
   let store: OverrideStore?

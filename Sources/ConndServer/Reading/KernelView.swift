@@ -43,7 +43,7 @@ final class KernelView {
     (self.wireless, self.refusal) = (context.wireless, context.refusal)
   }
 
-  /// What the readings of this turn have used and found.
+  /// The context with the additions of this turn.
   var used: ReadingContext {
     ReadingContext(
       subscriptions: self.subscriptions, modems: self.modems, wireless: self.wireless,

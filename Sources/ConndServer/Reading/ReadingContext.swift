@@ -1,7 +1,7 @@
 import Connectivity
 
-/// What readings of the kernel use and find: the subscriptions that paths depend on, and the
-/// answers that hold until a message.
+/// The state that one reading of the kernel leaves to the next: the subscriptions that paths depend
+/// on, and the answers that hold until a message.
 struct ReadingContext {
   var subscriptions = KernelSubscriptions()
   /// The links that belong to a modem.

@@ -15,7 +15,7 @@ extension FlowTracker {
     case takenOver
   }
 
-  /// What an outage means for the grace period: one row of the table.
+  /// The grace period of an outage: one row of the decision table.
   struct GraceRule: Hashable, Sendable {
     enum Length: Hashable, Sendable {
       /// The grace period of the path's medium.

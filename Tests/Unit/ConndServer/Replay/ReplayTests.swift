@@ -155,7 +155,7 @@ struct ReplayTests {
     #expect(played >= 20)
   }
 
-  /// Checks that the events are those that a subscriber may get: first a snapshot, then changes
+  /// Checks that the events are possible for a subscriber: first a snapshot, then changes
   /// with growing generations.
   private static func check(_ output: String) {
     let lines = output.split(separator: "\n")
