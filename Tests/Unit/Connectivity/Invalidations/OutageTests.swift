@@ -64,7 +64,7 @@ struct OutageTests {
     #expect(self.input(reading, isBetterPathReported: true).outage == nil)
   }
 
-  @Test("I10 another link took over a missing route → its return as a worse route does not end the outage")
+  @Test("I10 another link took over a missing route → its return as a worse route ends nothing")
   func draining() {
     let draining = FlowTracker.GracePeriod(
       isRouteOnly: true, severity: .drain, until: Instant(sinceStart: .seconds(1)))
