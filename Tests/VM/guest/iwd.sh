@@ -19,11 +19,11 @@ joined() {
 access_point_now() { iw dev wlan0 link | sed -n 's/^Connected to \([^ ]*\).*/\1/p'; }
 
 echo "# radios"
-check "connd runs since the boot" within 120 is active systemctl is-active connd.service
-check "reload" configure <<<'grace: {wifi: 2m}'
+check "boot → connd.service is active" within 120 is active systemctl is-active connd.service
+check "reload with a Wi-Fi grace period of 2 min → succeeds" configure <<<'grace: {wifi: 2m}'
 beyond home:wlan1 home:wlan2 cafe:wlan3
-# To iwd, equally strong access points are alike, but one that reports a high load (BSS load: 200 of
-# 255) is worse.
+# Both access points of home are equally strong. iwd prefers the second one, because the first one
+# reports a high load (BSS load: 200 of 255).
 printf '%s\n' interface=wlan1 channel=1 vendor_elements=0b050c00c80000 $home >/run/wlan1.conf
 printf '%s\n' interface=wlan2 channel=6 $home >/run/wlan2.conf
 printf '%s\n' interface=wlan3 channel=11 ${home/ssid=home bridge=br0/ssid=cafe} >/run/wlan3.conf
@@ -35,63 +35,63 @@ for network in home cafe; do serve $network; done
 connctl watch --json >>/run/watch 2>&1 &
 
 echo "# association"
-# Software radios are received with -30 dBm, or, at the lowest power, with -50: there iwd shall look
-# for a better one.
+# Software radios are received at -30 dBm, or at -50 dBm with the lowest transmit power. With this
+# threshold, the latter makes iwd roam.
 mkdir -p /etc/iwd /var/lib/iwd
 printf '%s\n' '[General]' EnableNetworkConfiguration=true RoamThreshold=-40 '[Network]' EnableIPv6=false NameResolvingService=none \
     >/etc/iwd/main.conf
 static='[IPv4]\nAddress=10.0.1.2\nNetmask=255.255.255.0\nGateway=10.0.1.1\n'
 printf "[Security]\nPassphrase=correct-horse\n$static" >/var/lib/iwd/home.psk
 printf "[Settings]\nAutoConnect=false\n[Security]\nPassphrase=correct-horse\n$static" >/var/lib/iwd/cafe.psk
-check "iwd runs" systemctl start iwd.service
-check "it joins the network that it knows" within 120 joined home
-check "K3 the network is there" connctl wait wifi --timeout 2m
-check "K5 the listing names it" within 60 listed '"role": "station", "ssid": "home"' '"security": ["personal"]' '"signal": -'
-check "and its access point" listed "\"bssid\": \"$(access_point_now)\""
+check "starting iwd → succeeds" systemctl start iwd.service
+check "iwd has started → it joins the known network home" within 120 joined home
+check "K3 iwd has joined home → connd reports wifi" connctl wait wifi --timeout 2m
+check "K5 iwd has joined home → connctl links lists SSID, security and signal" within 60 listed '"role": "station", "ssid": "home"' '"security": ["personal"]' '"signal": -'
+check "iwd has joined home → connctl links lists the access point" listed "\"bssid\": \"$(access_point_now)\""
 call 10.0.1.2
 
 echo "# roam"
 : >/run/watch
 access_point home wlan2
-check "the access point gets weak" ip netns exec home iw dev wlan1 set txpower fixed 0
-check "iwd roams to the other one of its own accord" within 120 joined home "$(bssid home wlan2)"
-check "the network is there" connctl wait wifi --timeout 2m
-check "I10 the connection goes on" echoes
-check "I10 and connd says so: nothing is destroyed" untold /run/guard destroy
-check "I10 for nobody" untold /run/watch '"severity": ?"destroy"'
-check "I10 the guard goes on" kill -0 $guard
-check "the listing names the other access point" within 60 listed "\"bssid\": \"$(bssid home wlan2)\""
+check "lowering the transmit power of the access point → succeeds" ip netns exec home iw dev wlan1 set txpower fixed 0
+check "the access point is weak → iwd roams to the second one" within 120 joined home "$(bssid home wlan2)"
+check "iwd has roamed → connd reports wifi" connctl wait wifi --timeout 2m
+check "I10 iwd has roamed within the grace period → the connection still echoes" echoes
+check "I10 iwd has roamed within the grace period → connd does not destroy the connection" untold /run/guard destroy
+check "I10 iwd has roamed within the grace period → no watcher receives a destroy" untold /run/watch '"severity": ?"destroy"'
+check "I10 iwd has roamed within the grace period → connctl guard keeps running" kill -0 $guard
+check "iwd has roamed → connctl links lists the second access point" within 60 listed "\"bssid\": \"$(bssid home wlan2)\""
 
 echo "# another network with the same addresses"
-check "iwd joins the other network" within 120 iwctl --dont-ask station wlan0 connect cafe
-check "it is there" within 60 joined cafe
-check "I4 another network: the connection is destroyed" within 60 told /run/guard '"reason": ?"(networkChanged|sourceAddressLost)".*"destroy"'
-check "I4 and carries nothing" dead
-check "I4 the guard is over" within 60 over
+check "iwctl connects to the network cafe → succeeds" within 120 iwctl --dont-ask station wlan0 connect cafe
+check "iwctl has connected to cafe → the station has joined" within 60 joined cafe
+check "I4 iwd changes the network → connd destroys the connection" within 60 told /run/guard '"reason": ?"(networkChanged|sourceAddressLost)".*"destroy"'
+check "I4 iwd changes the network → the connection carries nothing" dead
+check "I4 connd has destroyed the connection → connctl guard exits" within 60 over
 exec {socket}>&-
-check "the new network serves" connctl wait wifi --timeout 2m
-check "and is listed" within 60 listed '"ssid": "cafe"' '"security": ["personal"]'
+check "iwd has joined cafe → connd reports wifi" connctl wait wifi --timeout 2m
+check "iwd has joined cafe → connctl links lists SSID and security" within 60 listed '"ssid": "cafe"' '"security": ["personal"]'
 call 10.0.1.2
 
 echo "# the access point vanishes"
-check "the default grace" configure </dev/null
+check "reload with the default grace period → succeeds" configure </dev/null
 systemctl kill --signal=KILL wlan3.service
 ip -n cafe link set wlan3 down
-check "T1 the loss is told" connctl wait none --timeout 2m
-check "I10 the connection is destroyed" within 60 told /run/guard '"reason": ?"(interfaceLost|sourceAddressLost)".*"destroy"'
-check "I10 and carries nothing" dead
-check "I10 the guard is over" within 60 over
+check "T1 the access point vanishes → connd reports none" connctl wait none --timeout 2m
+check "I10 the access point vanishes → connd destroys the connection" within 60 told /run/guard '"reason": ?"(interfaceLost|sourceAddressLost)".*"destroy"'
+check "I10 the access point vanishes → the connection carries nothing" dead
+check "I10 connd has destroyed the connection → connctl guard exits" within 60 over
 exec {socket}>&-
 
 echo "# home again"
-check "iwd joins it by itself" within 120 joined home
-check "the network is there" connctl wait wifi --timeout 2m
+check "the network cafe has vanished → iwd joins home" within 120 joined home
+check "iwd has joined home again → connd reports wifi" connctl wait wifi --timeout 2m
 call 10.0.1.2
-check "iwd ends, and leaves no address behind" systemctl stop iwd.service
-check "I2 the connection is destroyed" within 60 told /run/guard '"reason": ?"(interfaceLost|sourceAddressLost)".*"destroy"'
-check "I2 and carries nothing" dead
-check "I2 the guard is over" within 60 over
+check "stopping iwd, which removes its address → succeeds" systemctl stop iwd.service
+check "I2 iwd has stopped → connd destroys the connection" within 60 told /run/guard '"reason": ?"(interfaceLost|sourceAddressLost)".*"destroy"'
+check "I2 iwd has stopped → the connection carries nothing" dead
+check "I2 connd has destroyed the connection → connctl guard exits" within 60 over
 exec {socket}>&-
 
-check "connd complained of nothing" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
+check "connd has logged no warnings" is '' journalctl --quiet --unit=connd --priority=warning --output=cat _COMM=connd
 finish connd.service iwd.service wlan1.service wlan2.service wlan3.service

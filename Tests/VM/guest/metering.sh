@@ -1,12 +1,12 @@
 #!/bin/bash
-# The metering of a link by other sources.
-# systemd-networkd has a lease from a metered phone. NetworkManager has its guess, and its
-# connection's settings. The phone is dnsmasq in a network namespace.
+# Metering that connd learns from systemd-networkd and NetworkManager.
+# systemd-networkd has a lease from a metered phone. NetworkManager guesses from such a lease, or
+# obeys the connection's settings. The phone is dnsmasq in a network namespace.
 cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 
-# phone NAME NET [OPTION...]: a link NAME to a DHCP server with 192.0.NET.1 and dnsmasq's OPTIONs,
-# which replaces an earlier one.
+# phone NAME NET [OPTION...]: creates the link NAME to a DHCP server, 192.0.NET.1, with dnsmasq's
+# OPTIONs. If the link exists, replaces the server.
 phone() {
     local name=$1 net=$2 pids=/run/$1.pid
     if [ -e "$pids" ]; then
@@ -23,9 +23,9 @@ phone() {
         --dhcp-range="192.0.$net.10,192.0.$net.20,1h" --dhcp-leasefile="/run/$name.leases" --pid-file="$pids" "${@:3}"
 }
 metered=--dhcp-option-force=43,ANDROID_METERED
-# cost: a path's cost, and its source.
+# cost: prints whether the default path is metered, and the source of that.
 cost() { connctl explain | sed -n 's/^ *metered *//p'; }
-# told: whether each reported path change since the watch began made it expensive, and its cause.
+# told: prints, for each path event of the watch, whether the path is metered, and the cause.
 told() {
     python3 -c '
 import json, sys
@@ -34,10 +34,10 @@ for event in map(json.loads, sys.stdin):
 ' </run/events
 }
 
-check "connd runs since the boot" within 120 is active systemctl is-active connd.service
+check "boot → connd.service is active" within 120 is active systemctl is-active connd.service
 echo 'links: [{match: "up*", medium: wired}]' >/etc/connd/connd.yaml
-check "reload" systemctl reload connd.service
-check "the machine is offline" connctl is none
+check "reload with links up* as wired → succeeds" systemctl reload connd.service
+check "no default route → connd reports none" connctl is none
 
 echo "# systemd-networkd"
 cat >/etc/systemd/network/up1.network <<'N'
@@ -49,31 +49,31 @@ LinkLocalAddressing=no
 IPv6AcceptRA=no
 N
 phone up1 2 $metered
-check "systemd-networkd starts" systemctl start systemd-networkd.service
-check "online by its lease" connctl wait online --timeout 2m
-check "which the phone has sold" within 30 connctl is expensive
-check "the lease says so" is 'yes: the DHCP server says so.*' cost
-check "and to programs" is '.*\{"metering": "yes", "source": "dhcp"\}.*' connctl explain --json
+check "starting systemd-networkd → succeeds" systemctl start systemd-networkd.service
+check "systemd-networkd has a DHCP lease → connd reports online" connctl wait online --timeout 2m
+check "the DHCP lease says ANDROID_METERED → connd reports metered" within 30 connctl is expensive
+check "the DHCP lease says ANDROID_METERED → connctl explain names the DHCP server" is 'yes: the DHCP server says so.*' cost
+check "the DHCP lease says ANDROID_METERED → connctl explain --json has the source dhcp" is '.*\{"metering": "yes", "source": "dhcp"\}.*' connctl explain --json
 cat >/run/systemd/system/saver.service <<'U'
 [Service]
 Type=oneshot
 ExecCondition=connctl is not-expensive
 ExecStart=touch /run/saver
 U
-check "a unit that is to save data is skipped, which is no failure" systemctl start saver
-check "by ExecCondition=" exits 1 test -e /run/saver
+check "ExecCondition=connctl is not-expensive on a metered network → starting the unit succeeds" systemctl start saver
+check "ExecCondition=connctl is not-expensive on a metered network → the command did not run" exits 1 test -e /run/saver
 phone up1 2
-check "the phone is in its owner's Wi-Fi now" networkctl renew up1
-check "which costs nothing" within 30 connctl is not-expensive
-check "nobody says more" is 'guess no: .*' cost
-check "and the unit is not skipped" systemctl start saver
-check "for its condition holds" test -e /run/saver
+check "renewing the lease of a phone that has moved to Wi-Fi → succeeds" networkctl renew up1
+check "the renewed lease is not metered → connd reports not metered" within 30 connctl is not-expensive
+check "the renewed lease is not metered → connctl explain shows a guess of no" is 'guess no: .*' cost
+check "ExecCondition=connctl is not-expensive, unmetered → starting the unit succeeds" systemctl start saver
+check "ExecCondition=connctl is not-expensive, unmetered → the command has run" test -e /run/saver
 phone up1 2 $metered
-check "and again it has no Wi-Fi" networkctl renew up1
-check "it costs money" within 30 connctl is expensive
+check "renewing the lease of a phone that has left Wi-Fi → succeeds" networkctl renew up1
+check "the renewed lease is metered again → connd reports metered" within 30 connctl is expensive
 systemctl --quiet stop systemd-networkd.socket systemd-networkd.service
 ip link del up1
-check "offline" within 30 connctl is none
+check "up1 is deleted → connd reports none" within 30 connctl is none
 
 echo "# NetworkManager"
 cat >/etc/NetworkManager/NetworkManager.conf <<'N'
@@ -87,33 +87,33 @@ match-device=interface-name:up2
 managed=1
 N
 phone up2 3 $metered
-check "NetworkManager starts" systemctl start NetworkManager.service
-check "a connection of it" nmcli connection add type ethernet con-name sold ifname up2 ipv6.method disabled
-check "is up" within 60 nmcli --wait 30 connection up sold
-check "online" connctl wait online --timeout 1m
-check "NetworkManager guesses by the lease" within 30 is 'guess yes: NetworkManager says so.*' cost
+check "starting NetworkManager → succeeds" systemctl start NetworkManager.service
+check "NetworkManager adds a connection profile for up2" nmcli connection add type ethernet con-name sold ifname up2 ipv6.method disabled
+check "NetworkManager activates the connection profile" within 60 nmcli --wait 30 connection up sold
+check "NetworkManager has activated the profile → connd reports online" connctl wait online --timeout 1m
+check "NetworkManager guesses metered from the lease → connctl explain shows that guess" within 30 is 'guess yes: NetworkManager says so.*' cost
 connctl watch --json >/run/events &
 watcher=$!
-check "somebody follows that" within 30 grep -q snapshot /run/events
+check "connctl watch has received a snapshot" within 30 grep -q snapshot /run/events
 metering() { nmcli connection modify sold connection.metered "$1" && nmcli device reapply up2; }
-check "the user says that it costs money" metering yes
-check "so it does" within 30 is 'yes: NetworkManager says so.*' cost
-check "the user says that it does not" metering no
-check "so it does not" within 30 connctl is not-expensive
-check "says NetworkManager" is 'no: NetworkManager says so.*' cost
-check "the user says nothing" metering unknown
-check "and NetworkManager guesses again" within 30 is 'guess yes: NetworkManager says so.*' cost
-check "what changed was told, with its cause" is $'false meteringChanged\ntrue meteringChanged' told
-check "NetworkManager is started anew" systemctl restart NetworkManager.service
-check "and guesses the same" within 60 is '4|yes \(guessed\)' nmcli --get-values GENERAL.METERED device show up2
-check "connd says so" is 'guess yes: NetworkManager says so.*' cost
-check "D1 and nothing else was told meanwhile" is $'false meteringChanged\ntrue meteringChanged' told
-check "NetworkManager ends" systemctl stop NetworkManager.service
-check "what it has said holds" is 'guess yes: NetworkManager says so.*' cost
-check "connd's own user holds against it" connctl expensive up2 off
-check "so it is free" connctl is not-expensive
-check "until the user says nothing more" connctl forget up2
-check "and it is not" connctl is expensive
+check "the user sets connection.metered to yes → NetworkManager accepts it" metering yes
+check "connection.metered is yes → connctl explain shows yes from NetworkManager" within 30 is 'yes: NetworkManager says so.*' cost
+check "the user sets connection.metered to no → NetworkManager accepts it" metering no
+check "connection.metered is no → connd reports not metered" within 30 connctl is not-expensive
+check "connection.metered is no → connctl explain shows no from NetworkManager" is 'no: NetworkManager says so.*' cost
+check "the user sets connection.metered to unknown → NetworkManager accepts it" metering unknown
+check "connection.metered is unknown → connctl explain shows NetworkManager's guess again" within 30 is 'guess yes: NetworkManager says so.*' cost
+check "metering changed twice → connctl watch printed both changes with their cause" is $'false meteringChanged\ntrue meteringChanged' told
+check "restarting NetworkManager → succeeds" systemctl restart NetworkManager.service
+check "NetworkManager has restarted → it guesses metered" within 60 is '4|yes \(guessed\)' nmcli --get-values GENERAL.METERED device show up2
+check "NetworkManager has restarted → connctl explain shows its guess" is 'guess yes: NetworkManager says so.*' cost
+check "D1 NetworkManager has restarted → connctl watch printed no further change" is $'false meteringChanged\ntrue meteringChanged' told
+check "stopping NetworkManager → succeeds" systemctl stop NetworkManager.service
+check "NetworkManager has stopped → its last guess still applies" is 'guess yes: NetworkManager says so.*' cost
+check "the user overrides up2 as not metered → accepted" connctl expensive up2 off
+check "an override contradicts NetworkManager's guess → connd reports not metered" connctl is not-expensive
+check "the user removes the override of up2 → accepted" connctl forget up2
+check "the override of up2 is removed → connd reports metered" connctl is expensive
 kill $watcher
-check "nobody complains" is '' journalctl --quiet --unit=connd --priority=warning --output=cat
+check "connd has logged no warnings" is '' journalctl --quiet --unit=connd --priority=warning --output=cat
 finish connd.service systemd-networkd.service NetworkManager.service

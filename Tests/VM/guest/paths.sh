@@ -1,5 +1,5 @@
 #!/bin/bash
-# connd and paths whose end, or continuation, is not visible in a route (K3, K6):
+# connd and paths that a route does not show completely (K3, K6):
 # Open vSwitch, PPPoE, tunnels whose remote end is in the route, VRFs, and a VPN's kill switch. The
 # machine has a cable, eth0 (a veth), to the router in the namespace "net". Behind it is a server.
 cd "$(dirname "$(readlink -f "$0")")" || exit
@@ -13,7 +13,7 @@ chain() {
     links=$(printf '"%s", ?' "$@")
     says "\"$family\": ?\{[^}]*\"chain\": ?\[${links%, ?}\]" connctl status --json || { connctl explain; return 1; }
 }
-# bytes ADDRESS: whether the address answers.
+# bytes ADDRESS: whether the address answers a ping.
 bytes() { busybox ping -c 1 -W 2 "$1"; }
 # says REGEX COMMAND [ARG...]: whether COMMAND's output matches.
 says() {
@@ -22,15 +22,15 @@ says() {
     output=$("$@" 2>&1)
     grep -qE "$regex" <<<"$output" || { echo "$output"; return 1; }
 }
-# plug up|down: the cable's other end.
+# plug up|down: plugs the cable in, or pulls it, at the other end.
 plug() { ip -n net link set far0 "$1"; }
 lost() { ip link show eth0 | grep NO-CARRIER; }
 unplugged() {
     plug down
-    check "the cable has lost its carrier" within 60 lost
-    check "K6 without it there is no network over $1" connctl wait none --timeout 2m
+    check "the cable is pulled → eth0 has no carrier" within 60 lost
+    check "K6 the cable below $1 is pulled → connd reports none" connctl wait none --timeout 2m
     plug up
-    check "K6 with it there is one again over $1" connctl wait wired --timeout 2m
+    check "K6 the cable below $1 is plugged in → connd reports wired" connctl wait wired --timeout 2m
 }
 
 ip netns add net
@@ -40,11 +40,11 @@ ip link set eth0 up
 ip -n net link set far0 up
 ip -n net address add 10.0.0.1/24 dev far0
 serve net
-check "connd runs since the boot" within 120 is active systemctl is-active connd.service
-check "reload" configure <<<'links: [{match: eth0, medium: wired}]'
+check "boot → connd.service is active" within 120 is active systemctl is-active connd.service
+check "reload with eth0 as a wired link → succeeds" configure <<<'links: [{match: eth0, medium: wired}]'
 
 echo "# Open vSwitch"
-check "Open vSwitch runs" systemctl start openvswitch-switch
+check "starting Open vSwitch → succeeds" systemctl start openvswitch-switch
 ovs-vsctl add-br br-ex
 ovs-vsctl add-br br-int
 ip link add vnet0 type veth peer name guest0
@@ -56,24 +56,24 @@ ovs-vsctl add-port br-ex eth0
 ip link set br-ex up
 ip address add 10.0.0.2/24 dev br-ex
 ip route add default via 10.0.0.1
-check "K6 below br-ex is the port that is not a guest" within 60 chain ipv4 br-ex eth0
-check "K6 the medium is the port's" connctl is wired
+check "K6 the default route uses br-ex → its underlay is eth0, not the guest's port" within 60 chain ipv4 br-ex eth0
+check "K6 the default route uses br-ex → connd reports the port's medium, wired" connctl is wired
 call 10.0.0.2
 plug down
-check "the cable has lost its carrier" within 60 lost
-check "K6 the switch without its uplink is no network" connctl wait none --timeout 2m
-check "I2 the connection by the switch is destroyed" within 60 told /run/guard '"severity": ?"destroy"'
+check "the cable below br-ex is pulled → eth0 has no carrier" within 60 lost
+check "K6 the cable below br-ex is pulled → connd reports none" connctl wait none --timeout 2m
+check "I2 the cable below br-ex is pulled → connd destroys the connection" within 60 told /run/guard '"severity": ?"destroy"'
 exec {socket}>&-
 plug up
-check "K6 with its uplink it is one" connctl wait wired --timeout 2m
-echo "# a port of Open vSwitch that has the address itself"
+check "K6 the cable below br-ex is plugged in → connd reports wired" connctl wait wired --timeout 2m
+echo "# a port of Open vSwitch with an address of its own"
 ip address del 10.0.0.2/24 dev br-ex
 ip address add 10.0.0.2/24 dev eth0
 ip route add default via 10.0.0.1 dev eth0
-check "K3 what a switch takes is no way out" within 60 says '"reason": ?"noSourceAddress"' connctl status --json
-check "K3 and there is no network" connctl is none
+check "K3 a port of Open vSwitch has the address itself → its path has no source address" within 60 says '"reason": ?"noSourceAddress"' connctl status --json
+check "K3 a port of Open vSwitch has the address itself → connd reports none" connctl is none
 ovs-vsctl del-port br-ex eth0
-check "K3 without the switch there is one" connctl wait wired --timeout 2m
+check "K3 eth0 is no longer a port of Open vSwitch → connd reports wired" connctl wait wired --timeout 2m
 ovs-vsctl del-br br-ex
 ovs-vsctl del-br br-int
 ip link del vnet0
@@ -86,10 +86,10 @@ ip route add default via 10.0.0.1 dev eth0 table 10
 ip rule add to 198.51.100.0/24 lookup 10
 # port STATUS: connd's status of the path over the VRF's port.
 port() { says "\"$1\"" connctl path $server --json; }
-check "K3 a port of a VRF that is up is used by itself" within 60 port satisfied
-check "and what is bound to it is answered" ip vrf exec red busybox ping -c 1 -W 2 $server
+check "K3 eth0 is a port of a VRF that is up → the path over eth0 is satisfied" within 60 port satisfied
+check "a socket bound to the VRF → the server answers" ip vrf exec red busybox ping -c 1 -W 2 $server
 ip link set red down
-check "K3 a port of a VRF that is down receives nothing" within 60 port linkDown
+check "K3 eth0 is a port of a VRF that is down → the path over eth0 is linkDown" within 60 port linkDown
 ip link set eth0 nomaster
 ip rule del to 198.51.100.0/24 lookup 10
 ip link del red
@@ -107,12 +107,12 @@ ip tunnel 6rd dev 6rd 6rd-prefix 2001:db8::/32
 ip link set 6rd up
 ip address add 2001:db8:a00:2::2/64 dev 6rd nodad
 ip -6 route add default via ::10.0.0.1 dev 6rd
-check "bytes go through 6rd" within 30 bytes 3fff::9
-check "K6 6rd goes on below, where its gateway says" within 60 chain ipv6 6rd eth0
+check "6rd tunnel → the server answers" within 30 bytes 3fff::9
+check "K6 6rd tunnel → its underlay is eth0, found by the gateway's address" within 60 chain ipv6 6rd eth0
 unplugged 6rd
 ip link del 6rd
 
-echo "# multipoint GRE, and IPIP by the gateway"
+echo "# multipoint GRE, and IPIP with the remote end as the gateway"
 ip -n net link add farg type gre local 10.0.0.1 key 7
 ip -n net link set farg up
 ip -n net address add 10.9.0.1/24 dev farg
@@ -123,8 +123,8 @@ ip address add 10.9.0.2/24 dev gre1
 ip neigh add 10.9.0.1 lladdr 10.0.0.1 dev gre1 nud permanent
 ip route replace default via 10.9.0.1 dev gre1
 ip route add 10.0.0.1 dev eth0 2>/dev/null
-check "bytes go through GRE" within 30 bytes $server
-check "K6 multipoint GRE goes on below, where its neighbour is" within 60 chain ipv4 gre1 eth0
+check "multipoint GRE tunnel → the server answers" within 30 bytes $server
+check "K6 multipoint GRE tunnel → its underlay is eth0, found by the neighbour entry" within 60 chain ipv4 gre1 eth0
 unplugged gre1
 ip link del gre1
 ip -n net link add fari type ipip local 10.0.0.1
@@ -135,8 +135,8 @@ ip link add ipip1 type ipip local 10.0.0.2
 ip link set ipip1 up
 ip address add 10.8.0.2/32 dev ipip1
 ip route replace default via 10.0.0.1 dev ipip1 onlink src 10.8.0.2
-check "bytes go through IPIP" within 30 bytes $server
-check "K6 IPIP goes on below, where its gateway is" within 60 chain ipv4 ipip1 eth0
+check "IPIP tunnel → the server answers" within 30 bytes $server
+check "K6 IPIP tunnel → its underlay is eth0, found by the gateway's address" within 60 chain ipv4 ipip1 eth0
 unplugged ipip1
 ip link del ipip1
 
@@ -151,18 +151,18 @@ for link in line0 modem; do ip -n net link set $link up; done
 ip netns exec net pppoe-server -I modem -L 10.7.0.1 -R 10.7.0.2 -N 1 -O /etc/ppp/pppoe-server-options
 plug up
 pppd plugin rp-pppoe.so eth0 noauth nodetach defaultroute lcp-echo-interval 60 lcp-echo-failure 9 >/run/pppd 2>&1 &
-check "PPPoE is connected" within 60 says 'inet 10\.7\.0\.2' ip -4 address show dev ppp0
-check "the kernel tells whom it asks of its sessions" cat /proc/net/pppoe
-check "bytes go through PPPoE" within 30 bytes $server
-check "K6 below ppp0 is the cable to the modem" within 60 chain ipv4 ppp0 eth0
-check "K6 the medium is the cable's" connctl is wired
+check "pppd has connected → ppp0 has an address" within 60 says 'inet 10\.7\.0\.2' ip -4 address show dev ppp0
+check "the kernel lists its PPPoE sessions in /proc/net/pppoe" cat /proc/net/pppoe
+check "PPPoE → the server answers" within 30 bytes $server
+check "K6 the default route uses ppp0 → its underlay is eth0" within 60 chain ipv4 ppp0 eth0
+check "K6 the default route uses ppp0 → connd reports wired" connctl is wired
 call 10.7.0.2
 plug down
-check "K6 without the modem's cable there is no network" connctl wait none --timeout 30
-check "I2 the connection by PPPoE is destroyed" within 30 told /run/guard '"severity": ?"destroy"'
+check "K6 the cable below ppp0 is pulled → connd reports none" connctl wait none --timeout 30
+check "I2 the cable below ppp0 is pulled → connd destroys the connection" within 30 told /run/guard '"severity": ?"destroy"'
 exec {socket}>&-
 plug up
-check "K6 with the cable there is one again" connctl wait wired --timeout 2m
+check "K6 the cable below ppp0 is plugged in → connd reports wired" connctl wait wired --timeout 2m
 kill %+ 2>/dev/null
 pkill -x pppd
 ip -n net link set far0 nomaster
@@ -170,19 +170,19 @@ ip -n net link set far0 nomaster
 echo "# a kill switch"
 ip address add 10.0.0.2/24 dev eth0
 ip route add default via 10.0.0.1 dev eth0 metric 100
-check "the cable is the way out" connctl wait wired --timeout 2m
+check "the default route uses eth0 → connd reports wired" connctl wait wired --timeout 2m
 call 10.0.0.2
 ip link add pvpnks0 type dummy
 ip link set pvpnks0 up
 ip address add 10.9.9.1/24 dev pvpnks0
 ip route add default dev pvpnks0 metric 50
-check "K3 a dummy carries nothing" connctl wait none --timeout 2m
-check "K3 explain says what it is" says 'kill switch: pvpnks0' connctl explain
-check "K3 a route into it is as good as a blackhole" says '"reason": ?"blackhole"' connctl status --json
-check "I10 the connection is given up" within 60 told /run/guard '"severity": ?"destroy"'
-check "and it is dead" dead
+check "K3 a default route into a dummy link is preferred → connd reports none" connctl wait none --timeout 2m
+check "K3 a default route into a dummy link → connctl explain calls it a kill switch" says 'kill switch: pvpnks0' connctl explain
+check "K3 a default route into a dummy link → the reason is blackhole" says '"reason": ?"blackhole"' connctl status --json
+check "I10 a default route into a dummy link → connd destroys the connection" within 60 told /run/guard '"severity": ?"destroy"'
+check "a default route into a dummy link → the connection carries nothing" dead
 exec {socket}>&-
 ip link del pvpnks0
-check "K3 without it the cable is the way out" connctl wait wired --timeout 2m
+check "K3 the dummy link is deleted → connd reports wired" connctl wait wired --timeout 2m
 
 finish connd.service

@@ -8,12 +8,12 @@ home="$common ssid=home bridge=br0 wpa=2 wpa_key_mgmt=WPA-PSK rsn_pairwise=CCMP 
 phy() { cat "/sys/class/net/$1/phy80211/name"; }
 bssid() { ip -n "$1" -o link show "$2" | sed 's/.*ether \([^ ]*\).*/\1/'; }
 
-# beyond NAMESPACE:RADIO...: creates wlan0 and these radios, each in a namespace outside of this
-# machine.
+# beyond NAMESPACE:RADIO...: creates wlan0 and these radios, and moves each of these into its
+# namespace.
 beyond() {
     local where network radio
-    check "the radios" modprobe mac80211_hwsim radios=$(($# + 1))
-    check "their interfaces" within 30 test -e "/sys/class/net/wlan$#"
+    check "loading mac80211_hwsim → succeeds" modprobe mac80211_hwsim radios=$(($# + 1))
+    check "mac80211_hwsim is loaded → every radio has an interface" within 30 test -e "/sys/class/net/wlan$#"
     for where; do
         network=${where%:*} radio=${where#*:}
         [ -e "/run/netns/$network" ] || { ip netns add "$network"; ip -n "$network" link set lo up; }
@@ -32,7 +32,7 @@ bridged() {
 # access_point NAMESPACE NAME: starts hostapd with /run/NAME.conf.
 access_point() { systemd-run --quiet --unit="$2" ip netns exec "$1" hostapd "/run/$2.conf"; }
 
-# lease NETWORK [LINK]: does what a DHCP client does with an address.
+# lease NETWORK [LINK]: configures the address NETWORK.2 and a default route, as a DHCP client does.
 lease() {
     local link=${2:-wlan0}
     ip address flush dev "$link" scope global
@@ -40,10 +40,10 @@ lease() {
     ip route replace default via "$1.1" dev "$link"
 }
 
-# listed WORD...: whether connctl's listing of the link has them.
+# listed WORD...: whether connctl links lists wlan0 with these words.
 listed() { lists wlan0 "$@"; }
 
-# networks WORD...: whether the listing of the present network has them.
+# networks WORD...: whether connctl networks lists the current network with these words.
 networks() {
     local network word
     network=$(connctl networks --json | grep '"current": *true')

@@ -7,23 +7,23 @@ cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./radios.sh
 
 supplicant() { wpa_cli -i wlan0 "$@"; }
-# record NAME: starts a connd that records, and a client that follows it from the start.
+# record NAME: starts a connd that records, and connctl watch.
 record() {
     name=$1
     rm -f /run/recorded/*
     connd --config /run/recorded.yaml --socket /run/recorded/connd.sock --record "/run/$name.recording" 2>"/run/$name.log" &
     recorder=$!
-    check "connd records" within 60 connctl --socket /run/recorded/connd.sock wait online --timeout 1m
+    check "connd --record starts → it reports online" within 60 connctl --socket /run/recorded/connd.sock wait online --timeout 1m
     connctl --socket /run/recorded/connd.sock watch --json >"/run/$name.json" 2>/dev/null &
     watcher=$!
-    check "a client follows it" within 60 told "/run/$name.json" '"snapshot"'
+    check "connctl watch has received a snapshot" within 60 told "/run/$name.json" '"snapshot"'
 }
-# recorded: whether the replay reproduces the recording.
+# recorded: ends the recording, and checks that its replay prints what connctl has printed.
 recorded() {
     kill $recorder
     wait $recorder
     kill $watcher 2>/dev/null
-    check "$name is replayed" is '' bash -c "connd --replay /run/$name.recording | diff - /run/$name.json"
+    check "$name is replayed → connd prints the same events as when it was recorded" is '' bash -c "connd --replay /run/$name.recording | diff - /run/$name.json"
     cp "/run/$name.recording" "/run/$name.json" .
     echo "# $name: $(stat -c %s "$name.recording") bytes"
 }
@@ -44,36 +44,36 @@ printf '%s\n' ctrl_interface=/run/wpa_supplicant 'network={' 'ssid="home"' 'psk=
 systemd-run --quiet --unit=station wpa_supplicant -Dnl80211 -i wlan0 -c /run/station.conf
 ip link set wlan0 up
 lease 10.0.1
-check "the station joins its network" within 120 bash -c 'wpa_cli -i wlan0 status | grep COMPLETED'
+check "wpa_supplicant has started → the station joins home" within 120 bash -c 'wpa_cli -i wlan0 status | grep COMPLETED'
 
 record roam
 for target in $(bssid home wlan1) $(bssid home wlan2); do supplicant status | grep -q "^bssid=$target" || break; done
 supplicant scan >/dev/null
-check "the other access point is found" within 60 bash -c "wpa_cli -i wlan0 bss $target | grep ssid=home"
-check "the station roams" is OK supplicant roam "$target"
-check "there" within 60 bash -c "wpa_cli -i wlan0 status | grep -x bssid=$target"
-check "the roam is told" within 60 told /run/roam.json '"to": "wifi"'
+check "a scan → the second access point of home is found" within 60 bash -c "wpa_cli -i wlan0 bss $target | grep ssid=home"
+check "wpa_cli roam to the second access point → OK" is OK supplicant roam "$target"
+check "the station roams → wpa_supplicant reports the second access point" within 60 bash -c "wpa_cli -i wlan0 status | grep -x bssid=$target"
+check "the station has roamed → connctl watch prints a transition to wifi" within 60 told /run/roam.json '"to": "wifi"'
 recorded
 
 record other-hotspot
 supplicant select_network 1 >/dev/null
-check "another network is told" within 120 told /run/other-hotspot.json '"networkChanged"'
-check "and that it is there" within 60 told /run/other-hotspot.json '"to": "wifi"'
+check "the station selects cafe → connctl watch prints networkChanged" within 120 told /run/other-hotspot.json '"networkChanged"'
+check "the station has joined cafe → connctl watch prints a transition to wifi" within 60 told /run/other-hotspot.json '"to": "wifi"'
 recorded
 systemctl stop station.service
 ip link set wlan0 down
 
 modprobe wwan_hwsim devices=1
-check "a modem's link" within 30 test -e /sys/class/net/wwan0
+check "wwan_hwsim is loaded → wwan0 exists" within 30 test -e /sys/class/net/wwan0
 mkfifo /run/modem
 python3 modem_manager.py unix:path=/run/dbus/system_bus_socket /run/modem >/run/modem.answers &
-check "something stands for ModemManager" within 60 grep ready /run/modem.answers
-# dial NUMBER ADDRESS: makes it report that the modem has dialled.
+check "the ModemManager stand-in is on the bus" within 60 grep ready /run/modem.answers
+# dial NUMBER ADDRESS: reports bearer NUMBER as connected, and configures its link.
 dial() {
     echo '{"publish": {"Bearer/'"$1"'": {"Bearer": {"Interface": ["s", "wwan0"], "Connected": ["b", true], "Suspended": ["b", false]}},' \
         '"Modem/0": {"Modem": {"AccessTechnologies": ["u", 16384], "Bearers": ["ao", ["Bearer/'"$1"'"]]},' \
         '"Modem.Modem3gpp": {"RegistrationState": ["u", 1]}}}}' >/run/modem
-    check "it says so" within 30 grep done /run/modem.answers
+    check "the ModemManager stand-in reports bearer $1 as connected" within 30 grep done /run/modem.answers
     ip link set wwan0 up
     ip address add "$2/30" dev wwan0
     ip route add default dev wwan0
@@ -83,9 +83,9 @@ record redial
 echo '{"set": ["Bearer/0", "Bearer", {"Connected": ["b", false]}]}' >/run/modem
 ip address flush dev wwan0
 ip link set wwan0 down
-check "the loss is told" within 60 told /run/redial.json '"to": "none"'
+check "the bearer is disconnected → connctl watch prints a transition to none" within 60 told /run/redial.json '"to": "none"'
 dial 1 100.64.0.9
-check "the new connection is told" within 60 told /run/redial.json '"to": "cellular"'
+check "the modem dials again → connctl watch prints a transition to cellular" within 60 told /run/redial.json '"to": "cellular"'
 recorded
 
 # A VPN takes all traffic, as wg-quick sets it up, and releases it.
@@ -99,10 +99,10 @@ ip link set wg0 up
 ip route add default dev wg0 table 51820
 ip rule add not fwmark 51820 table 51820
 ip rule add table main suppress_prefixlength 0
-check "the VPN is told, and what is below it" within 60 told /run/vpn.json '"interface": ?"wg0".*"chain": ?\["wg0", ?"wwan0"\]'
+check "a VPN takes all traffic → connctl watch prints the VPN and its underlay" within 60 told /run/vpn.json '"interface": ?"wg0".*"chain": ?\["wg0", ?"wwan0"\]'
 ip rule del table main suppress_prefixlength 0
 ip rule del not fwmark 51820 table 51820
 ip link del wg0
-check "and its end" within 60 told /run/vpn.json '"event": ?"invalidation".*"interface": ?"wg0"'
+check "the VPN is removed → connctl watch prints an invalidation for wg0" within 60 told /run/vpn.json '"event": ?"invalidation".*"interface": ?"wg0"'
 recorded
 finish connd.service station.service

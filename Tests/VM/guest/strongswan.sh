@@ -6,11 +6,11 @@ cd "$(dirname "$(readlink -f "$0")")" || exit
 . ./tap.sh
 . ./connection.sh
 . ./uplinks.sh
-check "connd runs since the boot" within 120 is active systemctl is-active connd.service
-check "reload" configure <<<'links: [{match: eth0, medium: wired}, {match: wwan0, medium: cellular}]'
-check "the cable is the way out" connctl wait wired --timeout 2m
+check "boot → connd.service is active" within 120 is active systemctl is-active connd.service
+check "reload with eth0 as wired, wwan0 as cellular → succeeds" configure <<<'links: [{match: eth0, medium: wired}, {match: wwan0, medium: cellular}]'
+check "the default route uses the cable → connd reports wired" connctl wait wired --timeout 2m
 
-# charon NAME COMMAND...: runs the daemon in a namespace, or here.
+# charon NAME [COMMAND...]: starts charon, by COMMAND if there is one, for example in a namespace.
 charon() {
     local name=$1
     shift
@@ -67,32 +67,32 @@ connections {
 }
 secrets { ike { secret = "no secret" } }
 CONF
-check "the gateway runs" charon there ip netns exec net
-check "the laptop's runs" charon here
-for name in there here; do check "$name is configured" swan "$name" --load-all --file "/run/$name.conf"; done
-check "the tunnel is made" swan here --initiate --child all --timeout 60
-check "K6 the path is the uplink's" within 60 chain eth0
+check "starting the gateway's charon → succeeds" charon there ip netns exec net
+check "starting the laptop's charon → succeeds" charon here
+for name in there here; do check "swanctl --load-all for charon $name → succeeds" swan "$name" --load-all --file "/run/$name.conf"; done
+check "the laptop initiates the IPsec tunnel → established" swan here --initiate --child all --timeout 60
+check "K6 an IPsec tunnel without a link of its own → the default path uses eth0" within 60 chain eth0
 call 10.6.0.2
-check "it is transformed" told <(ip -s -n net xfrm state list) '[1-9][0-9]*\(bytes\)'
+check "the connection is inside the tunnel → the gateway's IPsec states count its bytes" told <(ip -s -n net xfrm state list) '[1-9][0-9]*\(bytes\)'
 
-# spared: whether connd has reported nothing worse than drain: the tunnel takes some tenths of a
-# second to move.
+# spared: whether connd has not destroyed the connection. It may drain it, because the tunnel takes
+# some tenths of a second to move.
 spared() { untold /run/guard '"severity": ?"destroy"'; }
 uplink down
-check "I5 the connection goes on, by the modem" echoes
-check "K6 the path is the modem's" within 60 chain wwan0
-check "the address has moved with the tunnel" within 60 told <(ip -br address show wwan0) 10.6.0.2
-check "I2 I0 nothing ends it" spared
+check "I5 the cable is pulled → the connection still echoes over the modem" echoes
+check "K6 the cable is pulled → the default path uses wwan0" within 60 chain wwan0
+check "the cable is pulled → the tunnel's address has moved to wwan0" within 60 told <(ip -br address show wwan0) 10.6.0.2
+check "I2 I0 the tunnel has moved to the modem → connd does not destroy the connection" spared
 uplink up
-check "I5 the connection goes on when the cable is back" echoes
-check "I3 I0 nothing has ended it" spared
+check "I5 the cable is plugged in → the connection still echoes" echoes
+check "I3 I0 the cable is plugged in → connd does not destroy the connection" spared
 # The tunnel stays on the modem as long as that works, and fails with it.
 ip link set wwan0 down
-check "I5 the connection goes on, by the cable" echoes
-check "K6 the path is the cable's" within 60 chain eth0
-check "I2 I0 nothing has ended it so far" spared
-check "the tunnel is ended" swan here --terminate --ike office
-check "I1 with its address the connection ends" within 60 told /run/guard '"reason": ?"sourceAddressLost", ?"severity": ?"destroy"'
-check "its guard is over" within 60 over
+check "I5 the modem is down → the connection still echoes over the cable" echoes
+check "K6 the modem is down → the default path uses eth0" within 60 chain eth0
+check "I2 I0 the tunnel has moved to the cable → connd does not destroy the connection" spared
+check "the laptop terminates the IPsec tunnel → succeeds" swan here --terminate --ike office
+check "I1 the tunnel's address is removed → connd destroys the connection as sourceAddressLost" within 60 told /run/guard '"reason": ?"sourceAddressLost", ?"severity": ?"destroy"'
+check "connd has destroyed the connection → connctl guard exits" within 60 over
 
 finish connd.service charon-here.service charon-there.service

@@ -1,11 +1,11 @@
 #!/bin/bash
 # Records a sleep of the machine with the kernel's own test
 # (Documentation/power/basic-pm-debugging.rst): everything is suspended for five seconds, including
-# time. /host does not survive that. So this runs elsewhere, and the results go over a serial line
-# (Tests/VM/run).
+# time. /host does not survive a sleep. So this runs in /run and sends the results over a serial
+# line (Tests/VM/run).
 # cpus: 1
 [ "$PWD" = /run ] || { cp ./*.sh /run && cd /run && exec bash suspend.sh; }
-unset OLDPWD  # It is /host, and a shell accesses it at its start.
+unset OLDPWD  # It is /host, which every new shell would access.
 . ./tap.sh
 . ./connection.sh
 exec >/run/.output 2>&1
@@ -22,21 +22,21 @@ serve beyond
 connd --socket /run/recorded/connd.sock --record /run/suspend.recording 2>/run/suspend.log &
 recorder=$!
 export CONND_SOCKET=/run/recorded/connd.sock
-check "connd records" within 60 connctl wait online --timeout 1m
+check "connd --record starts → it reports online" within 60 connctl wait online --timeout 1m
 connctl watch --json >/run/suspend.json 2>/dev/null &
 watcher=$!
-check "a client follows it" within 60 told /run/suspend.json '"snapshot"'
+check "connctl watch has received a snapshot" within 60 told /run/suspend.json '"snapshot"'
 call 192.0.2.2
 echo core >/sys/power/pm_test
-check "the machine sleeps" timeout 60 sh -c 'echo mem >/sys/power/state'
-check "I6 who follows is told" within 60 told /run/suspend.json '"reason": ?"resumed", "severity": ?"advise"'
-check "I6 so is who guards a connection" within 60 told /run/guard '"reason": ?"resumed", "severity": ?"advise"'
-check "I6 I0 a short sleep ends nothing" echoes
-check "nor is it over for connd" untold /run/guard destroy
+check "echo mem >/sys/power/state → returns within 60 s" timeout 60 sh -c 'echo mem >/sys/power/state'
+check "I6 the machine has slept → connctl watch prints an advise with the reason resumed" within 60 told /run/suspend.json '"reason": ?"resumed", "severity": ?"advise"'
+check "I6 the machine has slept → connctl guard prints an advise with the reason resumed" within 60 told /run/guard '"reason": ?"resumed", "severity": ?"advise"'
+check "I6 I0 the machine has slept for five seconds → the connection still echoes" echoes
+check "the machine has slept for five seconds → connd does not destroy the connection" untold /run/guard destroy
 kill $recorder
 wait $recorder
 kill $watcher 2>/dev/null
-check "it is replayed" is '' bash -c "connd --replay /run/suspend.recording | diff - /run/suspend.json"
+check "the sleep is replayed → connd prints the same events as when it was recorded" is '' bash -c "connd --replay /run/suspend.recording | diff - /run/suspend.json"
 (finish connd.service)
 echo $? >/run/.status
 stty -F /dev/ttyS1 raw
