@@ -41,9 +41,9 @@ extension ConndError {
     case .notThere(let why):
       switch socket {
       case let socket? where Self.isOtherThanSocket(socket):
-        "connd is not running: \(socket) is not a socket (name connd's with --socket or CONND_SOCKET)"
+        "connd is not running: \(socket) is not a socket (name connd's socket with --socket or CONND_SOCKET)"
       case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
-        "connd is not running: \(why), which CONND_SOCKET names (unset it to use the system's connd, or start connd there)"
+        "connd is not running: \(why) (the path is from CONND_SOCKET: unset it to use the system's connd, or start connd there)"
       case let socket? where Self.isDefault(socket):
         "connd is not running: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
       default:

@@ -144,7 +144,7 @@ extension SimulatedNetwork {
     }
   }
 
-  /// Lets simulated time pass without waiting. Grace periods that end in it are over.
+  /// Lets simulated time pass without waiting. Grace periods that expire in that time end.
   public func advance(by duration: Duration) { self.connd.pass(duration) }
 }
 

@@ -97,7 +97,7 @@ private struct Follower<Transport: ClientTransport>: Service {
   }
 }
 
-/// Prints which network traffic uses, after each change. A program can check this before sending
+/// Prints the network that traffic uses, after each change. A program can check this before sending
 /// large data.
 private struct NetworkTeller: Service {
   let monitor: PathMonitor

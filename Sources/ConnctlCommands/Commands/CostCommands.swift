@@ -61,7 +61,7 @@ struct CostOptions: ParsableArguments {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "A network, by its identity, or while on it by its SSID, operator or gateway address.",
+      "A network: its identity or, while the machine is on it, its SSID, operator or gateway address.",
       valueName: "name"))
   var network: String?
 

@@ -14,8 +14,8 @@ struct GuardCommand: ConnctlCommand {
       flow is destroyed. Uses the first address of a host name, in the family of --local if that is \
       given.
 
-      With ports, connd judges this very connection: routing rules and multipath routes may depend \
-      on them.
+      With ports, the result is for exactly that connection, because routing rules and multipath \
+      routes may depend on ports.
 
       Continues across restarts of connd. Messages about the connection to connd go to standard \
       error.

@@ -72,7 +72,7 @@ struct RunCommand: ConnctlCommand {
         snapshot = present
       case .disconnected(let error):
         if told.withLock({ $0 }) == nil { throw error }
-        // The command has ended, so following is over.
+        // The command has ended, so connd's absence no longer matters.
         if Task.isCancelled { return }
         self.console.remark(ConndMessage.absent(error, left: "the command is left as it is"))
         return

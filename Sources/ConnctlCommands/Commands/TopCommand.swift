@@ -5,7 +5,7 @@ import ConnectivitySession
 struct TopCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "top",
-    abstract: "Show on one live screen which network traffic uses.",
+    abstract: "Show a live screen: category, paths, links, changes and clients.",
     discussion: """
       Shows the category, the path of each family, the links with their throughput (from the \
       kernel's counters, every two seconds), the last changes, and the clients of connd: your own \

@@ -49,7 +49,7 @@ struct WaitCommand: ConnctlCommand {
   }
 }
 
-/// Follows the status until a condition holds or the time is over.
+/// Follows the status until a condition holds or the time limit has passed.
 struct Wait: Sendable {
   let requirement: Requirement
   let events: StatusFollower
@@ -64,8 +64,8 @@ struct Wait: Sendable {
   /// nothing about connd.
   private static let shortest = Duration.seconds(5)
 
-  /// Returns the status in which the condition holds, or the last one known when the time is over,
-  /// or `nil` if none was.
+  /// Returns the status in which the condition holds. If the time limit passes first, returns the
+  /// last known status, or `nil` if connd has not answered.
   ///
   /// - Throws: ``ConndError`` if connd is not running or refuses this user.
   func run(timeout: Duration?) async throws -> Snapshot? {
@@ -109,7 +109,7 @@ struct Wait: Sendable {
     case .disconnected(let error):
       let isKnown = last.isKnown
       if !isKnown { last.set(.failure(error)) }
-      // Wait only for conditions that can change without intervention.
+      // connd may start later. Other errors do not go away by themselves.
       guard case .notThere = error, isKnown || self.isPatient else { throw error }
       self.say(ConndMessage.absent(error, wasThere: isKnown))
     case .resumed:
@@ -130,7 +130,7 @@ struct Wait: Sendable {
   /// The last answer of connd. Only the following task sets it.
   private final class Last: Sendable {
     let result = Mutex<Result<Snapshot, ConndError>?>(nil)
-    /// Ends with the first answer.
+    /// Ends, without an element, when the first result is set.
     let firstWord: AsyncStream<Never>
     private let spoken: AsyncStream<Never>.Continuation
 

@@ -1,5 +1,5 @@
 /// Replaces names of links. Names from the kernel, udev and well-known programs show what a link
-/// is, and stay. Any other name keeps at most such a beginning.
+/// is, and stay. Any other name keeps at most a prefix of that kind.
 extension Anonymizer {
   func computed(linkName name: String) -> String {
     let parts = name.split(separator: ".", omittingEmptySubsequences: false)

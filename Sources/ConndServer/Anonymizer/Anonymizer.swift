@@ -2,8 +2,8 @@ import Connectivity
 import ConnectivityRules
 
 /// Anonymizes addresses and names in a recording, consistently and irreversibly. Each value always
-/// has the same substitute, by a key that is not stored. The substitutes reveal only what is
-/// documented at each function.
+/// gets the same substitute, computed with a key that is not stored. The substitutes reveal only
+/// what is documented at each function.
 ///
 /// Not thread-safe.
 final class Anonymizer {

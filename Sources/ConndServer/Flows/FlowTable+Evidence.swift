@@ -57,9 +57,9 @@ extension FlowTable {
   /// Returns the current instant.
   typealias Clock = () -> Instant
 
-  /// Returns the socket reports for those looks that need one, from one batch of queries, and the
-  /// time of the reports. The lookups before may have waited for the kernel's locks for long, and
-  /// a socket's silence counts from its report.
+  /// Queries the sockets of the flows that need a report, in one batch. Also returns the time of
+  /// the reports, because silence is measured at that time. The earlier lookups may have waited
+  /// long for the kernel's locks.
   static func reports(
     for looks: [Look], _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> (reports: [SocketReport?], time: Instant) {

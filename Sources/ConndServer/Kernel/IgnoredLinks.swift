@@ -9,13 +9,13 @@ import Netlink
 /// that predate the listener or the last overrun are never ignored.
 struct IgnoredLinks {
   private enum State {
-    /// The waiting messages are from a time when messages were filtered or lost, so any link may
-    /// have become reachable without a message. No link is ignored.
+    /// No link is ignored, because messages were filtered or lost. Any link may have become
+    /// reachable without a message.
     ///
-    /// - isDraining: Whether these messages are being read, so that the end of the drain ends the
-    ///   state. `false` if it began during the present drain.
+    /// - isDraining: Whether the present drain began in this state. Then its end also ends the
+    ///   state. If the state began during a drain, only the end of the next one does.
     case blind(isDraining: Bool)
-    /// The kernel reports all links. `vain` messages did not matter.
+    /// The kernel reports all links. `vain` is the number of messages that did not matter.
     case learning(vain: Int)
     /// The kernel does not report links above an index. They are ignored, except links that may
     /// have become reachable.
@@ -23,7 +23,7 @@ struct IgnoredLinks {
   }
 
   private var state = State.blind(isDraining: true)
-  /// The ignored links. Empty while blind.
+  /// The ignored links. Empty in the state `blind`.
   private var links: Set<UInt32> = []
   /// Links that have been part of a path.
   private var used: Set<UInt32> = []
@@ -32,9 +32,10 @@ struct IgnoredLinks {
   /// Whether the kernel's filter holds back messages that may matter. Then it must be set, and
   /// everything must be read again.
   private(set) var filterIsTooNarrow = false
-  /// The number of messages in vain after which later links are ignored. Ignoring requires a list
-  /// of all links. With thousands of links the list costs as much as a thousand messages. If
-  /// ignoring does not last, it is tried ever more rarely.
+  /// After this number of messages that did not matter, links that are created later are ignored.
+  /// That requires a list of all links, which costs as much as a thousand messages if there are
+  /// thousands of links. The number doubles each time, so that connd tries less often if ignoring
+  /// does not last.
   private var patience = 16
   private static let maxPatience = 1024
 
@@ -108,18 +109,18 @@ struct IgnoredLinks {
     case .blind: break
     case .learning: self.state = .learning(vain: 0)
     case .filtering:
-      // Messages about these links meanwhile are lost.
+      // The kernel has dropped messages about these links.
       self.filterIsTooNarrow = true
       self.state = .blind(isDraining: false)
     }
   }
 
-  /// Notes that the messages so far are about to be read.
+  /// Notes that a drain begins.
   mutating func beginToDrain() {
     if case .blind = self.state { self.state = .blind(isDraining: true) }
   }
 
-  /// Notes that all messages have been read.
+  /// Notes that a drain has read all waiting messages.
   mutating func endDraining() {
     if case .blind(isDraining: true) = self.state { self.state = .learning(vain: 0) }
   }

@@ -12,7 +12,8 @@ struct KernelSubscriptions {
   /// The links that no path leads to.
   var ignoredLinks = IgnoredLinks()
   /// One IPv6 address of each subnet that can be a source for other networks, or `nil` if unknown.
-  /// Without this cache, each turn would list all addresses on a machine where IPv6 leads nowhere.
+  /// Without this cache, each turn would list all addresses on a machine without a working IPv6
+  /// route.
   var globalSources: [IPAddress]?
   var tunnelCosts = TunnelCosts()
   /// The remote ends of tunnels, each with the tunnel's link.

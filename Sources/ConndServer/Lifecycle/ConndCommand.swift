@@ -16,9 +16,9 @@ public struct ConndCommand: ParsableCommand {
       """,
     discussion: """
       connd listens on a Unix socket. Its path comes from --socket, CONND_SOCKET or the configuration, in \
-      this order, and defaults to /run/connd/connd.sock. For users other than root without that directory, \
-      the default is $XDG_RUNTIME_DIR/connd.sock. systemd may pass the socket. SIGHUP reloads the \
-      configuration. SIGUSR1 logs the figures of connctl stats. SIGTERM and SIGINT stop connd.
+      this order, and defaults to /run/connd/connd.sock. If that directory does not exist, the default \
+      for users other than root is $XDG_RUNTIME_DIR/connd.sock. systemd may pass the socket. SIGHUP reloads \
+      the configuration. SIGUSR1 logs the figures of connctl stats. SIGTERM and SIGINT stop connd.
 
       Exit status: 0 stopped as requested, or the configuration is valid; 1 cannot start; 64 usage; \
       77 permission denied; 78 the configuration is invalid.

@@ -28,8 +28,8 @@ struct InstalledFilter {
     return wider.all
   }
 
-  /// Whether it passes so much in vain that it is worth narrowing. A filter costs as much as all
-  /// its addresses, so with many addresses this happens only occasionally.
+  /// Whether it passes enough unneeded addresses to be worth narrowing. The cost of a new filter
+  /// grows with its addresses, so a filter with many addresses is narrowed less often.
   var isTooWide: Bool {
     self.unneeded > 0
       && (self.addresses.count < 512 || 4 * self.unneeded > self.addresses.count)

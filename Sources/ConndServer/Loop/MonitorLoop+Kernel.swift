@@ -85,7 +85,7 @@ extension MonitorLoop {
 
   // MARK: - The filter
 
-  /// Whether the filter passes too little, or too much in vain.
+  /// Whether the filter must change, because it passes too little or too much.
   var mustAdaptFilter: Bool {
     guard self.kernel != nil else { return false }
     return self.engine.needsWiderFilter || self.isFilterTooWide
@@ -98,8 +98,8 @@ extension MonitorLoop {
   /// Lets the filter pass what paths and clients need now, and no more (D6). If it passed too
   /// little, reads what may have changed before.
   ///
-  /// A hostile neighbour may change a gateway's address even faster. Then the next turn does the
-  /// rest.
+  /// If a hostile neighbour changes a gateway's MAC address again during that reading, the next
+  /// turn continues.
   mutating func adaptFilter() {
     guard let kernel = self.kernel else { return }
     if self.engine.context.subscriptions.ignoredLinks.areLoud {

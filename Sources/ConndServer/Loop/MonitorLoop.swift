@@ -239,7 +239,7 @@ struct MonitorLoop {
     return ticket
   }
 
-  /// Removes overrides that are over.
+  /// Removes overrides that have ended.
   private mutating func endOverrides() {
     guard self.engine.costs.overrides.hasEnds else { return }
     var costs = self.engine.costs

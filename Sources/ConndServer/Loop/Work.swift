@@ -1,5 +1,5 @@
-/// The kinds of work that a turn does, in their order. The effects of a change that concern more
-/// clients come first, and each kind that may take long does one slice.
+/// The kinds of work that a turn does, in their order. Effects that concern more clients come
+/// first. A kind that may take long does only one slice a turn.
 enum Work: CaseIterable {
   /// Kernel messages: connd reads what they concern, and publishes what has changed.
   case messages

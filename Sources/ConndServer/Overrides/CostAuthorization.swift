@@ -43,7 +43,7 @@ struct CostAuthorization: Sendable {
       throw RPCError(
         code: .permissionDenied,
         message:
-          "only root, members of the group “\(Self.group)” and the user at the machine's seat may change this"
+          "only root, members of the group “\(Self.group)” and the user at the machine's seat may set costs"
       )
     }
     guard let process, peer.pid > 0, process.isAlive else {
@@ -58,7 +58,7 @@ struct CostAuthorization: Sendable {
     case .denied:
       throw RPCError(
         code: .permissionDenied,
-        message: "polkit does not let this user change this (\(Self.action))")
+        message: "polkit does not allow this user to set costs (\(Self.action))")
     case .unavailable(let why):
       throw RPCError(
         code: .unavailable,

@@ -206,14 +206,14 @@ final class OverrideFile {
       guard
         let (subject, choice) = Self.choice(line, boot, endsTogether: header == Self.oldHeader)
       else { throw Fault(words: "has an invalid line") }
-      // Overrides that ended with an earlier boot are over.
+      // An override that ended with an earlier boot is empty.
       if !choice.isEmpty { overrides[subject] = choice }
     }
     contents.overrides = CostOverrides(overrides)
     return contents
   }
 
-  /// - Returns: `nil` for an invalid line, or an empty override if all of it is over.
+  /// - Returns: `nil` for an invalid line, or an empty override if all its settings have ended.
   private static func choice(
     _ line: ArraySlice<UInt8>, _ boot: String, endsTogether: Bool
   ) -> (CostOverrides.Subject, CostOverride)? {

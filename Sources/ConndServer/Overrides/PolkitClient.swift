@@ -10,8 +10,8 @@ final class PolkitClient: Sendable {
   /// The time limit for polkit, which the bus may have to start first. It is less than connctl
   /// waits for connd.
   private static let patience = Duration.seconds(4)
-  /// The number of concurrent queries, each on a thread: for users that connd's own rule would
-  /// allow, and for all others. The second limit applies to one user.
+  /// The maximum number of concurrent queries, each on a thread. It applies once to users that
+  /// connd's own rule would allow, and once to all others. The second limit is for one user.
   private static let maxQuestions = 8
   private static let maxQuestionsPerUser = 2
 

@@ -87,7 +87,7 @@ final class HistoryFile {
         return self.putAside("has an unreadable record")
       }
       if let last = past.last, published.change.generation != last.change.generation + 1 {
-        return self.putAside("has records of different connds")
+        return self.putAside("has records that are not consecutive")
       }
       past.append(published)
     }

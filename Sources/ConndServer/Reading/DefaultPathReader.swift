@@ -12,9 +12,8 @@ struct DefaultPathReader {
   struct Reading {
     var paths: [FamilyPath]
     var state = ChangeDetector.Reading(.unknown)
-    /// Whether every changed path was the same from the first query to the last. If the default
-    /// route moved meanwhile, the reading compares new connections of one moment with old ones of
-    /// another (K8).
+    /// Whether no changed path moved between the first query and the last. Otherwise the reading
+    /// compares new connections at one moment with old ones at another (K8).
     var isSettled = false
   }
 

@@ -228,7 +228,8 @@ extension FlowReader {
   }
 
   /// Whether the kernel drops replies to the flow because another link leads to its remote address.
-  /// Only flows that are routed unlike most are checked: those bound to a link, or with a mark.
+  /// Checks only flows that may be routed differently from others: those bound to a link, or with a
+  /// mark.
   private func areRepliesRefused(
     _ question: Destination, _ way: FlowPath, _ alternative: FlowReading.Alternative?
   ) throws(KernelUnavailable) -> Bool {

@@ -9,8 +9,8 @@ final class FlowPath: Sendable {
   let facts: PathFacts
   /// The path that clients see.
   let shown: Path
-  /// The path that judges the flows on it. Flows inside a tunnel depend only on the path into the
-  /// tunnel.
+  /// The path that decides about the flows on it. Flows inside a tunnel depend only on the path
+  /// into the tunnel.
   let judged: Path
   let network: NetworkIdentity
   let guesses: FlowReading.Guesses
@@ -42,8 +42,8 @@ extension FlowPath {
   }
 }
 
-/// Reads what the kernel shows about flows during one turn (I0). It looks up each flow with
-/// everything that is specific to it. It asks and judges only once what many flows share.
+/// Reads what the kernel shows about flows during one turn (I0). It looks up each flow with all
+/// properties of that flow. If many flows share an answer, it is evaluated only once.
 ///
 /// Implements rules I1, I2 and I3.
 final class FlowReader {
@@ -171,7 +171,7 @@ final class FlowReader {
     return key
   }
 
-  /// Returns the path for judging flows. A failure below a tunnel counts as a missing route,
+  /// Returns the path that decides about flows. A failure below a tunnel counts as a missing route,
   /// because the tunnel may come back another way.
   private func judged(_ shown: Path, _ facts: PathFacts) -> Path {
     var path = shown

@@ -5,8 +5,8 @@ import ConnectivityRules
 /// networks that have no name (I4). The bridge ports show behind which link a gateway is (K6).
 ///
 /// Only the MAC addresses of one gateway are compared, and only if its link, or the source address
-/// of new connections, was lost in between. Each such loss begins a stage. A flow was made on
-/// another network if its stage is earlier than the first stage of the current network.
+/// of new connections, was lost in between. Each such loss begins an epoch. A flow was made on
+/// another network if its epoch is earlier than the first epoch of the current network.
 struct GatewayTable {
   private struct Carrier {
     var isUp: Bool
@@ -24,7 +24,7 @@ struct GatewayTable {
   /// The bridge port of each MAC address, or `nil` while the bridge has not learnt it.
   private var ports: [BridgedAddress: UInt32?] = [:]
   private var lastEpoch: UInt64 = 0
-  /// The stages of links whose neighbours have no MAC addresses.
+  /// The epochs of links whose neighbours have no MAC addresses.
   private var linkEpochs: [UInt32: [AddressFamily: UInt64]] = [:]
   /// Whether the kernel's filter does not cover everything known here.
   private(set) var isNew = false
@@ -248,19 +248,19 @@ struct GatewayTable {
     self.interrupt(link.index, forgets: !isUp && link.operationalState == .down)
   }
 
-  /// Begins a stage because another network may be behind the link.
+  /// Begins an epoch because another network may be behind the link.
   private mutating func interrupt(_ link: UInt32, forgets: Bool = false) {
     self.begin(AddressFamily.allCases, on: link, forgets: forgets) { _ in true }
   }
 
-  /// Begins a stage if new connections have lost their address. A link that moves to another
+  /// Begins an epoch if new connections have lost their address. A link that moves to another
   /// network loses that address. Other addresses come and go: a cluster's address with its service,
   /// a temporary one with its lifetime.
   private mutating func interrupt(by removed: Address) {
     self.begin([removed.address.family], on: removed.link) { $0.note(removed: removed) }
   }
 
-  /// Begins a stage for the gateways that are concerned.
+  /// Begins an epoch for the gateways that are concerned.
   private mutating func begin(
     _ families: [AddressFamily], on link: UInt32, forgets: Bool = false,
     _ concerns: (inout KnownGateway) -> Bool

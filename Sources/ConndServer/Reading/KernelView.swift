@@ -12,8 +12,8 @@ import OrderedCollections
 /// Implements rule K2.
 final class KernelView {
   private let kernel: any Kernel
-  // The context from before this turn, with what was found in it. Separate properties, because a
-  // change of the subscriptions may query links, whose descriptions change the caches.
+  // The reading context, with the additions of this turn. It is split into properties, because an
+  // update of the subscriptions may query links, which also updates the caches.
   var subscriptions: KernelSubscriptions
   private var modems: ModemCache
   private(set) var wireless: WirelessCache

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// The MAC address of a gateway, and the stage of the network behind it. A stage begins whenever
+/// The MAC address of a gateway, and the epoch of the network behind it. An epoch begins whenever
 /// another network may have appeared behind the gateway's link.
 ///
 /// Implements rule I4.
@@ -16,7 +16,7 @@ struct KnownGateway {
   /// The gateway's link and the links below it.
   var links: Set<UInt32>
   private(set) var epoch: UInt64
-  /// Flows from before this stage were made on another network.
+  /// Flows from before this epoch were made on another network.
   private(set) var oldestValidEpoch: UInt64 = 0
   /// `nil` while the MAC address is known for certain.
   private(set) var suspicion: Suspicion?
@@ -24,7 +24,7 @@ struct KnownGateway {
 
   /// The link or its address was lost after the MAC address was known for certain.
   struct Suspicion {
-    /// The first stage after the loss.
+    /// The first epoch after the loss.
     var epoch: UInt64
     /// When connd last learnt of such a loss.
     var since: Instant
@@ -80,7 +80,7 @@ struct KnownGateway {
     self.isInDoubt = true
   }
 
-  /// Begins a stage: another network may be behind the link from now on.
+  /// Begins an epoch: another network may be behind the link from now on.
   ///
   /// - Parameter forgets: Whether the kernel has forgotten its neighbours on the link.
   mutating func begin(epoch: UInt64, at now: Instant, forgets: Bool) {

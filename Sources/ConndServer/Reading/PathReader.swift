@@ -224,8 +224,8 @@ struct PathReader {
     let answer = try view.route(to: end)
     switch answer {
     case .route(let route) where facts.links.contains { $0.link.index == route.outLink }:
-      // The route leads into the tunnel itself, by its default route, and the kernel drops such
-      // packets. A bridge in between may use another port.
+      // The route leads back into the tunnel, and the kernel drops such packets. If a bridge is in
+      // between, the packets may leave by another of its ports.
       let loop = facts.links.drop { $0.link.index != route.outLink }
       if loop.allSatisfy({ $0.device.lowerLinks.count < 2 }) { facts.brokenBelow = .noRoute }
     case .route(let route):

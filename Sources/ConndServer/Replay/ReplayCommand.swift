@@ -62,7 +62,8 @@ struct ReplayCommand {
       return true
     case .unfinished?:
       complain(
-        "\(self.file) ends early, within a turn: the replay ends with the last complete turn")
+        "\(self.file) ends early, within a turn of connd's loop: the replay ends with the last complete turn"
+      )
       return true
     case .full?:
       complain("\(self.file) reached its maximum size: it lacks everything after that")

@@ -58,8 +58,8 @@ struct Report {
     let header = recording.header
     var text = """
       \(Self.line)
-      Anonymizer replace IP addresses, MAC addresses, and the names of Wi-Fi networks, hosts, domains and
-      user-named links. Each value always has the same substitute, by a key that is not stored.
+      Substitutes replace IP addresses, MAC addresses, and the names of Wi-Fi networks, hosts, domains and
+      user-named links. Each value always gets the same substitute, computed with a key that is not stored.
       “connd --replay” replays this file. Everything after the text is binary.
 
       recorded by  connd \(header.version.printable), Linux \(header.kernel.printable)
@@ -71,7 +71,8 @@ struct Report {
       """
     text += Self.section("unanswered", complaints.map { $0.printable + "\n" }.suffix(20))
     text += Self.section(
-      "explanation at the end", [explanation ?? "not available: the recording lacks the answers\n"])
+      "explanation at the end",
+      [explanation ?? "not available: the recording lacks answers from the kernel\n"])
     text += Self.section("configuration", [header.configuration])
     text += Self.section(
       lines.count > Self.mostEvents ? "the last \(Self.mostEvents) events" : "events",

@@ -116,8 +116,8 @@ extension FlowTable.Registration {
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
         forbidsConstrained: flow.forbidsConstrained))
     if flow.hasKnownPath {
-      // A known path comes from connd, which follows a chain no further, and link names from the
-      // kernel (IFNAMSIZ). The path is kept, so it must be small.
+      // connd created the known path, so its chain has at most the links that connd follows, and
+      // link names have the kernel's limit (IFNAMSIZ). connd stores the path, so it must be small.
       guard flow.knownPath.chain.count <= PathReader.deepest else {
         throw .invalid(
           "add.known_path: a path has at most \(PathReader.deepest) links")

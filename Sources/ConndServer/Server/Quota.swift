@@ -32,9 +32,9 @@ struct Usage: Sendable {
 /// people, a newcomer gets at most two thirds of what is left, as in dbus-broker. So several
 /// accounts together cannot take everything either.
 ///
-/// Thirds of thirds are soon nothing: five greedy accounts would leave a few of 2,048 calls. So a
-/// sixteenth is reserved for accounts with little, at most a 256th each. An ordinary client is
-/// served beside greedy ones.
+/// If five greedy accounts each take two thirds of the rest, only a few of 2,048 calls remain. So a
+/// sixteenth is reserved for accounts that use little, at most a 256th for each. That lets an
+/// ordinary client work beside greedy ones.
 ///
 /// Implements rule D4.
 struct Quota: Hashable, Sendable {

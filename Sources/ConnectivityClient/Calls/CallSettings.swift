@@ -28,7 +28,7 @@ public struct CallSettings: Sendable {
   /// The metadata key that carries the ID to the server, or `nil` to send no ID.
   public var requestIDHeader: String?
   /// The networks that the call may use, in addition to the channel's rules. Checked once, before
-  /// the call starts. Only the channel's own access rules judge later changes of the path.
+  /// the call starts. Later changes of the path are checked only against the channel's own rules.
   public var access: NetworkAccess
   /// The maximum duration of the call, after which it ends with `DEADLINE_EXCEEDED`. A timeout in
   /// the call's own `CallOptions` takes precedence.

@@ -52,8 +52,7 @@ public struct NetworkAccess: Hashable, Sendable {
       prohibitedMedia: self.prohibitedMedia.union(other.prohibitedMedia))
   }
 
-  /// Returns why `path` may not be used, or `nil` if it may. A path that leads nowhere is not
-  /// forbidden.
+  /// Returns why `path` may not be used, or `nil` if it may. An unsatisfied path is not forbidden.
   ///
   /// If several reasons apply, the medium comes first, then constrained, then expensive.
   public func refusal(of path: Path) -> NetworkUnavailable? {

@@ -26,7 +26,7 @@ extension Channel {
     }
     let tries = await self.race(id, addresses.alternatingFamilies, atMost: duration, hub)
     let flows = tries.compactMap(\.flow)
-    // The attempt is over, or a change of the network has started another.
+    // The attempt has ended, or a change of the network has started another.
     guard self.isWanted(id) else {
       for flow in flows { flow.end() }
       return
@@ -63,7 +63,7 @@ extension Channel {
   /// An event while addresses are tried.
   private enum Step: Sendable {
     case ended(place: Int, Try)
-    /// The head start of this attempt is over.
+    /// The head start of this attempt has passed, so the next may begin.
     case delayed(place: Int)
   }
 
@@ -128,7 +128,7 @@ extension Channel {
 
     /// Returns why a call may use none of the paths, or `nil` if it may use one.
     func refusal(_ access: NetworkAccess) -> NetworkUnavailable? {
-      // Paths that lead nowhere were not an option for the call anyway.
+      // Unsatisfied paths do not count, because no call can use them.
       let ways = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }
       let refusals = ways.map { $0.flatMap(access.refusal(of:)) }
       return refusals.contains { $0 == nil } ? nil : refusals.compactMap { $0 }.first

@@ -109,7 +109,7 @@ extension Channel {
       if flow != nil { return over(.failed(RPCError(invalidation))) }
     case .silence where flow != nil:
       self.logger?.warning(
-        "connd does not answer, the connection is not guarded until it does",
+        "connd does not answer; the connection is not guarded until it does",
         metadata: connection.metadata)
     case .silence, .unguarded, nil: break
     }

@@ -72,7 +72,7 @@ extension Channel {
     switch absence {
     case .disconnected(let why):
       self.logger?.info(
-        "connd is not running, the connection is not guarded until it is",
+        "connd is not running; the connection is not guarded until it is",
         metadata: connection.metadata.merging(["reason": "\(why)"]) { $1 })
     case .elsewhere(let foreign):
       if let logger = self.logger {

@@ -101,7 +101,7 @@ final class Resolution: Sendable {
       }
       if isFirst {
         logger.warning(
-          "the service config that the resolver brings is not used, only the channel's own")
+          "ignoring the resolver's service config: only the channel's own applies")
       }
     }
     return result.endpoints.flatMap(\.addresses)

@@ -27,7 +27,7 @@ extension Path {
   public init(_ message: Connectivity_V1_Path) throws(ConversionError) {
     var chain: [PathLink] = []
     for (position, name) in message.chain.enumerated() {
-      // Accept senders that omit the indexes: no link has the index 0.
+      // Some senders omit the indexes. 0 stands for an unknown one, because no link has it.
       let index = position < message.chainIndex.count ? message.chainIndex[position] : 0
       chain.append(PathLink(index: index, name: name))
     }

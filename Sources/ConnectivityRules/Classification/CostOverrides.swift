@@ -152,8 +152,8 @@ package struct CostOverrides: Hashable, Sendable {
 
   /// Shifts ends after the wall clock was set, so that the remaining time stays the same.
   ///
-  /// - Parameter subjects: The subjects whose end was computed in this run. Any other end is by the
-  ///   correct clock.
+  /// - Parameter subjects: The subjects whose end was computed in this run. Any other end was
+  ///   computed with the correct clock.
   package mutating func shiftEnds(of subjects: Set<Subject>, by step: Duration) {
     func shifted(_ setting: CostOverride.Setting?) -> CostOverride.Setting? {
       guard var setting, case .time(let time)? = setting.end else { return setting }

@@ -13,7 +13,7 @@ package enum Metering: String, Hashable, Sendable, CaseIterable {
 
 /// The costs of links according to sources other than the kernel, by the links' names.
 package struct MeteringWords: Hashable, Sendable {
-  /// The answers of NetworkManager, without links that it does not judge.
+  /// The answers of NetworkManager, without links whose cost it does not know.
   package var manager: [String: Metering]
   /// The links whose DHCP server is a phone with a metered connection (option 43,
   /// `ANDROID_METERED`).

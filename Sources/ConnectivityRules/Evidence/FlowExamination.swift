@@ -50,7 +50,7 @@ package struct FlowExamination: Hashable, Sendable {
   /// Whether the socket has proved that the lookup does not describe the flow.
   package var isSpared: Bool { self.dispute.map { $0.next == nil } ?? false }
 
-  /// Whether the socket must be queried before a look is concluded.
+  /// Whether the socket must be queried before ``conclude(_:)``.
   ///
   /// - Parameters:
   ///   - verdict: The news from the lookup, if any.
@@ -77,16 +77,17 @@ package struct FlowExamination: Hashable, Sendable {
   }
 }
 
-/// The conclusion from one look at a flow's lookup and socket.
+/// The result of one evaluation of a flow's lookup and socket.
 package enum FlowOutcome: Hashable, Sendable {
   /// No news, except perhaps another path.
   case none
   case verdict(FlowTracker.Verdict)
-  /// The client was advised that the flow is in doubt, and that is over.
+  /// The flow is no longer in doubt. The client was advised that it was.
   case recovered
 }
 
 extension FlowExamination {
+  /// The input of one evaluation: the news from the flow's lookup, and its socket's report.
   package struct Look: Hashable, Sendable {
     /// The news from the lookup, if any.
     package var verdict: FlowTracker.Verdict?
@@ -133,8 +134,8 @@ extension FlowExamination {
     }
   }
 
-  /// Concludes from one look what the client must learn. After a `destroy` the value must not be
-  /// used any more.
+  /// Returns what the client must learn from one evaluation of the flow. After a verdict of
+  /// `destroy`, the examination must not be used again.
   package mutating func conclude(_ look: Look) -> FlowOutcome {
     if let verdict = look.verdict, verdict.severity == .destroy {
       guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
@@ -173,7 +174,7 @@ extension FlowExamination {
     case .destroy: return .verdict(told)
     case .spare:
       self.timesSpared += 1
-      // A verdict about an event is over once the socket has refuted it.
+      // A refuted verdict about an event is not kept, because an event happens only once.
       self.dispute = verdict.isEvent ? nil : Dispute(verdict, evidence, next: nil)
     case .wait(let end):
       self.dispute = Dispute(verdict, evidence, next: end)

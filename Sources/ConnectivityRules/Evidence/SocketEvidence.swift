@@ -62,8 +62,8 @@ package struct SocketEvidence: Hashable, Sendable {
     self.isHeardLate && self.progressBefore.map { $0 < self.progress } ?? false
   }
 
-  /// Whether data may still arrive from the peer while nothing reaches it. A reply to something
-  /// sent before the change proves nothing about the path to the peer.
+  /// Whether data from the peer may still arrive although the peer receives nothing. A reply to
+  /// something sent before the change proves nothing about the path to the peer.
   private var isUnanswered: Bool {
     self.hasUnacknowledgedData && self.timeouts > 0 && !self.isAcknowledgedLate
   }

@@ -80,7 +80,8 @@ extension FlowTracker.RuleInput {
         isRouteOnly: !rule.isLinkFailed, severity: .advise, until: end)
     let isSuspended = self.reading.path.reason == .suspended
     switch rule.end {
-    // A path that is missing after a phone call gets no more than its own grace period.
+    // After a phone call, a missing path gets at most its own grace period, even if more is left of
+    // the longer one for a suspended modem.
     case .stays where grace.isSuspension && !isSuspended: grace.until = min(grace.until, end)
     case .stays: break
     // The same applies to a link that fails while its route is missing.
@@ -122,8 +123,8 @@ extension FlowTracker.RuleInput {
     }
   }
 
-  /// Whether its replies arrive by a link from which the kernel no longer accepts them. If the
-  /// kernel already refused replies when the connection was made, they evidently arrive (I0).
+  /// Whether the kernel no longer accepts its replies from the link by which they arrive. If it
+  /// seemed to refuse them when the connection was made, they evidently arrive (I0).
   private var areRepliesLost: Bool {
     self.reading.areRepliesRefused && !self.baseline.worksDespiteRefusal
   }

@@ -24,7 +24,8 @@ package struct FlowTracker: Hashable, Sendable {
     case kernelUnavailable(State)
   }
 
-  /// The state in which a flow was made, as last seen.
+  /// The path and network that readings of a flow are compared with: those on which it was made,
+  /// with the changes that it has survived.
   struct Baseline: Hashable, Sendable {
     var path: Path
     var network: NetworkIdentity
@@ -32,8 +33,8 @@ package struct FlowTracker: Hashable, Sendable {
     var isSourceAssignedByVPN = false
     /// The first gateway that it was seen to use on its link.
     var firstGateway: IPAddress?
-    /// Whether the kernel seemed to refuse its replies when it was made. Then that indication is
-    /// wrong.
+    /// Whether the kernel seemed to refuse its replies when it was made. Replies evidently arrive,
+    /// so that refusal is ignored while it lasts.
     var worksDespiteRefusal = false
   }
 

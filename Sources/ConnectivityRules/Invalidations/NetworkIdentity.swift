@@ -16,7 +16,7 @@ package struct NetworkIdentity: Hashable, Sendable {
   /// Increases whenever the link, or the source address of new connections, was lost. From then on,
   /// another network may be behind the link.
   package var epoch: UInt64
-  /// Flows from before this stage were made on another network.
+  /// Flows from before this epoch were made on another network.
   package var oldestValidEpoch: UInt64
 
   package init(
@@ -67,7 +67,7 @@ package struct NetworkIdentity: Hashable, Sendable {
   }
 
   /// Returns this identity, completed with an earlier one of the same network. A link that lost its
-  /// carrier forgets its neighbours. Flows from before the loss keep their stage until the gateway
+  /// carrier forgets its neighbours. Flows from before the loss keep their epoch until the gateway
   /// is known again.
   func completed(by earlier: NetworkIdentity) -> NetworkIdentity {
     var identity = self

@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// The published invalidations by which a flow is judged that was not guarded for a while.
+/// The published invalidations that may apply to a flow that was not guarded for a while.
 ///
 /// Implements rule I7.
 package struct PastInvalidations: Sendable {
@@ -48,8 +48,8 @@ extension Invalidation {
       guard let local = flow.local else { return false }
       return addresses.contains(local)
     }
-    // The flow's own address still exists and represents its link. The kernel can judge the link,
-    // but not the network behind it.
+    // The flow's own address still exists and represents its link. The kernel knows whether the
+    // link works, but not which network is behind it.
     guard flow.local == nil || self.reason == .networkChanged else { return false }
     return self.scope.interface == path.interface
   }

@@ -121,8 +121,9 @@ extension KernelEvent {
 }
 
 extension [KernelEvent] {
-  /// Returns the cause of a path's change without a message that it was gone. That is the last
-  /// message of a kind that decides such a change, or else the last one that may concern the path.
+  /// Returns the cause of a path's change if no message says that the path was gone. That is the
+  /// last message of a kind that explains the change, or else the last one that may concern the
+  /// path.
   func cause(of family: AddressFamily, from old: Path, to new: Path) -> Cause {
     let triggers = old.triggers(of: new)
     let concerning = self.lazy.filter { $0.mayConcern(family, old, new) }
@@ -157,8 +158,9 @@ extension Path {
   /// Whether this entry is the path's source address, as far as the path shows.
   func leaves(from address: Address) -> Bool {
     guard address.address == self.source else { return false }
-    // The subnet is known only for an address of the out-link. Then an equal address of another
-    // link is not meant. Unnumbered links borrow an address, and routers use one of `lo`.
+    // The subnet is known only if the source address is on the out-link. Then an equal address of
+    // another link is not the source. Otherwise it may be: unnumbered links borrow an address, and
+    // routers use one of `lo`.
     return self.sourcePrefixLength == nil || address.link == self.chain.first?.index
   }
 }

@@ -85,8 +85,8 @@ package enum ReadTrigger: Hashable, Sendable {
 }
 
 extension ReadTrigger {
-  /// The cause whatever the paths show, or `nil` if the paths and their messages determine it. If
-  /// messages were lost, none of them can be the cause.
+  /// The cause if it does not depend on the paths, or `nil` if the paths and the messages about
+  /// them determine it. If messages were lost, none of them can be the cause.
   var cause: Cause? {
     switch self {
     case .start: Cause(.start, "started", learntLate: true)

@@ -5,10 +5,9 @@
 /// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
 ///    of at most 2 s. The guard registers all flows again, with their last known paths, and connd
 ///    answers each again. Changes in between are not lost.
-/// 3. Without flows, the guard does not look for connd. A guard without a connection then makes
-///    none, and waits without a timer. If it had reported connd's absence, it withdraws that
-///    (`resumed`), and reports it again if the next flow finds it absent. An existing connection
-///    stays.
+/// 3. Without flows, the guard keeps an existing connection, but does not make a new one and has no
+///    timer. If it had reported connd's absence, it withdraws that (`resumed`). If connd is still
+///    absent when the next flow is added, it reports that again.
 /// 4. A connd in another network namespace is treated as absent, until there is another
 ///    one.
 /// 5. Events are fetched on demand. ``add(_:id:)`` and ``remove(_:)`` never wait.

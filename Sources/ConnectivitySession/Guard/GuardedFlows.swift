@@ -119,8 +119,8 @@ package struct GuardedFlows: Sendable {
     return (error.map { .absent(.disconnected($0)) }, pause)
   }
 
-  /// The pause is over. Without a flow the guard stops looking for connd, so that its absence is no
-  /// longer known. Returns what to report then.
+  /// Notes the end of a pause. A guard without flows stops looking for connd, and withdraws a
+  /// reported absence. Returns the event to report, if any.
   mutating func rested() -> GuardEvent? {
     self.entries.isEmpty && self.outage.accepted() ? .resumed : nil
   }

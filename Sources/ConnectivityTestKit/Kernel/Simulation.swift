@@ -42,7 +42,7 @@ struct Simulation {
 
   var isRunning: Bool { self.changes != nil }
 
-  /// When to call `look` even if nothing happens.
+  /// When to read the kernel even if nothing happens.
   var deadline: Instant? {
     guard self.isRunning, !self.isKernelLost else { return nil }
     return [self.deadlineOfChanges, self.flows.deadline].compactMap { $0 }.min()

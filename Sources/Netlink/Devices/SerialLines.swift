@@ -1,9 +1,10 @@
 /// Connects serial lines with the links that pppd(8) has created on them. The kernel does not, and
 /// for a bearer over PPP, ModemManager only names the line (`ttyUSB2`).
 ///
-/// pppd leaves its process number for the link, and NetworkManager and others have it lock the line
-/// with the same number. Any user may write to the directory of the locks, and may replace a lock
-/// between two looks at it. So the lock is opened first, and must then belong to root.
+/// pppd writes its PID to a file named after the link. If NetworkManager or another program tells
+/// it to lock the line, the lock file has the same PID. Any user may write to the directory of the
+/// locks, and may replace a lock at any time. So a lock is opened first, and then its owner is
+/// checked, which must be root.
 ///
 /// Implements rule K5.
 package struct SerialLines {

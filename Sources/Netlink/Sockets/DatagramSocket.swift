@@ -84,7 +84,7 @@ package protocol SocketSource {
   func isReadable(_ fileDescriptor: CInt) -> Bool
 }
 
-/// Netlink sockets of the kernel.
+/// Opens real netlink sockets. A recording or a replay has other sources.
 package struct KernelSockets: SocketSource {
   private let adopted: CInt?
 

@@ -88,9 +88,8 @@ package final class Listener {
   package var hasMessages: Bool { KernelSockets().isReadable(self.fileDescriptor) }
 
   /// Changes what the filter passes: routes that may affect one of the destinations or a default
-  /// path, and news about the given gateways. News about a gateway are a changed MAC address, that
-  /// it fails, or that it no longer fails. Also passes bridge entries of the given MAC addresses,
-  /// and all links except some.
+  /// path, and messages that one of the gateways has another MAC address, fails, or no longer
+  /// fails. Also passes bridge entries of the given MAC addresses, and all links except some.
   ///
   /// Earlier changes are not reported. A gateway must be read again once it is watched.
   package func watch(_ watched: FilterSpec) throws(NetlinkError) {

@@ -120,9 +120,9 @@ final class HTTP2Connection: Pollable {
       if self.read() { self.flush() } else { self.close() }
       return
     }
-    // From a client that does not accept output, no more input is read, because that would create
-    // more output. But its end is detected. (If a client did the same to its server, both could
-    // wait forever.)
+    // If a client does not accept output, no more input is read from it, because that would create
+    // more output. The end of its connection is still detected. (If a client did the same to its
+    // server, both could wait forever.)
     self.flush()
     if self.isWaitingForRoom, self.hasHungUp { self.close() }
   }

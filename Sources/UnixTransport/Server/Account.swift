@@ -1,4 +1,4 @@
-/// The party that limits and turns apply to: a user, or all users that one person may act as.
+/// The unit of limits and fair turns: a user, or all users that one person may act as.
 ///
 /// A uid alone is not enough, because `newuidmap` gives a login user thousands of them.
 package struct Account: Hashable, Sendable {
