@@ -50,7 +50,7 @@ def answer(namespace, destination, source=None):
 
 
 def told(path):
-    """The same properties of a path."""
+    """The same properties of a path that connd reports."""
     if path.status == pb.PATH_STATUS_UNSATISFIED:
         return path.reason
     field = lambda name: getattr(path, name) if path.HasField(name) else None
@@ -81,7 +81,7 @@ def check_summary(status):
         interface=path.interface if path.HasField("interface") else None, medium=path.medium,
         expensive=path.expensive if path.HasField("expensive") else None, constrained=path.constrained, ipv4=status.ipv4, ipv6=status.ipv6,
         family=family, dns=status.dns if status.HasField("dns") else None)
-    check(status == expected, "the summary does not follow from the paths:", status, expected)
+    check(status == expected, "the summary of the status does not follow from its paths:", status, expected)
 
 
 class Kernel:
@@ -118,11 +118,11 @@ class Kernel:
             flags = link["flags"]
             if "UP" in flags:
                 is_told = link["operstate"] in ["UP", "UNKNOWN"]
-                check(("LOWER_UP" in flags) == is_told, f"{name} never settled:", link)
+                check(("LOWER_UP" in flags) == is_told, f"{name} has not settled:", link)
             # Without a carrier no neighbour can answer.
             if "LOWER_UP" in flags:
                 for info in self.addresses.get(name, []):
-                    check(not info.get("tentative"), f"{name} never settled:", info)
+                    check(not info.get("tentative"), f"{name} has not settled:", info)
         return True
 
     def addresses_of(self, link):
@@ -149,18 +149,18 @@ class Kernel:
         check(told(path) == expected, f"{what}: connd and ip disagree:", f"ip says {answer}", path)
         if path.status == pb.PATH_STATUS_UNSATISFIED:
             return
-        check(path.chain[0] == path.interface, f"{what}: another chain:", path)
+        check(path.chain[0] == path.interface, f"{what}: the chain does not begin with the path's link:", path)
         for name, index in zip(path.chain, path.chain_index):
             check(name in self.links and self.links[name]["ifindex"] == index,
                   f"{what}: ip has no link {name} {index}:", path)
         for upper, lower in zip(path.chain, path.chain[1:]):
             named = self.links[upper]["link"]
-            check(named in (None, lower), f"{what}: below {upper} is {named}:", path)
+            check(named in (None, lower), f"{what}: ip says that {upper} is above {named}:", path)
         if isinstance(answer, int) or answer[4] != "unicast":
             return
         reason = self.why(path)
         if path.status == pb.PATH_STATUS_SATISFIED:
-            check(reason is None, f"{what}: satisfied, but {reason and pb.PathReason.Name(reason)}:", path)
+            check(reason is None, f"{what}: connd says satisfied, but ip shows {reason and pb.PathReason.Name(reason)}:", path)
         elif path.reason != reason:
             # The path ends at a tunnel whose remote end has no route, or whose own address is gone
             # (K6). For the latter, ip gives the same answer as for no route.
@@ -169,10 +169,10 @@ class Kernel:
             known = set(REASONS.values())
             if any(self.links[name]["local"] not in present | {None, "any"} for name in tunnels):
                 known.add(pb.PATH_REASON_NO_SOURCE_ADDRESS)
-            check(tunnels and path.reason in known, f"{what}: ip does not say why:", path)
+            check(tunnels and path.reason in known, f"{what}: ip does not show this reason:", path)
 
     def check_status(self, status):
-        check(status.category != pb.CATEGORY_UNKNOWN, "the category is unknown:", status)
+        check(status.category != pb.CATEGORY_UNKNOWN, "connd reports an unknown category:", status)
         for family, path in [(4, status.ipv4), (6, status.ipv6)]:
             answer = self.default[family]
             # For example of type local: no default route is used.
@@ -181,18 +181,18 @@ class Kernel:
             self.check_path(path, answer, f"default path of IPv{family}")
             medium = next((medium for name in path.chain for prefix, medium in MEDIA.items()
                            if name.startswith(prefix)), path.medium)
-            check(path.medium == medium, "not the medium that the configuration says:", path)
+            check(path.medium == medium, "the medium is not that of the configuration:", path)
         check_summary(status)
 
     def check_links(self, links):
         check({(link.index, link.name) for link in links}
-              == {(link["ifindex"], name) for name, link in self.links.items()}, "links:", links)
+              == {(link["ifindex"], name) for name, link in self.links.items()}, "connd and ip list different links:", links)
         for link in links:
             flags = self.links[link.name]["flags"]
             state = (pb.LINK_STATE_DOWN if "UP" not in flags else
                      pb.LINK_STATE_UP if "LOWER_UP" in flags else pb.LINK_STATE_NO_CARRIER)
-            check(link.state == state, f"ip says {flags}:", link)
-            check(set(link.addresses) == self.addresses_of(link.name), "addresses:", link)
+            check(link.state == state, f"the state of a link does not follow from its flags {flags}:", link)
+            check(set(link.addresses) == self.addresses_of(link.name), "connd and ip list different addresses:", link)
 
     def check_flow(self, flow):
         """Checks a living flow: the route to its remote end, and that its own address exists."""
@@ -200,4 +200,4 @@ class Kernel:
         self.check_path(flow.path, self.answers[flow.remote, flow.local], f"flow to {flow.remote} from {flow.local}")
         check(not flow.local or any(flow.local == info["local"]
                                     for infos in self.addresses.values() for info in infos),
-              "a flow lives without its address:", flow)
+              "the address of a flow is gone, but connd has not destroyed it:", flow)

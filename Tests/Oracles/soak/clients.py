@@ -32,7 +32,7 @@ def connect(socket):
 
 
 class Client(threading.Thread):
-    """Follows a stream, also after a restart of connd. `outlives`: connd may go away."""
+    """Follows a stream, and reconnects. `outlives`: whether connd may end in the meantime."""
 
     def __init__(self, name, socket, outlives):
         super().__init__(name=name, daemon=True)
@@ -52,11 +52,11 @@ class Client(threading.Thread):
                     call = self.call(rpc.ConnectivityStub(self.channel))
                 try:
                     self.follow(call)
-                    raise Failure("the stream ended without a word")
+                    raise Failure("the stream ended without a status")
                 except grpc.RpcError as error:
                     if not self.is_over:
                         check(self.outlives and error.code() == grpc.StatusCode.UNAVAILABLE,
-                              "the stream ended:", error)
+                              "the stream ended unexpectedly:", error)
                 finally:
                     self.channel.close()
         except Exception as failure:
@@ -81,7 +81,7 @@ class Client(threading.Thread):
             done = self.changed.wait_for(lambda: self.failure or holds(), DEADLINE)
             if self.failure:
                 raise self.failure
-            check(done, f"{self.name}: never {what}", self)
+            check(done, f"{self.name}: no {what} within {DEADLINE} s", self)
 
     def end(self):
         self.is_over = True
@@ -110,23 +110,23 @@ class Mirror(Client):
         event, old = message.WhichOneof("event"), self.status
         inner = getattr(message, event)
         self.events[event] += 1
-        check(inner.generation == message.generation, "two generations in one message:", message)
+        check(inner.generation == message.generation, "a message and its event have different generations:", message)
         if event == "snapshot":
-            check(first and old is None, "a snapshot in the middle:", message)
+            check(first and old is None, "a snapshot after the first message:", message)
         elif event == "gap":
             missed = message.generation - old.generation
-            check(missed > HISTORY, f"a gap over {missed} changes:", f"after {old.generation}", message)
+            check(missed > HISTORY, f"a gap event, but connd must remember {missed} changes:", f"after {old.generation}", message)
         else:
-            check(message.generation == old.generation + 1, f"a hole after {old.generation}:", message)
+            check(message.generation == old.generation + 1, f"changes are missing after generation {old.generation}:", message)
         if event == "transition":
-            check(inner.bounced or inner.to != old.category, "a transition to the same:", message)
-            check(inner.to == inner.status.category, "a transition to another category:", message)
-            check(getattr(inner, "from") == old.category, "a transition from elsewhere:", old, message)
+            check(inner.bounced or inner.to != old.category, "a transition to the present category, without a bounce:", message)
+            check(inner.to == inner.status.category, "a transition and its status have different categories:", message)
+            check(getattr(inner, "from") == old.category, "a transition does not begin at the last category:", old, message)
         elif event == "path":
             # Better knowledge of a path does not change its way.
             check(inner.status.category == old.category or inner.status.interface == old.interface,
-                  "a path that is a transition:", old, message)
-            check(inner.status.since == old.since, "a path with another since:", old, message)
+                  "a path event changes both category and link:", old, message)
+            check(inner.status.since == old.since, "a path event changes the time of the last transition:", old, message)
 
         new = pb.Status()
         new.CopyFrom(old if event in ("invalidation", "dns") else inner.status)
@@ -134,13 +134,13 @@ class Mirror(Client):
             new.generation = message.generation
         if event == "dns":
             new.dns.CopyFrom(pb.Dns(servers=inner.servers, search=inner.search, links=inner.links))
-        check(new.generation == message.generation, "a status of another generation:", message)
+        check(new.generation == message.generation, "a message and its status have different generations:", message)
         self.status = new
         self.states.append(new)
 
     def state(self, generation):
         """Returns the state built up to that generation."""
-        self.wait(f"told of generation {generation}",
+        self.wait(f"message of generation {generation}",
                   lambda: self.status and self.status.generation >= generation)
         with self.changed:
             return next((state for state in self.states if state.generation == generation), None)
@@ -161,8 +161,8 @@ class Follower(Client):
         return stub.WatchPath(pb.WatchPathRequest(destination=self.destination), wait_for_ready=True)
 
     def take(self, message, first):
-        check(message.destination == self.destination, "another destination:", message)
-        check(message.generation >= self.generation, f"a generation below {self.generation}:", message)
+        check(message.destination == self.destination, "a path to another destination:", message)
+        check(message.generation >= self.generation, f"the generation went back, from {self.generation}:", message)
         self.path, self.generation = message.path, message.generation
 
 
@@ -238,23 +238,23 @@ class Guardian(Client):
     def take(self, message, first):
         event = message.WhichOneof("event")
         inner = getattr(message, event)
-        check(message.generation >= self.generation, f"a generation below {self.generation}:", message)
+        check(message.generation >= self.generation, f"the generation went back, from {self.generation}:", message)
         self.generation = message.generation
         flow = self.flows.get(message.id)
         if event == "refused":
             # A removal that crossed the report of the flow's end.
-            check(flow is None and inner.message.startswith("remove.id"), "refused:", message)
+            check(flow is None and inner.message.startswith("remove.id"), "connd refused a flow:", message)
         elif flow:
             flow.is_answered = True
             flow.path = inner if event == "path" else inner.path
-            # Only now could it connect.
+            # A socket gets its address when it can connect.
             if not flow.local and flow.path.status == pb.PATH_STATUS_SATISFIED:
                 flow.local = flow.path.source
             if event == "invalidation" and inner.severity == pb.INVALIDATION_SEVERITY_DESTROY:
                 self.destroyed += 1
                 del self.flows[message.id]
         else:
-            check(message.id <= self.last, "a flow that never was:", message)
+            check(message.id <= self.last, "a report about a flow that was never registered:", message)
 
 
 def remote(chance):

@@ -17,7 +17,7 @@ MIRRORS = 2
 
 
 class Connd:
-    """`outlives`: it will be restarted, and its clients know."""
+    """`outlives`: whether its clients must survive restarts of it."""
 
     def __init__(self, name, namespace, directory, binary, outlives):
         self.name, self.namespace, self.binary, self.outlives = name, namespace, binary, outlives
@@ -75,7 +75,7 @@ class Connd:
         return self.ask(self.stub.ListLinks, pb.ListLinksRequest()).links
 
     def holds(self):
-        """What connd itself believes to hold, by name."""
+        """Returns the gauges in connd's statistics, by name."""
         answer = self.ask(self.stub.GetStatistics, pb.GetStatisticsRequest())
         return {each.name: each.value for each in answer.statistics if each.present}
 
@@ -122,7 +122,7 @@ class Visitors:
             self.subscribe(connd, back)
 
     def subscribe(self, connd, back):
-        """Like a client that has missed this many changes."""
+        """Subscribes like a client that has missed `back` changes."""
         channel = connect(connd.socket)
         seen = max(connd.mirrors[0].status.generation - back, 0)
         # The deadline of an hour never comes: a timer for it that connd kept would stay to the end.
@@ -135,17 +135,17 @@ class Visitors:
         try:
             first = next(call)
         except grpc.RpcError as error:
-            check(connd is not self.steady and error.code() == grpc.StatusCode.UNAVAILABLE, "refused:", error)
+            check(connd is not self.steady and error.code() == grpc.StatusCode.UNAVAILABLE, "connd refused a subscription:", error)
             return
         finally:
             patience.cancel()
         if first.WhichOneof("event") == "gap":
-            check(first.generation - seen > HISTORY or seen == 0, f"a gap after {seen}:", first)
+            check(first.generation - seen > HISTORY or seen == 0, f"a gap event after generation {seen}, which connd must remember:", first)
         else:
-            check(first.generation == seen + 1, f"a hole after {seen}:", first)
+            check(first.generation == seen + 1, f"changes are missing after generation {seen}:", first)
 
     def open(self, connd):
-        """Opens one that never reads, or never sends."""
+        """Opens a connection that never reads, or never sends."""
         self.count += 1
         try:
             connection = hostile.Connection(connd.socket)
@@ -153,10 +153,10 @@ class Visitors:
                 connection.watch()
             self.sockets.append(connection.socket)
         except OSError:
-            check(connd is not self.steady, "nobody listens")
+            check(connd is not self.steady, "connd does not accept connections")
 
     def send(self):
-        """A program that checks its messages, and fails at a gap."""
+        """Starts a program that checks its messages, and fails at a gap."""
         self.count += 1
         with open(f"{self.directory}/visitor.log", "a") as log:
             self.processes.append(subprocess.Popen(
@@ -205,7 +205,7 @@ def eventually(what, holds):
         try:
             if holds():
                 return
-            why = Failure(f"never {what}")
+            why = Failure(f"not within {DEADLINE} s: {what}")
         except Failure as failure:
             why = failure
         if time.monotonic() > end:

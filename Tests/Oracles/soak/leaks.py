@@ -59,5 +59,5 @@ class Samples:
         seconds = late[-1][0] - late[0][0]
         rate = slope(late)
         grown, most = rate * seconds, LEAP + HOURLY * seconds / 3600
-        return (f"memory: {late[0][1]} kB, {late[-1][1]} kB after {seconds:.0f} s; the slope is {rate * 3600:.0f} kB an "
-                f"hour, of these seconds {grown:.0f} kB (at most {most:.0f})", grown <= most)
+        return (f"memory: {late[0][1]} kB, then {late[-1][1]} kB after {seconds:.0f} s; the slope is {rate * 3600:.0f} kB an "
+                f"hour, or {grown:.0f} kB in this time (limit {most:.0f} kB)", grown <= most)

@@ -61,13 +61,13 @@ class Soak:
     def fill(self):
         """Fills the history, and has its file rewritten: growth until then is not a leak."""
         mirror = self.steady.mirrors[0]
-        mirror.wait("told of the present", lambda: mirror.status)
+        mirror.wait("snapshot", lambda: mirror.status)
         for _ in range(FULL):
             if mirror.status.generation > FULL:
                 break
             # Two quick changes may cancel out, so wait for the first one.
             gateway = self.network.flip()
-            mirror.wait("told of another route", lambda: mirror.status.ipv4.gateway == gateway)
+            mirror.wait("message of the flipped route", lambda: mirror.status.ipv4.gateway == gateway)
         self.network.flop()
 
     def run(self):
@@ -103,18 +103,18 @@ class Soak:
         if not self.restless.process:
             self.restless.start()
         network = self.network
-        eventually("settled", lambda: agreement.Kernel(network.name, []).check_settled())
+        eventually("the links have settled", lambda: agreement.Kernel(network.name, []).check_settled())
         mark = network.mark()
         for connd in self.connds:
             marked, *_ = connd.followers
-            marked.wait("told of the mark", lambda: marked.path and marked.path.gateway == mark)
+            marked.wait("message of the mark", lambda: marked.path and marked.path.gateway == mark)
             for mirror in connd.mirrors:
                 mirror.state(marked.generation)
-            eventually("still enough to compare", lambda: self.agrees(connd))
+            eventually("nothing changes during a comparison", lambda: self.agrees(connd))
             # Flows are evaluated after all other clients.
-            eventually("flows as ip says", lambda: self.flows_agree(connd))
+            eventually("flows agree with ip", lambda: self.flows_agree(connd))
         one, other = (self.comparable(connd.get()) for connd in self.connds)
-        check(one == other, "the two disagree:", one, other)
+        check(one == other, "the two connds report different states:", one, other)
         for connd in self.connds:
             self.count(connd)
         self.samples.take()
@@ -138,7 +138,7 @@ class Soak:
             return False
         for mirror in connd.mirrors:
             made = mirror.state(status.generation)
-            check(made == status, f"{mirror.name}: not what GetStatus says:", made, status)
+            check(made == status, f"{mirror.name}: the messages of Watch and GetStatus disagree:", made, status)
         kernel.check_status(status)
         kernel.check_links(links)
         for follower in connd.followers:
@@ -147,7 +147,7 @@ class Soak:
 
     def flows_agree(self, connd):
         guardian = connd.guardian
-        guardian.wait("answered", lambda: all(flow.is_answered for flow in guardian.flows.values()))
+        guardian.wait("answer for every flow", lambda: all(flow.is_answered for flow in guardian.flows.values()))
         moment = self.moment({(flow.remote, flow.local or None) for flow in guardian.alive()}, guardian.alive)
         if not moment:
             return False
@@ -163,35 +163,35 @@ class Soak:
         return status
 
     def count(self, connd):
-        """connd holds its clients' state, and nothing of those that left."""
+        """Checks that connd holds the state of its clients, and none of clients that have left."""
         expected = {
             "subscribers": MIRRORS, "watched_paths": len(FOLLOWED), "guarding_clients": 1,
             "guarded_flows": len(connd.guardian.flows)}
-        eventually(f"held by {connd.name}: {expected}",
+        eventually(f"{connd.name} holds {expected}",
                    lambda: expected.items() <= connd.holds().items())
         pid = connd.process.pid
         if connd.base is None:
             connd.base = descriptors(pid)
-        eventually(f"the descriptors of {connd.name} that there were at first",
+        eventually(f"{connd.name} holds the same descriptors as at first",
                    lambda: check((now := descriptors(pid)) == connd.base,
-                                 f"other descriptors of {connd.name} than at first:", connd.base, now) or True)
+                                 f"{connd.name} holds other descriptors than at first:", connd.base, now) or True)
 
     def report(self):
         steady, restless = self.connds
-        print(f"{time.monotonic() - self.began:.0f} s, {self.network.count} changes, {self.looks} looks; "
+        print(f"{time.monotonic() - self.began:.0f} s, {self.network.count} changes, {self.looks} checks at rest; "
               f"links of {len(self.network.kinds)} kinds: {', '.join(self.network.kinds)}")
         for connd in self.connds:
             mirror = connd.mirrors[0]
             events = ", ".join(f"{event} {count}" for event, count in sorted(mirror.events.items()))
-            print(f"{connd.name}: {connd.restarts} restarts, {connd.told()} messages to its clients, to a mirror: {events}; "
+            print(f"{connd.name}: {connd.restarts} restarts, {connd.told()} messages to its clients; one subscriber received {events}; "
                   f"{connd.guardian.destroyed} flows destroyed; {connd.base.total()} descriptors")
-        print(f"{self.visitors.count} subscribers came and went")
+        print(f"{self.visitors.count} short-lived subscribers")
         text, is_good = self.samples.verdict()
         print(text)
         check(is_good, f"memory leaks: {[kilobytes for _, kilobytes in self.samples.all]}")
 
     def explain(self):
-        print("the last changes:", *self.network.last, sep="\n  ")
+        print("the last changes of the network:", *self.network.last, sep="\n  ")
         for connd in self.connds:
             connd.log.seek(0)
             print(f"the log of {connd.name}:", *connd.log.read().splitlines()[-30:], sep="\n  ")

@@ -117,7 +117,7 @@ class Stream(threading.Thread):
 
 
 class Guarding:
-    """`traffic` continues while something is awaited."""
+    """connd and its clients. `traffic` continues while they wait."""
 
     def __init__(self, world, traffic, directory, binary, relay):
         self.world, self.traffic = world, traffic
@@ -157,7 +157,7 @@ class Guarding:
     def take(self):
         """Sorts the received messages."""
         for stream in self.streams:
-            check(stream.error is None, "a stream ended:", stream.error)
+            check(stream.error is None, "a stream ended unexpectedly:", stream.error)
         while self.inbox:
             message = self.inbox.popleft()
             self.told.setdefault(message.id, []).append(Told(message))
@@ -194,13 +194,13 @@ class Guarding:
         self.fences += 1
         gateway = f"10.249.{1 + self.fences // 250 % 250}.{1 + self.fences % 250}"
         refused = self.world.do(["M", f"route replace {FENCE} via {gateway} dev fence table {FENCE_TABLE}"])
-        check(not refused, f"the fence was refused: {refused}")
+        check(not refused, f"the kernel refused the route of the fence: {refused}")
 
         def is_told():
             self.take()
             return any(message.path.gateway == gateway for message in self.marks)
 
-        check(self.traffic.pump(DEADLINE, is_told), "connd never told of the fence")
+        check(self.traffic.pump(DEADLINE, is_told), "connd has not reported the route of the fence")
         self.marks.clear()
         # Flows are evaluated after paths: a registration is answered after them.
         for requests in self.requests.values():
@@ -212,7 +212,7 @@ class Guarding:
                 self.take()
                 return self.told.get(id)
 
-            check(self.traffic.pump(DEADLINE, is_answered), "connd never answered a registration")
+            check(self.traffic.pump(DEADLINE, is_answered), "connd has not answered a registration")
             requests.put(pb.GuardRequest(remove=pb.RemoveFlow(id=id)))
             del self.told[id]
 

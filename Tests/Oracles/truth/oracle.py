@@ -211,4 +211,4 @@ def status_disagrees(status, moment):
     expected = moment.default()
     if expected is None or expected == (status.category != pb.CATEGORY_NONE):
         return None
-    return f"there is {'a' if expected else 'no'} default way, and connd says {pb.Category.Name(status.category)}"
+    return f"the kernel has {'a' if expected else 'no'} working default route, but connd reports {pb.Category.Name(status.category)}"

@@ -83,7 +83,7 @@ class Play:
                 if until and any(finding.kind == until for finding in self.findings):
                     break
         except Failure as failure:
-            self.find("harness or stream", str(failure))
+            self.find("the test or a stream failed", str(failure))
         finally:
             self.end()
         return self.findings
@@ -99,7 +99,7 @@ class Play:
         for operation in setup(self.topology) + netfilter.setup(self.topology, self.uplinks):
             refused = self.world.do(operation)
             if refused:
-                raise Failure(f"the setup was refused: {operation}: {refused}")
+                raise Failure(f"the kernel refused a command of the setup: {operation}: {refused}")
         for name, namespace in self.world.namespaces.items():
             if name != "M":
                 self.traffic.serve(namespace, *PORTS, netfilter.STEERED)
@@ -160,12 +160,12 @@ class Play:
             return all(map(self.guarding.answers, connections))
 
         if not self.traffic.pump(DEADLINE, answered):
-            raise Failure("connd never answered a registration")
+            raise Failure("connd has not answered a registration")
         for connection in connections:
             if self.guarding.destroyed(connection):
                 number = self.traffic.send(connection)
                 if self.traffic.pump(GRACE, lambda: connection.echoed >= number):
-                    self.find_connection("refuted when new", connection, [])
+                    self.find_connection("destroyed when registered, although it works", connection, [])
                     self.spoiled.add(connection.slot)
                 self.drop(connection)
 
@@ -242,14 +242,14 @@ class Play:
             if self.guarding.destroyed(connection):
                 self.judge_ended(connection, views[connection], swapped, changed, numbers[connection])
             elif connection.error:
-                # Its owner knows: the peer has given up.
+                # The peer has closed it, so the application knows.
                 self.counts["reset"] += 1
                 self.drop(connection)
             elif not fresh(connection):
                 if oracle.is_unknowable(connection, views[connection], self.changed):
                     self.counts["unknowable"] += 1
                 else:
-                    self.find_connection("dead and not told", connection, views[connection])
+                    self.find_connection("dead, but not destroyed", connection, views[connection])
                 self.drop(connection)
             else:
                 self.counts["survived"] += 1
@@ -260,12 +260,12 @@ class Play:
         excused = (oracle.policy(self.bases[connection], views, connection, swapped, told)
                    or oracle.is_quiet(connection, told))
         if connection.carried(told.time - WHILE, told.time + WHILE):
-            self.find_connection(f"ended while it carried bytes: {told.reason}", connection, views)
+            self.find_connection(f"destroyed while it carried bytes: {told.reason}", connection, views)
         elif not excused and not views[-1].is_dead:
             number = number or self.traffic.send(connection)
             left = changed + GRACE - time.monotonic()
             if self.traffic.pump(max(left, 0), lambda: connection.echoed >= number):
-                self.find_connection(f"ended though it works: {told.reason}", connection, views)
+                self.find_connection(f"destroyed although it works: {told.reason}", connection, views)
         self.counts["ended"] += 1
         self.drop(connection)
 
@@ -295,7 +295,7 @@ class Play:
     def state(self):
         show = self.world.show
         return [
-            "the machine:", show("-brief", "link"), show("-brief", "address"), show("rule"), show("-6", "rule"),
+            "the state of the machine:", show("-brief", "link"), show("-brief", "address"), show("rule"), show("-6", "rule"),
             show("route", "show", "table", "all", "type", "unicast"),
             show("-6", "route", "show", "table", "all", "type", "unicast"), show("nexthop"), show("neigh"),
             "connd's log:", *self.guarding.log()[-15:]]
@@ -308,11 +308,11 @@ class Play:
         own = self.kernel.route(connection.own)
         bare = self.kernel.route(dataclasses.replace(connection.own, protocol=0, local_port=0, remote_port=0))
         text = [
-            str(connection), "connd said:",
+            str(connection), "connd's reports:",
             *[f"  {told.time - now:+.3f} s {told.text}" for told in self.guarding.answers(connection)],
-            f"the last echoes, in seconds: {' '.join(echoes)}; sent {connection.number}, back {connection.echoed}; "
+            f"the last echoes, in seconds: {' '.join(echoes)}; sent {connection.number}, echoed {connection.echoed}; "
             f"error {connection.error}", connection.witness(),
-            *self.story(connection, views), f"the kernel, asked without protocol and ports: {bare}",
+            *self.story(connection, views), f"the lookup without protocol and ports: {bare}",
             "ip route get " + " ".join(connection.own.words(name)) + ":",
             self.world.show("route", "get", *connection.own.words(name)),
             "ip route get " + " ".join(connection.free.words(name)) + ":",
@@ -326,8 +326,8 @@ class Play:
         last = None
         for number, view in enumerate([self.bases.get(connection), *views]):
             if view and view != last:
-                yield (f"{f'the kernel after command {number}' if number else 'the kernel before'}: {view.own}; without its "
-                       f"source: {view.free}; {'' if view.is_local else 'its address is not local; '}{view.below or 'links carry'}")
+                yield (f"{f'the kernel after command {number}' if number else 'the kernel before'}: {view.own}; looked up without "
+                       f"its source: {view.free}; {'' if view.is_local else 'its address is not local; '}links: {view.below or 'working'}")
             last = view
 
     def find(self, kind, text, slot=None):

@@ -50,7 +50,7 @@ class Run:
         """Returns the findings and the counts."""
         status = self.process.wait()
         if status:
-            raise SystemExit(f"a world ended with {status}: seed {self.script['seed']}")
+            raise SystemExit(f"the process of a world exited with {status}: seed {self.script['seed']}")
         with open(self.result) as file:
             return json.load(file)
 
@@ -96,7 +96,7 @@ class Truth:
                 self.first[kind] = script, finding
                 print(f"\n{finding['text']}\n", flush=True)
             else:
-                print(f"again in step {finding['step']} of seed {script['seed']}: {kind}", flush=True)
+                print(f"the same kind of finding in step {finding['step']} of seed {script['seed']}: {kind}", flush=True)
             self.kinds[kind] += 1
 
     def shorten(self):
@@ -111,7 +111,7 @@ class Truth:
             name = f"{SAVED}/{script['seed']}-{re.sub('[^a-zA-Z0-9]+', '-', kind).strip('-')}.json"
             with open(name, "w") as file:
                 json.dump(shorter, file, indent=1)
-            print(f"\n{kind}: {len(shorter['steps'])} of {len(script['steps'])} steps, replayed by: make truth SCRIPT={name}")
+            print(f"\n{kind}: {len(shorter['steps'])} of {len(script['steps'])} steps, replay with: make truth SCRIPT={name}")
             for step in shorter["steps"]:
                 print(f"  {step['name']}: {'; '.join(' '.join(map(str, operation)) for operation in step['do'])}")
             sys.stdout.flush()
@@ -119,13 +119,13 @@ class Truth:
     def report(self, began):
         seconds, steps = time.monotonic() - began, self.counts["steps"]
         print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, "
-              f"{self.worlds} worlds at a time), {self.counts['connections']} connections, which survived "
-              f"{self.counts['survived']} changes; "
-              f"{self.counts['ended']} were ended by connd, {self.counts['reset']} by the other end, {self.counts['unknowable']} died of what the kernel cannot know")
+              f"{self.worlds} worlds at a time). {self.counts['connections']} connections survived {self.counts['survived']} changes; "
+              f"connd destroyed {self.counts['ended']}, the peer reset {self.counts['reset']}, and "
+              f"{self.counts['unknowable']} died although the kernel showed no reason")
         for kind, count in self.kinds.most_common():
             script, finding = self.first[kind]
             print(f"{count} times, first in step {finding['step']} of seed {script['seed']}: {kind}")
-        print("nothing found" if not self.kinds else f"found: {sum(self.kinds.values())}, of {len(self.kinds)} kinds", flush=True)
+        print("no findings" if not self.kinds else f"{sum(self.kinds.values())} findings of {len(self.kinds)} kinds", flush=True)
 
     def end(self):
         for run in self.runs:
