@@ -140,7 +140,7 @@ extension Anonymizer {
 
   /// How the files of a directory are named.
   private enum ResolverDirectory {
-    /// By a link's index. The files are assignments.
+    /// By the index of a link. The files contain assignments.
     case index
     /// By a link and a program. The files are in the format of resolv.conf.
     case link

@@ -175,7 +175,7 @@ extension FlowTable {
 }
 
 extension FlowEvent {
-  /// Whether the event declares the original path of a flow gone that had no path at registration.
-  /// A sleep or a better path may end a working connection, too.
+  /// Whether the event refutes the connection of a flow that had no path at registration (I11). A
+  /// sleep or a better path may also end a working connection, so they refute nothing.
   fileprivate var refutesDoubted: Bool { self.destroys && self.invalidation?.isSurvivable == false }
 }

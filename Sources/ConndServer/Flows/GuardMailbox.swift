@@ -76,7 +76,7 @@ final class GuardMailbox: FlowMailbox {
   }
 
   /// The maximum memory of a request until its answer is sent: the registration with a known path,
-  /// then a path. A call may have one without asking (``CallMemory/free``).
+  /// then a path. Each call may use this much without admission (``CallMemory/free``).
   static let costOfRequest = 2048
 
   /// The number of pending messages above which the messages of each flow are merged.
@@ -223,7 +223,8 @@ final class GuardMailbox: FlowMailbox {
 extension GuardMailbox.Message {
   fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
 
-  /// Returns the message for a client that has read neither.
+  /// Returns one message that replaces this one and a later one, of which the client has read
+  /// neither.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
     case (.invalidation(let invalidation), .betterPathGone)

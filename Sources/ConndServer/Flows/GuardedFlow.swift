@@ -2,8 +2,8 @@ import Connectivity
 import ConnectivityRules
 import UnixTransport
 
-/// A guarded flow and the state by which it is judged. It is an object because it is large, and
-/// most evaluations change nothing.
+/// A guarded flow and the state of its evaluation. It is an object because it is large, and most
+/// evaluations change nothing.
 final class GuardedFlow {
   let key: FlowTable.Key
   let account: Account

@@ -6,7 +6,7 @@ import ConnectivityRules
 ///
 /// Implements rule E3.
 struct SocketInquiry {
-  /// The first change without an inquiry, and the last one.
+  /// The first and the last change since the last inquiry began.
   private var changes: (first: Instant, last: Instant)?
   /// The cause of the last change.
   private(set) var cause = Cause(.start, "started")

@@ -178,7 +178,8 @@ final class NetlinkKernel: Kernel {
 
   func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     if watched.unheard != self.unheard {
-      // The devices of links without messages may become outdated.
+      // If connd receives no messages about a link, the stored data of its device may become
+      // outdated.
       self.unheard = watched.unheard
       self.knownDevices = [:]
     }

@@ -123,7 +123,7 @@ extension FlowReader {
     let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.owner(of: source)
     }
-    // The flow's address is on the link that it leaves by now.
+    // The flow's address is on the link that its traffic uses now.
     if let source = question.source, let now = way.judged.chain.first?.index {
       let isThere = try self.view.address(source, on: now) != nil
       if isThere || owner == now { return .untied }
@@ -211,7 +211,7 @@ extension FlowReader {
     guard way.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
       !other.isOfSameSubnet(as: way.judged)
     else {
-      // The route is the same, so it gives other flows the same sources.
+      // New connections get the same route and source, and so do those of other flows on this path.
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }

@@ -54,7 +54,7 @@ final class FlowReader {
   private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The path of the previous flow. Most flows share it, and it is found without hashing.
   private var last: (key: WayKey, way: FlowPath)?
-  /// The paths that new connections take too, as one flow of each has shown.
+  /// The paths that new connections also take. One flow of each has been checked.
   var usual: Set<WayKey> = []
   var lastUsual: WayKey?
 
@@ -86,7 +86,7 @@ final class FlowReader {
       return way
     }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
-    // An answer that had become outdated applies to this destination only.
+    // The facts may have a newer answer. It applies to this destination only.
     key.answer = facts.answer
     return try self.add(question, facts, self.reader.path(facts, self.view), key)
   }
@@ -122,7 +122,8 @@ final class FlowReader {
     guard question.outLink == nil, try self.mayBeGiven(path),
       try self.view.entry(for: question)?.source == path.source
     else { return false }
-    // If a rule applies to the address, the user has set that up.
+    // A VPN's route applies to new connections as well. A rule for the address is set up by the
+    // user.
     guard case .route(let route) = try self.view.route(to: question.ofNew) else { return false }
     return route.source == path.source && route.table == path.table
   }

@@ -104,7 +104,7 @@ struct GatewayTable {
     guard self.known[gateway]?.isInDoubt == true, self.carriers[gateway.link]?.isUp == true else {
       return
     }
-    // The links were read before, so a loss since then is known.
+    // The links were read before the neighbour, so a loss in between is noticed.
     let neighbour = try view.neighbour(gateway.address, on: gateway.link)
     // The link may have been lost between this query and the one for the link.
     if let address = neighbour?.hardwareAddress, let known = self.known[gateway],
@@ -216,7 +216,8 @@ struct GatewayTable {
     guard let known = self.known[key] else { return }
     var heard = neighbour
     heard.hardwareAddress = neighbour.hardwareAddress ?? known.heard.hardwareAddress
-    // An unchanged MAC address is awaited until it is confirmed.
+    // If the MAC address is not confirmed yet, the filter must still pass a message that repeats
+    // it.
     let isAwaited = known.isUnconfirmed && heard.hardwareAddress == known.hardwareAddress
     guard heard != known.heard, !isAwaited else { return }
     self.known[key]?.heard = heard
@@ -300,7 +301,8 @@ struct GatewayTable {
         try view.neighbour(known.address, on: known.link)
       }
       guard let neighbour = found ?? nil else { continue }
-      // An unchanged MAC address is awaited until it is confirmed.
+      // If the MAC address is not confirmed yet, the filter must still pass a message that repeats
+      // it.
       if let known = self.known[gateway], known.isUnconfirmed,
         known.hardwareAddress == neighbour.hardwareAddress
       {

@@ -306,8 +306,8 @@ final class KernelView {
 }
 
 extension Address {
-  /// Whether it can be the source of connections to other networks. RFC 6724, as far as it decides
-  /// whether there is a source at all.
+  /// Whether it can be the source of connections to other networks. Applies RFC 6724 as far as that
+  /// decides whether there is a source at all.
   fileprivate var isGlobalSource: Bool {
     self.address.family == .ipv6 && !self.address.isLinkLocal && !self.address.isLoopback
       && self.flags.isDisjoint(with: [.duplicate, .tentative, .deprecated])

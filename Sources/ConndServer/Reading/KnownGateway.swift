@@ -34,8 +34,7 @@ struct KnownGateway {
     var isHeard = false
   }
 
-  /// The source address of new connections by the gateway, and the prefix lengths that the link has
-  /// it with.
+  /// The source address of new connections by the gateway, and its prefix lengths on the link.
   private struct Source {
     var address: IPAddress
     var prefixLengths: Set<Int>

@@ -26,7 +26,7 @@ struct ModemCache {
       guard let link = path.chain.last, let evidence = path.evidence else { continue }
       switch evidence.source {
       case .modemManager: self.known.updateValue(nil, forKey: link.index)
-      // The driver of another kind of device has no effect if it is taken for a line's driver.
+      // It may be the driver of another kind of device. That has no effect.
       case .driver: self.lines[link.index] = evidence.value
       default: break
       }

@@ -4,8 +4,8 @@ import ConnectivityRules
 /// Guesses what is below a tunnel that does not reveal its remote end (K6), from the path that the
 /// tunnel's own packets most likely take.
 extension PathReader {
-  /// Returns the guessed links below the last link, or `nil` if that is not such a tunnel, or
-  /// without evidence.
+  /// Returns the guessed links below the last link. Returns `nil` without evidence, or if the last
+  /// link is not such a tunnel.
   func guess(
     below facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -17,8 +17,8 @@ extension PathReader {
       below: facts.links, table: isOutLink ? (family, route.table) : nil, view)
   }
 
-  /// Returns the link by which a tunnel's own packets leave, or `nil` if it is not a tunnel, or
-  /// without evidence.
+  /// Returns the link by which a tunnel's own packets leave. Returns `nil` without evidence, or if
+  /// the link is not a tunnel.
   func underlay(
     of tunnel: LinkFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> (link: UInt32, isGuess: Bool)? {

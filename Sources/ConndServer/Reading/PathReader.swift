@@ -146,7 +146,8 @@ struct PathReader {
         return try self.followTunnel(to: end, into: &facts, view)
       }
     }
-    // Below a tunnel the path itself exists, but carries nothing.
+    // A link below the tunnel drops all traffic. The path into the tunnel exists, but carries
+    // nothing.
     if start > 0, self.classifier.endInSink(facts.links[start...]) {
       facts.brokenBelow = .blackhole
     }

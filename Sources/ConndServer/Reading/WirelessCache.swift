@@ -5,8 +5,8 @@ import ConnectivityRules
 /// value.
 ///
 /// Only complete answers are remembered. After an incomplete answer, the next step asks again.
-/// Until then the link remains a Wi-Fi link with the same cost. The network is different: flows
-/// that begin meanwhile may be on another one (I4), and an unknown network identifies nothing.
+/// Until then the link remains a Wi-Fi link with the same cost. The network counts as unknown
+/// unless that answer names it, because flows that begin meanwhile may be on another one (I4).
 struct WirelessCache {
   private struct Known {
     /// The last complete answer, without what has changed since, or `nil` if it is not a Wi-Fi

@@ -73,7 +73,7 @@ extension ModemLink {
       fields.put(link.generation) { $0.put($1.rawValue) }
       fields.put(link.isRoaming)
     }
-    // After the fields of earlier versions.
+    // New fields follow those of earlier versions.
     for (_, link) in links.sorted(by: { $0.key < $1.key }) {
       fields.put(link.mobileOperator) {
         $0.put($1.code)

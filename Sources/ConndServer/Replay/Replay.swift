@@ -45,7 +45,7 @@ struct Replay {
     var loop = self.makeLoop(store, publisher)
     if restored.generation > 0 { publisher.begin() }
     loop.start()
-    // No client is served earlier.
+    // connd serves clients only from here on.
     publisher.begin()
     while true {
       // The real loop reads the clock here.

@@ -81,7 +81,7 @@ extension FlowTable.Registration {
   ///
   /// - Parameters:
   ///   - caller: The client's user.
-  ///   - guardian: The number of the client's stream.
+  ///   - mailbox: The number of the client's stream.
   /// - Throws: A refusal that names the invalid field.
   init(
     _ flow: Connectivity_V1_Flow, of caller: UInt32, in mailbox: UInt64

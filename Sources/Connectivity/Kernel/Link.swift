@@ -27,8 +27,8 @@ package struct Link: Hashable, Sendable {
   /// The destination of a tunnel's own packets (gre, ipip, sit, vxlan, …): its remote endpoint, and
   /// all properties that affect their route. `nil` if the endpoint is not fixed or not known.
   package var outer: Destination?
-  /// How the tunnel finds the remote endpoint of each packet, or `nil` if it has a fixed one or is
-  /// not such a tunnel.
+  /// How a tunnel finds the remote endpoint of each packet, or `nil` for a tunnel with one fixed
+  /// endpoint and for other links.
   package var openEnd: OpenEnd?
   /// How a bridge treats the frames of this port, or `nil` if the link is not a bridge port.
   package var bridgePort: BridgePort?

@@ -94,7 +94,7 @@ package struct WirelessSecurity: OptionSet, Hashable, Sendable {
 
   package init(rawValue: UInt8) { self.rawValue = rawValue }
 
-  /// None, encrypted (OWE) or not.
+  /// No authentication, with encryption (OWE) or without.
   package static let open = WirelessSecurity(rawValue: 1 << 0)
   package static let wep = WirelessSecurity(rawValue: 1 << 1)
   /// A shared passphrase: WPA, WPA2, WPA3 (SAE).

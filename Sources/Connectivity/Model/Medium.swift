@@ -108,7 +108,7 @@ extension Medium.Traits {
       ],
       names: ["rmnet", "rev_rmnet", "ccmni", "wwan"]))
 
-  // Bluetooth means a phone.
+  // A Bluetooth network is usually that of a phone.
   fileprivate static let bluetooth = Medium.Traits(
     number: 4, category: .other, isMetered: true, place: 2, hasHardwareAddresses: true,
     typical: (.deviceType, "bluetooth"),

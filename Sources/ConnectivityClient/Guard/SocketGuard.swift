@@ -164,7 +164,7 @@ private final class Core: Sendable {
     if let obstacle = self.socket.obstacle(from: self.socket.local) {
       return self.finish(.unguarded(obstacle.rawValue))
     }
-    // A connection that is not new says nothing about connd.
+    // Only a new connection can show that connd is wrong.
     let breaker =
       configuration.isNew ? DestinationBreaker(flow, socket: configuration.socket) : nil
     if breaker?.allowsGuarding == false {

@@ -1,7 +1,7 @@
 import Connectivity
 
 /// Determines the severity of a changed category for all channels (I5, I9). It is `advise` while
-/// the path of the old category may come back in time, and when it does. Otherwise it is the
+/// the path of the old category may come back, and if it comes back in time. Otherwise it is the
 /// configured one.
 struct CategoryInvalidation: Hashable, Sendable {
   /// The last known category. A temporarily unknown category invalidates nothing (K8, I7).
@@ -58,8 +58,8 @@ struct CategoryInvalidation: Hashable, Sendable {
       guard fate != .inGrace else { return nil }
       self.settle(on: status, followed)
       // Another path has brought back the same category. Only channels on the first path are lost,
-      // and they receive that path's invalidation. But under `none` there was nothing, so anything
-      // made after it is lost.
+      // and they receive that path's invalidation. The exception is `none`: channels that were made
+      // since it ended have lost their path.
       let isBack =
         status.category == base.category && !(base.category == .none && base.hasSuccessors)
       return isBack ? nil : policy.categoryChanged

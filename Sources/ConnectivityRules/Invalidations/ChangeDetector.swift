@@ -84,7 +84,7 @@ package struct ChangeDetector: Hashable, Sendable {
   /// Compares a reading with the published state.
   ///
   /// - Parameters:
-  ///   - occasion: The reason of the reading.
+  ///   - trigger: The reason for the reading.
   ///   - now: The instant of the reading, never earlier than the previous one.
   ///   - time: The same moment by the wall clock.
   package mutating func update(

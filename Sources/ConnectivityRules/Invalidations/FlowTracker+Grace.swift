@@ -9,7 +9,7 @@ extension FlowTracker {
     case linkFailed
     /// No path is left, although its link works.
     case noPath
-    /// A VPN has assigned its address, and may move its tunnel to the path that there is.
+    /// A VPN has assigned its address, and may move its tunnel to the path that is left.
     case movedByVPN
     /// Its link works, but the traffic would now take another path.
     case takenOver

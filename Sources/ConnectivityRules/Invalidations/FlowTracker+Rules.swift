@@ -70,7 +70,7 @@ extension FlowTracker {
     }
   }
 
-  /// Rule I8. For a guess, connections in progress continue, but no new ones begin.
+  /// Rule I8. If the cost is a guess, connections in progress continue, but no new ones begin.
   private static func forbiddenPath(_ input: RuleInput) -> Verdict? {
     let (path, guesses) = (input.reading.path, input.reading.guesses)
     guard path.status == .satisfied else { return nil }
@@ -81,7 +81,7 @@ extension FlowTracker {
     return Verdict(.policy, isGuess.contains(false) ? .destroy : .drain)
   }
 
-  /// Rule I6. Traffic within the machine slept at both ends.
+  /// Rule I6. Local traffic is exempt, because both of its ends slept.
   static func resumed(
     _ slept: Duration?, _ reading: FlowReading, _ policy: InvalidationPolicy
   ) -> Verdict? {

@@ -81,7 +81,7 @@ package struct FlowTracker: Hashable, Sendable {
   /// - Parameters:
   ///   - path: The path on which the flow was made. For a new flow, its current path.
   ///   - network: The network behind its link, as far as known.
-  ///   - isSourceGiven: Whether a VPN has assigned its address.
+  ///   - isSourceAssignedByVPN: Whether a VPN has assigned its address.
   package init(
     _ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity(),
     isSourceAssignedByVPN: Bool = false

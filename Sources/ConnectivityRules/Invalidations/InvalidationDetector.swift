@@ -187,7 +187,7 @@ package struct InvalidationDetector: Hashable, Sendable {
   /// another path takes over for its own family only.
   private func isShared(_ one: PathVerdict, by told: [PathVerdict]) -> Bool {
     guard !one.verdict.isRouteOnly else { return false }
-    // A scope names links, so a link that was created again is the same.
+    // A scope contains names of links, so a link that was created again counts as the same.
     let (link, family) = (one.path.interface, one.family)
     let others = told.filter { $0.family != family && $0.path.interface == link }
     let isElsewhereAlive = self.followed.contains {
@@ -221,7 +221,8 @@ package struct InvalidationDetector: Hashable, Sendable {
     case .betterPath:
       scope.family = told.family
     case .categoryChanged, .policy, .resumed, .silent:
-      // The wide scope covers these, and sockets concern single flows only.
+      // The invalidation for all channels covers the first three. Only single flows have a socket
+      // that can be silent.
       return nil
     }
     return Draft(reason: verdict.reason, severity: verdict.severity, scope: scope)

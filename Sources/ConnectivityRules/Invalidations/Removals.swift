@@ -1,7 +1,7 @@
 package import Connectivity
 
 /// The routes that the kernel has removed. The path of a flow that used one of them may come back,
-/// whatever decides meanwhile (I10).
+/// whichever route applies in the meantime (I10).
 package struct Removals: Hashable, Sendable {
   private var routes: [RouteChange] = []
   /// The address families with unknown removed routes, or with more than are stored.

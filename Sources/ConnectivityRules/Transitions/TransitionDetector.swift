@@ -65,7 +65,7 @@ package struct TransitionDetector: Hashable, Sendable {
   ///
   /// - Parameters:
   ///   - observed: The reading.
-  ///   - occasion: The reason of the reading. Its messages have the evidence of bounces, and the
+  ///   - trigger: The reason for the reading. Its messages have the evidence of bounces, and the
   ///     cause.
   ///   - time: The wall-clock time of the reading.
   /// - Returns: The change to publish, if any. A batch of messages leads to at most one.

@@ -84,7 +84,7 @@ package final class GuardSession: Sendable {
           }
           for try await message in response.messages {
             if let event = try self.state.withLock({ try $0.flows.received(message) }) {
-              // Remove the flows that connd guards to no effect.
+              // Remove the flows, because a connd in another network namespace cannot guard them.
               if case .absent(.elsewhere) = event { wake.yield() }
               try await tell(event)
             }

@@ -131,8 +131,8 @@ extension Simulation {
 }
 
 extension Flow {
-  /// Returns the flow for which a loopback flow on a path of the network stands. It follows the
-  /// summary, whatever its own family.
+  /// Returns the simulated flow that a loopback flow stands for. It follows the summary, whatever
+  /// its own family.
   fileprivate func standIn(on path: Path) -> Flow {
     guard self.destination.address.isLoopback, let family = path.source?.family else { return self }
     var flow = self

@@ -12,7 +12,7 @@ protocol HTTP2Stream: AnyObject {
   func received(_ data: UnsafeRawBufferPointer)
   /// The peer sends no more.
   func inputEnded()
-  /// The output submitted with an end has been sent.
+  /// All output, up to the end of the stream, has been sent.
   func outputEnded()
   /// Whether any output has been sent.
   var isAnswered: Bool { get set }

@@ -27,7 +27,7 @@ package struct FairShare<User: Hashable, Item> {
   /// reach the front.
   private var queue = TurnQueue<User>()
   private var waitingUsers = 0
-  /// The time that a user who always wanted something would have had.
+  /// The time that a user who is always waiting would have received.
   private var share = Duration.zero
   /// With more accounts than this, unneeded ones are removed.
   private var maxAccounts = 16

@@ -232,7 +232,7 @@ package final class Reactor: TaskExecutor {
       }
       for work in news { work() }
       if !news.isEmpty {
-        // Send the news before other work that follows from them.
+        // Send what this work has produced before running jobs that follow from it.
         self.takeTurns()
         now = Thread.worked
         end = now + Self.longestTurn

@@ -27,7 +27,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   private var hasResponded = false
   private var isInputOver = false
   var isAnswered = false
-  /// Whether there was nothing for the last frame.
+  /// Whether there was no data for the last frame.
   private var isWaiting = false
   /// The size of the data still to arrive, or `nil` if the request does not specify it.
   private var promised: Int?
@@ -47,7 +47,8 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     if isTrailer, name.first == UInt8(ascii: ":") { self.refuseMalformed() }
   }
 
-  /// The headers are complete, or the trailers, which only mark the end (RFC 9113, 8.1).
+  /// Notes that the headers are complete, or the trailers, which only mark the end of the request
+  /// (RFC 9113, 8.1).
   func receivedHeaders(isEnd: Bool) {
     guard let connection = self.connection else { return }
     guard let head = self.head else { return isEnd ? () : self.refuseMalformed() }

@@ -22,7 +22,8 @@ final class DNSWatch: FactSource {
   /// Watches the files and directories that exist now.
   private func watch() {
     for directory in self.files.directories { self.changes.watch(directory: directory) }
-    // Resolvers make it a link into their own directory, sometimes through another link.
+    // resolv.conf is often a symbolic link into the directory of a resolver, sometimes through
+    // another link.
     self.changes.watch(fileBehindLinks: self.files.root + DNSFiles.main)
   }
 }
