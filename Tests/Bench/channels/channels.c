@@ -47,9 +47,9 @@ static void subscribe(const char *socket, int count) {
 static void read_line(int subscriber, int flags) {
   char line[4096];
   if (!flags && poll(&(struct pollfd){subscriber, POLLIN, 0}, 1, patience) <= 0)
-    fprintf(stderr, "the floor says nothing\n"), exit(1);
+    fprintf(stderr, "the floor has sent nothing\n"), exit(1);
   ssize_t count = recv(subscriber, line, sizeof(line), flags);
-  if (count == 0) fprintf(stderr, "the floor went away\n"), exit(1);
+  if (count == 0) fprintf(stderr, "the floor has closed the connection\n"), exit(1);
 }
 
 static void lose_of_floor(struct machine *machine, int link, struct samples *samples) {

@@ -32,17 +32,17 @@ void start_program(struct program *program, const char *command) {
 }
 
 void say(struct program *program, const char *line) {
-  if (dprintf(program->input, "%s\n", line) < 0) fail("does not listen");
+  if (dprintf(program->input, "%s\n", line) < 0) fail("does not read its input");
 }
 
 const char *hear(struct program *program, int timeout) {
   size_t length = 0;
   while (!length || program->line[length - 1] != '\n') {
     struct pollfd wait = {program->output, POLLIN, 0};
-    if (poll(&wait, 1, timeout) <= 0) fail("says nothing");
+    if (poll(&wait, 1, timeout) <= 0) fail("has printed nothing in time");
     ssize_t count =
         read(program->output, program->line + length, sizeof(program->line) - 1 - length);
-    if (count <= 0) fail("went away");
+    if (count <= 0) fail("has closed its output");
     length += (size_t)count;
   }
   program->line[length - 1] = 0;

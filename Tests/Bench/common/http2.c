@@ -135,10 +135,11 @@ static void take_settings(struct call *call, const uint8_t *payload, size_t leng
   send_frame(call, settings, ack, 0, NULL, 0);
 }
 
-/// connd has ended a call that goes on. Prints the reason, as far as it is not compressed.
+/// Exits because connd has ended a call. Prints the frame with escapes, because it may contain the
+/// reason as text.
 static void end_program(const struct call *call, const uint8_t *frame, size_t length) {
   static const char *const types[] = {"DATA", "HEADERS", "", "RST_STREAM", "", "", "", "GOAWAY"};
-  fprintf(stderr, "connd has ended the call of %s by %s: ", call->method, types[frame[3] & 7]);
+  fprintf(stderr, "connd has ended the call of %s with a frame of type %s: ", call->method, types[frame[3] & 7]);
   for (size_t i = 0; i < length; i++) {
     uint8_t byte = frame[frame_header + i];
     fprintf(stderr, byte >= ' ' && byte < 0x7f ? "%c" : "\\x%02x", byte);
@@ -164,7 +165,7 @@ static void take_frame(struct call *call, const uint8_t *frame, size_t length) {
 void read_messages(struct call *call) {
   ssize_t count =
       recv(call->descriptor, call->frames + call->framed, buffer_size - call->framed, 0);
-  if (count == 0 || (count < 0 && errno != EAGAIN)) fprintf(stderr, "connd went away\n"), exit(1);
+  if (count == 0 || (count < 0 && errno != EAGAIN)) fprintf(stderr, "connd has closed the connection\n"), exit(1);
   if (count > 0) call->framed += (size_t)count;
   size_t at = 0;
   call->is_reading = 1;

@@ -3,9 +3,9 @@
 #pragma once
 #include <stdint.h>
 
-// A link that is lost three times within ten seconds flaps, and its gains are held back, so several
-// links take turns. Each rests long enough that it neither flaps for connd nor is held back by the
-// kernel's linkwatch. `patience` is the maximum wait for an expected event. In milliseconds.
+// Several links take turns. Each rests between two changes, because the kernel's linkwatch delays
+// frequent reports of one link. `patience` is the maximum wait for an expected event. In
+// milliseconds.
 enum { links = 5, rest = 2100, patience = 60000 };
 
 struct machine {

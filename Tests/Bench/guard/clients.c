@@ -37,7 +37,7 @@ static void tell(struct client *client) {
 static void take_answer(void *context, const uint8_t *message, size_t length) {
   struct client *client = context;
   struct answer answer = read_answer(message, length);
-  if (answer.event == refused) fprintf(stderr, "a flow was refused\n"), exit(1);
+  if (answer.event == refused) fprintf(stderr, "connd has refused a flow\n"), exit(1);
   if (answer.event == path_told) client->crowd->answered++;
   if (answer.event == invalidated && answer.severity == destroy) tell(client);
 }
@@ -79,7 +79,7 @@ static int await(struct crowd *crowd, const int *counter, int count, int timeout
       char line[256];
       if (!is_floor(crowd)) read_messages(&client->call);
       else if (read(client->call.descriptor, line, sizeof(line)) > 0) tell(client);
-      else fprintf(stderr, "the floor went away\n"), exit(1);
+      else fprintf(stderr, "the floor has closed the connection\n"), exit(1);
     }
   }
   return 1;
@@ -93,7 +93,7 @@ static void guard_again(struct crowd *crowd) {
   for (int i = 0; i < clients; i++)
     add_flow(&crowd->clients[i].call, crowd->flow, 0x11000000 + (uint32_t)i);
   if (!await(crowd, &crowd->answered, clients, patience))
-    fprintf(stderr, "only %d clients were answered\n", crowd->answered), exit(1);
+    fprintf(stderr, "only %d clients have received an answer\n", crowd->answered), exit(1);
 }
 
 static void lose_carrier(struct crowd *crowd, int link) {
@@ -107,7 +107,7 @@ static void lose_carrier(struct crowd *crowd, int link) {
   double start = now();
   set_carrier(machine, link, 0);
   if (!await(crowd, &crowd->told, clients, patience))
-    fprintf(stderr, "only %d clients were told\n", crowd->told), exit(1);
+    fprintf(stderr, "only %d clients have received the change\n", crowd->told), exit(1);
   add_sample(&crowd->samples, now() - start);
   set_carrier(machine, link, 1);
   settle(crowd);
@@ -120,7 +120,7 @@ void measure_clients(struct daemon *floor, struct daemon *watched, struct daemon
   long before = anonymous_memory(watched->process);
   open_crowd(&watching_crowd, watched);
   if (!await(&watching_crowd, &watching_crowd.told, clients, patience))
-    fprintf(stderr, "only %d clients were welcomed\n", watching_crowd.told), exit(1);
+    fprintf(stderr, "only %d clients have received a snapshot\n", watching_crowd.told), exit(1);
   double memory = (double)(anonymous_memory(watched->process) - before) / clients;
   struct crowd *crowds[] = {&floor_crowd, &watching_crowd, &guarding_crowd};
   for (int round = 0; round < losses; round++) {
@@ -130,5 +130,5 @@ void measure_clients(struct daemon *floor, struct daemon *watched, struct daemon
   print_times("carrier lost", "floor's 1,000th", &floor_crowd.samples, &floor_crowd.samples);
   print_times("carrier lost", "Watch's 1,000th", &watching_crowd.samples, &floor_crowd.samples);
   print_times("carrier lost", "Guard's 1,000th", &guarding_crowd.samples, &floor_crowd.samples);
-  printf("\n| memory of a client of Watch, of a thousand | %.1f kB |\n|---|---|\n", memory);
+  printf("\n| memory for each of 1,000 clients of Watch | %.1f kB |\n|---|---|\n", memory);
 }

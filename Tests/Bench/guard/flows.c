@@ -22,7 +22,7 @@ static void count_message(void *context, const uint8_t *message, size_t length) 
 static void await_messages(struct call *call, int *arrived, int count) {
   while (*arrived < count) {
     if (poll(&(struct pollfd){call->descriptor, POLLIN, 0}, 1, patience) <= 0)
-      fprintf(stderr, "connd says nothing\n"), exit(1);
+      fprintf(stderr, "connd has sent nothing\n"), exit(1);
     read_messages(call);
   }
 }
@@ -83,13 +83,13 @@ void measure_flows(struct daemon *guarding, struct daemon *idle, int evaluations
 
   for (int i = 0; i < evaluations; i++) evaluate(guarding, i);
   double look = percentile(&evaluation, .5), bare = percentile(&lookups, .5);
-  printf("| of connd with %d guarded flows of one client | |\n|---|---|\n", flows);
-  printf("| anonymous memory, for each flow | %.0f bytes |\n", (double)memory * 1024 / flows);
-  printf("| until all are guarded, with their paths told | %.0f ms |\n", taken / 1e3);
-  printf("| one look at all of them, p50 of %d, the thread's time | %.1f ms |\n", evaluation.count,
+  printf("| connd with %d guarded flows of one client | |\n|---|---|\n", flows);
+  printf("| anonymous memory per flow | %.0f bytes |\n", (double)memory * 1024 / flows);
+  printf("| time until all flows are guarded and their paths reported | %.0f ms |\n", taken / 1e3);
+  printf("| one evaluation of all flows, p50 of %d, processor time of the thread | %.1f ms |\n", evaluation.count,
          look / 1e3);
-  printf("| as many bare lookups in C, one by one | %.1f ms |\n", bare / 1e3);
-  printf("| one look ÷ bare lookups | %.2f × |\n\n", look / bare);
+  printf("| the same number of bare lookups in C, one by one | %.1f ms |\n", bare / 1e3);
+  printf("| evaluation ÷ bare lookups | %.2f × |\n\n", look / bare);
 
   open_watch(&watches[0], idle, &arrived[0]);
   open_watch(&watches[1], guarding, &arrived[1]);
@@ -105,7 +105,7 @@ void measure_flows(struct daemon *guarding, struct daemon *idle, int evaluations
 
   // They were evaluated many times, without a report.
   while (poll(&(struct pollfd){guard.descriptor, POLLIN, 0}, 1, 20) > 0) read_messages(&guard);
-  if (answers != flows + 1) fprintf(stderr, "a flow was told of that nothing happened to\n"), exit(1);
+  if (answers != flows + 1) fprintf(stderr, "connd has reported a flow that has not changed\n"), exit(1);
   close_call(&guard), close_call(&watches[0]), close_call(&watches[1]);
   await_idle(guarding->process);
 }

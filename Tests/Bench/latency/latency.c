@@ -48,7 +48,7 @@ static void take_event(void *context, const uint8_t *message, size_t length) {
 static void take_answer(void *context, const uint8_t *message, size_t length) {
   struct subject *subject = context;
   struct answer answer = read_answer(message, length);
-  if (answer.event == refused) fprintf(stderr, "a flow was refused\n"), exit(1);
+  if (answer.event == refused) fprintf(stderr, "connd has refused a flow\n"), exit(1);
   if (answer.event == path_told) subject->answered++;
   if (answer.event == invalidated) subject->arrived++;
 }
@@ -65,7 +65,7 @@ static int take(struct subject *subject, int timeout) {
     }
     char buffer[1 << 16];
     if (read(subject->events, buffer, sizeof(buffer)) <= 0)
-      fprintf(stderr, "%s went away\n", subject->name), exit(1);
+      fprintf(stderr, "%s has closed the connection\n", subject->name), exit(1);
     subject->arrived++;
   }
   return subject->arrived;
@@ -80,7 +80,7 @@ static int tells_rest;
 /// The change was begun at `start`, and is complete.
 static void await(struct subject *subject, double start) {
   double made = now();
-  if (!take(subject, patience)) fprintf(stderr, "%s: no event in a minute\n", subject->name), exit(1);
+  if (!take(subject, patience)) fprintf(stderr, "%s: no event within a minute\n", subject->name), exit(1);
   double end = now();
   add_sample(&subject->samples, end - start);
   add_sample(&subject->rest, end - made);

@@ -32,7 +32,7 @@ struct guarding {
 static void take(void *context, const uint8_t *message, size_t length) {
   struct guarding *guarding = context;
   struct answer answer = read_answer(message, length);
-  if (answer.event == refused) fprintf(stderr, "a flow was refused\n"), exit(1);
+  if (answer.event == refused) fprintf(stderr, "connd has refused a flow\n"), exit(1);
   if (answer.event == path_told) guarding->answered++;
   if (answer.event != invalidated) return;
   if (guarding->told++ == 0) guarding->first = now();
@@ -42,7 +42,7 @@ static void take(void *context, const uint8_t *message, size_t length) {
 static void await(struct guarding *guarding, const int *counter, int count) {
   while (*counter < count) {
     if (poll(&(struct pollfd){guarding->call.descriptor, POLLIN, 0}, 1, patience) <= 0)
-      fprintf(stderr, "connd has told of only %d flows\n", *counter), exit(1);
+      fprintf(stderr, "connd has reported only %d flows\n", *counter), exit(1);
     read_messages(&guarding->call);
   }
 }
@@ -88,7 +88,7 @@ int main(int argc, char **argv) {
     printf("guarded\n"), fflush(stdout);
     for (;;) pause();
   }
-  printf("| %d TCP connections | carrier lost | all guarded | first told | the slowest | all destroyed |\n", flows);
+  printf("| %d TCP connections | losses of carrier | all guarded | first report, p50 | first report, slowest | all destroyed |\n", flows);
   printf("|---|---|---|---|---|---|\n");
   for (enum kind kind = by_lookup; kind < kinds; kind++) {
     guarding.registered.count = guarding.first_told.count = guarding.all_destroyed.count = 0;

@@ -158,7 +158,7 @@ static struct {
 static void take(void *context, const uint8_t *message, size_t length) {
   (void)context;
   struct answer answer = read_answer(message, length);
-  if (answer.event == refused) fprintf(stderr, "the flow was refused\n"), exit(1);
+  if (answer.event == refused) fprintf(stderr, "connd has refused the flow\n"), exit(1);
   if (answer.event == path_told) flow.answered = 1;
   if (answer.event == invalidated && answer.severity == destroy) flow.ended = 1;
 }
@@ -189,7 +189,7 @@ static void measure(int rounds, char **arguments, int floor, struct call *call, 
       struct pollfd waits[] = {
           {mnl_socket_get_fd(events), POLLIN, 0}, {floor, POLLIN, 0}, {call->descriptor, POLLIN, 0}};
       if (poll(waits, 3, patience) <= 0)
-        fprintf(stderr, "round %d: nothing in a minute: %d %d %d\n", round, heard > 0, told > 0, ended > 0), exit(1);
+        fprintf(stderr, "round %d: an event is missing after a minute: kernel %d, floor %d, connd %d\n", round, heard > 0, told > 0, ended > 0), exit(1);
       double moment = now();
       if (waits[0].revents && tells_connect(events)) heard = moment;
       if (waits[1].revents && read(floor, &news, sizeof(news)) == sizeof(news)) told = moment;

@@ -1,6 +1,6 @@
-// adversary ROUNDS NAMESPACE SOCKET OTHER [ATTACK]: measures how late honest clients of the connd
-// at SOCKET are served beside attacks. Prints the ratios to the same without attacks, and to the
-// same while they attack another connd at OTHER.
+// adversary ROUNDS NAMESPACE SOCKET OTHER [ATTACK]: measures the delay of honest clients of the connd
+// at SOCKET during attacks. Prints the ratios to the delay without attacks, and to the delay while
+// the attacks hit another connd at OTHER.
 //
 // Makes all attacks together, each by its own user. Then prints "attacking", attacks SOCKET once
 // more, and waits to be killed. With ATTACK, it makes only this one, and prints one line.
@@ -17,7 +17,7 @@
 enum { first_user = 20000, most_attacks = 32, head_start = 2000 };
 enum { event, question, connecting, registration, kinds };
 
-static const char *const words[kinds] = {"an event", "a question", "the same, connecting", "a registration"};
+static const char *const words[kinds] = {"event", "query", "connection and query", "registration"};
 
 struct figures {
   struct samples samples[kinds];
@@ -52,7 +52,7 @@ static void measure(struct figures *figures, int rounds) {
 
 static void print_part(struct figures *with, struct figures *without, struct figures *elsewhere, int kind, double part) {
   double here = percentile(&with->samples[kind], part);
-  printf(" %7.1f ms | %5.1f × | %5.1f × |", here / 1000, here / percentile(&without->samples[kind], part),
+  printf(" %7.1f ms | %7.1f × | %5.1f × |", here / 1000, here / percentile(&without->samples[kind], part),
          here / percentile(&elsewhere->samples[kind], part));
 }
 
@@ -79,8 +79,8 @@ int main(int argc, char **argv) {
     for (int kind = 0; kind < kinds; kind++) print_part(&with, &without, &elsewhere, kind, .99);
     return 0;
   }
-  printf("| beside all of them     |        p50 | ÷ none  | ÷ other |        p99 | ÷ none  | ÷ other |\n");
-  printf("|------------------------|------------|---------|---------|------------|---------|---------|\n");
+  printf("| during all attacks     |        p50 | ÷ without | ÷ other |        p99 | ÷ without | ÷ other |\n");
+  printf("|------------------------|------------|-----------|---------|------------|-----------|---------|\n");
   for (int kind = 0; kind < kinds; kind++) {
     printf("| %-22s |", words[kind]);
     print_part(&with, &without, &elsewhere, kind, .5);

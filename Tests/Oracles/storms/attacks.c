@@ -317,7 +317,7 @@ pid_t start_attack(const struct attack *attack, const char *socket, uid_t user) 
 }
 
 void end_attack(pid_t attacker) {
-  if (waitpid(attacker, NULL, WNOHANG)) fprintf(stderr, "a hostile client has ended\n"), exit(1);
+  if (waitpid(attacker, NULL, WNOHANG)) fprintf(stderr, "an attacker has exited by itself\n"), exit(1);
   kill(attacker, SIGKILL);
   waitpid(attacker, NULL, 0);
 }

@@ -40,7 +40,7 @@ static int take(struct call *call, int timeout) {
 }
 
 static void await(struct call *call) {
-  if (!take(call, most_late)) fprintf(stderr, "nothing comes in %d s\n", most_late / 1000), exit(1);
+  if (!take(call, most_late)) fprintf(stderr, "connd has sent no message within %d s\n", most_late / 1000), exit(1);
 }
 
 void begin_honestly(const char *namespace, const char *socket) {

@@ -2,7 +2,7 @@
 // responses are bytes here, so that it needs no generated code.
 //
 //	watch N      follows N changes on one stream while grpc-go measures the bandwidth with pings
-//	resume       follows a change, hangs up, and after SIGUSR1 gets the two that it missed
+//	resume       follows a change, disconnects, and after SIGUSR1 receives the two that it missed
 //	guard        guards a connection to 203.0.113.9 until connd destroys it
 //
 // Prints a word when it is ready, and "done" in the end; any fault exits with status 1.
@@ -91,7 +91,7 @@ func field(message []byte, wanted protowire.Number) (bytes []byte, number uint64
 func generation(response []byte) uint64 {
 	_, generation, found := field(response, 1)
 	if !found {
-		fmt.Fprintln(os.Stderr, "a response without its generation")
+		fmt.Fprintln(os.Stderr, "a response has no generation")
 		os.Exit(1)
 	}
 	return generation
@@ -104,7 +104,7 @@ func watch(count int) {
 	for i := 0; i < count; i++ {
 		next := generation(receive(stream))
 		if next != last+1 {
-			fmt.Fprintf(os.Stderr, "generation %d after %d\n", next, last)
+			fmt.Fprintf(os.Stderr, "received generation %d directly after %d\n", next, last)
 			os.Exit(1)
 		}
 		last = next
@@ -127,7 +127,7 @@ func resume() {
 	for next := seen + 1; next <= seen+2; next++ {
 		response := receive(stream)
 		if _, _, isSnapshot := field(response, 2); isSnapshot || generation(response) != next {
-			fmt.Fprintf(os.Stderr, "generation %d in place of %d\n", generation(response), next)
+			fmt.Fprintf(os.Stderr, "received generation %d instead of %d\n", generation(response), next)
 			os.Exit(1)
 		}
 	}
@@ -140,7 +140,7 @@ func guard() {
 	request := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), flow)
 	stream := begin(dial(), "Guard", request, false)
 	if _, _, isPath := field(receive(stream), 3); !isPath {
-		fmt.Fprintln(os.Stderr, "the flow has no path")
+		fmt.Fprintln(os.Stderr, "the first message about the flow is not a path")
 		os.Exit(1)
 	}
 	fmt.Println("guarded")

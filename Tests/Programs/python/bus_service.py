@@ -1,6 +1,4 @@
-"""The common part of the services that tests play on a bus: they answer calls and send signals,
-controlled by lines of JSON.
-"""
+"""The common part of scripted D-Bus services. Lines of JSON control what they answer and send."""
 
 import json
 import os
@@ -15,8 +13,8 @@ PROPERTIES = "org.freedesktop.DBus.Properties"
 
 
 class BusService:
-    """A service without its name. All other methods are commands: each takes the value under its
-    name in the line's object.
+    """A service without its name. The methods of subclasses are commands. A line names a command as a
+    key of its object, and the value is the argument.
     """
 
     def __init__(self, address):
@@ -52,7 +50,7 @@ class BusService:
             message = signal(*described)
             message.set_destination(program)
             self.stranger.send_message(message)
-        # It is delivered before the service's next signal.
+        # Waits for a reply, so that the bus delivers it before the service's next signal.
         self.stranger.get_name_owner(name)
 
     def mute(self, is_mute):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client of connd in another language: it does what any program may rely on.
+"""A client of connd in Python. Its checks show what any program may rely on.
 
     client.py SOCKET CHECK
 
@@ -55,7 +55,7 @@ def any_event(stream):
 
 
 def event(stream):
-    """Returns the next one that is not an invalidation."""
+    """Returns the next event that is not an invalidation."""
     while True:
         name, message = any_event(stream)
         if name != "invalidation":
@@ -96,7 +96,7 @@ def status(socket):
 
 
 def authorities(socket):
-    """Clients set no authority, the one that the standard suggests, or any other."""
+    """connd accepts any authority, or none."""
     for authority in [None, "localhost", "connd.example:443", "%2Frun%2Fconnd.sock", "/run/connd.sock"]:
         with connect(socket, authority) as channel:
             stub = rpc.ConnectivityStub(channel)
@@ -156,7 +156,7 @@ def resume(socket):
         live = event(followed)
         assert event(resumed) == live
 
-        # Only transitions: the others are left out, not replaced.
+        # With a filter for transitions, connd leaves out all other events without a gap.
         chosen = stub.Watch(
             pb.WatchRequest(since_generation=seen, events=[pb.EVENT_KIND_TRANSITION]),
             timeout=DEADLINE)
@@ -179,9 +179,9 @@ def resume(socket):
 
 
 def invalidations(socket):
-    """I10: a route that comes back in time destroys nothing; I5: one that does not, destroys
-    everything. On-link destinations are not affected, and the narrow scope comes before the wide
-    one (I9).
+    """I10: a route returns within the grace period → connd destroys nothing. I5: it does not → connd
+    destroys everything except on-link destinations. The narrow scope comes before the wide one
+    (I9).
     """
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
@@ -368,7 +368,7 @@ def get_path(socket):
             assert answer.network_namespace == os.stat("/proc/self/ns/net").st_ino, answer
             return answer.path
 
-        # More destinations than concurrent queries are allowed, on one connection beside a stream.
+        # More queries than connd allows concurrently, on the connection of a stream.
         watch = stub.Watch(pb.WatchRequest())
         next(watch)
         for host in range(400):
@@ -406,7 +406,7 @@ def watch_path(socket):
         ip("route del prohibit 203.0.113.9/32")
         assert next(stream).path == first.path
 
-        # Marked traffic takes its own way.
+        # Marked traffic has its own route.
         ip("route add default via 192.0.2.88 table 100")
         ip("rule add fwmark 16 lookup 100")
         marked = stub.WatchPath(
@@ -535,7 +535,7 @@ def cancelled(socket):
             event(streams[0])
         for stream in streams:
             stream.cancel()
-        # Once this is answered, connd has read everything before it on the same connection.
+        # connd answers this after it has read everything before on the same connection.
         stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE)
         print("cancelled", flush=True)
         time.sleep(60)
@@ -561,7 +561,7 @@ def stopping(socket):
 
 
 def idle_reader(socket):
-    """A client that never reads disturbs no other, and costs only its socket and stream buffers."""
+    """A client that never reads does not delay another one, and later gets all changes or a gap."""
     with connect(socket) as lazy, connect(socket, "localhost") as channel:
         unread = rpc.ConnectivityStub(lazy).Watch(pb.WatchRequest())
         stub = rpc.ConnectivityStub(channel)
@@ -573,7 +573,7 @@ def idle_reader(socket):
             assert name == "path", change
             assert change.generation == last.generation + 1, change
             last = change
-        # In the end it gets everything in order, or a gap.
+        # It receives everything in order, or a gap.
         _, first = event(unread)
         generation = first.generation
         while generation < last.generation:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Many flows, races and restarts: what a client with thousands of guarded flows relies on.
+"""Checks with many guarded flows, races and restarts.
 
     guard.py SOCKET CHECK
 
@@ -64,18 +64,18 @@ def fate(stream, id):
             continue
         if event == "path" and message.path.interface == "eth1":
             return "eth1"
-        # A lost address is first advised, and has a grace period.
+        # For a lost address, connd first sends an advise, and waits for the grace period.
         if event == "invalidation" and message.invalidation.severity == pb.INVALIDATION_SEVERITY_DESTROY:
             return message.invalidation.reason
-    raise AssertionError(f"flow {id} was never told")
+    raise AssertionError(f"the stream ended without a report about flow {id}")
 
 
 def races(socket):
     """A change and a registration at the same time, a thousand times: in either order, the flow
     gets a report.
 
-    A new connection is evidence of its way (I0): without an earlier path, it is on the other link
-    if that was preferred first.
+    A new connection is evidence of its path (I0). If the flow is registered without a known path
+    and after the change, its path uses eth1.
     """
     ip = Ip()
     addresses = [f"10.0.{1 + n // 200}.{1 + n % 200}" for n in range(500)]
@@ -92,7 +92,7 @@ def races(socket):
     assert known.interface == "eth0", known
 
     def race(change, register):
-        """Does both, in any order, up to half a millisecond apart."""
+        """Makes the change and the registration in random order, up to half a millisecond apart."""
         first, second = (change, register) if chance.random() < 0.5 else (register, change)
         first()
         end = time.monotonic() + chance.random() * 0.0005
@@ -119,7 +119,7 @@ def races(socket):
 
 
 def cut(socket):
-    """Streams cut in the middle of a registration leave nothing behind."""
+    """Streams end during registrations → connd keeps nothing of them, and serves the next client."""
     chance = random.Random(2)
     for _ in range(100):
         stream = Stream(socket)
@@ -136,9 +136,8 @@ def cut(socket):
 
 
 def restart(socket):
-    """connd is killed and restarted under a thousand flows in ten streams: all are guarded again,
-    and only changes in between are reported. The caller does so between the two lines that are
-    printed first.
+    """connd restarts under a thousand flows in ten streams → it guards all of them again, and reports
+    only changes in between. The caller kills and restarts it between "guarding" and "lost".
     """
     remotes = {id: f"198.51.{100 + id // 250}.{1 + id % 250}" for id in range(1000)}
     paths, generation = {}, 0
@@ -177,7 +176,7 @@ def restart(socket):
     assert invalidation.cause.learnt_late, invalidation
     print("again", flush=True)
 
-    # They are really guarded.
+    # connd still guards all of them.
     subprocess.run(["ip", "link", "set", "eth0", "down"], check=True)
     for number, stream in enumerate(streams):
         dead = {id for id in remotes if id % 10 == number and id != 123}
@@ -189,7 +188,7 @@ def restart(socket):
 
 
 def limits(socket):
-    """More flows than a stream may have are refused, each by itself."""
+    """More flows than a stream may have → connd refuses only the excess ones."""
     stream = Stream(socket, deadline=5 * DEADLINE)
     most = 16384
 
@@ -211,7 +210,7 @@ def limits(socket):
 
 
 def blind(socket):
-    """While the kernel cannot be asked, every flow is still answered: its path is unknown."""
+    """The kernel cannot be queried → connd still answers each registration."""
     stream = Stream(socket)
     for id in range(2000):
         stream.add(id, "198.51.100.1")

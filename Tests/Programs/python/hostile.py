@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Clients that connd has to survive.
+"""Hostile clients, which must not harm connd.
 
     hostile.py SOCKET ATTACK
 
-Runs one of the functions below against the connd on the Unix socket. It prints the fate of the
-connections as soon as it is known, one or two words a line: "goaway 11" (the error code, RFC 9113,
-7), "reset 8", "closed", or the name of a call's status. "held" means that no answer will come and
-the attack is at its worst. Then the client waits to be killed, with everything open.
+Runs one of the functions below against the connd on the Unix socket. Each prints how its
+connections end, one or two words a line: "goaway 11" (the error code, RFC 9113, 7), "reset 8",
+"closed", or the name of a call's status. "held" means that the attack is at its worst and connd
+will send no answer. Then the client waits to be killed, with everything open.
 
 HTTP/2 is handwritten, because no library allows such misbehaviour. Valid calls are made with
 grpcio.
@@ -65,11 +65,11 @@ class Connection:
         self.socket.settimeout(DEADLINE)
         self.next = 1
         if greet:
-            # With the acknowledgement of connd's settings, after which its limits apply.
+            # Also acknowledges connd's settings, after which its limits apply.
             self.send(PREFACE + frame(SETTINGS, 0, 0, settings) + frame(SETTINGS, 1, 0))
 
     def send(self, data):
-        """Returns whether connd takes it."""
+        """Sends the bytes. Returns whether connd still accepts them."""
         try:
             self.socket.sendall(data)
             return True
@@ -106,7 +106,7 @@ class Connection:
             return
 
     def fate(self):
-        """Returns how the connection, or a stream of it, ends."""
+        """Waits for the end of the connection or of one of its streams, and returns it in words."""
         for kind, _, _, payload in self.frames():
             if kind == GOAWAY:
                 return f"goaway {int.from_bytes(payload[4:8], 'big')}"
@@ -115,7 +115,7 @@ class Connection:
         return "closed"
 
     def await_frame(self, wanted):
-        """Returns whether such a frame comes before the end."""
+        """Whether a frame of this type arrives before the connection ends."""
         return any(kind == wanted for kind, *_ in self.frames())
 
 
@@ -139,9 +139,7 @@ def subscribers(path, count):
 
 
 def are_told_of_the_end(path, count=900):
-    """Ordinary subscribers: prints how many of them get a proper end, with a status, when connd
-    stops.
-    """
+    """Ordinary subscribers. When connd stops, prints how many of them have received a status."""
     made = subscribers(path, count)
     say("held")
     told = 0
@@ -173,7 +171,7 @@ def have_long_deadlines(path):
 
 
 def are_stopped(path):
-    """A hundred that are to be stopped once they hold."""
+    """A hundred subscribers. The test stops the process after "held"."""
     made = subscribers(path, 100)
     say("held")
     stay(made)
@@ -202,8 +200,8 @@ def reads_byte_by_byte(path):
 
 
 def is_stopped(path):
-    """Is stopped once it holds; when it continues, it must get the end of the history: in order, or
-    with a gap.
+    """The test stops the process after "held", and continues it later. Then it must receive all
+    missed changes in order, or a gap.
     """
     with grpc.insecure_channel(f"unix:{path}") as channel:
         changes = rpc.ConnectivityStub(channel).Watch(pb.WatchRequest())
@@ -216,7 +214,7 @@ def is_stopped(path):
 
 
 def vanishes(path):
-    """Is killed by the test."""
+    """Two hundred subscribers. The test kills the process."""
     made = subscribers(path, 200)
     say("held")
     stay(made)
@@ -263,7 +261,7 @@ def dies_at_birth(path):
 
 
 def asks_and_leaves(path):
-    """As many kernel queries as connd takes, and disconnects before an answer; repeatedly."""
+    """Sends as many kernel queries as connd accepts, and disconnects before an answer; repeatedly."""
     for _ in range(20):
         connection = Connection(path)
         connection.socket.settimeout(0.2)
@@ -290,7 +288,7 @@ def comes_and_goes(path, times=300):
 
 
 def connects_without_end(path):
-    """From four processes, until connd is gone."""
+    """Connects and disconnects in four processes, until connd exits."""
     say("held")
     for _ in range(3):
         if not os.fork():
@@ -305,9 +303,7 @@ def connects_without_end(path):
 
 
 def hears_no_more(path):
-    """Subscribes, and shuts its end down for reading: nothing that is sent to it arrives any more,
-    and it stays open.
-    """
+    """Subscribes, and shuts its end down for reading, but keeps it open. connd's send(2) fails."""
     connection = Connection(path)
     connection.watch()
     assert connection.await_frame(DATA)
@@ -317,8 +313,8 @@ def hears_no_more(path):
 
 
 def refused_streams(path):
-    """Acknowledges no settings, reads nothing, and opens streams without end, each of which is
-    refused with a frame.
+    """Acknowledges no settings, reads nothing, and opens streams without end. connd refuses each
+    stream with a frame.
     """
     connection = Connection(path, greet=False)
     connection.send(PREFACE + frame(SETTINGS, 0, 0))
@@ -330,7 +326,7 @@ def refused_streams(path):
                 break
         say(connection.fate())
     except TimeoutError:
-        # connd does not read any more.
+        # connd has stopped reading.
         say("held")
     stay(connection)
 
@@ -379,7 +375,7 @@ def asks_and_cancels(path, calls=1000):
 
 
 def garbage(path):
-    """Before the preface, and after it."""
+    """Sends random bytes instead of the preface, or after it."""
     noise = random.Random(42)
     for number in range(200):
         connection = Connection(path, greet=number % 2 == 1)
@@ -391,11 +387,11 @@ def garbage(path):
 
 
 def half_frames(path):
-    """The first bytes of a header of the maximum frame size."""
+    """Sends a HEADERS frame of the maximum size without its last byte."""
     made = [Connection(path) for _ in range(1000)]
     for connection in made:
         connection.send(frame(HEADERS, END_HEADERS, 1, headers(WATCH) + bytes(16000))[:-1])
-    # Read together with the acknowledged settings.
+    # connd reads them together with the acknowledged settings.
     for connection in made:
         assert connection.await_frame(SETTINGS) and connection.await_frame(SETTINGS)
     say("held")
@@ -409,7 +405,7 @@ def fill_calls(path, settings, payload, connections):
         for _ in range(65535 // len(payload)):
             begin, stream = connection.call(GUARD)
             assert connection.send(begin + frame(DATA, 0, stream, payload))
-    # Answered after all of that.
+    # connd answers a ping after it has read everything before.
     for connection in made:
         connection.send(frame(PING, 0, 0, bytes(8)))
         assert connection.await_frame(PING)
@@ -418,17 +414,17 @@ def fill_calls(path, settings, payload, connections):
 
 
 def half_messages(path):
-    """Each message lacks its last bytes."""
+    """Sends messages without their last bytes."""
     fill_calls(path, b"", message(bytes(4000), length=4096), 50)
 
 
 def refuses_answers(path):
-    """Hundreds of requests, and no window for the answers."""
+    """Sends hundreds of requests, with a window of 0 for the answers."""
     fill_calls(path, struct.pack(">HI", 4, 0), message() * 800, 5)
 
 
 def reads_settings(path):
-    """Harmless: connd's first frames."""
+    """Harmless: prints the settings in connd's first frame."""
     for kind, flags, _, payload in Connection(path).frames():
         if kind == SETTINGS and not flags:
             say(" ".join(f"{key}={value}" for key, value in struct.iter_unpack(">HI", payload)))
@@ -437,7 +433,7 @@ def reads_settings(path):
 
 
 def asks_early(path, count=20):
-    """Harmless: a call before connd's SETTINGS were read that exceeds the initial windows."""
+    """Harmless: begins a call before reading connd's SETTINGS, and exceeds the initial windows."""
     connection = Connection(path, greet=False)
     begin, stream = connection.call(GUARD)
     connection.send(PREFACE + frame(SETTINGS, 0, 0) + begin)
@@ -507,7 +503,7 @@ def settings(path):
 
 
 def empty_data(path):
-    """On a call that may continue."""
+    """Sends empty DATA frames in a call that may continue."""
     connection = Connection(path)
     begin, stream = connection.call(GUARD)
     connection.send(begin + frame(DATA, 0, stream) * 10_000)
@@ -532,8 +528,8 @@ def malformed(path):
 
 
 def faults_when_answered(path, times=300):
-    """Lets each call be answered, and then sends more data than its request has, so that connd
-    resets it.
+    """Waits for the answer to each call, and then sends more data than its content-length, so that
+    connd resets the stream.
     """
     connection = Connection(path)
     fate = "held"
@@ -580,7 +576,7 @@ def forbidden_frames(path):
     stay()
 
 
-# Clients with valid frames in senseless order
+# Clients with valid frames in random order
 
 
 def random_frames(path, clients=60, steps=300):
@@ -603,7 +599,7 @@ class RandomFrames:
         self.open = []
 
     def play(self, steps):
-        """Until connd closes the connection, or all steps are done."""
+        """Makes steps until connd closes the connection or all are done."""
         for _ in range(steps):
             try:
                 self.step()
@@ -669,11 +665,11 @@ class RandomFrames:
         return self.chance.choice([message(), message(bytes), bytes, message(b"\x0a\x09127.0.0.1")])
 
 
-# In connd's place
+# A listener instead of connd
 
 
 def accepts_nobody(path):
-    """A listener with a full backlog."""
+    """Listens at connd's path with a full backlog, and never accepts."""
     listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     listener.bind(path)
     listener.listen(0)
@@ -695,7 +691,7 @@ def declares_100_megabytes(path):
     connection = Connection(path)
     begin, stream = connection.call(GUARD)
     connection.send(begin + frame(DATA, 0, stream, message(bytes(1000), length=100 << 20)))
-    # The call ends with trailers, and no other frame has that flag.
+    # Only the trailers, which end the call, have that flag.
     assert any(flags & END_STREAM and kind == HEADERS for kind, flags, *_ in connection.frames())
     say("trailers")
     stay(connection)
@@ -713,7 +709,7 @@ def sends_100_megabytes(path):
 
 
 def many_connections(path, count=100):
-    """Above the limit of connections: how many are admitted, and the fate of the others."""
+    """Exceeds the limit of connections. Prints how many connd admits, and how the others end."""
     made = [Connection(path) for _ in range(count)]
     fates = []
     for connection in made:
@@ -728,7 +724,7 @@ def many_connections(path, count=100):
 
 
 def many_streams(path, count=40):
-    """Above the user's limit of streams: the excess ones are refused, the others live."""
+    """Exceeds the user's limit of streams. connd must refuse the excess, and keep the others."""
     with grpc.insecure_channel(f"unix:{path}") as channel:
         stub = rpc.ConnectivityStub(channel)
         codes = []
@@ -754,7 +750,7 @@ def many_streams(path, count=40):
 
 
 def too_many_streams(path):
-    """On one connection, beyond the number in its SETTINGS."""
+    """Opens more streams on one connection than connd's SETTINGS allow."""
     connection = Connection(path)
     for _ in range(2000):
         # Without their requests, so that there is nothing to answer yet.
@@ -766,7 +762,7 @@ def too_many_streams(path):
 
 
 def holds_connections(path):
-    """More than connd has descriptors for; closes them on SIGUSR1."""
+    """Opens more connections than connd has descriptors. Closes them on SIGUSR1."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     made = [Connection(path) for _ in range(100)]
     say("held")

@@ -7,11 +7,11 @@ object with a command; `done` is printed after each:
 
     {"publish": {PATH: {INTERFACE: {NAME: [SIGNATURE, VALUE]}}}}   adds objects
     {"withdraw": [PATH]}                                           removes objects
-    {"set": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}         changes them, with a signal
+    {"set": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}         changes properties, with a signal
     {"forge": [PATH, INTERFACE, {NAME: [SIGNATURE, VALUE]}]}       signals as another bus client
     {"bearers": [PATH, COUNT]}                                     a modem with many bearers
     {"idle": [MODEM, BEARER, COUNT]}                               signal and byte counts change
-    {"mute": true}                                                 answers no more calls
+    {"mute": true}                                                 stops answering calls
 
 A forged signal goes to every client that has asked for the objects. Paths begin after
 /org/freedesktop/ModemManager1/, interfaces after org.freedesktop.ModemManager1. and a dot.

@@ -9,7 +9,7 @@ is a JSON object with a command; `done` is printed after each:
     {"set": [NUMBER, {NAME: VALUE}]}      changes it, with a signal
     {"forge": [NUMBER, {NAME: VALUE}]}    signals as another bus client
     {"remove": NUMBER}                    removes it
-    {"mute": true}                        answers no more calls
+    {"mute": true}                        stops answering calls
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Relays one client to a Unix socket, over a connection whose opener is gone.
+"""Relays one client to a Unix socket, over a connection whose opener has exited.
 
     orphan.py SOCKET RELAY
 
-It listens at RELAY, prints `ready` and the opener's pid, and ends with the client. By SO_PEERCRED
-the other end of SOCKET is a process that has exited.
+It listens at RELAY, prints `ready` and the opener's pid, and ends with the client. For
+SO_PEERCRED at SOCKET, the peer is the process that has exited.
 """
 
 import os

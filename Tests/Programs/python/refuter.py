@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A connd with wrong verdicts: it destroys each new connection immediately.
+"""A server in connd's place that destroys each new connection immediately.
 
     refuter.py SOCKET [--doubt | --better]
 
 It serves `Guard` on the Unix socket, and prints each registered flow as a JSON line. With --doubt
-it sees no path for a connection, and destroys it at the end of the grace period. With --better it
-then sees a better path, and later reports the link of a continuing connection as lost.
+it reports no path for a connection, and destroys it at the end of the grace period. With --better
+it then reports a better path, and later that a continuing connection has lost its link.
 """
 
 import sys
