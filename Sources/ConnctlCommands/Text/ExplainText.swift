@@ -62,7 +62,7 @@ extension Connectivity_V1_Explanation {
   fileprivate func route(_ path: Path) -> String {
     guard self.hasRoutePrefix else {
       let isListed = path.table ?? 0 == 0
-      return path.reason?.words ?? (isListed ? "none" : "more nexthops than the kernel lists")
+      return path.reason?.words ?? (isListed ? "none" : "too many nexthops to be shown")
     }
     let isDefault = self.routePrefix.hasSuffix("/0")
     return self.routePrefix + (isDefault ? " (default)" : "")

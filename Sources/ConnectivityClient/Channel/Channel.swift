@@ -200,7 +200,7 @@ final class Channel: Sendable {
       self.shutdown()
     }
     self.shutdown()
-    // A cancelled task receives no more commands.
+    // If the task was cancelled, the last report of the shutdown did not arrive above.
     if last != .shutdown { self.report(.shutdown) }
   }
 

@@ -9,7 +9,8 @@ struct ConnectionSettings: Sendable {
   var limit: DecompressionGuard?
   /// Whether the addresses of a name are tried in random order.
   var shufflesAddresses: Bool
-  /// The event loop of all its connections and their guards: one event wakes only one thread.
+  /// The event loop of all its connections and their guards, so that an event wakes only one
+  /// thread.
   var eventLoop: any EventLoop
 
   private static func registry() -> NameResolverRegistry {

@@ -44,7 +44,7 @@ public struct StatusStream: AsyncSequence, Sendable {
       subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
   }
 
-  /// An iterator with a connection to connd, which ends with it.
+  /// An iterator over events. Its connection to connd ends with the last copy of the iterator.
   public struct AsyncIterator: AsyncIteratorProtocol {
     let subscription: Subscription
 

@@ -167,7 +167,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   public func channelActive(context: ChannelHandlerContext) {
-    // A channel created from a connected socket never connects.
+    // A channel that was created from a connected socket skips `connect`, which otherwise begins
+    // the guard.
     if self.flow == nil, let remote = context.remoteAddress {
       self.begin(to: remote, context: context)
     }

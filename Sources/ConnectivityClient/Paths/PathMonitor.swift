@@ -99,7 +99,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
     AsyncIterator(subscription: PathSubscription(self))
   }
 
-  /// An iterator with a subscription to connd, which ends with it.
+  /// An iterator over paths. Its subscription to connd ends with the last copy of the iterator.
   public struct AsyncIterator: AsyncIteratorProtocol {
     let subscription: PathSubscription
 

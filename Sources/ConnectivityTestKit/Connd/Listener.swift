@@ -12,7 +12,7 @@ private import NIOPosix
   private import Darwin
 #endif
 
-/// Serves on a Unix socket until it is closed, on a thread of its own that ends with it.
+/// Serves on a Unix socket until it is closed. Has its own thread, which ends after serving.
 final class Listener: Sendable {
   private let serving: Task<Void, Never>
   private let end: Task<Void, Never>
