@@ -1,6 +1,6 @@
-// adversary ROUNDS NAMESPACE SOCKET OTHER [ATTACK]: measures the delay of honest clients of the connd
-// at SOCKET during attacks. Prints the ratios to the delay without attacks, and to the delay while
-// the attacks hit another connd at OTHER.
+// adversary ROUNDS NAMESPACE SOCKET OTHER [ATTACK]:
+// measures the delay of honest clients of the connd at SOCKET during attacks. Prints the ratios to
+// the delay without attacks, and to the delay while the attacks hit another connd at OTHER.
 //
 // Makes all attacks together, each by its own user. Then prints "attacking", attacks SOCKET once
 // more, and waits to be killed. With ATTACK, it makes only this one, and prints one line.
