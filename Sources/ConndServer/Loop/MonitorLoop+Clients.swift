@@ -44,6 +44,7 @@ extension MonitorLoop {
 
   /// Removes flows of disconnected clients, and handles the next requests.
   mutating func handleRequests() {
+    guard self.guards.isBusy else { return }
     let abandoned = self.guards.takeAbandoned()
     for key in abandoned { self.engine.flows.remove(key) }
     self.filter.release(abandoned.count)

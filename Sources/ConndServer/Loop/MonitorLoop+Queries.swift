@@ -5,6 +5,7 @@ import UnixTransport
 extension MonitorLoop {
   /// Answers clients' queries until the time for this turn is over.
   mutating func answerQueries() {
+    guard self.queries.isBusy else { return }
     let end = self.clock.now.advanced(by: QueryQueue.maxTime)
     var worked = self.clock.worked
     while self.clock.now < end, let turn = self.queries.popFirst() {

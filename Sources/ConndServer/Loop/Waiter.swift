@@ -31,6 +31,8 @@ struct Waiter {
       pollfd(readable: self.sleep.fileDescriptor),
     ]
     var owners: [Int] = []
+    descriptors.reserveCapacity(8)
+    owners.reserveCapacity(5)
     for (index, source) in sources.enumerated() {
       let own = source.descriptors
       descriptors += own
