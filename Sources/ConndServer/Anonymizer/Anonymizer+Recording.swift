@@ -40,12 +40,10 @@ extension Anonymizer {
     case .received: return item
     case .file(let question, let error, let bytes):
       return self.file(question, bytes).map { .file($0.question, error: error, $0.answer) }
-    case .modems(let afterLinks, let bytes):
-      return (try? ModemLink.decoded(bytes)).map { links in
-        .modems(afterLinks: afterLinks, ModemLink.encoded(self.modems(links)))
+    case .fact(let kind, let afterLinks, let bytes):
+      return FactUpdate(kind, bytes)?.anonymized(by: self).recorded.map {
+        .fact($0.kind, afterLinks: afterLinks, $0.bytes)
       }
-    case .metering(let bytes):
-      return (try? MeteringWords(decoding: bytes)).map { .metering(self.metering($0).encoded) }
     case .input(let bytes): return self.input(bytes).map { .input($0) }
     }
   }

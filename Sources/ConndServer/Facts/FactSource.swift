@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import Netlink
 
 /// A source of facts that the kernel does not know, such as NetworkManager. Owned by the monitor
 /// thread. Never blocks, except in ``settle(within:)``.
@@ -31,6 +32,13 @@ extension FactSource {
   func noteLinks() -> [FactUpdate] { [] }
   func settle(within time: Duration) {}
   var signalQualities: [String: UInt32] { [:] }
+}
+
+/// The sources of facts. Recordings refer to them by their order, so new ones come last.
+enum FactSources {
+  static func all(_ dnsFiles: DNSFiles, _ serialLines: SerialLines) -> [any FactSource] {
+    [DNSWatch(dnsFiles), ModemWatch(serialLines), MeteringWatch()]
+  }
 }
 
 /// Facts of one kind. They replace the earlier facts of the kind.

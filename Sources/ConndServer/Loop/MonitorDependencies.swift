@@ -22,11 +22,8 @@ struct MonitorDependencies {
       root: sysfs, from: RecordedFiles(files: DeviceFiles(), recorder: recorder))
   }
 
-  /// Creates the sources of facts. A recording refers to them by their order.
   func sources() -> [any FactSource] {
-    let sources: [any FactSource] = [
-      DNSWatch(self.dnsFiles), ModemWatch(self.devices.serialLines), MeteringWatch(),
-    ]
+    let sources = FactSources.all(self.dnsFiles, self.devices.serialLines)
     guard let recorder else { return sources }
     return sources.map { RecordedFacts(source: $0, recorder: recorder) }
   }

@@ -56,7 +56,8 @@ struct MonitorLoop {
       // Otherwise an unmetered link would briefly look metered, and early clients would lose their
       // connections (I7).
       source.settle(within: .milliseconds(250))
-      self.begin(with: source.process())
+      // The facts are compared with those of an earlier run.
+      self.take(source.process(), learntLate: true)
     }
     self.open(.start)
     self.adaptFilter()
@@ -182,11 +183,12 @@ struct MonitorLoop {
   }
 
   /// Stores new facts and publishes their effect.
-  mutating func take(_ updates: [FactUpdate]) {
+  mutating func take(_ updates: [FactUpdate], learntLate: Bool = false) {
     for update in updates {
       switch update {
       case .dns(let settings):
-        self.publish(self.engine.update(to: settings, time: self.clock.time))
+        self.publish(
+          self.engine.update(to: settings, learntLate: learntLate, time: self.clock.time))
       case .modems(let links):
         for change in self.engine.context.modems.changes(to: links) {
           self.engine.context.modems.update(change.interface, to: links[change.interface])
@@ -197,19 +199,6 @@ struct MonitorLoop {
         self.engine.metering = words
         self.read(.metering)
       case .metering: break
-      }
-    }
-  }
-
-  /// Stores the facts from before the first reading.
-  private mutating func begin(with updates: [FactUpdate]) {
-    for update in updates {
-      switch update {
-      case .dns(let settings):
-        // The settings are compared with those of an earlier run.
-        self.publish(self.engine.update(to: settings, learntLate: true, time: self.clock.time))
-      case .modems(let links): self.engine.context.modems.update(to: links)
-      case .metering(let words): self.engine.metering = words
       }
     }
   }

@@ -17,8 +17,8 @@ struct RecordedFacts: FactSource {
   func settle(within time: Duration) { self.source.settle(within: time) }
 
   private func noting(_ updates: [FactUpdate], afterLinks: Bool) -> [FactUpdate] {
-    for update in updates {
-      RecordedItem(update, afterLinks: afterLinks).map { self.recorder.note($0) }
+    for (kind, bytes) in updates.compactMap(\.recorded) {
+      self.recorder.note(.fact(kind, afterLinks: afterLinks, bytes))
     }
     return updates
   }
@@ -36,28 +36,40 @@ struct ReplayedFacts: FactSource {
   func noteLinks() -> [FactUpdate] { self.tape.takeFacts(afterLinks: true) }
 }
 
-extension RecordedItem {
-  /// Creates the item for facts, or `nil` if they are recorded elsewhere.
-  init?(_ update: FactUpdate, afterLinks: Bool) {
-    switch update {
-    case .dns: return nil
-    case .modems(let links): self = .modems(afterLinks: afterLinks, ModemLink.encoded(links))
-    case .metering(let words): self = .metering(words.encoded)
-    }
-  }
+/// The kinds of facts in a recording. The numbers must stay.
+enum FactKind: UInt8 {
+  case modems = 1
+  case metering
 }
 
 extension FactUpdate {
-  /// Decodes the facts of an item, or returns `nil` for any other item, or if they are invalid.
-  init?(_ item: RecordedItem) {
-    switch item {
-    case .modems(_, let bytes):
-      guard let links = try? ModemLink.decoded(bytes) else { return nil }
-      self = .modems(links)
-    case .metering(let bytes):
-      guard let words = try? MeteringWords(decoding: bytes) else { return nil }
-      self = .metering(words)
-    default: return nil
+  /// The facts as recorded, or `nil` for DNS settings, whose files are recorded.
+  var recorded: (kind: FactKind, bytes: [UInt8])? {
+    switch self {
+    case .dns: nil
+    case .modems(let links): (.modems, ModemLink.encoded(links))
+    case .metering(let words): (.metering, words.encoded)
+    }
+  }
+
+  /// Decodes recorded facts, or returns `nil` if they are invalid.
+  init?(_ kind: FactKind, _ bytes: [UInt8]) {
+    do throws(FieldReader.Fault) {
+      switch kind {
+      case .modems: self = .modems(try ModemLink.decoded(bytes))
+      case .metering: self = .metering(try MeteringWords(decoding: bytes))
+      }
+    } catch {
+      return nil
+    }
+  }
+
+  /// Returns the facts with substitutes for a report.
+  func anonymized(by anonymizer: Anonymizer) -> FactUpdate {
+    switch self {
+    case .dns: self
+    case .modems(let links): .modems(anonymizer.modems(links))
+    case .metering(let words): .metering(anonymizer.metering(words))
     }
   }
 }

@@ -21,11 +21,9 @@ enum RecordedItem: Hashable {
   /// Whether the listeners have something to read.
   case readable(Bool)
   case file(FileQuestion, error: CInt, [UInt8])
-  /// Modem facts (`ModemLink.encoded`), either because the kernel reported links or from the source
+  /// Facts (`FactUpdate.recorded`), either because the kernel reported links or from the source
   /// itself.
-  case modems(afterLinks: Bool, [UInt8])
-  /// Cost facts (`MeteringWords.encoded`).
-  case metering([UInt8])
+  case fact(FactKind, afterLinks: Bool, [UInt8])
   /// A request of a client or the user to the thread (`RecordedInput`).
   case input([UInt8])
   /// The recording has reached its maximum size, and connd continued without it.
@@ -72,7 +70,7 @@ extension RecordedItem {
   private enum Kind: UInt8 {
     case turn = 1
     case now, time, opened, bound, option, sent, received, readable, file, input, full, modems,
-      metering, turnEnded
+      metering, turnEnded, fact
   }
 
   var encoded: [UInt8] {
@@ -124,12 +122,10 @@ extension RecordedItem {
       fields.put(question.subject)
       fields.put(error)
       fields.put(bytes)
-    case .modems(let afterLinks, let bytes):
-      begin(.modems)
+    case .fact(let kind, let afterLinks, let bytes):
+      begin(.fact)
+      fields.put(kind.rawValue)
       fields.put(afterLinks)
-      fields.put(bytes)
-    case .metering(let bytes):
-      begin(.metering)
       fields.put(bytes)
     case .input(let bytes):
       begin(.input)
@@ -169,8 +165,11 @@ extension RecordedItem {
       self = .file(
         FileQuestion(try fields.choice(), try fields.text()), error: try fields.number(),
         try fields.bytes())
-    case .modems: self = .modems(afterLinks: try fields.flag(), try fields.bytes())
-    case .metering: self = .metering(try fields.bytes())
+    case .fact:
+      self = .fact(try fields.choice(), afterLinks: try fields.flag(), try fields.bytes())
+    // Earlier versions had a tag for each kind.
+    case .modems: self = .fact(.modems, afterLinks: try fields.flag(), try fields.bytes())
+    case .metering: self = .fact(.metering, afterLinks: false, try fields.bytes())
     case .input: self = .input(try fields.bytes())
     case .full: self = .full
     case .turnEnded: self = .turnEnded

@@ -127,10 +127,14 @@ extension Recording {
       self.answers.files.append(
         error == 0 ? .success(bytes) : .failure(FileError(code: error)), to: question,
         in: self.turn)
-    case .modems(afterLinks: true, _):
+    case .fact(let kind, let afterLinks, let bytes):
       // Invalid facts are ignored.
-      self.turns[self.turn].factsAfterLinks += FactUpdate(item).map { [$0] } ?? []
-    case .modems, .metering: self.turns[self.turn].facts += FactUpdate(item).map { [$0] } ?? []
+      guard let update = FactUpdate(kind, bytes) else { return }
+      if afterLinks {
+        self.turns[self.turn].factsAfterLinks.append(update)
+      } else {
+        self.turns[self.turn].facts.append(update)
+      }
     case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
     case .full, .turnEnded: break
     }

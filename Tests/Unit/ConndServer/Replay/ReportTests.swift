@@ -236,12 +236,12 @@ struct ReportTests {
       .sent(.requester, error: 0, Self.message(RTM_GETROUTE, Self.floods(header: [])[0])))
     items += inputs.compactMap { RecordedInput.encoded($0).map { .input($0) } }
     items.append(.input(Self.name))
-    items.append(.modems(afterLinks: true, ModemLink.encoded([Secret.name: .silent])))
-    items.append(.modems(afterLinks: true, Self.name))
+    items.append(.fact(.modems, afterLinks: true, ModemLink.encoded([Secret.name: .silent])))
+    items.append(.fact(.modems, afterLinks: true, Self.name))
     let mobile = ModemLink(mobileOperator: MobileOperator(code: "26299", name: Secret.name))
-    items.append(.modems(afterLinks: true, ModemLink.encoded(["wwan0": mobile])))
+    items.append(.fact(.modems, afterLinks: true, ModemLink.encoded(["wwan0": mobile])))
     let metering = MeteringWords(manager: [Secret.name: .yes], phones: [Secret.name])
-    items.append(.metering(metering.encoded))
+    items.append(.fact(.metering, afterLinks: false, metering.encoded))
     for kind in FileQuestion.Kind.allCases {
       for path in [
         "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",
