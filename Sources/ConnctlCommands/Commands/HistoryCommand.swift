@@ -60,7 +60,7 @@ enum HistoryEntry: Hashable, Sendable {
   case transition(Transition)
   case invalidation(Invalidation)
   /// A change of the path's cost by an override.
-  case choice(PathChange)
+  case override(PathChange)
 
   /// Returns the entries of a response in the order of publication, grouped by change. A group is a
   /// transition with its invalidations, or invalidations without a transition.
@@ -81,7 +81,7 @@ enum HistoryEntry: Hashable, Sendable {
     let entries =
       try response.transitions.map { Self.transition(try Transition($0)) }
       + response.invalidations.map { Self.invalidation(try Invalidation($0)) }
-      + response.choices.map { Self.choice(try PathChange($0)) }
+      + response.choices.map { Self.override(try PathChange($0)) }
     return entries.sorted { $0.generation < $1.generation }
   }
 
@@ -91,7 +91,7 @@ enum HistoryEntry: Hashable, Sendable {
     switch self {
     case .transition(let transition): .transition(transition)
     case .invalidation(let invalidation): .invalidation(invalidation)
-    case .choice(let change): .path(change)
+    case .override(let change): .path(change)
     }
   }
 
@@ -99,7 +99,7 @@ enum HistoryEntry: Hashable, Sendable {
     switch self {
     case .transition(let transition): transition.cause
     case .invalidation(let invalidation): invalidation.cause
-    case .choice(let change): change.cause
+    case .override(let change): change.cause
     }
   }
 

@@ -30,7 +30,7 @@ extension Style {
         let why = entry.cause == told ? "" : "; \(entry.cause.words)"
         return self.row(
           invalidation.time, invalidation.headline, invalidation.details + why, dated: true)
-      case .choice:
+      case .override:
         return self.row(entry.time, entry.change.headline, entry.change.details, dated: true)
       }
     }

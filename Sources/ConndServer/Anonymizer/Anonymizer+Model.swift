@@ -130,10 +130,10 @@ extension Anonymizer {
   func overrides(_ contents: OverrideFile.Contents) -> OverrideFile.Contents {
     self.replace(contents.key)
     let overrides = contents.overrides.all.map {
-      subject, choice -> (CostOverrides.Subject, CostOverride) in
+      subject, override -> (CostOverrides.Subject, CostOverride) in
       switch subject {
-      case .link(let name): (.link(self.linkName(name)), choice)
-      case .network(let hash): (.network(self.network(hash)), choice)
+      case .link(let name): (.link(self.linkName(name)), override)
+      case .network(let hash): (.network(self.network(hash)), override)
       }
     }
     return OverrideFile.Contents(

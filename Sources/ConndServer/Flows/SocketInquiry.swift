@@ -50,7 +50,7 @@ extension ReadTrigger {
     switch self {
     case .events(let events): events.contains(where: \.mayCostPath)
     case .resumed, .kernelBack: true
-    case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .choice, .metering: false
+    case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .override, .metering: false
     }
   }
 }

@@ -203,7 +203,7 @@ private struct ServerService<Transport: ServerTransport>: Service {
       // The streams end first, because the server waits for them.
       self.store.finish()
       // Callers wait for this, and must not block the thread of their calls.
-      _ = Thread.start(named: "connd-choices", self.overrideStore.finish)
+      _ = Thread.start(named: "connd-overrides", self.overrideStore.finish)
       self.server.beginGracefulShutdown()
     }
   }

@@ -224,7 +224,7 @@ struct MonitorLoop {
     guard change.costs != self.engine.costs else { return ticket }
     self.engine.costs = change.costs
     self.feed.log(change)
-    self.read(.choice(change.cause))
+    self.read(.override(change.cause))
     return ticket
   }
 

@@ -161,16 +161,18 @@ final class OverrideFile {
   }
 
   private static func line(
-    _ subject: CostOverrides.Subject, _ choice: CostOverride, _ boot: String
+    _ subject: CostOverrides.Subject, _ override: CostOverride, _ boot: String
   ) -> String {
     var words =
       switch subject {
       case .link(let name): ["link", name]
       case .network(let network): ["network", network.description]
       }
-    words.append("user=\(choice.user)")
+    words.append("user=\(override.user)")
     // An end applies to the word before it.
-    for (name, setting) in [("constrained", choice.constrained), ("expensive", choice.expensive)] {
+    for (name, setting) in [
+      ("constrained", override.constrained), ("expensive", override.expensive),
+    ] {
       guard let setting else { continue }
       words.append("\(name)=\(setting.isOn)")
       switch setting.end {
@@ -204,17 +206,17 @@ final class OverrideFile {
     var overrides: [CostOverrides.Subject: CostOverride] = [:]
     for line in lines {
       guard
-        let (subject, choice) = Self.choice(line, boot, endsTogether: header == Self.oldHeader)
+        let (subject, override) = Self.override(line, boot, endsTogether: header == Self.oldHeader)
       else { throw Fault(words: "has an invalid line") }
       // An override that ended with an earlier boot is empty.
-      if !choice.isEmpty { overrides[subject] = choice }
+      if !override.isEmpty { overrides[subject] = override }
     }
     contents.overrides = CostOverrides(overrides)
     return contents
   }
 
   /// - Returns: `nil` for an invalid line, or an empty override if all its settings have ended.
-  private static func choice(
+  private static func override(
     _ line: ArraySlice<UInt8>, _ boot: String, endsTogether: Bool
   ) -> (CostOverrides.Subject, CostOverride)? {
     let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
@@ -228,7 +230,7 @@ final class OverrideFile {
       subject = .network(network)
     default: return nil
     }
-    var choice = CostOverride(user: 0)
+    var override = CostOverride(user: 0)
     // The properties that the next end applies to.
     var spoken: [WritableKeyPath<CostOverride, CostOverride.Setting?>] = []
     for word in words.dropFirst(2) {
@@ -237,24 +239,24 @@ final class OverrideFile {
       switch name {
       case "user":
         guard let user = UInt32(value) else { return nil }
-        choice.user = user
+        override.user = user
       case "constrained", "expensive":
         guard let isOn = Bool(value) else { return nil }
         let property = name == "constrained" ? \CostOverride.constrained : \CostOverride.expensive
-        choice[keyPath: property] = CostOverride.Setting(isOn)
+        override[keyPath: property] = CostOverride.Setting(isOn)
         spoken = endsTogether ? spoken + [property] : [property]
       case "time", "boot", "left":
         guard !spoken.isEmpty, let end = Self.end(name, value) else { return nil }
         // If boots cannot be distinguished, the override belongs to another boot.
         let isOver = end == .boot && (boot.isEmpty || value != boot)
         for property in spoken {
-          choice[keyPath: property]?.end = end
-          if isOver { choice[keyPath: property] = nil }
+          override[keyPath: property]?.end = end
+          if isOver { override[keyPath: property] = nil }
         }
       default: return nil
       }
     }
-    return (subject, choice)
+    return (subject, override)
   }
 
   private static func end(_ name: String, _ value: String) -> CostOverride.End? {

@@ -48,7 +48,7 @@ final class OverrideStore: Sendable {
       return (state.revision, !state.hasThread)
     }
     // If no thread can be created, the caller's thread does the work.
-    if startsThread, !Thread.start(named: "connd-choices", self.writeAll) {
+    if startsThread, !Thread.start(named: "connd-overrides", self.writeAll) {
       self.state.withLock { $0.hasThread = false }
       self.write()
     }

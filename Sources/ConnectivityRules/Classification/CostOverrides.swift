@@ -120,9 +120,9 @@ package struct CostOverrides: Hashable, Sendable {
     var nextEnd: Timestamp?
 
     init(_ all: [Subject: CostOverride]) {
-      for (subject, choice) in all {
+      for (subject, override) in all {
         if case .network = subject { self.concernNetworks = true }
-        for end in choice.ends {
+        for end in override.ends {
           switch end {
           case .time(let time): self.nextEnd = min(self.nextEnd ?? time, time)
           case .left: self.endWithNetworks = true
@@ -161,10 +161,10 @@ package struct CostOverrides: Hashable, Sendable {
       return setting
     }
     for subject in subjects {
-      guard let choice = self.all[subject] else { continue }
+      guard let override = self.all[subject] else { continue }
       self.all[subject] = CostOverride(
-        constrained: shifted(choice.constrained), expensive: shifted(choice.expensive),
-        user: choice.user)
+        constrained: shifted(override.constrained), expensive: shifted(override.expensive),
+        user: override.user)
     }
   }
 
@@ -176,8 +176,8 @@ package struct CostOverrides: Hashable, Sendable {
   package mutating func end(at time: Timestamp, on present: Set<NetworkHash>) -> [Subject] {
     var rest = self.all
     var over: [Subject] = []
-    for (subject, choice) in self.all where !choice.ends.isEmpty {
-      let left = choice.ending { end in
+    for (subject, override) in self.all where !override.ends.isEmpty {
+      let left = override.ending { end in
         switch end {
         case .time(let end): return end <= time
         case .left:
@@ -186,7 +186,7 @@ package struct CostOverrides: Hashable, Sendable {
         case .boot: return false
         }
       }
-      guard left != choice else { continue }
+      guard left != override else { continue }
       rest[subject] = left.isEmpty ? nil : left
       over.append(subject)
     }

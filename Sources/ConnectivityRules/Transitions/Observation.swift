@@ -79,7 +79,7 @@ package enum ReadTrigger: Hashable, Sendable {
   /// ModemManager reports a change of a link.
   case modem(ModemChange)
   /// A user's override was set or has ended. Contains the cause of its effects.
-  case choice(Cause)
+  case override(Cause)
   /// NetworkManager or a lease reports other costs of links.
   case metering
 }
@@ -96,7 +96,7 @@ extension ReadTrigger {
     case .resumed: Cause(.sleep, "resumed")
     case .modem(let modem): Cause(.modem, modem.change, interface: modem.interface)
     case .expiry: Cause(.timer, "routeExpired")
-    case .choice(let cause): cause
+    case .override(let cause): cause
     case .metering: Cause(.metering, "meteringChanged")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
@@ -109,7 +109,7 @@ extension ReadTrigger {
   var isOfOtherSource: Bool {
     switch self {
     case .modem, .configuration, .start: true
-    case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .choice, .metering: false
+    case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .override, .metering: false
     }
   }
 }

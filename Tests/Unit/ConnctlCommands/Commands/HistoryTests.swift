@@ -53,7 +53,7 @@ struct HistoryTests {
       switch entry {
       case .transition(let transition): transition.snapshot.generation
       case .invalidation(let invalidation): invalidation.generation
-      case .choice(let change): change.snapshot.generation
+      case .override(let change): change.snapshot.generation
       }
     }
     #expect(generations == [2, 3, 4, 5, 7, 8])
