@@ -99,7 +99,9 @@ extension Channel {
       startNext()
       while tries.count < started, let step = await group.next() {
         switch step {
-        case .ended(let place, let one): tries[place] = one
+        case .ended(let place, let one):
+          tries[place] = one
+          self.keep(one.flow, of: id)
         // The next try has already started.
         case .delayed(let place) where place + 1 < started: continue
         case .delayed: break
@@ -109,6 +111,17 @@ extension Channel {
       group.cancelAll()
       return tries.sorted { $0.key < $1.key }.map(\.value)
     }
+  }
+
+  /// Keeps the flow of a failed try as long as no other address is ready.
+  private func keep(_ flow: ConnectionGuard?, of id: UInt64) {
+    guard let flow else { return }
+    let isWanted = self.state.withLock { state in
+      let isWanted = state.machine.isConnecting(id)
+      if isWanted { state.guards.append(flow) }
+      return isWanted
+    }
+    if !isWanted { flow.end() }
   }
 
   /// RFC 8305's Connection Attempt Delay, as recommended there.
@@ -175,7 +188,7 @@ extension Channel {
       return (state.guards, state.resolver)
     }
     withExtendedLifetime(resolver) {}
-    for flow in previous { flow.end() }
+    for flow in previous where !flows.contains(where: { $0 === flow }) { flow.end() }
     for flow in flows { flow.follow() }
   }
 }

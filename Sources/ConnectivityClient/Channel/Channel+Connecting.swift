@@ -4,6 +4,7 @@ internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 private import Logging
 private import NIOCore
+private import NIOPosix
 private import Synchronization
 
 // An attempt to connect to one address: from checking its path to the end of the connection.
@@ -73,8 +74,11 @@ extension Channel {
     let connection: Connection
     do {
       let target = FixedAddress(address: address, authority: self.resolver.authority)
-      connection = try Connection(id: id, serial: serial, to: target, self.settings) {
-        [weak self] event in self?.handle(event, of: id, serial)
+      // With TLS this parses all trusted certificates: 15 ms, in which an event loop would stop.
+      connection = try await NIOThreadPool.singleton.runIfActive {
+        try Connection(id: id, serial: serial, to: target, self.settings) {
+          [weak self] event in self?.handle(event, of: id, serial)
+        }
       }
     } catch {
       return Try(
@@ -130,17 +134,20 @@ extension Channel {
         if error.isConnectTimeout { return over(.timedOut(error)) }
         return over(wasLeft ? .left(error) : .failed(error))
       }
-      let others = self.update { state -> ([ChannelMachine.Action], [Connection]?) in
+      typealias Losers = (others: [Connection], guards: [ConnectionGuard])
+      let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
         state.attempts[serial] = nil
         guard state.machine.isConnecting(id) else { return ([], nil) }
         state.connections[id] = connection
-        let others = state.takeAttempts { $0.id == id }
-        return (state.machine.connected(id), others)
+        let losers = (state.takeAttempts { $0.id == id }, state.guards)
+        state.guards = []
+        return (state.machine.connected(id), losers)
       }
       // The network changed in between, and another attempt may be running; or another address was
       // faster.
-      if others == nil { connection.destroy() }
-      for other in others ?? [] { other.giveUp() }
+      if losers == nil { connection.destroy() }
+      for other in losers?.others ?? [] { other.giveUp() }
+      for failed in losers?.guards ?? [] { failed.end() }
       if let time = self.settings.config.connection.maxIdleTime {
         group.addTask { await self.drain(connection, whenIdleFor: time) }
       }
@@ -173,10 +180,10 @@ extension Channel {
     }
   }
 
-  /// Returns `false` if the channel makes no more connections.
+  /// Returns `false` if the attempt is no longer wanted.
   private func begin(_ connection: Connection) -> Bool {
     self.state.withLock { state in
-      if state.machine.connectivity == .shutdown { return false }
+      guard state.machine.isConnecting(connection.id) else { return false }
       state.attempts[connection.serial] = connection
       return true
     }

@@ -30,7 +30,8 @@ final class Channel: Sendable {
     /// Observers of the channel's state.
     var observers: [UInt64: AsyncStream<ConnectivityState>.Continuation] = [:]
     var lastObserver: UInt64 = 0
-    /// The flows of the last attempt, whose paths may improve.
+    /// The flows of the last attempt's failed tries, whose paths may improve. Empty once an address
+    /// is ready.
     var guards: [ConnectionGuard] = []
     /// Set while the name of the last attempt cannot be resolved.
     var resolver: ResolverWatch?

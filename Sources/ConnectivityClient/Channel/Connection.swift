@@ -210,10 +210,7 @@ private final class Core: Sendable {
 
   /// gRPC's transport opened a channel, which is not connected yet. It may do so only once.
   func opened(_ channel: any NIOCore.Channel) -> EventLoopFuture<Void> {
-    // Weak, because the state holds the cutter.
-    let cutter = ConnectionCutter(channel) { [weak self] in
-      self?.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired }
-    }
+    let cutter = ConnectionCutter(channel: channel)
     let isFirst = self.state.withLock { state in
       if state.isRetired || state.cutter != nil { return false }
       state.cutter = cutter
@@ -222,11 +219,11 @@ private final class Core: Sendable {
     guard isFirst else { return channel.eventLoop.makeFailedFuture(ConnectionIsOver()) }
     channel.closeFuture.whenComplete { _ in self.closed() }
     return channel.eventLoop.makeCompletedFuture {
-      try channel.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
       try channel.pipeline.syncOperations.observeHTTP2(
         onActive: { local, port in self.connected(ChannelSocket(channel: channel), local, port) },
         onSettings: { self.state.withLock { $0.wasReady = true } },
-        onGoAway: { self.goingAway() })
+        onGoAway: { self.goingAway() },
+        onInactive: { self.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired } })
     }
   }
 

@@ -13,23 +13,12 @@ private import NIOHTTP2
 /// Closes a connection from the bottom of its pipeline, so that no handler above can delay it.
 ///
 /// A TLS handler waits up to five seconds for the peer's close_notify, and the peer is unreachable.
+/// An application may add such a handler at the beginning of the pipeline. Therefore the handler
+/// that closes the connection is added last, right before the close.
 ///
 /// Implements rules C2 and C3.
 struct ConnectionCutter: Sendable {
-  private let channel: any NIOCore.Channel
-  private let bound: NIOLoopBound<Handler>
-
-  /// Must be called on the channel's thread.
-  ///
-  /// - Parameter onInactive: Called on the channel's thread when the connection is closed, before
-  ///   any handler above.
-  init(_ channel: any NIOCore.Channel, onInactive: @escaping () -> Void = {}) {
-    self.channel = channel
-    self.bound = NIOLoopBound(Handler(onInactive), eventLoop: channel.eventLoop)
-  }
-
-  /// Must be added at the first position of the pipeline, on the channel's thread.
-  var handler: some ChannelInboundHandler { self.bound.value }
+  let channel: any NIOCore.Channel
 
   var closeFuture: EventLoopFuture<Void> { self.channel.closeFuture }
 
@@ -41,32 +30,24 @@ struct ConnectionCutter: Sendable {
   func cut(link: UInt32? = nil, _ announce: @escaping @Sendable () -> Void = {}) {
     self.channel.eventLoop.execute {
       announce()
-      self.bound.value.cut(link)
+      let handler = Handler(link)
+      // This fails only if the channel is already closed.
+      try? self.channel.pipeline.syncOperations.addHandler(handler, position: .first)
     }
   }
 
   private struct NoLink: Error {}
 
+  /// Closes the connection when it is added.
   private final class Handler: ChannelInboundHandler {
     typealias InboundIn = NIOAny
-    private var context: ChannelHandlerContext?
-    private let onInactive: () -> Void
+    private let link: UInt32?
 
-    init(_ onInactive: @escaping () -> Void) { self.onInactive = onInactive }
+    init(_ link: UInt32?) { self.link = link }
 
-    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
-
-    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
-
-    func channelInactive(context: ChannelHandlerContext) {
-      self.onInactive()
-      context.fireChannelInactive()
-    }
-
-    func cut(_ link: UInt32?) {
-      guard let context else { return }
+    func handlerAdded(context: ChannelHandlerContext) {
       if let options = context.channel as? any SocketOptionProvider {
-        self.keepOffOtherLinks(options, link)
+        self.keepOffOtherLinks(options, context.eventLoop)
         // A reset, because a FIN would be retransmitted for minutes.
         options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in }
       }
@@ -77,14 +58,16 @@ struct ConnectionCutter: Sendable {
     /// address. So would the kernel's ARP request for the new gateway, because ARP uses the
     /// packet's source. A router with reverse path filtering ignores that request, and all first
     /// packets then wait a second for the next one.
-    private func keepOffOtherLinks(_ options: any SocketOptionProvider, _ link: UInt32?) {
+    private func keepOffOtherLinks(
+      _ options: any SocketOptionProvider, _ eventLoop: any EventLoop
+    ) {
       // 0 means that connd did not report an index.
-      let bound: EventLoopFuture<Void>? = link.flatMap { $0 == 0 ? nil : $0 }.map {
+      let bound: EventLoopFuture<Void>? = self.link.flatMap { $0 == 0 ? nil : $0 }.map {
         options.unsafeSetSocketOption(
           level: .socket, name: .bindToLink, value: CInt(bitPattern: $0))
       }
       // On the channel's own thread these have completed when they return.
-      (bound ?? context?.eventLoop.makeFailedFuture(NoLink()))?.whenFailure { _ in
+      (bound ?? eventLoop.makeFailedFuture(NoLink())).whenFailure { _ in
         options.unsafeSetSocketOption(level: .socket, name: .dontRoute, value: CInt(1))
           .whenComplete { _ in }
       }
@@ -94,14 +77,32 @@ struct ConnectionCutter: Sendable {
 
 extension ChannelPipeline.SynchronousOperations {
   /// Observes a gRPC connection.
+  ///
+  /// - Parameter onInactive: Called when the connection is closed, before gRPC's handlers learn of
+  ///   it.
   func observeHTTP2(
     onActive: @escaping (_ local: IPAddress, _ port: UInt16) -> Void,
-    onSettings: @escaping () -> Void, onGoAway: @escaping () -> Void
+    onSettings: @escaping () -> Void, onGoAway: @escaping () -> Void,
+    onInactive: @escaping () -> Void
   ) throws {
+    try self.addHandler(CloseObserver(onInactive), position: .first)
     let http2 = try self.handler(type: NIOHTTP2Handler.self)
     try self.addHandler(
       HTTP2Observer(onActive: onActive, onSettings: onSettings, onGoAway: onGoAway),
       position: .after(http2))
+  }
+}
+
+/// Reports the end of a connection, from the bottom of its pipeline.
+private final class CloseObserver: ChannelInboundHandler {
+  typealias InboundIn = NIOAny
+  private let onInactive: () -> Void
+
+  init(_ onInactive: @escaping () -> Void) { self.onInactive = onInactive }
+
+  func channelInactive(context: ChannelHandlerContext) {
+    self.onInactive()
+    context.fireChannelInactive()
   }
 }
 

@@ -125,6 +125,10 @@ public final class NetworkAwareTransport: ClientTransport {
     return min(deadline, timeout ?? deadline)
   }
 
+  /// The number of connections that may refuse to start a call before it fails: gRPC's own limit
+  /// for stream creation.
+  private static let maxStreamAttempts = 5
+
   public func withStream<T: Sendable>(
     descriptor: MethodDescriptor, options: CallOptions,
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
@@ -140,6 +144,7 @@ public final class NetworkAwareTransport: ClientTransport {
     let log = box.tellsNobody ? nil : CallLog(box.settings, method: descriptor)
     log?.started()
     lazy var deadline = Self.deadline(options, box.settings)
+    var attempts = 0
     do {
       while true {
         let connection: Connection
@@ -175,6 +180,8 @@ public final class NetworkAwareTransport: ClientTransport {
           // Nothing was sent: the connection closed between being chosen and the call, so the call
           // takes the next one.
           self.channel.refused(connection)
+          attempts += 1
+          if attempts == Self.maxStreamAttempts { throw error }
         }
       }
     } catch {

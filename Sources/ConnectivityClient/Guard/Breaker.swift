@@ -19,7 +19,7 @@ private import Synchronization
 ///
 /// The third refutation in a row opens the breaker: for five minutes connections are not guarded.
 /// Then one connection is guarded as a trial. Each failed trial doubles the rest, up to one hour.
-struct Breaker: Sendable {
+struct Breaker: Hashable, Sendable {
   typealias Instant = ContinuousClock.Instant
 
   /// The number of consecutive refutations that opens the breaker.
@@ -27,7 +27,7 @@ struct Breaker: Sendable {
   static let shortestRest: Duration = .seconds(5 * 60)
   static let longestRest: Duration = .seconds(60 * 60)
 
-  private enum State {
+  private enum State: Hashable {
     /// Connections are guarded. Counts the latest consecutive refutations.
     case closed(refutations: Int)
     /// Connections are guarded again from this instant on, after a rest of this length.
@@ -46,6 +46,9 @@ struct Breaker: Sendable {
 
   /// Whether it has no refutations to remember.
   var isAtRest: Bool { if case .closed(0) = self.state { true } else { false } }
+
+  /// The end of its rest, or `nil` if it is closed.
+  var restEnd: Instant? { if case .open(let end, _) = self.state { end } else { nil } }
 
   /// Records that connd ended a connection without ever having seen it work.
   ///
@@ -141,20 +144,18 @@ struct DestinationBreaker: GuardBreaker, Hashable {
     self.port = flow.transport?.remotePort ?? 0
   }
 
-  /// Only breakers that have counted something.
-  private static let all = Mutex<[DestinationBreaker: Breaker]>([:])
+  /// Why a connection is not guarded while its breaker is open.
+  static let openReason = "connd wrongly rejected new connections"
 
-  var allowsGuarding: Bool {
-    Self.all.withLock { $0[self]?.allowsGuarding(now: .now) ?? true }
-  }
+  private static let all = Mutex(BreakerTable<DestinationBreaker>())
+
+  var allowsGuarding: Bool { Self.all.withLock { $0.allowsGuarding(self, now: .now) } }
 
   func record(
     _ event: FlowEvent, of flow: FlowGuard.Flow, _ phase: GuardMachine.EventPhase
   ) -> Duration? {
     Self.all.withLock { all in
-      var breaker = all[self] ?? Breaker()
-      defer { all[self] = breaker.isAtRest ? nil : breaker }
-      return breaker.record(event, of: flow, phase, now: .now)
+      all.update(self, now: .now) { $0.record(event, of: flow, phase, now: .now) }
     }
   }
 }

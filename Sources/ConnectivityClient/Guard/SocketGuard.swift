@@ -168,7 +168,7 @@ private final class Core: Sendable {
     let breaker =
       configuration.isNew ? DestinationBreaker(flow, socket: configuration.socket) : nil
     if breaker?.allowsGuarding == false {
-      return self.finish(.unguarded("connd wrongly rejected new connections"))
+      return self.finish(.unguarded(DestinationBreaker.openReason))
     }
     let guarded = ConnectionGuard(
       flow, hub: GuardHub.shared(socket: configuration.socket), breaker: breaker

@@ -38,4 +38,12 @@ public enum ConnectivityEvents {
 
     public init(invalidation: FlowInvalidation) { self.invalidation = invalidation }
   }
+
+  /// The connection is not guarded, for this reason (C7, I11). If connd is not running, that may
+  /// change. Fired once the connection is made.
+  public struct Unguarded: Hashable, Sendable {
+    public var reason: String
+
+    public init(reason: String) { self.reason = reason }
+  }
 }

@@ -38,7 +38,8 @@ public import NIOCore
 ///    need it.
 /// 5. If connd rejects three new connections to the same place in a row, connd is wrong.
 ///    Connections to that place are then not guarded for five minutes, or longer if it continues.
-///    That includes connections for which connd never saw a path (I11).
+///    That includes connections for which connd never saw a path (I11). Such a connection receives
+///    ``ConnectivityEvents/Unguarded``, as does any other that is not guarded.
 /// 6. It does not guard a Multipath TCP connection, which survives the end of one of its subflows,
 ///    unless the peer only speaks TCP. Nor does it guard a connection whose own address does not
 ///    belong to this machine, as with a transparent proxy.
@@ -98,6 +99,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private var isViable = true
   private var hasBetterPath = false
   private var held: Held?
+  /// Why the connection is not guarded. Reported once it is made.
+  private var unguardedReason: String?
 
   public init(_ configuration: Configuration = Configuration()) {
     self.configuration = configuration
@@ -205,12 +208,18 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard let flow = self.flow(to: address, context) else { return nil }
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
+    let breaker = DestinationBreaker(flow, socket: self.configuration.socket)
+    self.unguardedReason = breaker.allowsGuarding ? nil : DestinationBreaker.openReason
     let begun = ConnectionGuard.begin(
-      flow, hub: GuardHub.shared(socket: self.configuration.socket),
-      breaker: DestinationBreaker(flow, socket: self.configuration.socket),
+      flow, hub: GuardHub.shared(socket: self.configuration.socket), breaker: breaker,
       // If the peer does not support Multipath TCP, that is known once the connection is made.
       mayGuard: !ChannelSocket(channel: context.channel).isMultipath, asksOtherwise: isRestricted
-    ) { report in
+    ) { absence in
+      eventLoop.execute {
+        let (handler, context) = bound.value
+        if handler.flow != nil { handler.unguarded("\(absence)", context) }
+      }
+    } onEvent: { report in
       eventLoop.execute {
         let (handler, context) = bound.value
         // The guard may have ended in the meantime.
@@ -228,8 +237,22 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func connected(_ context: ChannelHandlerContext) {
     guard let local = context.localAddress, let address = local.ip else { return }
-    if ChannelSocket(channel: context.channel).obstacle(from: address) != nil { return self.end() }
+    if let obstacle = ChannelSocket(channel: context.channel).obstacle(from: address) {
+      self.end()
+      return self.unguarded(obstacle.rawValue, context)
+    }
+    if let reason = self.unguardedReason { self.unguarded(reason, context) }
     self.flow?.connected(local: address, port: local.ipPort)
+  }
+
+  /// Reports that the connection is not guarded, once it is made.
+  private func unguarded(_ reason: String, _ context: ChannelHandlerContext) {
+    guard context.channel.isActive else {
+      self.unguardedReason = reason
+      return
+    }
+    self.unguardedReason = nil
+    context.fireUserInboundEventTriggered(ConnectivityEvents.Unguarded(reason: reason))
   }
 
   /// Returns the number of the channel's protocol: UDP for datagrams, otherwise TCP.
@@ -245,6 +268,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func handle(_ report: ConnectionGuard.Report, _ context: ChannelHandlerContext) {
     let event = report.event
+    if case .refused(let refusal) = event { self.unguarded(refusal.message, context) }
     if let path = event.ownPath {
       let isNew = path != self.path
       self.path = path
@@ -275,10 +299,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     if self.configuration.onInvalidation.action(for: invalidation) == .destroy {
       self.end()
       context.fireErrorCaught(invalidation)
-      // From the bottom of the pipeline, so that no handler can delay it.
-      let cutter = ConnectionCutter(context.channel)
-      try? context.pipeline.syncOperations.addHandler(cutter.handler, position: .first)
-      cutter.cut(link: self.link)
+      ConnectionCutter(channel: context.channel).cut(link: self.link)
     } else {
       report.keep(despite: invalidation, awaitsReturn: true)
     }

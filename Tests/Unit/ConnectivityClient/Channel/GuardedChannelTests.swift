@@ -3,6 +3,7 @@ import ConnectivityClient
 import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+import NIOCore
 import Synchronization
 import Testing
 
@@ -26,6 +27,43 @@ struct GuardedChannelTests {
       #expect(transport.connectivityState == .ready)
       try await network.waitForFlows(atLeast: 1)
       #expect(network.guardedFlows.map(\.path.medium) == [.cellular])
+    }
+  }
+
+  /// Delays each close like a TLS handler that waits for the peer's close_notify.
+  private final class SlowCloser: ChannelOutboundHandler {
+    typealias OutboundIn = NIOAny
+    private let delays: Counter
+
+    init(_ delays: Counter) { self.delays = delays }
+
+    func close(
+      context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?
+    ) {
+      let (bound, delays) = (NIOLoopBound(context, eventLoop: context.eventLoop), self.delays)
+      context.eventLoop.scheduleTask(in: .seconds(5)) {
+        delays.increase()
+        bound.value.close(mode: mode, promise: promise)
+      }
+    }
+  }
+
+  @Test("C2 C3 an application's handler at the pipeline's beginning delays no end")
+  func handlerAtBeginning() async throws {
+    let delays = Counter()
+    try await playingNetwork {
+      $0.channelDebuggingCallbacks.onCreateTCPConnection = { channel in
+        channel.eventLoop.makeCompletedFuture {
+          try channel.pipeline.syncOperations.addHandler(SlowCloser(delays), position: .first)
+        }
+      }
+    } _: { network, client, _, record in
+      let call = await hangingCall(client, record)
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.cellular)
+      let error = try #require(try await call.value)
+      #expect(error.invalidation != nil)
+      #expect(delays.count == 0)
     }
   }
 

@@ -72,6 +72,39 @@ struct BreakerTests {
     #expect(breaker.refuted(now: end) == Breaker.shortestRest)
   }
 
+  // MARK: - Destinations
+
+  @Test("a destination refuted once is forgotten after an hour")
+  func forgets() {
+    var table = BreakerTable<Int>()
+    func refute(after time: Duration) -> Bool {
+      table.update(7, now: self.start + time) { $0.refuted(now: self.start + time) } != nil
+    }
+    for _ in 0..<2 { #expect(!refute(after: .zero)) }
+    #expect(!refute(after: .seconds(3600)))
+    #expect(!refute(after: .seconds(3601)))
+    #expect(refute(after: .seconds(3602)))
+    #expect(!table.allowsGuarding(7, now: self.start + .seconds(3603)))
+    // Others end with the next refutation.
+    _ = table.update(8, now: self.start + .seconds(90_000)) { $0.refuted(now: self.start) }
+    #expect(table.count == 1)
+  }
+
+  @Test("at most 256 destinations are remembered, and the oldest is forgotten")
+  func bounded() {
+    var table = BreakerTable<Int>()
+    for key in 0..<1000 {
+      for _ in 0..<Breaker.limit {
+        let now = self.start + .milliseconds(key)
+        _ = table.update(key, now: now) { $0.refuted(now: now) }
+      }
+    }
+    #expect(table.count == 256)
+    let end = self.start + .seconds(2)
+    let open = (0..<1000).filter { !table.allowsGuarding($0, now: end) }
+    #expect(open == Array(744..<1000))
+  }
+
   // MARK: - connd's reports
 
   /// A report of connd about a connection, and its phase.

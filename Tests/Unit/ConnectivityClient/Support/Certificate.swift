@@ -4,9 +4,18 @@ import GRPCNIOTransportHTTP2Posix
 /// A certificate for `localhost`, and its key: made for these tests, valid for a hundred years, and
 /// trusted only by them.
 enum Certificate {
-  static let client = HTTP2ClientTransport.Posix.TransportSecurity.tls {
-    $0.trustRoots = .certificates([.bytes(Array(Self.certificate.utf8), format: .pem)])
-    $0.serverCertificateVerification = .noHostnameVerification
+  static let client = Self.client(parsing: 1)
+
+  /// Trusts the certificate, and parses it so many times.
+  static func client(
+    parsing count: Int
+  ) -> HTTP2ClientTransport.Posix.TransportSecurity {
+    .tls {
+      let certificate = TLSConfig.CertificateSource.bytes(
+        Array(Self.certificate.utf8), format: .pem)
+      $0.trustRoots = .certificates(Array(repeating: certificate, count: count))
+      $0.serverCertificateVerification = .noHostnameVerification
+    }
   }
 
   static let server = HTTP2ServerTransport.Posix.TransportSecurity.tls(
