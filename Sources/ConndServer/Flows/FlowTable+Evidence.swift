@@ -65,9 +65,27 @@ extension FlowTable {
   ) -> (reports: [SocketReport?], time: Instant) {
     var reports: [SocketReport?] = looks.map { _ in nil }
     let places = looks.indices.filter { looks[$0].needsReport(at: now) }
-    let answers = reader.view.socketReports(on: places.map { looks[$0].flow.tracker.question })
+    let (answers, time) = Self.reports(
+      on: places.map { looks[$0].flow.tracker.question }, reader, at: now, clock)
     for (place, answer) in zip(places, answers) { reports[place] = answer }
-    return (reports, places.isEmpty ? now : clock?() ?? now)
+    return (reports, time)
+  }
+
+  /// Returns the reports of the connections' sockets, and the time after them. On a busy machine,
+  /// the thread may pause between a report and its look at the clock.
+  private static func reports(
+    on connections: [Destination], _ reader: FlowReader, at now: Instant, _ clock: Clock?
+  ) -> (reports: [SocketReport?], time: Instant) {
+    guard !connections.isEmpty else { return ([], now) }
+    let before = clock?() ?? now
+    let reports = reader.view.socketReports(on: connections)
+    let after = clock?() ?? now
+    let dated = reports.map { report in
+      var report = report
+      report?.uncertainty = before.duration(to: after)
+      return report
+    }
+    return (dated, after)
   }
 
   /// The number of flows that are queried before kernel messages are read again: about half a
@@ -80,8 +98,7 @@ extension FlowTable {
     let (keys, change) = self.inquiry.take(Self.mostQuestions)
     let flows = keys.compactMap { self.entries[$0] }
       .filter { $0.tracker.flow.namesSocket && $0.isSound }
-    let reports = reader.view.socketReports(on: flows.map(\.tracker.question))
-    let now = flows.isEmpty ? now : clock?() ?? now
+    let (reports, now) = Self.reports(on: flows.map(\.tracker.question), reader, at: now, clock)
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
       let evidence = SocketEvidence(report, on: change, at: now)

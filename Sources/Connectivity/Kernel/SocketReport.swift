@@ -20,6 +20,8 @@ package struct SocketReport: Hashable, Sendable {
   package var hasUnacknowledgedData: Bool
   /// When the running retransmission timer expires, or `nil` if none runs.
   package var nextTimeout: Duration?
+  /// How much later than the report its reader may have looked at the clock.
+  package var uncertainty = Duration.zero
 
   package init(
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, roundTrip: Duration,

@@ -12,6 +12,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// When new data last arrived, and how long ago that was.
   package var lastData: Instant
   private var dataSilence: Duration
+  /// How much earlier everything may have happened.
+  private var uncertainty: Duration
   /// How much the peer has acknowledged, now and at the previous query.
   package var progress: UInt64
   package var progressBefore: UInt64?
@@ -32,6 +34,7 @@ package struct SocketEvidence: Hashable, Sendable {
     self.lastHeard = now.advanced(by: .zero - report.silence)
     self.lastData = now.advanced(by: .zero - report.dataSilence)
     self.dataSilence = report.dataSilence
+    self.uncertainty = report.uncertainty
     self.progress = report.progress
     self.progressBefore = progress
     self.roundTrip = report.roundTrip
@@ -48,7 +51,7 @@ package struct SocketEvidence: Hashable, Sendable {
 
   /// Whether something arrived too late to have been in flight at the change.
   private func isLate(_ time: Instant) -> Bool {
-    self.change.duration(to: time) > self.roundTrip + Self.tick
+    self.change.duration(to: time) - self.uncertainty > self.roundTrip + Self.tick
   }
 
   /// Whether the peer was heard late. That alone is not proof, because a peer that receives nothing

@@ -118,6 +118,22 @@ struct SocketInquiryTests {
     #expect(loop.count("spared") == 1)
   }
 
+  @Test("E1 the thread pauses between a report and the clock → data from before proves nothing")
+  func pausedThread() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(3), roundTrip: .milliseconds(1))
+    loop.kernel.routes = []
+    loop.kernel.linkTable[2] = nil
+    let clock = loop.clock
+    loop.kernel.onSocketReports = { clock.instant = clock.instant.advanced(by: .milliseconds(80)) }
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    loop.kernel.onSocketReports = {}
+    loop.kernel.sockets[Self.port] = self.silent(300)
+    #expect(loop.turn(after: .milliseconds(200)) == ["1 destroy interfaceLost"])
+    #expect(loop.count("spared") == 0)
+  }
+
   @Test("E1 a flow over a dead link is destroyed if its socket stays silent")
   func destroyed() throws {
     var loop = try self.loop()

@@ -267,8 +267,12 @@ final class ModelKernel: Kernel {
     return self.wirelessSignals[index]
   }
 
+  /// Happens after the sockets' reports, before their reader goes on.
+  var onSocketReports: () -> Void = {}
+
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     self.socketQuestions += connections.count
+    defer { self.onSocketReports() }
     return connections.map { self.sockets[$0.transport?.localPort ?? 0] }
   }
 
