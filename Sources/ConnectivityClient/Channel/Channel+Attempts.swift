@@ -17,10 +17,9 @@ extension Channel {
     for former in self.state.withLock({ $0.takeAttempts { $0.id != id } }) { former.giveUp() }
     let addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress]
     do throws(RPCError) {
-      let found = try await self.names.addresses(within: duration)
+      let found = try await self.resolve(id, within: duration, hub)
       addresses = self.settings.shufflesAddresses ? found.shuffled() : found
     } catch {
-      self.followResolver(hub)
       self.failed(id, error, atOnce: true)
       return
     }

@@ -97,7 +97,7 @@ extension Channel {
     guard phase.isNews, let path, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
     else { return }
-    self.update { $0.machine.pathSatisfied(now: .now) }
+    self.networkChanged()
   }
 
   /// Handles a new path of the connection. An attempt whose former path was unusable starts over,

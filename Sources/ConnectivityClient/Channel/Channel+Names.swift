@@ -1,15 +1,57 @@
 internal import Connectivity
 internal import ConnectivitySession
+internal import GRPCCore
+internal import NIOCore
 
+/// Implements rule C5.
 extension Channel {
-  /// The server's name cannot be resolved. Until the next attempt, follows what may make it
-  /// resolvable: the default paths, which lead to DNS servers, and the DNS configuration.
-  func followResolver(_ hub: GuardHub) {
-    self.follow(Self.elsewhere.compactMap { self.following($0, hub) })
-    let resolver = ResolverWatch(socket: self.settings.config.socket) { [weak self] in
-      self?.update { $0.machine.pathSatisfied(now: .now) }
+  /// Resolves the name. Follows the network from before the first lookup until the name is resolved
+  /// or, after a failure, until the next attempt.
+  ///
+  /// - Throws: `RPCError` if the name cannot be resolved, or the channel is shut down.
+  func resolve(
+    _ id: UInt64, within duration: Duration, _ hub: GuardHub
+  ) async throws(RPCError) -> Resolution.Addresses {
+    let search = self.names.search()
+    let mayBegin = self.state.withLock { state in
+      if state.machine.isConnecting(id) { state.search = search }
+      return state.machine.isConnecting(id)
     }
-    self.state.withLock { if $0.machine.connectivity != .shutdown { $0.resolver = resolver } }
+    guard mayBegin else { throw ChannelMachine.shutdownError }
+    defer { self.state.withLock { if $0.search === search { $0.search = nil } } }
+    if self.names.needsNetwork { await self.followResolver(id, hub) }
+    let addresses = try await search.addresses(within: duration)
+    self.follow([])
+    return addresses
+  }
+
+  /// Follows what may make a name resolvable: the default paths, which lead to DNS servers, and the
+  /// DNS configuration. Returns when connd has answered, so that no change is missed afterwards.
+  private func followResolver(_ id: UInt64, _ hub: GuardHub) async {
+    let flows = Self.elsewhere.compactMap { self.following($0, hub) }
+    self.follow(flows)
+    let resolver = ResolverWatch(socket: self.settings.config.socket, patience: Self.patience) {
+      [weak self] in self?.networkChanged()
+    }
+    let isWanted = self.state.withLock { state in
+      if state.machine.isConnecting(id) { state.resolver = resolver }
+      return state.machine.isConnecting(id)
+    }
+    guard isWanted else { return self.follow([]) }
+    for flow in flows { _ = await flow.answer(within: Self.patience) }
+    await resolver.hasBegun()
+  }
+
+  /// connd answers within a millisecond. A lookup does not wait for one that is stuck (C7).
+  private static let patience = Duration.milliseconds(100)
+
+  /// Lookups and attempts that failed before may succeed now (C4).
+  func networkChanged() {
+    // A change before the first lookup is known to that lookup.
+    let search = self.state.withLock { $0.search }
+    if let search, !search.isSearching { return }
+    self.update { $0.machine.pathSatisfied(now: .now) }
+    search?.changed()
   }
 
   /// Documentation addresses (RFC 5737, RFC 3849), which no host uses. Their path is the default
@@ -20,12 +62,18 @@ extension Channel {
 /// Reports changes of the DNS servers until its last reference is released.
 final class ResolverWatch: Sendable {
   private let task: Task<Void, Never>
+  private let beginning: EventLoopFuture<Void>
 
-  init(socket: String, _ tell: @escaping @Sendable () -> Void) {
-    let executor = EventLoopTaskExecutor(ClientThread.eventLoop)
-    self.task = Task(executorPreference: executor) {
+  /// - Parameter patience: How long to wait for connd's first answer.
+  init(socket: String, patience: Duration, _ tell: @escaping @Sendable () -> Void) {
+    let eventLoop = ClientThread.eventLoop
+    let beginning = eventLoop.makePromise(of: Void.self)
+    self.beginning = beginning.futureResult
+    eventLoop.scheduleTask(in: TimeAmount(patience)) { beginning.succeed() }
+    self.task = Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
       let follower = StatusFollower(socket: socket, through: NIODialler(), kinds: [.dns])
       try? await follower.run { event in
+        beginning.succeed()
         switch event {
         // A gap may hide a change.
         case .change(.dns), .gap: tell()
@@ -36,4 +84,7 @@ final class ResolverWatch: Sendable {
   }
 
   deinit { self.task.cancel() }
+
+  /// Returns when connd has reported the current servers, is absent, or does not answer in time.
+  func hasBegun() async { try? await self.beginning.get() }
 }

@@ -33,8 +33,10 @@ final class Channel: Sendable {
     /// The flows of the last attempt's failed tries, whose paths may improve. Empty once an address
     /// is ready.
     var guards: [ConnectionGuard] = []
-    /// Set while the name of the last attempt cannot be resolved.
+    /// Set while a name is resolved, and after that failed.
     var resolver: ResolverWatch?
+    /// The current search for addresses.
+    var search: NameSearch?
   }
 
   /// A call that waits for a connection.
@@ -53,10 +55,10 @@ final class Channel: Sendable {
   private let commander: AsyncStream<Command>.Continuation
   let logger: Logger?
 
-  init(_ settings: ConnectionSettings, resolver: NameResolver) {
+  init(_ settings: ConnectionSettings, resolver: NameResolver, _ source: Resolution.Source) {
     self.settings = settings
     self.resolver = resolver
-    self.names = Resolution(resolver, settings.config.backgroundActivityLogger)
+    self.names = Resolution(source, settings.config.backgroundActivityLogger)
     self.state = Mutex(State(machine: ChannelMachine(settings.config.backoff)))
     (self.commands, self.commander) = AsyncStream.makeStream()
     self.logger = settings.config.backgroundActivityLogger
@@ -214,9 +216,10 @@ final class Channel: Sendable {
   func shutdown() {
     let former = self.update { state in
       let former = state
-      (state.guards, state.resolver) = ([], nil)
+      (state.guards, state.resolver, state.search) = ([], nil, nil)
       return (state.machine.shutdown(), former)
     }
+    former.search?.end()
     for connection in former.connections.values { connection.drain() }
     for connection in former.attempts.values { connection.destroy() }
     for flow in former.guards { flow.end() }

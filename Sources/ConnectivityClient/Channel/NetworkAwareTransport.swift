@@ -76,7 +76,8 @@ public final class NetworkAwareTransport: ClientTransport {
     _ = try settings.makeTransport(to: nowhere) { $0.eventLoop.makeSucceededVoidFuture() }
     self.methods = MethodConfigs(serviceConfig)
     self.calls = CallSettings.Box(config.calls)
-    self.channel = Channel(settings, resolver: resolver)
+    self.channel = Channel(
+      settings, resolver: resolver, Resolution.Source(target, resolverRegistry, resolver))
   }
 
   /// The current state of the channel.

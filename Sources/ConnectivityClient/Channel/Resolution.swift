@@ -1,3 +1,4 @@
+internal import Connectivity
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
@@ -7,34 +8,77 @@ private import Synchronization
 /// resolver pushes its results, its last result is used.
 final class Resolution: Sendable {
   typealias Addresses = [GRPCNIOTransportHTTP2Posix.SocketAddress]
-  private typealias Answer = Result<Addresses, any Error>
+  private typealias Answer = NameSearch.Answer
 
   private struct State {
     /// The last pushed result.
     var told: Answer?
-    var waiters: [AsyncStream<Answer>.Continuation] = []
+    var waiters: [UInt64: @Sendable (Answer) -> Void] = [:]
+    var lastWaiter: UInt64 = 0
     var hasSaidIgnored = false
   }
 
-  private let resolver: NameResolver
+  /// Where the addresses come from.
+  enum Source: Sendable {
+    /// The system's resolver.
+    case system(host: String, port: Int)
+    case resolver(NameResolver)
+    /// The target names its addresses, so no network is needed.
+    case fixed(NameResolver)
+
+    /// Chooses the source for a target. The system's resolver replaces that of grpc-swift, which
+    /// makes one lookup at a time, but none of the application's.
+    init(_ target: any ResolvableTarget, _ registry: NameResolverRegistry, _ found: NameResolver) {
+      switch target {
+      case let target as ResolvableTargets.DNS:
+        var others = registry
+        let isStandard = others.removeFactory(ofType: NameResolvers.DNS.self)
+        guard isStandard, !others.containsFactory(capableOfResolving: target) else {
+          self = .resolver(found)
+          return
+        }
+        self = .system(host: target.host, port: target.port ?? 443)
+      case is ResolvableTargets.IPv4, is ResolvableTargets.IPv6,
+        is ResolvableTargets.UnixDomainSocket, is ResolvableTargets.VirtualSocket:
+        self = .fixed(found)
+      default: self = .resolver(found)
+      }
+    }
+  }
+
+  private let source: Source
   private let logger: Logger?
   private let state = Mutex(State())
 
-  init(_ resolver: NameResolver, _ logger: Logger? = nil) {
-    self.resolver = resolver
+  init(_ source: Source, _ logger: Logger? = nil) {
+    self.source = source
     self.logger = logger
   }
 
-  private var tells: Bool {
-    self.resolver.updateMode == .push
+  /// The resolver that pushes its results, or `nil` if each attempt queries.
+  private var teller: NameResolver? {
+    switch self.source {
+    case .resolver(let resolver), .fixed(let resolver):
+      resolver.updateMode == .push ? resolver : nil
+    case .system: nil
+    }
+  }
+
+  /// Whether a lookup may depend on the network and the DNS servers.
+  var needsNetwork: Bool {
+    switch self.source {
+    case .system(let host, _): IPAddress(host) == nil
+    case .resolver: true
+    case .fixed: false
+    }
   }
 
   /// Listens to a resolver that pushes results until the task is cancelled. Returns immediately for
   /// any other resolver.
   func run() async {
-    guard self.tells else { return }
+    guard let teller = self.teller else { return }
     do {
-      for try await result in self.resolver.names { self.told(.success(self.read(result))) }
+      for try await result in teller.names { self.told(.success(self.read(result))) }
     } catch {
       self.told(.failure(error))
     }
@@ -43,50 +87,42 @@ final class Resolution: Sendable {
   private func told(_ answer: Answer) {
     let waiters = self.state.withLock { state in
       state.told = answer
-      defer { state.waiters = [] }
+      defer { state.waiters = [:] }
       return state.waiters
     }
-    for waiter in waiters { waiter.yield(answer) }
+    for waiter in waiters.values { waiter(answer) }
   }
 
-  /// Returns the addresses of all endpoints, one after the other.
-  ///
-  /// - Throws: `RPCError` UNAVAILABLE with the resolver's error (C5), or if it does not answer in
-  ///   time.
-  func addresses(within duration: Duration) async throws(RPCError) -> Addresses {
-    // A resolver may ignore cancellation. Its late answer is dropped.
-    let (answers, answer) = AsyncStream.makeStream(of: Answer.self)
-    let timer = Task {
-      try await Task.sleep(for: duration)
-      answer.yield(
-        .failure(RPCError(code: .unavailable, message: "The name was not resolved in time.")))
-    }
-    let lookup = self.tells ? self.listen(answer) : Task { answer.yield(await self.lookUp()) }
-    defer {
-      timer.cancel()
-      lookup?.cancel()
-    }
-    do {
-      for await answer in answers { return try answer.get() }
-    } catch {
-      let why = (error as? RPCError).map { error in
-        error.cause.map { "\(error.message): \($0)" } ?? error.message
+  /// Returns a search for the addresses of all endpoints, one after the other.
+  func search() -> NameSearch {
+    NameSearch { onAnswer in
+      switch self.source {
+      case .system(let host, let port):
+        return LookupThreads.shared.start(host, port: port, onAnswer: onAnswer)
+      case .resolver(let resolver) where resolver.updateMode == .push,
+        .fixed(let resolver) where resolver.updateMode == .push:
+        return self.listen(onAnswer)
+      case .resolver(let resolver), .fixed(let resolver):
+        // A resolver may ignore cancellation. Its late answer is dropped.
+        let lookup = Task { onAnswer(await self.lookUp(resolver)) }
+        return { lookup.cancel() }
       }
-      throw RPCError(code: .unavailable, message: why ?? "\(error)", cause: error)
     }
-    throw ChannelMachine.shutdownError
   }
 
-  private func listen(_ answer: AsyncStream<Answer>.Continuation) -> Task<Void, Never>? {
-    self.state.withLock { state in
-      if let told = state.told { answer.yield(told) } else { state.waiters.append(answer) }
+  private func listen(_ onAnswer: @escaping @Sendable (Answer) -> Void) -> NameSearch.Cancellation {
+    let (told, id) = self.state.withLock { state in
+      state.lastWaiter += 1
+      if state.told == nil { state.waiters[state.lastWaiter] = onAnswer }
+      return (state.told, state.lastWaiter)
     }
-    return nil
+    if let told { onAnswer(told) }
+    return { [weak self] in _ = self?.state.withLock { $0.waiters.removeValue(forKey: id) } }
   }
 
-  private func lookUp() async -> Answer {
+  private func lookUp(_ resolver: NameResolver) async -> Answer {
     do {
-      var names = self.resolver.names.makeAsyncIterator()
+      var names = resolver.names.makeAsyncIterator()
       return .success(try await names.next().map(self.read) ?? [])
     } catch {
       return .failure(error)
@@ -101,7 +137,7 @@ final class Resolution: Sendable {
       }
       if isFirst {
         logger.warning(
-          "ignoring the resolver's service config: only the channel's own applies")
+          "the service config that the resolver brings is not used, only the channel's own")
       }
     }
     return result.endpoints.flatMap(\.addresses)

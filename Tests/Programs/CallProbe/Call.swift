@@ -13,9 +13,11 @@ import NIOPosix
 ///     write CHANNEL ID                             one more message on a stream
 ///     finish CHANNEL ID                            completes an open call
 ///     sync ID                                      is answered with "synced"
+///     shutdown                                     exits once the open calls have ended
 ///     quit                                         exits, as does the end of the input
 struct Call: AsyncParsableCommand {
-  @Option(help: "ADDRESS:PORT, or a name of the file; each makes a channel: 0, 1, …")
+  @Option(
+    help: "ADDRESS:PORT, dns:NAME, or a name of the file; each makes a channel: 0, 1, …")
   var target: [String]
 
   @Flag(help: "gRPC's own transport, instead of the network-aware one.")
@@ -52,6 +54,7 @@ struct Call: AsyncParsableCommand {
     var registry = NameResolverRegistry.defaults
     registry.registerFactory(FileResolver(file: self.resolveFile ?? "/dev/null"))
     let targets = self.target.map { target -> any ResolvableTarget in
+      if target.hasPrefix("dns:") { return .dns(host: String(target.dropFirst(4)), port: 50051) }
       guard let host = Host(target) else { return NamedTarget(name: target) }
       return host.isIPv6
         ? .ipv6(address: host.address, port: host.port)

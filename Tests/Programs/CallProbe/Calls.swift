@@ -26,6 +26,11 @@ final class Calls<Transport: ClientTransport>: Sendable {
       while let line = try await NIOSingletons.posixBlockingThreadPool.runIfActive({ readLine() }) {
         let words = line.split(separator: " ").map(String.init)
         if words == ["quit"] { break }
+        if words == ["shutdown"] {
+          for client in self.clients { client.beginGracefulShutdown() }
+          while let result = await group.nextResult() { _ = result }
+          return
+        }
         if words.first == "sync", let id = words.last {
           report("synced", ["id": id])
         } else if words.count >= 3, let channel = Int(words[1]), let id = words.last {

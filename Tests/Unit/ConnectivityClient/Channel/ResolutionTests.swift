@@ -21,9 +21,10 @@ struct ResolutionTests {
     let (names, _) = AsyncStream.makeStream(of: NameResolutionResult.self)
     for mode in [NameResolver.UpdateMode.pull, .push] {
       let resolution = Resolution(
-        NameResolver(names: RPCAsyncSequence(wrapping: Throwing(names)), updateMode: mode))
+        .resolver(
+          NameResolver(names: RPCAsyncSequence(wrapping: Throwing(names)), updateMode: mode)))
       let error = await #expect(throws: RPCError.self) {
-        try await resolution.addresses(within: .milliseconds(20))
+        try await resolution.search().addresses(within: .milliseconds(20))
       }
       #expect(error?.code == .unavailable)
     }
@@ -33,14 +34,15 @@ struct ResolutionTests {
   func push() async throws {
     let (names, name) = AsyncStream.makeStream(of: NameResolutionResult.self)
     let resolution = Resolution(
-      NameResolver(names: RPCAsyncSequence(wrapping: Throwing(names)), updateMode: .push))
+      .resolver(
+        NameResolver(names: RPCAsyncSequence(wrapping: Throwing(names)), updateMode: .push)))
     let first = Address.ipv4(host: "192.0.2.1", port: 1)
     async let running: Void = resolution.run()
-    async let early = resolution.addresses(within: .seconds(20))
+    async let early = resolution.search().addresses(within: .seconds(20))
     name.yield(Self.result(first))
     #expect(try await early == [first])
     for _ in 0..<2 {
-      let addresses = try await resolution.addresses(within: .zero)
+      let addresses = try await resolution.search().addresses(within: .zero)
       #expect(addresses == [first])
     }
     name.finish()
@@ -114,6 +116,7 @@ struct ResolutionTests {
           // One for each family.
           try await network.waitForFlows(atLeast: 2)
           try await network.waitForSubscribers(atLeast: 1)
+          while names.lookups.load(ordering: .relaxed) == 0 { await Task.yield() }
           names.isKnown.store(true, ordering: .relaxed)
           if first == .wifi {
             network.resolve(by: DNSSettings(search: ["lan"]))
@@ -122,6 +125,8 @@ struct ResolutionTests {
           }
           let answer = try await call.value
           #expect(answer == "hello")
+          // Only changes cause more lookups: one, or one for each family.
+          #expect((2...3).contains(names.lookups.load(ordering: .relaxed)))
         }
       }
     }
@@ -154,6 +159,7 @@ where Base.Element: Sendable {
 private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
   typealias Target = FlakyName
   let isKnown = Atomic(false)
+  let lookups = Atomic(0)
   private let address: GRPCNIOTransportHTTP2Posix.SocketAddress
 
   init(_ address: GRPCNIOTransportHTTP2Posix.SocketAddress) { self.address = address }
@@ -168,6 +174,7 @@ private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
     func makeAsyncIterator() -> Names { self }
 
     func next() async throws -> NameResolutionResult? {
+      self.name.lookups.add(1, ordering: .relaxed)
       guard self.name.isKnown.load(ordering: .relaxed) else {
         throw RPCError(code: .unavailable, message: "no such name")
       }

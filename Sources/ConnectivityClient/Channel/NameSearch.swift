@@ -1,0 +1,120 @@
+internal import GRPCCore
+internal import NIOCore
+private import Synchronization
+
+/// The search for the addresses of one attempt to connect, as ``LookupMachine`` decides. Safe to use
+/// from any thread.
+final class NameSearch: Sendable {
+  typealias Addresses = Resolution.Addresses
+  typealias Answer = Result<Addresses, any Error>
+  /// Ends interest in a lookup.
+  typealias Cancellation = @Sendable () -> Void
+  /// Starts a lookup, which calls the closure at most once, perhaps immediately.
+  typealias Lookup = @Sendable (@escaping @Sendable (Answer) -> Void) -> Cancellation
+
+  private enum Timer {
+    case limit
+    case settling
+  }
+
+  private struct State {
+    var machine = LookupMachine<Addresses>()
+    var cancellations: [Cancellation] = []
+    var answer: Answer?
+    var waiter: CheckedContinuation<Answer, Never>?
+    var timers: [Timer: Scheduled<Void>] = [:]
+  }
+
+  /// How long a failure is held after a change.
+  private static let settlingTime = Duration.seconds(1)
+
+  private static let tooSlow = RPCError(
+    code: .unavailable, message: "The name was not resolved in time.")
+
+  private let lookUp: Lookup
+  private let state = Mutex(State())
+
+  init(_ lookUp: @escaping Lookup) {
+    self.lookUp = lookUp
+  }
+
+  /// Whether changes of the network concern this search.
+  var isSearching: Bool { self.state.withLock { $0.machine.isSearching } }
+
+  /// Begins the search and returns the addresses. Called once.
+  ///
+  /// - Throws: `RPCError` UNAVAILABLE with the resolver's error (C5), or if it does not answer in
+  ///   time.
+  func addresses(within duration: Duration) async throws(RPCError) -> Addresses {
+    let answer = await withTaskCancellationHandler {
+      await withCheckedContinuation { waiter in
+        let early = self.state.withLock { state in
+          if state.answer == nil { state.waiter = waiter }
+          return state.answer
+        }
+        if let early { return waiter.resume(returning: early) }
+        self.handle(.begin)
+        self.start(.limit, duration, then: .giveUp(Self.tooSlow))
+      }
+    } onCancel: {
+      self.end()
+    }
+    do {
+      return try answer.get()
+    } catch let error as RPCError where error.code == .unavailable && error.cause == nil {
+      throw error
+    } catch {
+      let why = (error as? RPCError).map { error in
+        error.cause.map { "\(error.message): \($0)" } ?? error.message
+      }
+      throw RPCError(code: .unavailable, message: why ?? "\(error)", cause: error)
+    }
+  }
+
+  /// The network changed.
+  func changed() { self.handle(.changed) }
+
+  /// Ends the search without waiting for a lookup: the channel is shut down.
+  func end() { self.handle(.giveUp(ChannelMachine.shutdownError)) }
+
+  /// Starts a timer instead of any earlier one of its kind, unless the search is over.
+  private func start(
+    _ kind: Timer, _ duration: Duration, then input: LookupMachine<Addresses>.Input
+  ) {
+    let timer = ClientThread.eventLoop.scheduleTask(in: TimeAmount(duration)) {
+      self.handle(input)
+    }
+    let obsolete = self.state.withLock { state in
+      state.machine.isSearching ? state.timers.updateValue(timer, forKey: kind) : timer
+    }
+    obsolete?.cancel()
+  }
+
+  private func handle(_ input: LookupMachine<Addresses>.Input) {
+    for action in self.state.withLock({ $0.machine.handle(input) }) { self.perform(action) }
+  }
+
+  /// Performs an action, outside the lock: a lookup may end immediately.
+  private func perform(_ action: LookupMachine<Addresses>.Action) {
+    switch action {
+    case .start(let id):
+      let cancel = self.lookUp { self.handle(.ended(id, $0)) }
+      let isWanted = self.state.withLock { state in
+        let isWanted = state.machine.isRunning(id)
+        if isWanted { state.cancellations.append(cancel) }
+        return isWanted
+      }
+      if !isWanted { cancel() }
+    case .settle: self.start(.settling, Self.settlingTime, then: .settled)
+    case .finish(let answer):
+      let former = self.state.withLock { state in
+        defer { (state.cancellations, state.waiter, state.timers) = ([], nil, [:]) }
+        state.answer = answer
+        return state
+      }
+      for timer in former.timers.values { timer.cancel() }
+      for cancel in former.cancellations { cancel() }
+      former.waiter?.resume(returning: answer)
+    }
+  }
+}

@@ -1,0 +1,96 @@
+import Glibc
+import TestKit
+import Testing
+
+/// Calls to servers by name, with real name servers, when the network changes.
+@Suite("Names", .needsNamespaces, .laboratory)
+struct NamesScenario {
+  private static let old = "10.0.0.1"
+  private static let new = "10.1.0.1"
+
+  /// A host with two links, whose name servers know all names.
+  private struct Bench {
+    let bench: CallBench
+    let names: NameServers
+    let server: CallServer
+
+    init() throws {
+      self.bench = try CallBench(["eth0", "eth1"], withConnd: false)
+      let lab = self.bench.lab
+      self.names = try NameServers(
+        lab, answer: CallBench.server, [NamesScenario.old: "eth0", NamesScenario.new: "eth1"])
+      try self.names.use(NamesScenario.old)
+      try lab.start(prefix: self.names.prefix)
+      self.server = try CallServer(lab)
+    }
+
+    func client(_ channels: Int) throws -> CallProbe {
+      try CallProbe(
+        self.bench.lab, to: (0..<channels).map { "dns:server\($0).test" }, ["--backoff", "60"],
+        prefix: self.names.prefix)
+    }
+
+    /// Pulls the cable while calls are open on all channels, and waits for their end. Then starts a
+    /// call on each channel, whose lookup hangs.
+    func pullCable(_ client: CallProbe, _ channels: Int) throws -> [String] {
+      let open = try (0..<channels).map { try client.open($0) }
+      let moment = CallProbe.now
+      try self.bench.lab.outside.ip("link set eth0 down")
+      for calls in open {
+        try client.expectEnded(calls, ["interfaceLost"], since: moment, "cable pulled")
+      }
+      let waiting = try (0..<channels).map { try client.startQuick($0) }
+      for channel in 0..<channels {
+        try client.next("state") {
+          $0.channel == channel && $0.state == "connecting" && $0.at > moment
+        }
+      }
+      return waiting
+    }
+
+    /// Waits as long as network managers take, and does what they do.
+    ///
+    /// - Returns: The moment at which the resolver's file was rewritten.
+    func manageNetwork() throws -> UInt64 {
+      usleep(250_000)
+      try self.bench.lab.namespace.ip("address flush dev eth0")
+      try self.names.use(NamesScenario.new)
+      return CallProbe.now
+    }
+  }
+
+  @Test(
+    "C5 the DNS servers change while a lookup waits for the old ones → the call succeeds in a second",
+    arguments: [1, 8])
+  func serversReplaced(channels: Int) throws {
+    let bench = try Bench()
+    let client = try bench.client(channels)
+    let calls = try bench.pullCable(client, channels)
+    let moment = try bench.manageNetwork()
+    for call in calls {
+      let end = try client.next("ended", of: call)
+      let delay = Duration.nanoseconds(Int64(end.at) - Int64(moment))
+      print("DNS servers replaced, \(channels) channels: \(end.code ?? "-") after \(delay)")
+      #expect(end.code == "ok", "\(end) \(client.command.standardError)")
+      #expect(delay < .seconds(1))
+    }
+    try client.quit()
+    try bench.server.end()
+  }
+
+  @Test("C5 graceful shutdown while a lookup hangs → the channel ends in a second")
+  func shutdown() throws {
+    let bench = try Bench()
+    let client = try bench.client(1)
+    let calls = try bench.pullCable(client, 1)
+    usleep(250_000)
+    let moment = CallProbe.now
+    try client.send("shutdown")
+    #expect(try client.next("ended", of: calls[0]).code == "unavailable")
+    let delay = Duration.nanoseconds(Int64(try client.next("quit").at) - Int64(moment))
+    print("graceful shutdown during a lookup: \(delay)")
+    #expect(delay < .seconds(1))
+    #expect(try client.command.wait() == 0)
+    try bench.server.end()
+  }
+}

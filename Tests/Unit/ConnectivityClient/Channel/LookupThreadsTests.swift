@@ -1,0 +1,96 @@
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Glibc
+import Synchronization
+import TestKit
+import Testing
+
+@testable import ConnectivityClient
+
+/// Lookups on threads of their own.
+@Suite("LookupThreads", .timeLimit(.minutes(5)))
+struct LookupThreadsTests {
+  private typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
+
+  /// Lookups that end when the test says so.
+  private final class Held: Sendable {
+    private let state = Mutex<(started: [String], released: Set<String>)>(([], []))
+
+    var started: [String] { self.state.withLock { $0.started } }
+
+    func release(_ host: String) { self.state.withLock { _ = $0.released.insert(host) } }
+
+    func lookUp(_ host: String, port: Int) -> [Address] {
+      self.state.withLock { $0.started.append(host) }
+      while !self.state.withLock({ $0.released.contains(host) }) { usleep(1000) }
+      return [.ipv4(host: host, port: port)]
+    }
+  }
+
+  @Test("C5 a lookup hangs → others are answered meanwhile")
+  func parallel() async throws {
+    let held = Held()
+    defer { held.release("hangs") }
+    let threads = LookupThreads(limit: 16, held.lookUp)
+    _ = threads.start("hangs", port: 1) { _ in }
+    for number in 0..<8 {
+      held.release("\(number)")
+      let answer = await withCheckedContinuation { waiter in
+        _ = threads.start("\(number)", port: number) { waiter.resume(returning: $0) }
+      }
+      #expect(try answer.get() == [.ipv4(host: "\(number)", port: number)])
+    }
+  }
+
+  @Test("C5 more lookups than threads → the rest wait, and cancelled ones never start")
+  func limited() async throws {
+    let held = Held()
+    let threads = LookupThreads(limit: 2, held.lookUp)
+    let (answers, answer) = AsyncStream.makeStream(of: Resolution.Addresses.self)
+    let cancellations = ["a", "b", "c", "d"].map { host in
+      threads.start(host, port: 1) { if let addresses = try? $0.get() { answer.yield(addresses) } }
+    }
+    cancellations[2]()
+    held.release("a")
+    held.release("d")
+    var iterator = answers.makeAsyncIterator()
+    #expect(await iterator.next() == [.ipv4(host: "a", port: 1)])
+    #expect(await iterator.next() == [.ipv4(host: "d", port: 1)])
+    #expect(held.started.sorted() == ["a", "b", "d"])
+    held.release("b")
+  }
+
+  @Test("C5 the system's resolver → addresses with the port, or an error that names the host")
+  func system() async throws {
+    func answer(_ host: String) async -> LookupThreads.Answer {
+      await withCheckedContinuation { waiter in
+        _ = LookupThreads.shared.start(host, port: 7) { waiter.resume(returning: $0) }
+      }
+    }
+    #expect(try await answer("127.0.0.9").get() == [.ipv4(host: "127.0.0.9", port: 7)])
+    #expect(try await answer("::1").get() == [.ipv6(host: "::1", port: 7)])
+    let error = await #expect(throws: LookupError.self) { try await answer("nothing.invalid").get() }
+    #expect(error?.description.contains("'nothing.invalid'") == true)
+  }
+
+  @Test("C5 grpc-swift's DNS resolver is replaced, the application's resolver is not")
+  func replaced() throws {
+    struct Own: NameResolverFactory {
+      func resolver(for target: ResolvableTargets.DNS) -> NameResolver {
+        NameResolvers.DNS().resolver(for: target)
+      }
+    }
+    let target = ResolvableTargets.DNS(host: "server.test", port: nil)
+    var registry = NameResolverRegistry.defaults
+    let found = try #require(registry.makeResolver(for: target))
+    guard case .system("server.test", port: 443) = Resolution.Source(target, registry, found) else {
+      Issue.record("grpc-swift's resolver is used")
+      return
+    }
+    registry.registerFactory(Own())
+    guard case .resolver = Resolution.Source(target, registry, found) else {
+      Issue.record("the application's resolver is not used")
+      return
+    }
+  }
+}
