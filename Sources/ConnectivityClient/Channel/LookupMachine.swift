@@ -1,10 +1,10 @@
 /// The lookups of one attempt to connect as a value (C5): it receives inputs and returns actions.
 ///
-/// A lookup uses the network and the DNS servers of the moment at which it starts. After a change it
-/// may wait for servers that no longer answer, so another lookup starts beside it. The first answer
-/// is used. A failure counts only if the lookup started after the last change. After a change it is
-/// held for a moment, because network managers change routes first and the DNS servers a little
-/// later, and the resolver's file may be empty in between.
+/// A lookup uses the network and the DNS servers of the moment at which it starts. After a change
+/// it may wait for servers that no longer answer, so another lookup starts beside it. The first
+/// answer is used. A failure counts only if the lookup started after the last change. After a
+/// change it is held for a moment, because network managers change routes first and the DNS
+/// servers a little later, and the resolver's file may be empty in between.
 struct LookupMachine<Answer: Sendable>: Sendable {
   typealias LookupID = Int
 

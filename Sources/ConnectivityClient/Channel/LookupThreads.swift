@@ -143,7 +143,7 @@ private func getAddresses(of host: String, port: Int) throws -> LookupThreads.Ad
   }
 }
 
-/// Runs the body on a new thread. Returns `false` if there is none left.
+/// Runs the body on a new thread. Returns `false` if the system refuses one.
 private func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
   final class Body {
     let run: @Sendable () -> Void

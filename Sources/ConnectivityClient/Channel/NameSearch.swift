@@ -2,8 +2,8 @@ internal import GRPCCore
 internal import NIOCore
 private import Synchronization
 
-/// The search for the addresses of one attempt to connect, as ``LookupMachine`` decides. Safe to use
-/// from any thread.
+/// The search for the addresses of one attempt to connect, as ``LookupMachine`` decides. Safe to
+/// use from any thread.
 final class NameSearch: Sendable {
   typealias Addresses = Resolution.Addresses
   typealias Answer = Result<Addresses, any Error>

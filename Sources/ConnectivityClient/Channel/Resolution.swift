@@ -18,7 +18,7 @@ final class Resolution: Sendable {
     var hasSaidIgnored = false
   }
 
-  /// Where the addresses come from.
+  /// The origin of the addresses.
   enum Source: Sendable {
     /// The system's resolver.
     case system(host: String, port: Int)

@@ -46,7 +46,9 @@ struct LookupMachineTests {
       Self.play("begin", "changed", "ok 2", "fail 1", "settled")
         == ["start 1", "start 2, settle", "answer 2", "", ""])
     #expect(
-      Self.play("begin", "changed", "ok 1", "ok 2") == ["start 1", "start 2, settle", "answer 1", ""])
+      Self.play("begin", "changed", "ok 1", "ok 2") == [
+        "start 1", "start 2, settle", "answer 1", "",
+      ])
   }
 
   @Test("C5 a lookup that started before a change fails → the search goes on")
@@ -66,7 +68,7 @@ struct LookupMachineTests {
         == ["start 1", "start 2, settle", "", "failure 2"])
   }
 
-  @Test("C5 a lookup fails right after a change → the failure counts unless there is another change")
+  @Test("C5 a lookup fails right after a change → it counts unless another change follows")
   func settling() {
     #expect(
       Self.play("begin", "changed", "fail 2", "settled", "ok 1")
@@ -87,7 +89,9 @@ struct LookupMachineTests {
   @Test("C5 the search is given up → it fails once, and nothing starts afterwards")
   func givenUp() {
     #expect(
-      Self.play("begin", "giveUp", "changed", "ok 1", "giveUp") == ["start 1", "giveUp", "", "", ""]
+      Self.play("begin", "giveUp", "changed", "ok 1", "giveUp") == [
+        "start 1", "giveUp", "", "", "",
+      ]
     )
     #expect(Self.play("giveUp", "begin") == ["giveUp", ""])
   }

@@ -69,7 +69,9 @@ struct LookupThreadsTests {
     }
     #expect(try await answer("127.0.0.9").get() == [.ipv4(host: "127.0.0.9", port: 7)])
     #expect(try await answer("::1").get() == [.ipv6(host: "::1", port: 7)])
-    let error = await #expect(throws: LookupError.self) { try await answer("nothing.invalid").get() }
+    let error = await #expect(throws: LookupError.self) {
+      try await answer("nothing.invalid").get()
+    }
     #expect(error?.description.contains("'nothing.invalid'") == true)
   }
 
