@@ -47,6 +47,22 @@ let package = Package(
         "Album", .product(name: "ArgumentParser", package: "swift-argument-parser"),
       ],
       swiftSettings: [.swiftLanguageMode(.v6)]),
+    // The examples of connd's articles, which a test compares with these files.
+    .target(
+      name: "Snippets",
+      dependencies: [
+        .product(name: "Connectivity", package: "connd"),
+        .product(name: "ConnectivityClient", package: "connd"),
+        .product(name: "ConnectivityTestKit", package: "connd"),
+        .product(name: "GRPCCore", package: "grpc-swift-2"),
+        .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),
+        .product(name: "Logging", package: "swift-log"),
+        .product(name: "NIOCore", package: "swift-nio"),
+        .product(name: "NIOPosix", package: "swift-nio"),
+        .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+      ],
+      swiftSettings: [.swiftLanguageMode(.v6)]),
     .testTarget(
       name: "HTTPClientTests",
       dependencies: [

@@ -17,13 +17,11 @@ struct Picture: AsyncParsableCommand {
       let picture = try await client.get(large)
       return report("picture", ["message": "\(picture)"])
     }
-    // snippet: picture
     let picture = try await withFallback(on: [.constrained, .expensive]) {
       try await client.get(large, over: .inexpensive)
     } fallback: { reason in
       try await client.get(small)
     }
-    // end
     report("picture", ["message": "\(picture)"])
   }
 }

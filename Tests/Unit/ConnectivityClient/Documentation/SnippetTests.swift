@@ -4,19 +4,31 @@ import Testing
 /// The documentation's examples are compiled code.
 @Suite("Documentation")
 struct SnippetTests {
-  @Test(
-    "each example in an article is compiled code",
-    arguments: [
-      ("FollowTheNetwork", nil), ("NetworkAwareChannels", nil), ("GuardAnyChannel", nil),
-      // The program of a scenario.
-      ("SaveData", "Tests/Programs/CallProbe/DataSaving.swift"),
-    ] as [(String, String?)])
-  func articles(name: String, program: String?) throws {
-    let article = try Self.lines(
-      "Sources/ConnectivityClient/ConnectivityClient.docc/\(name).md")
-    var code = try Self.lines(
-      "Tests/Unit/ConnectivityClient/Documentation/Snippets/\(name)Snippets.swift")
-    if let program { code += try Self.lines(program) }
+  /// The articles, and the files of `Examples/Sources/Snippets` that contain their examples. They
+  /// are compiled outside this package, as an application compiles them.
+  private static let sources = [
+    ("README.md", "README"),
+    (
+      "Sources/ConnectivityClient/ConnectivityClient.docc/ConnectivityClient.md",
+      "ConnectivityClient"
+    ),
+    ("Sources/ConnectivityClient/ConnectivityClient.docc/FollowTheNetwork.md", "FollowTheNetwork"),
+    ("Sources/ConnectivityClient/ConnectivityClient.docc/GuardAnyChannel.md", "GuardAnyChannel"),
+    (
+      "Sources/ConnectivityClient/ConnectivityClient.docc/NetworkAwareChannels.md",
+      "NetworkAwareChannels"
+    ),
+    ("Sources/ConnectivityClient/ConnectivityClient.docc/SaveData.md", "SaveData"),
+    (
+      "Sources/ConnectivityTestKit/ConnectivityTestKit.docc/ConnectivityTestKit.md",
+      "ConnectivityTestKit"
+    ),
+  ]
+
+  @Test("each example in an article is compiled in another package", arguments: Self.sources)
+  func articles(article: String, snippets: String) throws {
+    let article = try Self.lines(article)
+    let code = try Self.lines("Examples/Sources/Snippets/\(snippets).swift")
     let examples = Self.blocks(article, from: { $0 == "```swift" }, to: { $0 == "```" })
     let compiled = Self.blocks(
       code, from: { $0.hasPrefix("// snippet: ") }, to: { $0 == "// end" })

@@ -1,5 +1,4 @@
-// The examples of the article SaveData: it contains the code between the marks. `callprobe` fetches
-// the picture.
+// The examples of the article SaveData: it contains the code between the marks.
 
 // snippet: imports
 import Connectivity
@@ -11,6 +10,12 @@ private let photos: [Photo] = []
 private func upload(_ photo: Photo) async throws {}
 private func download(_ name: String) async throws -> String { name }
 private func show(_ text: String) {}
+
+private struct Client {
+  func get(_ size: String, over access: NetworkAccess = .unrestricted) async throws -> String {
+    size
+  }
+}
 
 func saveDataBackup() async throws {
   // snippet: backup
@@ -64,4 +69,16 @@ func saveDataDestination() async throws {
   }
   // end
   backup.promote()
+}
+
+private func saveDataPicture(_ client: Client) async throws {
+  let (large, small) = ("2000000", "50000")
+  // snippet: picture
+  let picture = try await withFallback(on: [.constrained, .expensive]) {
+    try await client.get(large, over: .inexpensive)
+  } fallback: { reason in
+    try await client.get(small)
+  }
+  // end
+  show(picture)
 }

@@ -80,7 +80,8 @@ func guardAnyChannelSocketEvents(_ descriptor: CInt) async throws {
     case .path(let path): show("by \(path.interface ?? "nothing")")
     case .invalidated(let why): show("\(why.severity.rawValue): \(why.reason.rawValue)")
     case .betterPathUnavailable: show("what it has is the best again")
-    case .unguarded(let why): show("nobody guards it: \(why)")
+    case .unguarded(let why): show("no longer guarded: \(why)")
+    @unknown default: break
     }
   }
   // end
