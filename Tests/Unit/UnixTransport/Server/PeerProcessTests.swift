@@ -31,8 +31,9 @@ struct PeerProcessTests {
       """, path,
     ])
     let connection = accept(listener, nil, nil)
+    try #require(connection >= 0, "\(errno)")
     defer { close(connection) }
-    _ = try opener.nextLine()
+    try #require(try opener.nextLine() != nil, "\(opener.standardError)")
     let process = PeerProcess(
       of: connection, pid: opener.processIdentifier, isRemembered: isRemembered)
     let before = process.open()
