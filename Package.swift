@@ -15,35 +15,43 @@ let settingsBesideC = Array(swiftSettings.dropLast())
 
 /// The trait that adds the two programs.
 let programs = "Programs"
+/// The trait that adds the library for gRPC and NIO.
+let client = "Client"
+
+// Without these traits, the package manager of an application does not fetch these dependencies.
+let forClient = TargetDependencyCondition.when(traits: [client])
+let forPrograms = TargetDependencyCondition.when(traits: [programs])
+let forBoth = TargetDependencyCondition.when(traits: [client, programs])
 
 let core: [Target.Dependency] = [.product(name: "GRPCCore", package: "grpc-swift-2")]
 let grpc: [Target.Dependency] = [
   .product(name: "GRPCCore", package: "grpc-swift-2"),
-  .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),
+  .product(
+    name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport", condition: forClient),
 ]
 let grpcProtobuf: [Target.Dependency] = [
   .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf"),
   .product(name: "SwiftProtobuf", package: "swift-protobuf"),
 ]
 func nio(_ names: String...) -> [Target.Dependency] {
-  names.map { .product(name: $0, package: "swift-nio") }
+  names.map { .product(name: $0, package: "swift-nio", condition: forClient) }
 }
 func nioHTTP2(_ names: String...) -> [Target.Dependency] {
-  names.map { .product(name: $0, package: "swift-nio-http2") }
+  names.map { .product(name: $0, package: "swift-nio-http2", condition: forClient) }
 }
 /// Joins lists without the operator `+`, because the compiler would try its overloads for minutes.
 func all(_ lists: [Target.Dependency]...) -> [Target.Dependency] { lists.flatMap { $0 } }
 
 let lifecycle: Target.Dependency = .product(
-  name: "ServiceLifecycle", package: "swift-service-lifecycle")
-let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
-
-// Dependencies of connd, connctl and the tests only. Without the trait, the package manager of an
-// application does not fetch them.
+  name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: forBoth)
+let signals: Target.Dependency = .product(
+  name: "UnixSignals", package: "swift-service-lifecycle", condition: forBoth)
+let logging: Target.Dependency = .product(
+  name: "Logging", package: "swift-log", condition: forBoth)
 let arguments: Target.Dependency = .product(
-  name: "ArgumentParser", package: "swift-argument-parser", condition: .when(traits: [programs]))
+  name: "ArgumentParser", package: "swift-argument-parser", condition: forPrograms)
 let metrics: Target.Dependency = .product(
-  name: "CoreMetrics", package: "swift-metrics", condition: .when(traits: [programs]))
+  name: "CoreMetrics", package: "swift-metrics", condition: forPrograms)
 
 // The edge: C libraries, and the modules that wrap them.
 let edge: [Target] = [
@@ -102,7 +110,7 @@ let daemon: [Target] = [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
         "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", lifecycle, logging,
         arguments,
-        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+        signals,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
@@ -112,12 +120,17 @@ let daemon: [Target] = [
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
 ]
 
-// The session that all clients share: it follows connd and guards flows across connd's restarts.
-let session: [Target] = [
+// The monitors and guards of all clients. They follow connd across its restarts.
+let monitor: [Target] = [
   .target(
-    name: "ConnectivitySession",
-    dependencies: all(["Connectivity", "ConnectivityProtocol"], core),
-    swiftSettings: swiftSettings)
+    name: "ConnectivityMonitor",
+    dependencies: all(
+      [
+        "Connectivity", "ConnectivityProtocol",
+        .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
+        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+      ], core),
+    swiftSettings: settingsBesideC)
 ]
 
 // The clients.
@@ -126,7 +139,7 @@ let clients: [Target] = [
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", "ConnectivitySession", lifecycle, logging,
+        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", lifecycle, logging,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: settingsBesideC),
@@ -142,7 +155,7 @@ let clients: [Target] = [
     dependencies: all(
       [
         "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-        "ConnectivitySession", "UnixTransport", arguments,
+        "ConnectivityMonitor", "UnixTransport", arguments,
         .product(name: "SwiftProtobuf", package: "swift-protobuf"),
       ], core),
     swiftSettings: swiftSettings),
@@ -199,10 +212,9 @@ let tests: [Target] = [
     name: "ConnectivityClientTests",
     dependencies: all(
       [
-        "ConnectivityClient", "ConnectivitySession", "ConnectivityTestKit", "Connectivity",
+        "ConnectivityClient", "ConnectivityMonitor", "ConnectivityTestKit", "Connectivity",
         "ConnectivityRules",
-        "ConnectivityProtocol", "TestKit", lifecycle, logging,
-        .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+        "ConnectivityProtocol", "TestKit", lifecycle, logging, signals,
       ], nio("NIOCore", "NIOPosix", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     path: "Tests/Unit/ConnectivityClient", swiftSettings: swiftSettings),
@@ -210,7 +222,7 @@ let tests: [Target] = [
     name: "ConnctlCommandsTests",
     dependencies: all(
       [
-        "ConnctlCommands", "ConnectivityJSON", "ConnectivitySession", "Connectivity",
+        "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
         "ConnectivityProtocol", "UnixTransport", "TestKit", arguments,
       ], nio("NIOPosix"), grpc),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
@@ -236,7 +248,7 @@ let package = Package(
   platforms: [.macOS(.v15)],
   products: [
     .library(name: "Connectivity", targets: ["Connectivity"]),
-    .library(name: "ConnectivityProtocol", targets: ["ConnectivityProtocol"]),
+    .library(name: "ConnectivityMonitor", targets: ["ConnectivityMonitor"]),
     .library(name: "ConnectivityClient", targets: ["ConnectivityClient"]),
     .library(name: "ConnectivityTestKit", targets: ["ConnectivityTestKit"]),
     .executable(name: "connd", targets: ["connd"]),
@@ -245,8 +257,11 @@ let package = Package(
   traits: [
     .trait(
       name: programs,
-      description: "Builds connd and connctl. Applications, which use the libraries, need it not."),
-    .default(enabledTraits: [programs]),
+      description: "Adds connd and connctl. Applications, which use the libraries, need it not."),
+    .trait(
+      name: client,
+      description: "Adds ConnectivityClient: gRPC channels, and a handler for SwiftNIO."),
+    .default(enabledTraits: [programs, client]),
   ],
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
@@ -263,6 +278,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
-  targets: [edge, transport, middle, wire, daemon, session, clients, tests.filter(isChosen)]
+  targets: [edge, transport, middle, wire, daemon, monitor, clients, tests.filter(isChosen)]
     .flatMap { $0 }
 )

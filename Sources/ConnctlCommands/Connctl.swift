@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 
 /// The command line tool `connctl`.
@@ -30,7 +30,7 @@ struct Connctl: RunnableCommand {
   @OptionGroup var options: Options
 
   /// Without a command, shows the status, and in a terminal a hint on other commands.
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let socket = self.options.socket ?? SocketPath.default
     try await StatusCommand.show(socket, json: self.options.json, through: connector)
     Console.current.hint(
@@ -61,7 +61,7 @@ protocol ConnctlCommand: RunnableCommand {
 
 protocol RunnableCommand: ParsableCommand {
   /// Runs the command over connections that the connector makes.
-  func run(through connector: any Connector) async throws
+  func run(through connector: Connector) async throws
 }
 
 extension ConnctlCommand {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 import Glibc
 
 /// The exit statuses of connctl, which are part of its interface. Those from 64 on are from

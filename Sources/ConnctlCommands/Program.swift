@@ -2,7 +2,7 @@ import ArgumentParser
 import CLinux
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import Glibc
 import UnixTransport
 
@@ -23,7 +23,7 @@ public enum Program {
       let reactor = try Reactor()
       exit(
         try reactor.runBlocking {
-          await self.run(arguments, on: .standard, through: ReactorConnector(reactor: reactor))
+          await self.run(arguments, on: .standard, through: Connector(on: reactor))
         })
     } catch {
       Console.standard.remark("connctl cannot start: \(error)")
@@ -33,7 +33,7 @@ public enum Program {
 
   /// Runs the command of the arguments, and returns the exit status.
   static func run(
-    _ arguments: [String], on console: Console, through connector: any Connector
+    _ arguments: [String], on console: Console, through connector: Connector
   ) async -> Int32 {
     await Console.$current.withValue(console) {
       var command: (any ParsableCommand)?
@@ -50,7 +50,7 @@ public enum Program {
   }
 
   private static func run(
-    _ command: any ParsableCommand, through connector: any Connector
+    _ command: any ParsableCommand, through connector: Connector
   ) async throws {
     if let command = command as? any RunnableCommand {
       try await command.run(through: connector)

@@ -1,3 +1,2 @@
-// Importing this module also exports `ConnectivitySession`, which has its errors, events and
-// invalidations.
-@_exported public import ConnectivitySession
+// Importing this module also exports `ConnectivityMonitor`, on which it stands.
+@_exported public import ConnectivityMonitor

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 
 struct ConstrainCommand: CostCommand {
@@ -142,7 +142,7 @@ protocol CostCommand: ConnctlCommand {
 }
 
 extension CostCommand {
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     var request = Connectivity_V1_SetCostRequest()
     let (target, choice) = try self.cost.parsed()
     Self.say(choice, in: &request)

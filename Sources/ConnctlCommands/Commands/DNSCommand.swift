@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct DNSCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -17,7 +17,7 @@ struct DNSCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let settings = try await StatusCommand.status(self.socket, through: connector).dns
     if self.json {
       try self.console.print(JSON.dns(settings ?? DNSSettings()))

@@ -2,7 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct ExplainCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -36,7 +36,7 @@ struct ExplainCommand: ConnctlCommand {
     if self.local != nil, self.remote == nil { throw ValidationError("--local needs a host") }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ExplainRequest()
     if let remote = self.remote, let first = try Resolver.hosts(of: remote.host).first {
       self.console.remarkLinks(of: [first])

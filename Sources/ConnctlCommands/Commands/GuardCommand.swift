@@ -2,7 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct GuardCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -76,7 +76,7 @@ struct GuardCommand: ConnctlCommand {
     ValidationError("“\(self.remote.host)” has no address of the family of --local")
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     self.console.endWithReader()
     let host = try self.remoteHost()
     let remote = host.address

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct HistoryCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -27,7 +27,7 @@ struct HistoryCommand: ConnctlCommand {
     guard self.limit != 0 else { throw ValidationError("--limit must be at least 1") }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ListTransitionsRequest()
     if let limit = self.limit { request.limit = limit }
     let response = try await connector.withConnd(at: self.socket) { [request] connd in

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct IsCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -19,7 +19,7 @@ struct IsCommand: ConnctlCommand {
 
   @OptionGroup var traffic: TrafficOptions
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let snapshot = try await StatusCommand.status(self.socket, through: connector)
     let requirement = await self.traffic.requirement(self.condition)
       .resolved(for: snapshot.status) { await connector.firstName(ofLink: $0, at: self.socket) }

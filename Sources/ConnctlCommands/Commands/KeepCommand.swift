@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 import Synchronization
 
 struct KeepCommand: ConnctlCommand {
@@ -45,7 +45,7 @@ struct KeepCommand: ConnctlCommand {
     case time
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     // While a unit is being started, only the latest inputs matter.
     let (inputs, input) = AsyncStream.makeStream(
       of: Input.self, bufferingPolicy: .bufferingNewest(8))
@@ -58,7 +58,7 @@ struct KeepCommand: ConnctlCommand {
   }
 
   private func follow(
-    through connector: any Connector, _ tell: @escaping @Sendable (ConnectivityStatus) -> Void
+    through connector: Connector, _ tell: @escaping @Sendable (ConnectivityStatus) -> Void
   ) async throws {
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [.transition, .path])

@@ -1,6 +1,6 @@
 import ArgumentParser
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct LinksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -18,7 +18,7 @@ struct LinksCommand: ConnctlCommand {
     }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let links = try await connector.withConnd(at: self.socket) { connd in
       try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
     }

@@ -2,7 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 import SwiftProtobuf
 
@@ -18,7 +18,7 @@ struct NetworksCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let networks = try await connector.withConnd(at: self.socket) { connd in
       try await connd.listNetworks(Connectivity_V1_ListNetworksRequest(), options: .prompt).networks
     }
@@ -41,7 +41,7 @@ struct ForgetCommand: ConnctlCommand {
   @Argument(help: "A network, by its name or identity, or a link.")
   var name: String
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ForgetNetworkRequest()
     request.network = self.name
     let isForgotten = try await connector.withConnd(at: self.socket) { [request] connd in

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 import Glibc
 import Synchronization
 
@@ -54,7 +54,7 @@ struct OnCommand: ConnctlCommand {
     }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let last = Mutex<Snapshot?>(nil)
     // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
     // as well.

@@ -2,7 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 
 struct PathCommand: ConnctlCommand {
@@ -22,7 +22,7 @@ struct PathCommand: ConnctlCommand {
   @Argument(help: "A host name or an address.")
   var host: String
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let hosts = try Resolver.hosts(of: self.host)
     self.console.remarkLinks(of: hosts)
     let addresses = hosts.map(\.address)

@@ -1,6 +1,6 @@
 import ArgumentParser
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct RecordCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -31,7 +31,7 @@ struct RecordCommand: ConnctlCommand {
     guard self.file != "" else { throw ValidationError("the file name is empty") }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let file = try NewFile(self.file)
     let directory: PrivateDirectory
     let outcome: (events: Int, isComplete: Bool)

@@ -1,6 +1,6 @@
 import ArgumentParser
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct ReportCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -43,7 +43,7 @@ struct ReportCommand: ConnctlCommand {
     }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let file = try NewFile(self.file)
     let directory: PrivateDirectory
     do {

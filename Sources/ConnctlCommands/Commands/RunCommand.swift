@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 import Glibc
 import Synchronization
 
@@ -39,7 +39,7 @@ struct RunCommand: ConnctlCommand {
   /// Thrown when the conditions hold, to stop following.
   private struct Holds: Error {}
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     do {
       if self.stop {
         throw try await self.supervised(through: connector)
@@ -58,7 +58,7 @@ struct RunCommand: ConnctlCommand {
 
   /// Reports whether the conditions hold: at first, and after each change.
   private func follow(
-    through connector: any Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
+    through connector: Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {
     let told = Mutex<Bool?>(nil)
     let follower = StatusFollower(
@@ -102,7 +102,7 @@ struct RunCommand: ConnctlCommand {
   }
 
   /// Runs the command as a child of connctl, and returns its exit status.
-  private func supervised(through connector: any Connector) async throws -> ExitCode {
+  private func supervised(through connector: Connector) async throws -> ExitCode {
     let (started, start) = AsyncStream.makeStream(of: ChildProcess.self)
     return try await withThrowingTaskGroup(of: ExitCode.self) { group in
       defer { group.cancelAll() }

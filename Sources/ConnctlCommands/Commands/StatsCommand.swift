@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct StatsCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -11,7 +11,7 @@ struct StatsCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let statistics = try await connector.withConnd(at: self.socket) { connd in
       try await connd.getStatistics(Connectivity_V1_GetStatisticsRequest(), options: .prompt)
     }

@@ -2,7 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct StatusCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -12,11 +12,11 @@ struct StatusCommand: ConnctlCommand {
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     try await Self.show(self.socket, json: self.json, through: connector)
   }
 
-  static func show(_ socket: String, json: Bool, through connector: any Connector) async throws {
+  static func show(_ socket: String, json: Bool, through connector: Connector) async throws {
     let snapshot = try await Self.status(socket, through: connector)
     let console = Console.current
     if json {
@@ -27,7 +27,7 @@ struct StatusCommand: ConnctlCommand {
   }
 
   /// Returns the current status.
-  static func status(_ socket: String, through connector: any Connector) async throws -> Snapshot {
+  static func status(_ socket: String, through connector: Connector) async throws -> Snapshot {
     try await connector.withConnd(at: socket) { connd in
       try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
     }

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 
 struct TopCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
@@ -24,7 +24,7 @@ struct TopCommand: ConnctlCommand {
     }
   }
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let feed = try await OverviewFeed(socket: self.socket, through: connector)
     if self.console.isLive {
       try await self.show(feed, through: connector)
@@ -39,7 +39,7 @@ struct TopCommand: ConnctlCommand {
   }
 
   /// Shows the view until the user quits.
-  private func show(_ feed: OverviewFeed, through connector: any Connector) async throws {
+  private func show(_ feed: OverviewFeed, through connector: Connector) async throws {
     let console = self.console
     let (questions, ask) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))

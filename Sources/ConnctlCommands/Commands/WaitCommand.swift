@@ -1,6 +1,6 @@
 import ArgumentParser
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 import Synchronization
 
 struct WaitCommand: ConnctlCommand {
@@ -30,7 +30,7 @@ struct WaitCommand: ConnctlCommand {
     transform: Timeout.reading)
   var timeout: Timeout?
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     let wait = Wait(
       requirement: self.traffic.requirement(self.condition),
       events: StatusFollower(socket: self.socket, through: connector),

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 import Synchronization
 
 struct WatchCommand: ConnctlCommand {
@@ -21,7 +21,7 @@ struct WatchCommand: ConnctlCommand {
     transform: UInt64.reading)
   var since: UInt64?
 
-  func run(through connector: any Connector) async throws {
+  func run(through connector: Connector) async throws {
     self.console.endWithReader()
     let isFirst = Atomic(true)
     try await StatusFollower(socket: self.socket, through: connector, since: self.since).run {

@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityJSON
-import ConnectivitySession
+import ConnectivityMonitor
 
 extension JSON {
   /// Returns the object of `connctl watch --json`, or `nil` for events of the connection rather

@@ -1,13 +1,13 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 import Synchronization
 
 /// Maintains an ``Overview`` from data of connd and the kernel. Safe to use from any thread.
 final class OverviewFeed: Sendable {
   private let socket: String
-  private let connector: any Connector
+  private let connector: Connector
   private let state: Mutex<Overview>
   /// The number of counter readings since the last query or event of connd.
   private let readings = Atomic(0)
@@ -19,7 +19,7 @@ final class OverviewFeed: Sendable {
   /// Queries all data.
   ///
   /// - Throws: ``ConndError`` if connd is not running or refuses this user.
-  init(socket: String, through connector: any Connector) async throws {
+  init(socket: String, through connector: Connector) async throws {
     (self.socket, self.connector) = (socket, connector)
     let (status, answers) = try await connector.withConnd(at: socket) { connd in
       (

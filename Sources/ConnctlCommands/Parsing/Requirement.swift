@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 
 /// A condition, optionally for one family or for traffic on one link: the subject of `is` and
 /// `wait`.

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import Glibc
 import Synchronization
 import UnixTransport
@@ -49,7 +49,7 @@ struct RecordingSession: Sendable {
   ///
   /// - Returns: The number of connd's events, and whether all of them are in the file.
   /// - Throws: `ExitCode`, after a remark, if connd did not record to the end.
-  func run(through connector: any Connector) async throws -> (events: Int, isComplete: Bool) {
+  func run(through connector: Connector) async throws -> (events: Int, isComplete: Bool) {
     let (occasions, occur) = AsyncStream.makeStream(of: ReadTrigger.self)
     do throws(SystemError) {
       try SignalPipe.follow([SIGINT, SIGTERM, SIGHUP]) { occur.yield(.interrupted) }
@@ -120,7 +120,7 @@ struct RecordingSession: Sendable {
   }
 
   private func follow(
-    _ events: Counter, through connector: any Connector, _ isReady: @escaping @Sendable () -> Void
+    _ events: Counter, through connector: Connector, _ isReady: @escaping @Sendable () -> Void
   ) async {
     try? await StatusFollower(socket: self.socket, through: connector).run { event in
       switch event {
@@ -133,7 +133,7 @@ struct RecordingSession: Sendable {
 
   /// Queries connd, so that the recording contains the kernel's answers. A replay can then explain
   /// the state.
-  private func ask(through connector: any Connector) async {
+  private func ask(through connector: Connector) async {
     try? await connector.withConnd(at: self.socket) { connd in
       _ = try await connd.explain(Connectivity_V1_ExplainRequest(), options: .prompt)
       _ = try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt)

@@ -1,4 +1,4 @@
-import ConnectivitySession
+import ConnectivityMonitor
 
 /// The messages about connd itself of the commands that follow it.
 enum ConndMessage {

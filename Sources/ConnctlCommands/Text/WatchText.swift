@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 
 extension Style {
   /// Returns a line of `connctl watch`, or nothing for events of the connection rather than the

@@ -1,3 +1,4 @@
+public import ConnectivityMonitor
 public import Logging
 
 /// Settings of a call beyond gRPC's `CallOptions`, which libraries cannot extend.

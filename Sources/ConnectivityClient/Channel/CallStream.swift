@@ -1,5 +1,5 @@
 internal import Connectivity
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 

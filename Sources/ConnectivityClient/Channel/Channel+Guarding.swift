@@ -1,6 +1,6 @@
 internal import Connectivity
 private import ConnectivityProtocol
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging
 private import Synchronization

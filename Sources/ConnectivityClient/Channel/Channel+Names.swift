@@ -1,7 +1,6 @@
 internal import Connectivity
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 internal import GRPCCore
-internal import NIOCore
 
 /// Implements rule C5.
 extension Channel {
@@ -62,18 +61,19 @@ extension Channel {
 /// Reports changes of the DNS servers until its last reference is released.
 final class ResolverWatch: Sendable {
   private let task: Task<Void, Never>
-  private let beginning: EventLoopFuture<Void>
+  private let timer: ClientThread.Timer
+  private let beginning: AsyncStream<Never>
 
   /// - Parameter patience: How long to wait for connd's first answer.
   init(socket: String, patience: Duration, _ tell: @escaping @Sendable () -> Void) {
-    let eventLoop = ClientThread.eventLoop
-    let beginning = eventLoop.makePromise(of: Void.self)
-    self.beginning = beginning.futureResult
-    eventLoop.scheduleTask(in: TimeAmount(patience)) { beginning.succeed() }
-    self.task = Task(executorPreference: EventLoopTaskExecutor(eventLoop)) {
-      let follower = StatusFollower(socket: socket, through: NIODialler(), kinds: [.dns])
+    let connector = Connector.shared
+    let (beginning, begun) = AsyncStream.makeStream(of: Never.self)
+    self.beginning = beginning
+    self.timer = connector.thread.timer(after: patience) { begun.finish() }
+    self.task = Task(executorPreference: connector.executor) {
+      let follower = StatusFollower(socket: socket, through: connector, kinds: [.dns])
       try? await follower.run { event in
-        beginning.succeed()
+        begun.finish()
         switch event {
         // A gap may hide a change.
         case .change(.dns), .gap: tell()
@@ -83,8 +83,12 @@ final class ResolverWatch: Sendable {
     }
   }
 
-  deinit { self.task.cancel() }
+  deinit {
+    self.task.cancel()
+    self.timer.cancel()
+  }
 
   /// Returns when connd has reported the current servers, is absent, or does not answer in time.
-  func hasBegun() async { try? await self.beginning.get() }
+  /// For one task.
+  func hasBegun() async { for await _ in self.beginning {} }
 }

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityMonitor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import Logging

@@ -1,5 +1,5 @@
 internal import Connectivity
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import NIOCore

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityMonitor
 internal import NIOCore
 private import NIOHTTP2
 

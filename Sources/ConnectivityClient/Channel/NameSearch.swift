@@ -1,5 +1,5 @@
+internal import ConnectivityMonitor
 internal import GRPCCore
-internal import NIOCore
 private import Synchronization
 
 /// The search for the addresses of one attempt to connect, as ``LookupMachine`` decides. Safe to
@@ -22,7 +22,7 @@ final class NameSearch: Sendable {
     var cancellations: [Cancellation] = []
     var answer: Answer?
     var waiter: CheckedContinuation<Answer, Never>?
-    var timers: [Timer: Scheduled<Void>] = [:]
+    var timers: [Timer: ClientThread.Timer] = [:]
   }
 
   /// How long a failure is held after a change.
@@ -81,9 +81,7 @@ final class NameSearch: Sendable {
   private func start(
     _ kind: Timer, _ duration: Duration, then input: LookupMachine<Addresses>.Input
   ) {
-    let timer = ClientThread.eventLoop.scheduleTask(in: TimeAmount(duration)) {
-      self.handle(input)
-    }
+    let timer = Connector.shared.thread.timer(after: duration) { self.handle(input) }
     let obsolete = self.state.withLock { state in
       state.machine.isSearching ? state.timers.updateValue(timer, forKey: kind) : timer
     }

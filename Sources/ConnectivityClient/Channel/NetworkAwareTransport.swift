@@ -1,4 +1,4 @@
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 public import GRPCCore
 public import GRPCNIOTransportHTTP2Posix
 public import NIOCore

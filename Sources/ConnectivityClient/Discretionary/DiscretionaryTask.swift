@@ -1,4 +1,4 @@
-public import ConnectivitySession
+public import ConnectivityMonitor
 public import GRPCCore
 private import Synchronization
 
@@ -134,13 +134,13 @@ public final class DiscretionaryTask: Sendable {
     return try await withThrowingTaskGroup(of: Void.self) { group in
       defer { group.cancelAll() }
       if !isUserInitiated {
-        let executor = EventLoopTaskExecutor(ClientThread.eventLoop)
-        group.addTask(executorPreference: executor) {
+        let thread = Connector.shared.thread
+        group.addTask(executorPreference: thread.executor) {
           await configuration.monitor.follow(gate.put)
         }
         if let rest = configuration.timeLimit.remaining(.now) {
-          group.addTask(executorPreference: executor) {
-            try await ClientThread.eventLoop.sleep(for: rest)
+          group.addTask(executorPreference: thread.executor) {
+            try await thread.sleep(for: rest)
             gate.expire()
           }
         }

@@ -1,5 +1,5 @@
 private import Connectivity
-private import ConnectivitySession
+private import ConnectivityMonitor
 private import Synchronization
 
 extension DiscretionaryTask.Configuration {

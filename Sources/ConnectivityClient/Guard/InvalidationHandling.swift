@@ -1,5 +1,5 @@
 internal import Connectivity
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 
 /// How a channel handles an invalidation of its connection.
 public enum InvalidationHandling: Sendable {

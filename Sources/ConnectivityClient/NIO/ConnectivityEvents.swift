@@ -1,5 +1,5 @@
 public import Connectivity
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 
 /// The inbound user events of a ``ConnectivityGuardHandler``. Their names follow those of NIO
 /// Transport Services for Network.framework (`NIOTSNetworkEvents`).

@@ -1,6 +1,6 @@
 internal import Connectivity
 private import ConnectivityProtocol
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 public import NIOCore
 
 #if canImport(Glibc)
@@ -140,7 +140,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.held = Held(address: address, promise: promise)
     let eventLoop = context.eventLoop
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: eventLoop)
-    Task(executorPreference: EventLoopTaskExecutor(ClientThread.eventLoop)) {
+    Task(executorPreference: Connector.shared.executor) {
       let answer = await asked.answer(isRestricted: isRestricted)
       eventLoop.execute { bound.value.handler.decide(by: answer, bound.value.context) }
     }

@@ -37,12 +37,12 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   // MARK: The request
 
   func begin(_ connection: ClientConnection) throws(RPCError) {
-    guard let session = connection.session else { throw .connectionIsClosed }
+    guard let session = connection.sessionForCall else { throw connection.error }
     let headers: HeaderBlock = [
       ":method": "POST", ":scheme": "http", ":path": self.path, ":authority": "localhost",
       "te": "trailers", "content-type": "application/grpc",
     ]
-    guard let id = session.submitRequest(headers) else { throw .connectionIsClosed }
+    guard let id = session.submitRequest(headers) else { throw connection.error }
     self.id = id
     self.connection = connection
     connection.add(self, id)
@@ -113,17 +113,16 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
 
   /// Ends the call, unless it has already ended.
   func closed(_ error: UInt32?) {
-    guard self.connection != nil else { return }
-    self.connection = nil
+    guard let connection = self.connection.take() else { return }
     self.requests.close()
-    self.responses.finish(.failure(error.map { .http2($0) } ?? .connectionIsClosed))
+    // A server that accepts no more calls refuses the latest ones.
+    let isLeft = connection.isLeft && error == NGHTTP2_REFUSED_STREAM.rawValue
+    let reason = error.flatMap { isLeft ? nil : RPCError.http2($0) }
+    self.responses.finish(.failure(reason ?? connection.error))
   }
 }
 
 extension RPCError {
-  static let connectionIsClosed = RPCError(
-    code: .unavailable, message: "the connection was closed")
-
   /// Returns the error for the end of a stream, mapped as in gRPC's PROTOCOL-HTTP2.md.
   fileprivate static func http2(_ error: UInt32) -> RPCError {
     let code: Code

@@ -49,8 +49,7 @@ package struct UnixClientTransport: ClientTransport {
   }
 
   /// Makes one call with a request and a stream of responses, without gRPC's client. For each
-  /// message, the layers of that client would take as long as reading and decoding it. The
-  /// connection ends with the call.
+  /// message, the layers of that client would take as long as reading and decoding it.
   ///
   /// - Parameters:
   ///   - accepted: Called when the server has started its response.
@@ -61,8 +60,8 @@ package struct UnixClientTransport: ClientTransport {
     _ take: ([UInt8]) async throws -> Void
   ) async throws {
     self.begin()
-    defer { self.close() }
     let stream = try await self.stream(method)
+    defer { self.reactor.run { stream.cancel() } }
     try await stream.requests.write(request)
     stream.requests.end(Status(code: .ok, message: ""))
     while let event = try await stream.responses.next() {

@@ -33,6 +33,10 @@ protocol HTTP2ConnectionOwner: AnyObject {
   ///
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func connectionFailed(_ error: UInt32)
+  /// The peer accepts no more streams.
+  ///
+  /// - Parameter reason: The reason, if the peer is overloaded.
+  func peerIsLeaving(_ reason: String?)
   /// The connection and its streams are closed, by either side. Its socket is closed last.
   func connectionClosed()
 }
@@ -151,6 +155,19 @@ final class HTTP2Connection: Pollable {
     }
   }
 
+  /// Closes the connection because the peer accepts no more output. A server may have sent its
+  /// reason before it closed the connection.
+  private func closeAfterReading() {
+    if !self.isServer, let session = self.session {
+      withUnsafeTemporaryAllocation(byteCount: Self.longestRead, alignment: 1) { buffer in
+        while case let count = recv(self.socket, buffer.baseAddress, buffer.count, 0), count > 0,
+          session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+        {}
+      }
+    }
+    self.close()
+  }
+
   // MARK: Writing
 
   /// Flushes at the end of this turn, so that frames are sent together.
@@ -176,7 +193,7 @@ final class HTTP2Connection: Pollable {
         return
       }
       let bytes = UnsafeRawBufferPointer(rebasing: scratch[..<count])
-      guard let sent = self.send(bytes) else { return self.close() }
+      guard let sent = self.send(bytes) else { return self.closeAfterReading() }
       if sent < count {
         self.unsent = Array(bytes[sent...])
         self.watchForRoom(true)
@@ -199,7 +216,7 @@ final class HTTP2Connection: Pollable {
   private func sendRest() -> Bool {
     if !self.unsent.isEmpty {
       guard let sent = self.unsent.withUnsafeBytes({ self.send($0) }) else {
-        self.close()
+        self.closeAfterReading()
         return false
       }
       if sent < self.unsent.count {
@@ -278,6 +295,8 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     self.hasFailed = true
     owner?.connectionFailed(error)
   }
+
+  func receivedGoAway(_ reason: String?) { self.owner?.peerIsLeaving(reason) }
 
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling {
     self.streams[stream]?.fill(frame) ?? .nothing

@@ -30,6 +30,10 @@ protocol HTTP2SessionDelegate: AnyObject {
   ///
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func gaveUp(_ error: UInt32)
+  /// The peer starts and accepts no more streams. Streams that it never saw are about to be closed.
+  ///
+  /// - Parameter reason: The reason, if the peer is overloaded (RFC 9113, 6.8).
+  func receivedGoAway(_ reason: String?)
   /// Fills a frame with the stream's data.
   func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
 }
@@ -247,6 +251,7 @@ extension HTTP2Session {
         delegate.inputEnded(frame.hd.stream_id)
       }
       if let filler = frame.filler { delegate.received(filler) }
+      if type == NGHTTP2_GOAWAY.rawValue { delegate.receivedGoAway(frame.goaway.reason) }
       return 0
     }
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks) { _, _, _, user in
@@ -321,6 +326,18 @@ extension nghttp2_frame {
   }
 
   private func has(_ flag: nghttp2_flag) -> Bool { UInt32(self.hd.flags) & flag.rawValue != 0 }
+}
+
+extension nghttp2_goaway {
+  /// The reason of an overloaded peer.
+  fileprivate var reason: String? {
+    guard self.error_code == NGHTTP2_ENHANCE_YOUR_CALM.rawValue, self.opaque_data_len > 0 else {
+      return nil
+    }
+    return String(
+      decoding: UnsafeBufferPointer(start: self.opaque_data, count: self.opaque_data_len),
+      as: UTF8.self)
+  }
 }
 
 extension nghttp2_settings_entry {

@@ -52,7 +52,8 @@ package final class Reactor: TaskExecutor {
 
   // Used only on the reactor's thread:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
-  private nonisolated(unsafe) var alarms: [Alarm] = []
+  private nonisolated(unsafe) var alarms: [AlarmID: Alarm] = [:]
+  private nonisolated(unsafe) var lastAlarm: AlarmID = 0
   private nonisolated(unsafe) var turns = FairShare<Account, Turn>()
   /// Descriptors that are ready but have not had their turn.
   private nonisolated(unsafe) var readyDescriptors: Set<CInt> = []
@@ -128,10 +129,20 @@ package final class Reactor: TaskExecutor {
     }
   }
 
+  package typealias AlarmID = UInt64
+
   /// Runs work after a delay, in the machine's uptime. Must be called on the reactor's thread.
-  package func execute(after delay: Duration, _ work: @escaping @Sendable () -> Void) {
-    self.alarms.append(Alarm(due: .now.advanced(by: delay), work: work))
+  @discardableResult
+  package func execute(
+    after delay: Duration, _ work: @escaping @Sendable () -> Void
+  ) -> AlarmID {
+    self.lastAlarm += 1
+    self.alarms[self.lastAlarm] = Alarm(due: .now.advanced(by: delay), work: work)
+    return self.lastAlarm
   }
+
+  /// Drops work that is due later. Must be called on the reactor's thread.
+  func cancel(_ alarm: AlarmID) { self.alarms[alarm] = nil }
 
   private func add(_ job: Job, of account: Account?) {
     self.add { $0.jobs.append(job, of: account) }
@@ -210,6 +221,22 @@ package final class Reactor: TaskExecutor {
       if let result = outcome.result.withLock({ $0 }) { return try result.get() }
       self.wait()
     }
+  }
+
+  /// Returns a reactor that a new thread runs for as long as the process lives.
+  ///
+  /// - Throws: An error if no descriptors or threads are left.
+  package static func onNewThread(named name: String) throws(SystemError) -> Reactor {
+    let reactor = try Reactor()
+    let isRunning = Thread.start(named: name) {
+      reactor.thread.store(UInt(pthread_self()), ordering: .relaxed)
+      while true {
+        reactor.runJobs()
+        reactor.wait()
+      }
+    }
+    guard isRunning else { throw SystemError() }
+    return reactor
   }
 
   private final class Outcome<Success: Sendable>: Sendable {
@@ -302,15 +329,17 @@ package final class Reactor: TaskExecutor {
 
   /// The time until the first alarm in milliseconds, rounded up, or -1 without one.
   private var timeout: CInt {
-    guard let due = self.alarms.map(\.due).min() else { return -1 }
+    guard let due = self.alarms.values.lazy.map(\.due).min() else { return -1 }
     let milliseconds = ContinuousClock.now.duration(to: due) / .milliseconds(1)
     return CInt(clamping: Int(max(0, milliseconds).rounded(.up)))
   }
 
   private func ring() {
     let now = ContinuousClock.now
-    let due = self.alarms.filter { $0.due <= now }.sorted { $0.due < $1.due }
-    self.alarms.removeAll { $0.due <= now }
-    for alarm in due { alarm.work() }
+    let due = self.alarms.filter { $0.value.due <= now }.sorted { $0.value.due < $1.value.due }
+    for (id, _) in due {
+      // Earlier work may have dropped it.
+      if let alarm = self.alarms.removeValue(forKey: id) { alarm.work() }
+    }
   }
 }

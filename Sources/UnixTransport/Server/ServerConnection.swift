@@ -38,6 +38,9 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }
 
+  /// Clients may stop making calls whenever they want.
+  func peerIsLeaving(_ reason: String?) {}
+
   func connectionFailed(_ error: UInt32) {
     self.server.admission.connectionFailed(of: self.peer, error)
   }

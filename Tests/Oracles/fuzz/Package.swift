@@ -69,10 +69,10 @@ let package = Package(
       .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
-    ours("ConnectivitySession", "Connectivity", "ConnectivityProtocol", grpc),
+    ours("ConnectivityMonitor", "Connectivity", "ConnectivityProtocol", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-      "ConnectivitySession", "UnixTransport", arguments, grpc, protobuf),
+      "ConnectivityMonitor", "UnixTransport", arguments, grpc, protobuf),
     .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
       name: "netlink", dependencies: ["Netlink", "Connectivity", "Expectation"],

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityJSON
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 import Synchronization
 import Testing

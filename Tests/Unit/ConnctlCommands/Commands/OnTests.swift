@@ -1,5 +1,5 @@
 import Connectivity
-import ConnectivitySession
+import ConnectivityMonitor
 import Testing
 
 @testable import ConnctlCommands

@@ -1,4 +1,4 @@
-import ConnectivitySession
+import ConnectivityMonitor
 import Testing
 
 @testable import ConnctlCommands

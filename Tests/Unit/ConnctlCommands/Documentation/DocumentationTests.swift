@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import Glibc
 import TestKit
 import Testing

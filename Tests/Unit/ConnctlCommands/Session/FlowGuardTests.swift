@@ -3,7 +3,7 @@ import ConnectivityProtocol
 import GRPCCore
 import Testing
 
-@testable import ConnectivitySession
+@testable import ConnectivityMonitor
 
 @Suite("Guarding many flows")
 struct FlowGuardTests {

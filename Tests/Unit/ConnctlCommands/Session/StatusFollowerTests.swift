@@ -4,7 +4,7 @@ import GRPCCore
 import Synchronization
 import Testing
 
-@testable import ConnectivitySession
+@testable import ConnectivityMonitor
 
 /// The events of a follower, until no task takes them any more.
 private func follow(_ socket: String, kinds: Set<StatusEvent.Kind> = []) -> Handoff<StatusEvent> {
@@ -76,7 +76,7 @@ struct StatusFollowerTests {
       throws: ConndError.failed(
         "\(String(repeating: "x", count: 108)) is too long for a Unix socket's path")
     ) {
-      try SocketProbe.connect(to: String(repeating: "x", count: 108))
+      _ = try SocketProbe.connection(to: String(repeating: "x", count: 108))
     }
     #expect(
       SocketProbe.error(13, "/x")
@@ -93,7 +93,7 @@ struct StatusFollowerTests {
 struct ProgressTests {
   @Test("an outage is reported once, pauses grow to two seconds, and a message resets them")
   func pauses() throws {
-    var progress = Progress(since: nil)
+    var progress = FollowedStatus(since: nil)
     let error = ConndError.notThere("gone")
     #expect(progress.lost(error).0 == .disconnected(error))
     let pauses = (0..<6).map { _ in progress.lost(error) }
@@ -114,13 +114,13 @@ struct ProgressTests {
 
   @Test("an event of a newer connd is skipped, and not requested again")
   func unknownEvent() throws {
-    var progress = Progress(since: 3)
+    var progress = FollowedStatus(since: 3)
     var message = Connectivity_V1_WatchResponse()
     message.generation = 9
     #expect(try progress.received(message) == nil)
-    #expect(progress.request([]).sinceGeneration == 9)
-    #expect(progress.request([]).events == [])
-    #expect(progress.request([.path]).events == [.path])
+    #expect(progress.request.sinceGeneration == 9)
+    #expect(progress.request.events == [])
+    #expect(FollowedStatus(since: nil, [.path]).request.events == [.path])
   }
 }
 

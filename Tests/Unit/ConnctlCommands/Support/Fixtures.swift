@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import Synchronization
 import TestKit
 import Testing
@@ -155,7 +155,7 @@ func expectLines(
 }
 
 /// The connector of connctl, on one thread for all tests.
-let connector: ReactorConnector = {
+let connector: Connector = {
   do {
     let reactor = try Reactor()
     startThread {
@@ -164,7 +164,7 @@ let connector: ReactorConnector = {
         await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
       }
     }
-    return ReactorConnector(reactor: reactor)
+    return Connector(on: reactor)
   } catch {
     preconditionFailure("no reactor for the tests: \(error)")
   }

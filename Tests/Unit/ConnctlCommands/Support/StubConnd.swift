@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc

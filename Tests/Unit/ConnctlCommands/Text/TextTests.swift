@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
+import ConnectivityMonitor
 import Testing
 
 @testable import ConnctlCommands

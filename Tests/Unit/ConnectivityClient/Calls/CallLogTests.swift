@@ -5,6 +5,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Call log")
 struct CallLogTests {

@@ -1,5 +1,6 @@
 import Connectivity
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import SwiftProtobuf

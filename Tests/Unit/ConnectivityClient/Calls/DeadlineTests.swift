@@ -3,6 +3,7 @@ import GRPCNIOTransportHTTP2Posix
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// The maximum duration of a call, waiting included.
 @Suite("Call deadlines", .timeLimit(.minutes(5)))

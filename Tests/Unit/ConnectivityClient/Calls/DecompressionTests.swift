@@ -10,6 +10,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Decompression limits", .timeLimit(.minutes(5)))
 struct DecompressionTests {

@@ -2,6 +2,7 @@ import Connectivity
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Network access")
 struct NetworkAccessTests {

@@ -5,6 +5,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Request IDs")
 struct RequestIDTests {

@@ -3,6 +3,7 @@ import GRPCNIOTransportHTTP2Posix
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// A machine whose actions are recorded as short words.
 private struct Story {

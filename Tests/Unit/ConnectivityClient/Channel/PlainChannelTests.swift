@@ -6,6 +6,7 @@ import TestKit
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// Channels without connd are plain ones.
 @Suite("Channels without connd", .timeLimit(.minutes(5)))

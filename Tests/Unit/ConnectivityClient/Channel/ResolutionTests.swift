@@ -6,6 +6,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// The addresses of a channel's server.
 @Suite("Resolution", .timeLimit(.minutes(5)))

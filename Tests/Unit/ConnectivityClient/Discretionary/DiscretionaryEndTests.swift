@@ -4,6 +4,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// How discretionary work ends, and what happens without connd.
 @Suite("Discretionary work: ends", .timeLimit(.minutes(5)))

@@ -4,6 +4,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// Parts of work without safe points.
 @Suite("Discretionary work: restarts", .timeLimit(.minutes(5)))

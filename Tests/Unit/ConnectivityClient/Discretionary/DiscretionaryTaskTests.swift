@@ -4,6 +4,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// Work that waits for a network that may be used freely.
 ///

@@ -1,8 +1,8 @@
 import Connectivity
-import ConnectivitySession
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("I11 The breaker")
 struct BreakerTests {

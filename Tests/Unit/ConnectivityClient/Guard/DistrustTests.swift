@@ -9,6 +9,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// Channels with a connd whose reports are wrong, or concern another network.
 @Suite("A connd that cannot be trusted", .timeLimit(.minutes(5)))

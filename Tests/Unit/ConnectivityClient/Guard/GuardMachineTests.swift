@@ -1,8 +1,8 @@
 import Connectivity
-import ConnectivitySession
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// The machine as a table: state and input → state and actions.
 @Suite("I11 The guard of a connection, as a machine")

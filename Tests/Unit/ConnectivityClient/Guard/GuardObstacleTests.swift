@@ -1,6 +1,7 @@
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Connections that are not guarded")
 struct GuardObstacleTests {

@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
 import SwiftProtobuf
 import Synchronization
 import TestKit
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// A connection's guard changes on one thread while another thread changes it.
 @Suite("Overlapping changes of a guard", .timeLimit(.minutes(1)))

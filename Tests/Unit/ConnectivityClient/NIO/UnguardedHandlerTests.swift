@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityProtocol
-import ConnectivitySession
 import NIOCore
 import NIOPosix
 import SwiftProtobuf
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// A handler that does not guard its connection says so.
 @Suite("Unguarded SwiftNIO channels", .timeLimit(.minutes(5)))

@@ -4,7 +4,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
-@testable import ConnectivitySession
+@testable import ConnectivityMonitor
 
 /// With a connd behind a Unix socket. That something is not reported is proven by the unit tests
 /// ``PathTellerTests`` and ``PathBacklogTests``; here it could only come later.
@@ -43,7 +43,7 @@ struct PathMonitorTests {
   }
 
   @Test(
-    "D4 all monitors and guards of a process share one connection, and a new one after connd was away"
+    "D4 monitors, streams and guards share one connection, and a new one after connd was away"
   )
   func shared() async throws {
     try await PathConnd.withSocket { socket in
@@ -55,6 +55,8 @@ struct PathMonitorTests {
       let system = (0..<3).map { _ in Self.system(socket) }
       let host = PathMonitor(.destination(address, mark: 0), socket: socket, patience: Self.forever)
         .makeAsyncIterator().subscription
+      let stream = Task { for await _ in StatusStream(socket: socket) {} }
+      defer { stream.cancel() }
       for _ in 0..<2 {
         let (requests, request) = AsyncStream.makeStream(of: Void.self)
         try await PathConnd.serving(
@@ -64,7 +66,7 @@ struct PathMonitorTests {
             return nil
           }
         ) { connd in
-          for _ in system {
+          for _ in 0...system.count {
             let call = try #require(await connd.watches.next())
             call.send(.snapshot(17, Self.wifi))
           }

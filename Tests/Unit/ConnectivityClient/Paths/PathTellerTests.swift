@@ -5,6 +5,7 @@ import Synchronization
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Reports of connd's absence")
 struct PathTellerTests {
@@ -18,7 +19,10 @@ struct PathTellerTests {
     private let teller = Mutex<PathTeller?>(nil)
 
     init() {
-      let teller = PathTeller(patience: PathMonitor.patience, on: self.loop) { paths in
+      let teller = PathTeller(patience: PathMonitor.patience) { [loop] duration, work in
+        let timer = loop.scheduleTask(in: TimeAmount(duration), work)
+        return .init { timer.cancel() }
+      } _: { paths in
         self.told.withLock { $0 += paths }
       }
       self.teller.withLock { $0 = teller }

@@ -2,6 +2,7 @@ import ConnectivityTestKit
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("A guard without flows", .timeLimit(.minutes(5)))
 struct FlowGuardIdleTests {

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityTestKit
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 /// Longer than any test: on a machine under load, connd may be silent for a while.
 let longPatience: Duration = .seconds(3_600)

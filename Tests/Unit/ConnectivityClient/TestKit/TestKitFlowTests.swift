@@ -6,6 +6,7 @@ import GRPCCore
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Test kit: guarded flows", .timeLimit(.minutes(5)))
 struct TestKitFlowTests {

@@ -6,6 +6,7 @@ import Glibc
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Test kit: connd stops and starts", .timeLimit(.minutes(5)))
 struct TestKitLifecycleTests {

@@ -6,6 +6,7 @@ import SwiftProtobuf
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 
 @Suite("Test kit: registrations", .timeLimit(.minutes(5)))
 struct TestKitRegistrationTests {

@@ -5,6 +5,15 @@ import GRPCCore
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
+
+/// Runs the body with the generated client.
+func withConnd<Result: Sendable>(
+  at socket: String,
+  _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+) async throws -> Result {
+  try await Connector.shared.withConnd(at: socket, body)
+}
 
 /// Runs `Watch` with the generated client.
 ///
@@ -104,5 +113,5 @@ extension FlowGuard {
 
 extension FlowGuard {
   /// Uses the library's own way to connect.
-  convenience init(socket: String) { self.init(socket: socket, through: NIODialler()) }
+  convenience init(socket: String) { self.init(socket: socket, through: .shared) }
 }

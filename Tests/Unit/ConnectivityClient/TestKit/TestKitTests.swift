@@ -4,6 +4,7 @@ import GRPCCore
 import Testing
 
 @testable import ConnectivityClient
+@testable import ConnectivityMonitor
 @testable import ConnectivityTestKit
 
 @Suite("Test kit: published changes", .timeLimit(.minutes(5)))

@@ -68,6 +68,33 @@ struct ClientTests {
     }
   }
 
+  @Test(
+    "D4 the server closes the connection with a reason → calls end with it",
+    arguments: [true, false])
+  func farewell(closesAtOnce: Bool) async throws {
+    try await ReactorTests.run { reactor in
+      var sockets: [CInt] = [0, 0]
+      socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &sockets)
+      _ = fcntl(sockets[0], F_SETFL, O_NONBLOCK)
+      let other = sockets[1]
+      // SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM (RFC 9113, 6.8).
+      let reason = Array("no more".utf8)
+      let frames: [UInt8] =
+        [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, UInt8(8 + reason.count), 7, 0, 0, 0, 0, 0]
+        + [0, 0, 0, 0, 0, 0, 0, 0xB] + reason
+      send(other, frames, frames.count, 0)
+      // Then the client cannot send its preface.
+      if closesAtOnce { close(other) }
+      let transport = UnixClientTransport(connected: sockets[0], on: reactor)
+      await expect(.resourceExhausted, "no more") {
+        try await transport.stream(.count, [3]) {
+        } _: { _ in
+        }
+      }
+      if !closesAtOnce { close(other) }
+    }
+  }
+
   @Test("the server's process is gone → calls end with UNAVAILABLE")
   func gone() async throws {
     try await ReactorTests.run { reactor in

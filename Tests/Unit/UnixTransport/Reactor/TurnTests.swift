@@ -234,6 +234,7 @@ private final class Holder {
 
     func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
     func connectionFailed(_ error: UInt32) { self.holder.failures += 1 }
+    func peerIsLeaving(_ reason: String?) {}
     func connectionClosed() { self.holder.owner = nil }
   }
 }
@@ -242,6 +243,7 @@ private final class Nobody: HTTP2ConnectionOwner {
   let account = Account.root
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
   func connectionFailed(_ error: UInt32) {}
+  func peerIsLeaving(_ reason: String?) {}
   func connectionClosed() {}
 }
 

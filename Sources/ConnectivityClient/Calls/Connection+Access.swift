@@ -1,0 +1,22 @@
+internal import Connectivity
+internal import ConnectivityMonitor
+internal import GRPCCore
+
+/// Implements rule C8.
+extension Connection {
+  /// Checks whether a call may use the connection's network.
+  ///
+  /// - Parameter deadline: When the call ends.
+  /// - Throws: `RPCError` if it may not (C8).
+  func check(
+    _ access: NetworkAccess, until deadline: ContinuousClock.Instant?
+  ) async throws(RPCError) {
+    if self.path == nil {
+      // connd was silent for so long that the connection was made without its answer.
+      let patience = ConnectionGuard.patience(isRestricted: true)
+      let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
+      _ = await self.flow?.answer(within: min(patience, rest))
+    }
+    if let refusal = self.path.flatMap({ access.refusal(of: $0) }) { throw RPCError(refusal) }
+  }
+}

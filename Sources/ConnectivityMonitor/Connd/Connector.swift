@@ -1,0 +1,177 @@
+package import ConnectivityProtocol
+package import GRPCCore
+private import Synchronization
+
+#if os(Linux)
+  package import UnixTransport
+#endif
+
+/// The connections of a process to connd. All users of a socket share one connection, which exists
+/// as long as one of them uses it. Each call has its own flow control, so that a slow reader does
+/// not delay the others.
+///
+/// Implements rule C7.
+package final class Connector: Sendable {
+  /// The connector of an application.
+  package static let shared = Connector(ClientThread())
+
+  package let thread: ClientThread
+  #if os(Linux)
+    private let directory = Mutex(SharedConnection.Directory())
+  #endif
+
+  package init(_ thread: ClientThread) { self.thread = thread }
+
+  #if os(Linux)
+    /// Uses a reactor that runs already.
+    package convenience init(on reactor: Reactor) { self.init(ClientThread(reactor)) }
+  #endif
+
+  /// The executor for tasks that read input.
+  package var executor: (any TaskExecutor)? { self.thread.executor }
+
+  /// Runs the body with a client of connd.
+  ///
+  /// - Throws: ``ConndError`` if connd is not running or refuses this user; the error of the body;
+  ///   gRPC's errors.
+  package func withClient<Result: Sendable>(
+    of socket: String,
+    _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+  ) async throws -> Result {
+    #if os(Linux)
+      try await self.withConnection(to: socket) { connection in
+        try await body(Connectivity_V1_Connectivity.Client(wrapping: connection.client))
+      }
+    #else
+      throw ConndError.notThere("connd runs only on Linux")
+    #endif
+  }
+
+  /// Like `withClient`, with connd's errors in place of gRPC's.
+  package func withConnd<Result: Sendable>(
+    at socket: String,
+    _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+  ) async throws -> Result {
+    do {
+      return try await self.withClient(of: socket, body)
+    } catch {
+      throw ConndError.reading(error)
+    }
+  }
+
+  /// Makes a call with one request and a stream of responses, until it ends. For each message, the
+  /// layers of gRPC's client would take as long as reading and decoding it.
+  ///
+  /// - Parameters:
+  ///   - accepted: Called when connd has accepted the call. The first message may arrive much
+  ///     later.
+  ///   - take: Called with each message. The next one is not read before it returns.
+  /// - Throws: The errors of `withClient`; the errors of the closures.
+  package func stream(
+    _ method: MethodDescriptor, _ request: [UInt8], at socket: String,
+    accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void
+  ) async throws {
+    #if os(Linux)
+      try await self.withConnection(to: socket) { connection in
+        try await connection.transport.stream(method, request, accepted: accepted, take)
+      }
+    #else
+      throw ConndError.notThere("connd runs only on Linux")
+    #endif
+  }
+}
+
+extension Connector {
+  /// An error of a receiver, which ends ``repeating(_:lost:)``.
+  package struct ReceiverError: Error {
+    var error: any Error
+
+    /// Runs the body, and marks its errors as a receiver's.
+    static func marking(_ body: () async throws -> Void) async throws(ReceiverError) {
+      do { try await body() } catch { throw ReceiverError(error: error) }
+    }
+  }
+
+  /// Makes a call to connd, and makes it again each time that it ends.
+  ///
+  /// - Parameters:
+  ///   - call: The call.
+  ///   - lost: Called when the call has ended, with the reason. Returns the pause before the next
+  ///     attempt.
+  /// - Throws: `CancellationError`, or the error of a receiver.
+  package func repeating(
+    _ call: () async throws -> Void, lost: (any Error) async throws -> Duration
+  ) async throws {
+    while true {
+      let reason: any Error
+      do {
+        try await call()
+        reason = ConndError.notThere("connd ended the stream")
+      } catch let stop as ReceiverError {
+        throw stop.error
+      } catch {
+        reason = ConndError.reading(error)
+      }
+      try Task.checkCancellation()
+      try await self.thread.sleep(for: try await lost(reason))
+    }
+  }
+}
+
+#if os(Linux)
+  extension Connector {
+    /// How long to wait for room in the listen backlog.
+    private static let patience = Duration.seconds(5)
+    /// How long to wait before the next look for room there.
+    private static let pause = Duration.milliseconds(10)
+
+    private func withConnection<Result: Sendable>(
+      to socket: String, _ body: (SharedConnection) async throws -> Result
+    ) async throws -> Result {
+      let (connection, number) = try await self.join(socket)
+      defer {
+        // Ended outside the lock, which the end of a connection takes, too.
+        self.directory.withLock { $0.leave(number, socket) }?.end()
+      }
+      do {
+        return try await body(connection)
+      } catch let error as RPCError where error.code == .unavailable {
+        // The connection has ended, or is about to. The next user makes a new one.
+        self.directory.withLock { $0.close(number, socket) }
+        throw error
+      }
+    }
+
+    /// Joins a connection, or makes one.
+    private func join(
+      _ socket: String
+    ) async throws -> (SharedConnection, SharedConnection.Directory.Number) {
+      if let joined = self.directory.withLock({ $0.join(socket) }) { return joined }
+      let reactor = try self.thread.reactor
+      let descriptor = try await self.connect(to: socket)
+      return self.directory.withLock { directory in
+        // Another user may have been faster.
+        if let joined = directory.join(socket) {
+          SocketProbe.disconnect(descriptor)
+          return joined
+        }
+        return directory.add(to: socket) { number in
+          SharedConnection(descriptor, on: reactor) { [weak self] in
+            self?.directory.withLock { $0.close(number, socket) }
+          }
+        }
+      }
+    }
+
+    private func connect(to socket: String) async throws -> CInt {
+      let end = ContinuousClock.now + Self.patience
+      while true {
+        if let descriptor = try SocketProbe.connection(to: socket) { return descriptor }
+        if ContinuousClock.now > end {
+          throw ConndError.failed("\(socket): connd accepts no connections and its backlog is full")
+        }
+        try await self.thread.sleep(for: Self.pause)
+      }
+    }
+  }
+#endif

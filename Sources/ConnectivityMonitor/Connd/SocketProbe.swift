@@ -1,0 +1,95 @@
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
+
+/// Connects to connd's socket, and checks whether its user is trusted (``ServerOwner``).
+///
+/// gRPC distinguishes a missing socket from a forbidden one only in its error text, and after a
+/// pause.
+package enum SocketProbe {
+  /// Connects to the socket. Does not block.
+  ///
+  /// The corresponding C function is `connect`.
+  ///
+  /// - Returns: A non-blocking socket, which the caller closes, or `nil` if the listen backlog
+  ///   (listen(2)) is full.
+  /// - Throws: ``ConndError/notThere(_:)``, ``ConndError/refused(_:)``, or
+  ///   ``ConndError/failed(_:)`` for other errors, such as a path that is too long, or no
+  ///   descriptors left.
+  package static func connection(to path: String) throws(ConndError) -> CInt? {
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let bytes = Array(path.utf8)
+    let fits = withUnsafeMutableBytes(of: &address.sun_path) { field in
+      // One byte is for the terminating zero.
+      guard bytes.count < field.count else { return false }
+      field.copyBytes(from: bytes)
+      return true
+    }
+    guard fits else { throw .failed("\(path) is too long for a Unix socket's path") }
+
+    let descriptor = openSocket()
+    guard descriptor >= 0 else { throw Self.error(errno, path) }
+    let result = withUnsafePointer(to: &address) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        connectSocket(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    let number = errno
+    if result == 0 {
+      do throws(ConndError) {
+        try ServerOwner.check(descriptor, path)
+        return descriptor
+      } catch {
+        close(descriptor)
+        throw error
+      }
+    }
+    close(descriptor)
+    if number == EAGAIN { return nil }
+    throw Self.error(number, path)
+  }
+
+  /// Closes a connection that is not needed.
+  static func disconnect(_ descriptor: CInt) { close(descriptor) }
+
+  static func error(_ number: CInt, _ path: String) -> ConndError {
+    switch number {
+    case ENOENT, ENOTDIR: .notThere("there is no \(path)")
+    case ECONNREFUSED: .notThere("no process listens on \(path)")
+    case EACCES, EPERM:
+      .refused(
+        "\(path): \(String(cString: strerror(number))) (join the group of the socket, or of its directory, or ask as root)"
+      )
+    default: .failed("\(path): \(String(cString: strerror(number)))")
+    }
+  }
+}
+
+/// Opens a non-blocking Unix socket, closed on exec.
+private func openSocket() -> CInt {
+  #if canImport(Glibc)
+    let stream = CInt(SOCK_STREAM.rawValue)
+  #else
+    let stream = SOCK_STREAM
+  #endif
+  #if os(Linux)
+    // SOCK_CLOEXEC and SOCK_NONBLOCK have these values (linux/net.h), but Glibc's module has them
+    // as an enumeration.
+    return socket(AF_UNIX, stream | O_CLOEXEC | O_NONBLOCK, 0)
+  #else
+    let descriptor = socket(AF_UNIX, stream, 0)
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+    _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    return descriptor
+  #endif
+}
+
+/// Calls connect(2) from a scope in which a method hides it.
+private func connectSocket(
+  _ descriptor: CInt, _ address: UnsafePointer<sockaddr>, _ length: socklen_t
+) -> CInt { connect(descriptor, address, length) }

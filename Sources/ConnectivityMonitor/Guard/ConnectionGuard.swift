@@ -1,0 +1,228 @@
+package import Connectivity
+private import Synchronization
+
+/// Guards one connection, beginning before it is made, as ``GuardMachine`` decides. Safe to use
+/// from any thread.
+///
+/// Implements rule I11.
+package final class ConnectionGuard: Sendable {
+  package typealias Answer = GuardMachine.Answer
+  package typealias EventPhase = GuardMachine.EventPhase
+
+  /// An event for the owner of the connection.
+  package struct Report: Sendable {
+    package var event: FlowEvent
+    package var phase: EventPhase
+    /// The flow as registered.
+    package var flow: FlowGuard.Flow
+    /// How long new connections stay unguarded, if the event proves that connd is wrong.
+    package var rest: Duration?
+    /// Its owner may not have stored it yet when the first events arrive.
+    fileprivate var source: ConnectionGuard
+
+    /// Keeps guarding the connection if its owner keeps it despite an invalidation and the
+    /// connection can survive that. connd would immediately end a connection again that it rejects
+    /// at registration.
+    ///
+    /// - Parameter awaitsReturn: Whether the owner wants to know when a better path is gone.
+    /// - Returns: Whether it is guarded.
+    @discardableResult
+    package func keep(despite invalidation: FlowInvalidation, awaitsReturn: Bool) -> Bool {
+      guard invalidation.severity == .destroy, invalidation.isSurvivable, self.phase.isNews else {
+        return false
+      }
+      return self.source.keep(awaitsReturn: awaitsReturn && invalidation.reason == .betterPath)
+    }
+  }
+
+  private struct State {
+    var machine: GuardMachine
+    /// The machine's registrations with connd.
+    var guarded: [GuardMachine.Registration.ID: GuardedFlow] = [:]
+    var waiters: [UInt64: CheckedContinuation<Answer, Never>] = [:]
+    var lastWaiter: UInt64 = 0
+  }
+
+  private let hub: GuardHub
+  private let breaker: (any GuardBreaker)?
+  private let state: Mutex<State>
+  private let onAbsence: @Sendable (ConndAbsence) -> Void
+  private let onEvent: @Sendable (Report) -> Void
+  /// Whether it only asks for the path, and then ends.
+  package let onlyAsks: Bool
+
+  /// - Parameters:
+  ///   - flow: Includes its own address if it is already connected.
+  ///   - breaker: Counts the errors of connd.
+  ///   - onlyAsks: Whether only ``answer(isRestricted:)`` is of interest.
+  ///   - onAbsence: Called when connd is absent, on the thread of the connections to connd or on
+  ///     this one.
+  ///   - onEvent: Called on the thread of the connections to connd.
+  package init(
+    _ flow: FlowGuard.Flow, hub: GuardHub, breaker: (any GuardBreaker)? = nil,
+    onlyAsks: Bool = false, onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
+    onEvent: @escaping @Sendable (Report) -> Void
+  ) {
+    let (machine, beginning) = GuardMachine.begin(flow, onlyAsks: onlyAsks)
+    self.hub = hub
+    self.breaker = breaker
+    self.state = Mutex(State(machine: machine))
+    self.onlyAsks = onlyAsks
+    self.onAbsence = onAbsence
+    self.onEvent = onEvent
+    self.perform(beginning)
+  }
+
+  /// Guards a connection, unless its breaker is open.
+  ///
+  /// - Parameters:
+  ///   - mayGuard: Whether connd can judge the connection.
+  ///   - asksOtherwise: Whether the network must be known even if the connection is not guarded.
+  /// - Returns: `nil` if the connection is not guarded and its network need not be known.
+  package static func begin(
+    _ flow: FlowGuard.Flow, hub: GuardHub, breaker: any GuardBreaker, mayGuard: Bool = true,
+    asksOtherwise: Bool = false, onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
+    onEvent: @escaping @Sendable (Report) -> Void
+  ) -> ConnectionGuard? {
+    let guards = mayGuard && breaker.allowsGuarding
+    guard guards || asksOtherwise else { return nil }
+    return ConnectionGuard(
+      flow, hub: hub, breaker: breaker, onlyAsks: !guards, onAbsence: onAbsence, onEvent: onEvent)
+  }
+
+  // MARK: - The answer
+
+  /// Returns the first answer of connd, as ``answer(within:)`` does.
+  ///
+  /// - Parameter isRestricted: Whether the connection must not use the wrong network.
+  package func answer(isRestricted: Bool) async -> Answer {
+    await self.answer(within: Self.patience(isRestricted: isRestricted))
+  }
+
+  /// Returns the first answer of connd. After a silence it may be called again.
+  package func answer(within patience: Duration) async -> Answer {
+    let id = self.state.withLock { state in
+      state.lastWaiter += 1
+      return state.lastWaiter
+    }
+    return await withTaskGroup(of: Void.self) { group in
+      let answer = await withCheckedContinuation { waiter in
+        let answer = self.state.withLock { state in
+          if state.machine.answer == nil { state.waiters[id] = waiter }
+          return state.machine.answer
+        }
+        if let answer { return waiter.resume(returning: answer) }
+        // This also ends the wait when the task is cancelled.
+        group.addTask {
+          try? await self.hub.connector.thread.sleep(for: patience)
+          self.giveUp(id)
+        }
+      }
+      group.cancelAll()
+      return answer
+    }
+  }
+
+  /// How long to wait for connd. It runs on this machine, so one that stays silent for so long is
+  /// treated as absent (C7). With access rules the wait is longer, because the wrong network must
+  /// not be used.
+  package static func patience(isRestricted: Bool) -> Duration { .seconds(isRestricted ? 5 : 1) }
+
+  /// Ends a wait without an answer.
+  private func giveUp(_ id: UInt64) {
+    let (waiter, actions) = self.state.withLock { state in
+      let waiter = state.waiters.removeValue(forKey: id)
+      return (waiter, waiter == nil ? [] : state.machine.handle(.silence))
+    }
+    for action in actions { self.perform(action) }
+    waiter?.resume(returning: .silence)
+  }
+
+  // MARK: - What the owner does
+
+  /// Registers the connection again with its own address and port.
+  package func connected(local: IPAddress, port: UInt16) {
+    self.handle(.connected(local, port: port))
+  }
+
+  /// Follows the path to the address after a failed attempt, whether the path is allowed or not.
+  package func follow() { self.handle(.follow) }
+
+  /// Stops guarding the connection.
+  package func end() { self.handle(.end) }
+
+  /// Keeps guarding a connection that connd has given up, as one bound to the link it was made on.
+  /// Only the loss of its address or link matters from then on.
+  ///
+  /// - Parameters:
+  ///   - link: The link of the connection, if it is not that of its last path. Without either, it
+  ///     is the link that has the connection's address.
+  ///   - awaitsReturn: Whether it was given up for a better path, whose end is to be reported.
+  /// - Returns: Whether it is guarded. It is not if the link is unknown.
+  @discardableResult
+  package func keep(on link: String? = nil, awaitsReturn: Bool = false) -> Bool {
+    let (known, local) = self.state.withLock { ($0.machine.link, $0.machine.local) }
+    guard let link = link ?? known ?? local.flatMap({ linkName(of: $0) }) else { return false }
+    self.handle(.keep(on: link, awaitsReturn: awaitsReturn))
+    return true
+  }
+
+  // MARK: - Actions
+
+  private func handle(_ input: GuardMachine.Input) {
+    for action in self.state.withLock({ $0.machine.handle(input) }) { self.perform(action) }
+  }
+
+  /// Performs an action, outside the lock: another thread may perform others meanwhile.
+  private func perform(_ action: GuardMachine.Action) {
+    switch action {
+    case .register(let id, let flow, let path):
+      let guarded = self.hub.watch(
+        flow, madeOn: path,
+        GuardHub.Watcher { [weak self] in
+          self?.handle(.event($0, of: id))
+        } onAbsence: { [weak self] in
+          self?.handle(.absent($0, of: id))
+        })
+      // Another thread may have replaced it in the meantime. Then it is released, outside the lock.
+      let obsolete = self.state.withLock { state -> GuardedFlow? in
+        guard state.machine.listens(to: id) else { return guarded }
+        state.guarded[id] = guarded
+        return nil
+      }
+      withExtendedLifetime(obsolete) {}
+    case .release(let id):
+      let guarded = self.state.withLock { $0.guarded.removeValue(forKey: id) }
+      withExtendedLifetime(guarded) {}
+    case .report(let event, let phase, let flow):
+      let rest = self.breaker?.record(event, of: flow, phase)
+      self.onEvent(Report(event: event, phase: phase, flow: flow, rest: rest, source: self))
+    case .reportAbsence(let absence): self.onAbsence(absence)
+    case .answer(let answer):
+      let waiters = self.state.withLock { state in
+        defer { state.waiters = [:] }
+        return state.waiters
+      }
+      for waiter in waiters.values { waiter.resume(returning: answer) }
+    }
+  }
+}
+
+extension FlowGuard.Flow {
+  /// Creates the flow of a connection with access rules. Returns `nil` if there is nothing to
+  /// guard: for loopback.
+  ///
+  /// - Parameters:
+  ///   - remote: `nil` for a Unix socket, which needs no guard either.
+  ///   - guardsLoopback: Whether loopback counts as a network.
+  package init?(
+    to remote: IPAddress?, from local: IPAddress? = nil, _ transport: Transport?, mark: UInt32,
+    boundTo link: String?, for access: NetworkAccess, guardsLoopback: Bool
+  ) {
+    guard let remote, guardsLoopback || !remote.isLoopback else { return nil }
+    self.init(
+      remote: remote, local: local, transport: transport, mark: mark, interface: link,
+      forbidsExpensive: !access.allowsExpensiveAccess,
+      forbidsConstrained: !access.allowsConstrainedAccess)
+  }
+}

@@ -1,0 +1,60 @@
+/// Has connd guard connections: one stream for many flows, kept up across restarts of connd.
+///
+/// 1. Each flow gets an answer: its path, or an invalidation or a refusal. If it is destroyed or
+///    refused, it is no longer guarded.
+/// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
+///    of at most 2 s. The guard registers all flows again, with their last known paths, and connd
+///    answers each again. Changes in between are not lost.
+/// 3. Without flows, the guard keeps an existing connection, but does not make a new one and has no
+///    timer. If it had reported connd's absence, it withdraws that (`resumed`). If connd is still
+///    absent when the next flow is added, it reports that again.
+/// 4. A connd in another network namespace is treated as absent, until there is another
+///    one.
+/// 5. Events are fetched on demand. ``add(_:id:)`` and ``remove(_:)`` never wait.
+///
+/// It ends with its last reference.
+///
+/// Implements rule C7.
+package final class FlowGuard: Sendable {
+  private let keeper: GuardSession
+  private let events: Handoff<GuardEvent>
+  private let task: Task<Void, Never>
+
+  /// - Parameters:
+  ///   - socket: The path of connd's socket.
+  ///   - connector: Makes the connections.
+  package init(socket: String, through connector: Connector) {
+    let keeper = GuardSession(socket: socket, through: connector)
+    let events = Handoff<GuardEvent>()
+    self.keeper = keeper
+    self.events = events
+    self.task = Task(executorPreference: connector.executor) {
+      try? await keeper.run { try await events.send($0) }
+      events.finish()
+    }
+  }
+
+  deinit {
+    self.task.cancel()
+    self.events.finish()
+  }
+
+  /// Guards a flow. Has no effect if the id is already in use.
+  ///
+  /// - Parameter id: The caller's identifier, until the flow is destroyed, refused or removed. Do
+  ///   not reuse the id of a removed flow, because an event of the old flow may still arrive.
+  package func add(_ flow: Flow, id: UInt64) {
+    self.keeper.change { $0.add(flow, id: id) }
+  }
+
+  /// Stops guarding a flow. An event that is already on its way may still arrive.
+  package func remove(_ id: UInt64) {
+    self.keeper.change { $0.remove(id) }
+  }
+
+  /// Returns the next event, or `nil` when the task was cancelled, which ends the guard. At most
+  /// one task may wait.
+  package func next() async -> GuardEvent? {
+    await self.events.next()
+  }
+}

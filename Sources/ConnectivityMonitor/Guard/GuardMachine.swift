@@ -1,0 +1,342 @@
+package import Connectivity
+
+/// Decides how one connection is guarded, from before it is made to its end. A value: it takes
+/// inputs and returns the actions to perform.
+///
+/// Once the connection is made, its flow is registered again with its own address and port, because
+/// rules and multipath routes depend on them. The new registration includes the last known path, so
+/// connd immediately reports what has changed since. Events of a replaced registration are ignored.
+///
+/// Implements rule I11.
+package struct GuardMachine: Sendable {
+  enum State: Equatable, Sendable {
+    /// Only the path to the address is of interest, until it is known.
+    case asking(Registration)
+    /// The connection is being made.
+    case attempt(Registration)
+    /// It has been made, with its own address.
+    case connection(Registration)
+    /// It is kept although connd has given it up, bound to its link.
+    case kept(Registration, until: WayBack?)
+    /// It was kept, and new connections use this link again. Its first event tells whether its own
+    /// address does, too.
+    case returning(Registration, to: String)
+    /// The attempt failed. The path to the address is followed, whether it is allowed or not.
+    case following(Registration)
+    case ended
+  }
+
+  /// How a kept connection learns that the better path is gone: by the path of new connections.
+  struct WayBack: Equatable, Sendable {
+    var registration: Registration
+    /// The link of the kept connection.
+    var link: String
+    /// Its last path that carried traffic.
+    var own: Path?
+
+    /// Returns whether new connections use the link and subnet of the kept one.
+    func isOpen(by path: Path?) -> Bool {
+      guard let path, path.status == .satisfied, path.interface == self.link else { return false }
+      return self.own.map(path.isOfSameSubnet) ?? true
+    }
+  }
+
+  enum Input: Sendable {
+    case event(FlowEvent, of: Registration.ID)
+    case absent(ConndAbsence, of: Registration.ID)
+    /// The caller stops waiting for the answer.
+    case silence
+    /// The connection is made, with this address and port.
+    case connected(IPAddress, port: UInt16)
+    /// The connection is kept although connd has given it up, on this link.
+    ///
+    /// `awaitsReturn`: it was given up for a better path, whose end is to be reported.
+    case keep(on: String, awaitsReturn: Bool)
+    /// The attempt failed.
+    case follow
+    case end
+  }
+
+  enum Action: Equatable, Sendable {
+    /// Registers a flow with the path that it was made on, if it is known.
+    case register(Registration.ID, FlowGuard.Flow, madeOn: Path?)
+    case release(Registration.ID)
+    case report(FlowEvent, EventPhase, FlowGuard.Flow)
+    case reportAbsence(ConndAbsence)
+    /// The first answer, for all callers that wait for it.
+    case answer(Answer)
+  }
+
+  private enum Answering: Sendable {
+    case awaited
+    /// The attempt to connect has gone on without an answer.
+    case late
+    case given(Answer)
+  }
+
+  private(set) var state: State
+  private var answering = Answering.awaited
+  private var lastID: Registration.ID = 1
+  /// The link that the application has bound the connection to.
+  private let boundTo: String?
+  /// The link of the connection's last path that had one.
+  private(set) var link: String?
+
+  private init(_ state: State, boundTo link: String?) {
+    (self.state, self.boundTo, self.link) = (state, link, link)
+  }
+
+  /// Returns the machine for a connection, and its first action.
+  ///
+  /// - Parameters:
+  ///   - flow: Includes its own address if it is already connected.
+  ///   - onlyAsks: Whether only the path is of interest.
+  static func begin(_ flow: FlowGuard.Flow, onlyAsks: Bool = false) -> (Self, Action) {
+    let first = Registration(id: 1, flow: flow)
+    let state: State =
+      onlyAsks ? .asking(first) : flow.local == nil ? .attempt(first) : .connection(first)
+    return (Self(state, boundTo: flow.interface), .register(1, flow, madeOn: nil))
+  }
+
+  /// connd's first answer, or `nil` before it.
+  var answer: Answer? { if case .given(let answer) = self.answering { answer } else { nil } }
+
+  /// The connection's own address, or the one that connd assumes.
+  var local: IPAddress? { self.registration?.address }
+
+  /// The registration of the connection, or of the path to its address.
+  private var registration: Registration? {
+    switch self.state {
+    case .asking(let own), .attempt(let own), .connection(let own), .kept(let own, _),
+      .returning(let own, _), .following(let own):
+      own
+    case .ended: nil
+    }
+  }
+
+  private var wayBack: WayBack? { if case .kept(_, let back) = self.state { back } else { nil } }
+
+  /// Returns whether events of this registration matter.
+  func listens(to id: Registration.ID) -> Bool {
+    id == self.registration?.id || id == self.wayBack?.registration.id
+  }
+
+  mutating func handle(_ input: Input) -> [Action] {
+    switch input {
+    case .event(let event, let id): self.received(event, id)
+    case .absent(let absence, let id): self.absent(absence, id)
+    case .silence: self.silence()
+    case .connected(let local, let port): self.connected(local, port)
+    case .keep(let link, let awaitsReturn): self.keep(on: link, awaitsReturn: awaitsReturn)
+    case .follow: self.follow()
+    case .end: self.end()
+    }
+  }
+
+  // MARK: - Reports of connd
+
+  private mutating func received(_ event: FlowEvent, _ id: Registration.ID) -> [Action] {
+    if case .kept(let own, let back?) = self.state, back.registration.id == id {
+      return self.received(event, own, back)
+    }
+    guard var own = self.registration, own.id == id else { return [] }
+    let (phase, isFirst) = (self.phase(of: event, own), own.progress == .unreported)
+    if case .connection = self.state {
+      own.note(event, isNew: true)
+    } else {
+      own.note(event)
+    }
+    var actions = [Action.report(event, phase, own.flow)]
+    switch self.state {
+    case .asking:
+      guard let answer = Answer(event) else { return [] }
+      self.state = .ended
+      return self.give(answer) + [.release(id)]
+    case .attempt: self.state = .attempt(own)
+    case .connection: self.state = .connection(own)
+    case .kept(_, let back):
+      let isOver = own.progress == .destroyed
+      self.state = .kept(own, until: isOver ? nil : back)
+      if isOver, let back { actions.append(.release(back.registration.id)) }
+    case .returning(_, let link):
+      guard let path = event.ownPath else {
+        self.state = .connection(own)
+        break
+      }
+      // From its own address, the kernel uses another link: a better path still exists.
+      guard path.interface == link else { return self.keep(on: link, awaitsReturn: false) }
+      self.state = .connection(own)
+      actions = [.report(.betterPathGone(path), phase, own.flow)]
+    case .following:
+      self.state = .following(own)
+      // If a dead path were registered again immediately, the verdict would repeat forever.
+      if own.progress == .destroyed, !isFirst { actions += self.registerPath() }
+    case .ended: return []
+    }
+    self.link = event.ownPath?.interface ?? self.link
+    return actions + (Answer(event).map { self.give($0) } ?? [])
+  }
+
+  /// Returns the meaning of an event for the owner of the connection.
+  private func phase(of event: FlowEvent, _ own: Registration) -> EventPhase {
+    switch own.progress {
+    case .doubted: return event.settlesDoubt ? .outcome : .change
+    case .reported, .destroyed: return .change
+    case .unreported: break
+    }
+    switch self.state {
+    case .attempt: if case .awaited = self.answering { return .answer } else { return .verdict }
+    case .connection: return .verdict
+    case .kept: return .again
+    case .asking, .returning, .following, .ended: return .change
+    }
+  }
+
+  /// Handles an event of the path that new connections use instead of a kept one.
+  private mutating func received(
+    _ event: FlowEvent, _ own: Registration, _ back: WayBack
+  ) -> [Action] {
+    var back = back
+    let isFirst = back.registration.progress == .unreported
+    back.registration.note(event)
+    if back.isOpen(by: event.path), let path = event.path {
+      // A rule may still send this connection elsewhere.
+      let next = self.next(own.flow, boundTo: self.boundTo)
+      self.state = .returning(next, to: back.link)
+      return [
+        // The path may have changed again by now.
+        .register(next.id, next.flow, madeOn: path.source == next.flow.local ? path : nil),
+        .release(own.id), .release(back.registration.id),
+      ]
+    }
+    guard event.destroys, !isFirst else {
+      self.state = .kept(own, until: back)
+      return []
+    }
+    let former = back.registration.id
+    back.registration = self.next(back.registration.flow, boundTo: self.boundTo)
+    self.state = .kept(own, until: back)
+    return [
+      .register(back.registration.id, back.registration.flow, madeOn: nil), .release(former),
+    ]
+  }
+
+  private mutating func absent(_ absence: ConndAbsence, _ id: Registration.ID) -> [Action] {
+    guard let own = self.registration, own.id == id else { return [] }
+    guard case .asking = self.state else {
+      return [.reportAbsence(absence)] + self.give(.unguarded)
+    }
+    self.state = .ended
+    return self.give(.unguarded) + [.release(id)]
+  }
+
+  private mutating func give(_ answer: Answer) -> [Action] {
+    if self.answer != nil { return [] }
+    self.answering = .given(answer)
+    return [.answer(answer)]
+  }
+
+  // MARK: - What the owner does
+
+  private mutating func silence() -> [Action] {
+    if self.answer == nil { self.answering = .late }
+    guard case .asking(let own) = self.state else { return [] }
+    self.state = .ended
+    return [.release(own.id)]
+  }
+
+  private mutating func connected(_ local: IPAddress, _ port: UInt16) -> [Action] {
+    // A loopback connection does not depend on a network. Registering it again would only leave a
+    // gap.
+    if local.isLoopback { return [] }
+    switch self.state {
+    case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
+      var next = self.next(own.flow, boundTo: own.flow.interface)
+      next.flow.local = local
+      next.flow.transport?.localPort = port
+      // A connection that is kept before it is made stays so.
+      self.state =
+        if case .kept(_, let back) = self.state { .kept(next, until: back) } else {
+          .connection(next)
+        }
+      // If the path had changed before the connection was made, the connection would usually have
+      // another address.
+      let path = own.path?.source == local ? own.path : nil
+      return [.register(next.id, next.flow, madeOn: path), .release(own.id)]
+    case .asking, .following, .ended: return []
+    }
+  }
+
+  private mutating func keep(on link: String, awaitsReturn: Bool) -> [Action] {
+    switch self.state {
+    case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
+      let former = self.wayBack
+      var next = self.next(own.flow, boundTo: link)
+      next.flow.local = own.address
+      next.flow.allowsAll()
+      var actions = [Action.register(next.id, next.flow, madeOn: nil)]
+      var back: WayBack?
+      if awaitsReturn {
+        let way = self.next(next.flow.ofNewConnection, boundTo: self.boundTo)
+        back = WayBack(registration: way, link: link, own: own.path)
+        actions.append(.register(way.id, way.flow, madeOn: nil))
+      }
+      self.state = .kept(next, until: back)
+      actions.append(.release(own.id))
+      return actions + (former.map { [.release($0.registration.id)] } ?? [])
+    case .asking, .following, .ended: return []
+    }
+  }
+
+  private mutating func follow() -> [Action] {
+    switch self.state {
+    case .attempt(var own), .connection(var own):
+      // The failed attempt has proved nothing about connd.
+      if own.progress == .doubted { own.progress = .reported }
+      self.state = .following(own)
+      return own.progress == .destroyed ? self.registerPath() : []
+    case .kept, .returning:
+      // Its flow is bound to the link of the failed attempt.
+      let back = self.wayBack
+      return self.registerPath() + (back.map { [.release($0.registration.id)] } ?? [])
+    case .asking, .following, .ended: return []
+    }
+  }
+
+  /// Registers the path that a new connection would use.
+  private mutating func registerPath() -> [Action] {
+    guard let own = self.registration else { return [] }
+    var next = self.next(own.flow.ofNewConnection, boundTo: self.boundTo)
+    next.flow.allowsAll()
+    self.state = .following(next)
+    return [.register(next.id, next.flow, madeOn: nil), .release(own.id)]
+  }
+
+  private mutating func end() -> [Action] {
+    let ids = [self.registration?.id, self.wayBack?.registration.id].compactMap { $0 }
+    self.state = .ended
+    return ids.map { .release($0) } + self.give(.unguarded)
+  }
+
+  private mutating func next(_ flow: FlowGuard.Flow, boundTo link: String?) -> Registration {
+    self.lastID += 1
+    var flow = flow
+    flow.interface = link
+    return Registration(id: self.lastID, flow: flow)
+  }
+}
+
+extension FlowGuard.Flow {
+  /// Removes the cost rules, so that the flow is not given up because of the path's cost.
+  fileprivate mutating func allowsAll() {
+    (self.forbidsExpensive, self.forbidsConstrained) = (false, false)
+  }
+
+  /// The flow of a new connection to the same destination.
+  fileprivate var ofNewConnection: Self {
+    var flow = self
+    flow.local = nil
+    flow.transport?.localPort = 0
+    return flow
+  }
+}

@@ -1,0 +1,96 @@
+internal import ConnectivityProtocol
+internal import GRPCCore
+private import Synchronization
+
+/// Maintains the stream to connd of a ``FlowGuard``, by the rules described there: connects,
+/// registers and reads, and reconnects.
+package final class GuardSession: Sendable {
+  private struct State {
+    var flows = GuardedFlows()
+    /// Wakes the task that sends requests in the current stream, or the one that waits for a flow.
+    var wake: AsyncStream<Void>.Continuation?
+  }
+
+  private let socket: String
+  private let connector: Connector
+  private let state = Mutex(State())
+
+  /// - Parameters:
+  ///   - socket: The path of connd's socket.
+  ///   - connector: Makes the connections.
+  package init(socket: String, through connector: Connector) {
+    self.socket = socket
+    self.connector = connector
+  }
+
+  package func change(_ body: (inout GuardedFlows) -> Void) {
+    let wake = self.state.withLock { state in
+      body(&state.flows)
+      return state.wake
+    }
+    wake?.yield()
+  }
+
+  /// Receives the events. The next event is not read before it returns. If it throws, the guard
+  /// ends.
+  package typealias Receiver = @Sendable (GuardEvent) async throws -> Void
+
+  /// Runs until it is cancelled.
+  ///
+  /// - Throws: `CancellationError`, or the error of the receiver.
+  package func run(_ tell: @escaping Receiver) async throws {
+    try await self.connector.repeating {
+      try await self.report(self.state.withLock { $0.flows.rested() }, to: tell)
+      try await self.waitForFlow()
+      try await self.connection(tell)
+    } lost: { error in
+      let (event, pause) = self.state.withLock { $0.flows.lost(error) }
+      if let event { try await tell(event) }
+      return pause
+    }
+  }
+
+  private func report(_ event: GuardEvent?, to tell: Receiver) async throws {
+    if let event { try await Connector.ReceiverError.marking { try await tell(event) } }
+  }
+
+  /// Returns when there is a flow. Only a change of the flows wakes it.
+  private func waitForFlow() async throws {
+    let (changes, wake) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    defer { wake.finish() }
+    self.state.withLock { $0.wake = wake }
+    wake.yield()
+    for await _ in changes where self.state.withLock({ !$0.flows.isEmpty }) { return }
+    throw CancellationError()
+  }
+
+  /// Maintains one connection until it ends.
+  private func connection(_ tell: @escaping Receiver) async throws {
+    // One pending wake-up covers all changes until then.
+    let (changes, wake) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    defer { wake.finish() }
+    try await self.connector.withClient(of: self.socket) { connd in
+      self.state.withLock { state in
+        state.flows.connecting()
+        state.wake = wake
+      }
+      wake.yield()
+      try await connd.guard { writer in
+        for await _ in changes {
+          try await writer.write(contentsOf: self.state.withLock { $0.flows.requests() })
+        }
+      } onResponse: { response in
+        _ = try response.accepted.get()
+        try await self.report(self.state.withLock { $0.flows.accepted() }, to: tell)
+        for try await message in response.messages {
+          let event = try self.state.withLock { try $0.flows.received(message) }
+          // Remove the flows, because a connd in another network namespace cannot guard them.
+          if case .absent(.elsewhere) = event { wake.yield() }
+          try await self.report(event, to: tell)
+        }
+      }
+    }
+  }
+}

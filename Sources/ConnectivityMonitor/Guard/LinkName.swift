@@ -1,0 +1,46 @@
+package import Connectivity
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
+
+/// Returns the name of the link with an index, or `nil` if it does not exist, as for 0.
+package func linkName(_ index: UInt32) -> String? {
+  var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
+  guard index != 0, if_indextoname(index, &name) != nil else { return nil }
+  return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+}
+
+/// Returns the name of the link that has an address, or `nil` unless exactly one link has it.
+package func linkName(of address: IPAddress) -> String? {
+  var list: UnsafeMutablePointer<ifaddrs>?
+  guard getifaddrs(&list) == 0 else { return nil }
+  defer { freeifaddrs(list) }
+  var names: Set<String> = []
+  for entry in sequence(first: list, next: { $0?.pointee.ifa_next }) {
+    guard let entry, let name = entry.pointee.ifa_name, let bytes = entry.pointee.ifa_addr else {
+      continue
+    }
+    if IPAddress(socketAddress: bytes) == address { names.insert(String(cString: name)) }
+  }
+  return names.count == 1 ? names.first : nil
+}
+
+extension IPAddress {
+  fileprivate init?(socketAddress: UnsafePointer<sockaddr>) {
+    let raw = UnsafeRawPointer(socketAddress)
+    let bytes: [UInt8]
+    switch CInt(socketAddress.pointee.sa_family) {
+    case AF_INET:
+      bytes = withUnsafeBytes(of: raw.loadUnaligned(as: sockaddr_in.self).sin_addr) { Array($0) }
+    case AF_INET6:
+      bytes = withUnsafeBytes(of: raw.loadUnaligned(as: sockaddr_in6.self).sin6_addr) { Array($0) }
+    default: return nil
+    }
+    self.init(bytes: bytes)
+  }
+}

@@ -1,0 +1,69 @@
+public import Connectivity
+
+/// The networks that an application may use, by cost and medium.
+///
+/// Named as in `URLRequest`. A ``PathMonitor`` reports any other path as unsatisfied. A connection
+/// whose path becomes forbidden is invalidated (C8, I8). If connd is not running, the cost is
+/// unknown, and everything is allowed (C7).
+public struct NetworkAccess: Hashable, Sendable {
+  /// Whether paths that cost money may be used: cellular networks, a phone's hotspot.
+  public var allowsExpensiveAccess: Bool
+  /// Whether paths may be used on which the user asked to save data.
+  public var allowsConstrainedAccess: Bool
+  /// Media that may not be used, whatever they cost.
+  public var prohibitedMedia: Set<Medium>
+
+  public init(
+    allowsExpensiveAccess: Bool = true, allowsConstrainedAccess: Bool = true,
+    prohibitedMedia: Set<Medium> = []
+  ) {
+    self.allowsExpensiveAccess = allowsExpensiveAccess
+    self.allowsConstrainedAccess = allowsConstrainedAccess
+    self.prohibitedMedia = prohibitedMedia
+  }
+
+  /// Whether every network may be used.
+  package var isUnrestricted: Bool {
+    self.allowsExpensiveAccess && self.allowsConstrainedAccess && self.prohibitedMedia.isEmpty
+  }
+
+  /// Allows every network.
+  public static let unrestricted = NetworkAccess()
+
+  /// Allows only paths that cost no money, and on which the user did not ask to save data.
+  public static let inexpensive = NetworkAccess(
+    allowsExpensiveAccess: false, allowsConstrainedAccess: false)
+
+  /// Allows only paths whose lowest link has one of these media.
+  public static func requiring(_ media: Set<Medium>) -> NetworkAccess {
+    NetworkAccess(prohibitedMedia: Set(Medium.allCases).subtracting(media))
+  }
+
+  /// Returns the networks that both allow.
+  public func intersection(_ other: NetworkAccess) -> NetworkAccess {
+    // Most calls take this way.
+    if other.isUnrestricted { return self }
+    return NetworkAccess(
+      allowsExpensiveAccess: self.allowsExpensiveAccess && other.allowsExpensiveAccess,
+      allowsConstrainedAccess: self.allowsConstrainedAccess && other.allowsConstrainedAccess,
+      prohibitedMedia: self.prohibitedMedia.union(other.prohibitedMedia))
+  }
+
+  /// Returns why `path` may not be used, or `nil` if it may. An unsatisfied path is not forbidden.
+  ///
+  /// If several reasons apply, the medium comes first, then constrained, then expensive.
+  public func refusal(of path: Path) -> NetworkUnavailable? {
+    guard path.status == .satisfied || path.status == .requiresConnection else { return nil }
+    let reason: NetworkUnavailable.Reason
+    if self.prohibitedMedia.contains(path.medium) {
+      reason = .init(path.medium)
+    } else if !self.allowsConstrainedAccess, path.isConstrained {
+      reason = .constrained
+    } else if !self.allowsExpensiveAccess, path.isExpensive {
+      reason = .expensive
+    } else {
+      return nil
+    }
+    return NetworkUnavailable(reason: reason, path: path)
+  }
+}

@@ -1,0 +1,227 @@
+public import Connectivity
+private import Synchronization
+
+/// Guards any connection by its descriptor: a BSD socket, libpq's (`PQsocket`), hiredis'
+/// (`redisContext.fd`), libcurl's
+/// (`CURLINFO_ACTIVESOCKET`).
+///
+/// ```swift
+/// let watch = try SocketGuard(descriptor: PQsocket(connection)) { $0.shutsDown = true }
+/// ```
+///
+/// 1. It guards the connection until ``end()`` is called or its last reference is released. End it
+///    before closing the descriptor.
+/// 2. ``events`` reports the connection's path, and when it is no longer viable.
+/// 3. With ``Configuration/shutsDown``, it ends a connection that is no longer viable with
+///    shutdown(2). A library that waits on the connection sees the end immediately, and reports its
+///    own error. The owner must still close the descriptor.
+/// 4. Without connd, or with one in another network namespace, nothing happens. It uses connd once
+///    connd appears (C7).
+/// 5. A new connection works, so a verdict against it is evidence against connd. If connd rejects
+///    three new connections to the same place in a row, new ones to that place are not guarded for
+///    a while. That includes connections for which connd never saw a path (I11). Mark new
+///    connections with ``Configuration/isNew``.
+/// 6. Two kinds of connections are not guarded and receive ``Event/unguarded(_:)``. A Multipath TCP
+///    connection survives the end of one of its subflows. A connection whose own address does not
+///    belong to this machine, as with a transparent proxy, arrives by rules that connd does not
+///    see.
+///
+/// All guards of a process share one stream to connd. Safe to use from any thread.
+///
+/// Implements rule C10.
+public final class SocketGuard: Sendable {
+  /// The configuration of a guard.
+  public struct Configuration: Sendable {
+    /// The networks that the connection may use. If its path becomes a forbidden one, the
+    /// connection is invalid (I8).
+    public var access: NetworkAccess = .unrestricted
+    /// Whether to shut down the socket when its connection is no longer viable.
+    public var shutsDown = false
+    /// Whether the connection was made a moment ago, so that it is known to work.
+    public var isNew = false
+    /// The path of connd's socket.
+    public var socket: String = SocketPath.default
+    /// Whether loopback connections are guarded, too; for tests that simulate a network on
+    /// loopback.
+    public var guardsLoopback = false
+
+    public init() {}
+  }
+
+  /// An event of the connection.
+  @nonexhaustive public enum Event: Hashable, Sendable {
+    /// The connection's path: the first one, and after each change.
+    case path(Path)
+    /// It is no longer viable, or may not be (``FlowInvalidation/severity``).
+    case invalidated(FlowInvalidation)
+    /// The better path that was reported, and that it did not move to, is gone. New connections use
+    /// its own path again.
+    case betterPathUnavailable
+    /// It is not guarded, for this reason. If connd is not running, that may change. If the
+    /// connection needs no guard, or connd refused it, the events end.
+    case unguarded(String)
+  }
+
+  /// The error of a socket that cannot be guarded.
+  public struct Failure: Error, Hashable, CustomStringConvertible {
+    public let description: String
+
+    init(_ description: String) { self.description = description }
+  }
+
+  /// The events of the connection, for one task. Ends when the connection is no longer guarded. A
+  /// slow reader keeps the last 64. The connection is guarded as long as a task reads.
+  public var events: Events { Events(watch: self) }
+
+  /// The events of a connection, in order.
+  public struct Events: AsyncSequence, Sendable {
+    let watch: SocketGuard
+
+    public func makeAsyncIterator() -> AsyncIterator {
+      AsyncIterator(watch: self.watch, base: self.watch.stream.makeAsyncIterator())
+    }
+
+    /// An iterator that keeps the guard alive.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+      let watch: SocketGuard
+      var base: AsyncStream<Event>.AsyncIterator
+
+      /// Returns the next event, or `nil` when the connection is no longer guarded or the task was
+      /// cancelled.
+      public mutating func next() async -> Event? { await self.next(isolation: nil) }
+
+      /// Returns the next event without leaving the caller's actor, or `nil` when the connection is
+      /// no longer guarded or the task was cancelled.
+      public mutating func next(isolation: isolated (any Actor)?) async -> Event? {
+        await self.base.next(isolation: isolation)
+      }
+    }
+  }
+
+  private let stream: AsyncStream<Event>
+  private let core: Core
+
+  /// Guards a connected socket: TCP or UDP over IPv4 or IPv6. Its addresses, ports, mark and link
+  /// come from the kernel.
+  ///
+  /// - Throws: ``Failure`` for any other socket.
+  public init(
+    descriptor: CInt, _ configure: (inout Configuration) -> Void = { _ in }
+  ) throws(Failure) {
+    var configuration = Configuration()
+    configure(&configuration)
+    let socket = try ConnectedSocket(descriptor: descriptor)
+    (self.stream, self.core) = Core.make(configuration, socket)
+    self.core.begin()
+  }
+
+  deinit { self.end() }
+
+  /// Stops guarding the connection. After this returns, the descriptor is not touched.
+  public func end() { self.core.end() }
+}
+
+/// The state that a guard and its flow share.
+private final class Core: Sendable {
+  private let configuration: SocketGuard.Configuration
+  private let socket: ConnectedSocket
+  private let events: AsyncStream<SocketGuard.Event>.Continuation
+  private struct State {
+    var flow: ConnectionGuard?
+    /// The link of the first path.
+    var link: UInt32?
+    var isOver = false
+  }
+  private let state = Mutex(State())
+
+  private init(
+    _ configuration: SocketGuard.Configuration, _ socket: ConnectedSocket,
+    _ events: AsyncStream<SocketGuard.Event>.Continuation
+  ) {
+    self.configuration = configuration
+    self.socket = socket
+    self.events = events
+  }
+
+  static func make(
+    _ configuration: SocketGuard.Configuration, _ socket: ConnectedSocket
+  ) -> (AsyncStream<SocketGuard.Event>, Core) {
+    let (events, continuation) = AsyncStream.makeStream(
+      of: SocketGuard.Event.self, bufferingPolicy: .bufferingNewest(64))
+    return (events, Core(configuration, socket, continuation))
+  }
+
+  func begin() {
+    let (socket, configuration) = (self.socket, self.configuration)
+    guard
+      let flow = FlowGuard.Flow(
+        to: socket.remote, from: socket.local,
+        Transport(socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
+        mark: socket.mark, boundTo: socket.interface, for: configuration.access,
+        guardsLoopback: configuration.guardsLoopback)
+    else { return self.finish(.unguarded("a loopback connection needs no guard")) }
+    if let obstacle = self.socket.obstacle(from: self.socket.local) {
+      return self.finish(.unguarded(obstacle.rawValue))
+    }
+    // Only a new connection can show that connd is wrong.
+    let breaker =
+      configuration.isNew ? DestinationBreaker(flow, socket: configuration.socket) : nil
+    if breaker?.allowsGuarding == false {
+      return self.finish(.unguarded(DestinationBreaker.openReason))
+    }
+    let guarded = ConnectionGuard(
+      flow, hub: GuardHub.shared(socket: configuration.socket), breaker: breaker
+    ) { absence in
+      self.events.yield(.unguarded("\(absence)"))
+    } onEvent: { report in
+      self.handle(report)
+    }
+    let isOver = self.state.withLock { state in
+      if !state.isOver { state.flow = guarded }
+      return state.isOver
+    }
+    if isOver { guarded.end() }
+  }
+
+  func end() {
+    let flow = self.state.withLock { state in
+      defer { (state.flow, state.isOver) = (nil, true) }
+      return state.flow
+    }
+    flow?.end()
+    self.events.finish()
+  }
+
+  private func finish(_ event: SocketGuard.Event) {
+    self.events.yield(event)
+    self.end()
+  }
+
+  private func handle(_ report: ConnectionGuard.Report) {
+    if case .refused(let refusal) = report.event {
+      return self.finish(.unguarded(refusal.message))
+    }
+    if let path = report.event.ownPath {
+      self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
+      self.events.yield(.path(path))
+      if case .betterPathGone = report.event { self.events.yield(.betterPathUnavailable) }
+    }
+    if let invalidation = self.configuration.access.invalidation(by: report.event) {
+      self.invalidate(invalidation, report)
+    }
+  }
+
+  private func invalidate(_ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report) {
+    self.events.yield(.invalidated(invalidation))
+    guard invalidation.severity == .destroy else { return }
+    if self.configuration.shutsDown {
+      // Under the lock: after ``end()`` the descriptor may belong to another socket.
+      self.state.withLock { state in
+        let link = self.socket.remote.isLoopback ? nil : state.link
+        if !state.isOver { self.socket.shutDown(link: link) }
+      }
+      return self.end()
+    }
+    if !report.keep(despite: invalidation, awaitsReturn: true) { self.end() }
+  }
+}

@@ -1,0 +1,160 @@
+public import Connectivity
+
+/// The networks that traffic uses at one moment: the system's, or to one destination.
+///
+/// Named after `NWPath`. A value is complete and immutable, and values with equal content are
+/// equal.
+///
+/// The system has a path in each family, and the summary follows the better one. Satisfied is
+/// better than requiresConnection, which is better than unsatisfied. In a tie it follows the family
+/// that connd is configured to prefer (K7). A single destination has a path only in its own family.
+public struct NetworkPath: Hashable, Sendable {
+  /// The kind of network that traffic uses, from the flags and the medium of the path that the
+  /// summary follows (K1).
+  public let category: Category
+  /// The IPv4 path, or `nil` if unknown or the destination is an IPv6 address.
+  public let ipv4: Path?
+  /// The IPv6 path, or `nil` if unknown or the destination is an IPv4 address.
+  public let ipv6: Path?
+  /// The family that the summary follows.
+  public let family: AddressFamily
+  /// The DNS configuration, or `nil` if unknown or one destination is followed.
+  public let dns: DNSSettings?
+  /// Why the application may not use the network, by its own rules, or `nil` if it may. If set, the
+  /// status is unsatisfied.
+  public let refusal: NetworkUnavailable?
+
+  /// The system's connectivity.
+  public init(_ status: ConnectivityStatus, dns: DNSSettings? = nil) {
+    self.dns = dns
+    self.refusal = nil
+    self.category = status.category
+    self.ipv4 = status.ipv4.status == .unknown ? nil : status.ipv4
+    self.ipv6 = status.ipv6.status == .unknown ? nil : status.ipv6
+    // If nothing is known, all values must be equal, so the preference is dropped.
+    self.family = self.ipv4 == nil && self.ipv6 == nil ? .ipv4 : status.family
+  }
+
+  /// The path to a destination.
+  ///
+  /// - Parameter family: The family of the destination.
+  public init(_ path: Path, family: AddressFamily) {
+    (self.dns, self.refusal) = (nil, nil)
+    let known = path.status == .unknown ? nil : path
+    self.category =
+      known.map { Category(ReachabilityFlags($0), medium: $0.medium) } ?? .unknown
+    self.ipv4 = family == .ipv4 ? known : nil
+    self.ipv6 = family == .ipv6 ? known : nil
+    self.family = known == nil ? .ipv4 : family
+  }
+
+  /// An unknown path: connd is not running, or cannot query the kernel. It counts as online (K8).
+  public static let unknown = NetworkPath(.unknown, family: .ipv4)
+
+  /// An unsatisfied path without a reason or a link. A ``PathMonitor`` yields it between two paths
+  /// if a bounce was too short to read the state in between (T2).
+  public static let interrupted = NetworkPath(
+    ConnectivityStatus(
+      ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
+}
+
+extension NetworkPath {
+  /// Returns the path for an application that may not use every network. A forbidden path becomes
+  /// unsatisfied.
+  package func limited(to access: NetworkAccess) -> NetworkPath {
+    let paths = self.paths
+    let refusals = paths.map { access.refusal(of: $0) }
+    guard let refusal = refusals.lazy.compactMap({ $0 }).first else { return self }
+    func allowed(_ path: Path?) -> Path? {
+      path.map { access.refusal(of: $0) == nil ? $0 : Path(status: .unsatisfied) }
+    }
+    return NetworkPath(ipv4: allowed(self.ipv4), ipv6: allowed(self.ipv6), of: self, refusal)
+  }
+
+  /// - Parameter refusal: The reason for the path that is left out.
+  private init(
+    ipv4: Path?, ipv6: Path?, of path: NetworkPath, _ refusal: NetworkUnavailable
+  ) {
+    let none = Path(status: .unsatisfied)
+    // An unknown family must not make the refused path count as unknown.
+    let status = ConnectivityStatus(
+      ipv4: ipv4 ?? none, ipv6: ipv6 ?? none, preferred: path.family)
+    (self.ipv4, self.ipv6, self.dns) = (ipv4, ipv6, path.dns)
+    (self.category, self.family) = (status.category, status.family)
+    self.refusal = status.path.status == .satisfied ? nil : refusal
+  }
+}
+
+// Properties of the path that the summary follows.
+extension NetworkPath {
+  /// Whether traffic can flow.
+  public var status: Path.Status { self.path?.status ?? .unknown }
+  /// Why traffic cannot flow, or `nil` if it can or the reason is unknown.
+  public var unsatisfiedReason: Path.Reason? { self.path?.reason }
+  /// Whether the network is expected to be reachable. Also true if unknown (K8).
+  public var isOnline: Bool { self.category.isOnline }
+  /// Whether sending costs money: a cellular network, a phone's hotspot.
+  public var isExpensive: Bool { self.path?.isExpensive ?? false }
+  /// Whether the user asked to save data.
+  public var isConstrained: Bool { self.path?.isConstrained ?? false }
+  /// The medium of the lowest link of the path, or `unknown` without a path.
+  public var medium: Medium { self.path?.medium ?? .unknown }
+  /// The name of the outgoing link, the top of a stack, or `nil` without a path. Also set if the
+  /// path carries nothing until a connection is established.
+  public var interface: String? { self.path?.interface }
+
+  private var path: Path? { self.family == .ipv4 ? self.ipv4 : self.ipv6 }
+}
+
+// Properties of the paths of both families.
+extension NetworkPath {
+  /// Whether IPv4 traffic can flow. `false` if unknown: before giving up, check ``isOnline``.
+  public var supportsIPv4: Bool { self.ipv4?.status == .satisfied }
+  /// Whether IPv6 traffic can flow. `false` if unknown: before giving up, check ``isOnline``.
+  public var supportsIPv6: Bool { self.ipv6?.status == .satisfied }
+
+  /// Whether this machine has DNS servers. Equals ``isOnline`` if unknown.
+  public var supportsDNS: Bool { self.dns.map { !$0.servers.isEmpty } ?? self.isOnline }
+
+  /// Whether traffic flows over a path whose lowest link has this medium.
+  public func usesMedium(_ medium: Medium) -> Bool {
+    self.carrying.contains { $0.medium == medium }
+  }
+
+  /// The names of the outgoing links, in order of preference: one, or one for each family if they
+  /// differ. The first is ``interface``.
+  public var interfaces: [String] { Self.distinct(self.paths.map(\.interface)) }
+  /// The gateways in use, in order of preference. Empty if no traffic flows, or none needs a
+  /// gateway.
+  public var gateways: [IPAddress] { Self.distinct(self.carrying.map(\.gateway)) }
+  /// The source addresses that the kernel uses, in order of preference. Empty if no traffic flows.
+  public var localAddresses: [IPAddress] { Self.distinct(self.carrying.map(\.source)) }
+
+  /// The paths, beginning with the one that the summary follows.
+  private var paths: [Path] {
+    (self.family == .ipv4 ? [self.ipv4, self.ipv6] : [self.ipv6, self.ipv4]).compactMap { $0 }
+  }
+
+  private var carrying: [Path] { self.paths.filter { $0.status == .satisfied } }
+
+  private static func distinct<Element: Equatable>(_ elements: [Element?]) -> [Element] {
+    elements.reduce(into: []) { distinct, element in
+      if let element, !distinct.contains(element) { distinct.append(element) }
+    }
+  }
+}
+
+extension NetworkPath: CustomStringConvertible {
+  /// For logs: `satisfied, wifi by wlan0, ipv4, ipv6, expensive`.
+  public var description: String {
+    var words = [self.status.rawValue]
+    if let reason = self.unsatisfiedReason { words.append(reason.rawValue) }
+    if let refusal = self.refusal { words.append("\(refusal)") }
+    if let interface = self.interface { words.append("\(self.medium.rawValue) by \(interface)") }
+    if self.supportsIPv4 { words.append("ipv4") }
+    if self.supportsIPv6 { words.append("ipv6") }
+    if self.isExpensive { words.append("expensive") }
+    if self.isConstrained { words.append("constrained") }
+    return words.joined(separator: ", ")
+  }
+}

@@ -1,0 +1,114 @@
+public import Connectivity
+
+/// Follows the network: yields the current path, and then each change.
+///
+/// ```swift
+/// for await path in PathMonitor() {
+///   print(path.isOnline ? "online by \(path.medium)" : "offline")
+/// }
+/// ```
+///
+/// Named after `NWPathMonitor`.
+///
+/// 1. The current path comes first. If connd is not running, or is silent for two seconds, that is
+///    ``NetworkPath/unknown``. connd is found once it appears (C7): the first retry follows after
+///    100 ms, later ones in growing intervals of at most 2 s.
+/// 2. Then each change follows, in order. A path equal to the previous one is skipped.
+/// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
+///    in between, even if both paths are equal (T2). Connections may have died.
+/// 4. If connd goes away, the last path stays valid, so a restart has no effect. If connd is not
+///    back within two seconds, ``NetworkPath/unknown`` follows.
+/// 5. A slow reader receives the latest path, and before it the last loss that it missed. Nothing
+///    else is kept.
+/// 6. The sequence never throws. It ends with its task, and its stream from connd ends with its
+///    iterator.
+///
+/// The monitor is a value without cost. Each iterator belongs to one task. All monitors and guards
+/// of a process share one connection to connd.
+public struct PathMonitor: AsyncSequence, Sendable {
+  public typealias Element = NetworkPath
+
+  /// The path to follow.
+  enum Subject: Hashable, Sendable {
+    case system
+    case destination(IPAddress, mark: UInt32)
+  }
+
+  /// How long connd may be absent before the application learns of it.
+  static let patience: Duration = .seconds(2)
+
+  let subject: Subject
+  package let access: NetworkAccess
+  let socket: String
+  let patience: Duration
+
+  /// Follows the system's connectivity: the paths to the default destination.
+  ///
+  /// - Parameters:
+  ///   - access: The networks that the application may use, like
+  ///     `NWPathMonitor(prohibitedInterfaceTypes:)` and `(requiredInterfaceType:)`. Any other path
+  ///     is unsatisfied, with its ``NetworkPath/refusal``. The kernel still chooses the path; the
+  ///     monitor does not look for another one.
+  ///   - socket: The path of connd's socket.
+  public init(access: NetworkAccess = .unrestricted, socket: String = SocketPath.default) {
+    self.init(.system, access: access, socket: socket)
+  }
+
+  /// Follows the path to one destination for traffic of this user.
+  ///
+  /// If the path was lost and came back so quickly that connd read equal paths, nothing is
+  /// reported. ``NetworkPath/interrupted`` never comes.
+  ///
+  /// - Parameters:
+  ///   - destination: An address; the caller resolves names.
+  ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
+  ///   - access: The networks that the application may use. Any other path is unsatisfied.
+  ///   - socket: The path of connd's socket.
+  public init(
+    destination: IPAddress, mark: UInt32 = 0, access: NetworkAccess = .unrestricted,
+    socket: String = SocketPath.default
+  ) {
+    self.init(.destination(destination, mark: mark), access: access, socket: socket)
+  }
+
+  init(
+    _ subject: Subject, access: NetworkAccess = .unrestricted, socket: String,
+    patience: Duration = Self.patience
+  ) {
+    self.subject = subject
+    self.access = access
+    self.socket = socket
+    self.patience = patience
+  }
+
+  /// The current path, or ``NetworkPath/unknown`` if connd is not running or the task was
+  /// cancelled.
+  ///
+  /// ```swift
+  /// let path = await PathMonitor().currentPath
+  /// ```
+  public var currentPath: NetworkPath {
+    get async {
+      var paths = self.makeAsyncIterator()
+      return await paths.next() ?? .unknown
+    }
+  }
+
+  public func makeAsyncIterator() -> AsyncIterator {
+    AsyncIterator(subscription: PathSubscription(self))
+  }
+
+  /// An iterator over paths. Its subscription to connd ends with the last copy of the iterator.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    let subscription: PathSubscription
+
+    /// Returns the next path, or `nil` when the task was cancelled.
+    public mutating func next() async -> NetworkPath? { await self.next(isolation: nil) }
+
+    /// Returns the next path without leaving the caller's actor, or `nil` when the task was
+    /// cancelled.
+    public mutating func next(isolation: isolated (any Actor)?) async -> NetworkPath? {
+      await self.subscription.next(isolation: isolation)
+    }
+  }
+}

@@ -1,0 +1,76 @@
+private import Synchronization
+
+/// Reports the path, and hides short absences of connd.
+///
+/// Must be used on the thread of the connections to connd.
+final class PathTeller: Sendable {
+  private struct State {
+    /// The last path that connd reported.
+    var known: NetworkPath?
+    /// Reports the path as unknown when it ends.
+    var timer: ClientThread.Timer?
+  }
+
+  private let patience: Duration
+  private let startTimer: ClientThread.TimerStart
+  private let put: @Sendable ([NetworkPath]) -> Void
+  private let state = Mutex(State())
+
+  /// - Parameters:
+  ///   - patience: How long connd may be silent at first, or absent later, before the path is
+  ///     reported as unknown.
+  ///   - startTimer: Calls work later, on the same thread.
+  ///   - put: Receives the path's intermediate and current states.
+  init(
+    patience: Duration, _ startTimer: @escaping ClientThread.TimerStart,
+    _ put: @escaping @Sendable ([NetworkPath]) -> Void
+  ) {
+    self.put = put
+    self.patience = patience
+    self.startTimer = startTimer
+    self.beginAbsence()
+  }
+
+  func tell(_ event: PathEvent) {
+    switch event {
+    case .path(let path, let interrupted):
+      self.stopTimer(knowing: path)
+      self.put(interrupted ? [.interrupted, path] : [path])
+    case .found:
+      // The path may have been reported as unknown in the meantime. Before connd's first report
+      // there is nothing to return to.
+      guard let known = self.state.withLock({ $0.known }) else { return }
+      self.stopTimer(knowing: known)
+      self.put([known])
+    case .lost:
+      if self.state.withLock({ $0.known }) == nil {
+        self.stopTimer(knowing: nil)
+        self.put([.unknown])
+      } else {
+        self.beginAbsence()
+      }
+    }
+  }
+
+  /// Stops reporting.
+  func finish() {
+    self.stopTimer(knowing: nil)
+  }
+
+  private func beginAbsence() {
+    let timer = self.startTimer(self.patience) { [put] in put([.unknown]) }
+    let old = self.state.withLock { state in
+      defer { state.timer = timer }
+      return state.timer
+    }
+    old?.cancel()
+  }
+
+  private func stopTimer(knowing path: NetworkPath?) {
+    let timer = self.state.withLock { state in
+      defer { (state.known, state.timer) = (path, nil) }
+      return state.timer
+    }
+    timer?.cancel()
+  }
+}

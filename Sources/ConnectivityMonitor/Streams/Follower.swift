@@ -1,0 +1,66 @@
+package import GRPCCore
+private import Synchronization
+package import SwiftProtobuf
+
+/// A call with one request and a stream of responses that report a state.
+package protocol FollowedState: Sendable {
+  associatedtype Request: Message
+  associatedtype Response: Message
+  associatedtype Event: Sendable
+
+  static var method: MethodDescriptor { get }
+  /// The request that continues after the last response.
+  var request: Request { get }
+  /// connd accepted the request. Returns what to report.
+  mutating func accepted() -> Event?
+  /// connd sent a message. Returns what to report.
+  mutating func received(_ response: Response) throws -> Event?
+  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
+  mutating func lost(_ error: any Error) -> (Event?, pause: Duration)
+}
+
+/// Follows a state that connd reports, across restarts of connd.
+///
+/// A lost connection is reported once. It is retried after 100 ms, and then in growing intervals of
+/// at most 2 s.
+package final class Follower<State: FollowedState>: Sendable {
+  private let socket: String
+  private let connector: Connector
+  private let state: Mutex<State>
+
+  /// - Parameters:
+  ///   - socket: The path of connd's socket.
+  ///   - connector: Makes the connections.
+  init(_ state: State, socket: String, through connector: Connector) {
+    self.socket = socket
+    self.connector = connector
+    self.state = Mutex(state)
+  }
+
+  /// Receives the events. The next event is not read before it returns. If it throws, the stream
+  /// ends.
+  package typealias Receiver = @Sendable (State.Event) async throws -> Void
+
+  /// Connects, reads, and reconnects.
+  ///
+  /// - Throws: `CancellationError`, or the error of the receiver.
+  package func run(_ tell: Receiver) async throws {
+    try await self.connector.repeating {
+      let request: [UInt8] = try self.state.withLock { $0.request }.serializedBytes()
+      try await self.connector.stream(State.method, request, at: self.socket) {
+        try await self.report(self.state.withLock { $0.accepted() }, to: tell)
+      } _: { bytes in
+        let response = try State.Response(serializedBytes: bytes)
+        try await self.report(try self.state.withLock { try $0.received(response) }, to: tell)
+      }
+    } lost: { error in
+      let (event, pause) = self.state.withLock { $0.lost(error) }
+      if let event { try await tell(event) }
+      return pause
+    }
+  }
+
+  private func report(_ event: State.Event?, to tell: Receiver) async throws {
+    if let event { try await Connector.ReceiverError.marking { try await tell(event) } }
+  }
+}

@@ -1,0 +1,76 @@
+package import ConnectivityProtocol
+package import GRPCCore
+
+/// Follows connd: reports the current status, and then each change in order, across restarts of
+/// connd.
+///
+/// 1. The first event is a snapshot. With `since` it is the first change after that generation, or
+///    a gap if connd no longer has it. It is `disconnected` if connd is not running.
+/// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
+///    of at most 2 s, and resumes from the last generation received.
+package typealias StatusFollower = Follower<FollowedStatus>
+
+extension Follower<FollowedStatus> {
+  /// - Parameters:
+  ///   - socket: The path of connd's socket.
+  ///   - connector: Makes the connections.
+  ///   - since: The last generation that is already known, or `nil`.
+  ///   - kinds: The kinds of changes to receive; empty means all.
+  package convenience init(
+    socket: String, through connector: Connector, since: UInt64? = nil,
+    kinds: Set<StatusEvent.Kind> = []
+  ) {
+    self.init(FollowedStatus(since: since, kinds), socket: socket, through: connector)
+  }
+}
+
+/// The progress of a stream of changes, and the next event to report.
+package struct FollowedStatus: FollowedState {
+  package static let method = Connectivity_V1_Connectivity.Method.Watch.descriptor
+
+  private let kinds: Set<StatusEvent.Kind>
+  /// The last generation received.
+  private(set) var generation: UInt64?
+  private var outage = Outage()
+
+  init(since generation: UInt64?, _ kinds: Set<StatusEvent.Kind> = []) {
+    self.generation = generation
+    self.kinds = kinds
+  }
+
+  package var request: Connectivity_V1_WatchRequest {
+    var request = Connectivity_V1_WatchRequest()
+    if let generation = self.generation { request.sinceGeneration = generation }
+    request.events = StatusEvent.Kind.allCases.filter(self.kinds.contains).map { kind in
+      switch kind {
+      case .transition: .transition
+      case .path: .path
+      case .invalidation: .invalidation
+      case .dns: .dns
+      }
+    }
+    return request
+  }
+
+  package mutating func accepted() -> StatusEvent? {
+    self.outage.accepted() ? .resumed(self.generation) : nil
+  }
+
+  /// An unknown message from a newer connd only advances the generation.
+  package mutating func received(_ message: Connectivity_V1_WatchResponse) throws -> StatusEvent? {
+    let event = try WatchEvent(message)
+    self.generation = message.generation
+    self.outage.received()
+    switch event {
+    case .snapshot(let snapshot): return .snapshot(snapshot)
+    case .change(let change): return .change(change)
+    case .gap(let snapshot): return .gap(snapshot)
+    case nil: return nil
+    }
+  }
+
+  package mutating func lost(_ error: any Error) -> (StatusEvent?, pause: Duration) {
+    let (error, pause) = self.outage.lost(error)
+    return (error.map { .disconnected($0) }, pause)
+  }
+}

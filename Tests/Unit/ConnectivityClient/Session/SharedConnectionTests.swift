@@ -1,0 +1,74 @@
+import Connectivity
+import ConnectivityProtocol
+import Dispatch
+import NIOCore
+import NIOPosix
+import Synchronization
+import Testing
+
+@testable import ConnectivityMonitor
+
+@Suite("The connection to connd that a process shares", .timeLimit(.minutes(5)))
+struct SharedConnectionTests {
+  private static let wifi = PathSample.status(PathSample.wifi)
+  private static let cellular = PathSample.status(PathSample.cellular)
+
+  @Test("C7 all threads of NIO are blocked → a monitor continues")
+  func blocked() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        var paths = PathMonitor(socket: socket).makeAsyncIterator()
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+        let (released, blocked) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        var count = 0
+        for loop in MultiThreadedEventLoopGroup.singleton.makeIterator() {
+          count += 1
+          loop.execute {
+            blocked.signal()
+            _ = released.wait(timeout: .now() + 60)
+          }
+        }
+        for _ in 0..<count { await wait(for: blocked) }
+        let start = ContinuousClock.now
+        call.send(.path(18, Self.cellular))
+        #expect(await paths.next() == NetworkPath(Self.cellular))
+        #expect(ContinuousClock.now - start < .seconds(60))
+        for _ in 0..<count { released.signal() }
+      }
+    }
+  }
+
+  @Test("D4 a stream's reader does not read → a monitor on the same connection continues")
+  func slow() async throws {
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { connd in
+        var events = StatusStream(socket: socket).makeAsyncIterator()
+        let slow = try #require(await connd.watches.next())
+        slow.send(.snapshot(1, Self.wifi))
+        #expect(await events.next() == .snapshot(PathSample.snapshot(1, Self.wifi)))
+        // Much more than the windows of a stream and of a connection, 64 kB each.
+        for generation in UInt64(2)..<5_000 { slow.send(.path(generation, Self.wifi)) }
+        var paths = PathMonitor(socket: socket).makeAsyncIterator()
+        let call = try #require(await connd.watches.next())
+        call.send(.snapshot(17, Self.wifi))
+        #expect(await paths.next() == NetworkPath(Self.wifi))
+        call.send(.path(18, Self.cellular))
+        #expect(await paths.next() == NetworkPath(Self.cellular))
+        #expect(connd.connections.withLock(\.count) == 1)
+        #expect(await events.next() == .change(.path(PathSample.change(2, Self.wifi))))
+      }
+    }
+  }
+}
+
+/// Waits on a thread of its own.
+private func wait(for semaphore: DispatchSemaphore) async {
+  await withCheckedContinuation { done in
+    DispatchQueue(label: "wait").async {
+      semaphore.wait()
+      done.resume()
+    }
+  }
+}
