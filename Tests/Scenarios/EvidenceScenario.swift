@@ -77,6 +77,64 @@ struct EvidenceScenario {
     try flow.expectAlive(in: lab, on: "eth0")
   }
 
+  @Test("I2 registered with the address of a failed link → advised, and unanswered → destroyed")
+  func stranded() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"])
+    let connection = try TCPConnection(
+      from: lab.namespace, to: lab.outside, at: Uplinks.server)
+    #expect(connection.local == "10.0.0.2")
+    try lab.namespace.ip("link set eth0 down")
+    try lab.start()
+    #expect(try lab.status().interface == "eth1")
+    func register() throws -> (RunningCommand, InvalidationReport?) {
+      let command = try lab.namespace.spawn([
+        Programs.connctl, "--socket", lab.socket, "guard", "--json", connection.remoteEndpoint,
+        "--local", connection.localEndpoint,
+      ])
+      let line = try #require(try command.nextLine())
+      let kind: EventKindReport = try decode(line)
+      return (command, kind.event == "invalidation" ? try decode(line) : nil)
+    }
+    // Its peer was heard when it connected, which may be less than a second ago.
+    try waitUntil("it is in doubt") {
+      let told = try register().1
+      return told.map { "\($0.severity) \($0.reason)" } == "advise interfaceLost"
+    }
+    // Data sent from now on is not answered.
+    let (command, _) = try register()
+    let traffic = connection.startTraffic()
+    defer { traffic.stop() }
+    try waitUntil("it is dead") {
+      let told = try register().1
+      return told.map { "\($0.severity) \($0.reason)" } == "destroy interfaceLost"
+    }
+    withExtendedLifetime(command) {}
+  }
+
+  @Test("I2 the address of a failed link, and its answers arrive by the other → not destroyed")
+  func strandedAndAlive() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"])
+    // Both links lead to the same network.
+    for link in ["all", "eth0", "eth1"] {
+      try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
+    }
+    let connection = try TCPConnection(
+      from: lab.namespace, to: lab.outside, at: Uplinks.server)
+    try lab.namespace.ip("link set eth0 down")
+    try lab.outside.ip("route replace 10.0.0.2/32 via 10.1.0.2 dev eth1")
+    try lab.start()
+    let traffic = connection.startTraffic()
+    try traffic.awaitAnswers()
+    let flow = try GuardedFlow(
+      lab, connection.remoteEndpoint, connection, arguments: ["--local", connection.localEndpoint])
+    #expect(flow.path.interface == "eth1")
+    try traffic.awaitAnswers(50)
+    traffic.stop()
+    try flow.expectSpared(atMost: .nothing) {
+      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+    }
+  }
+
   @Test("E1 an active flow's cable is pulled → advised, and destroyed as soon as it is silent")
   func activeAndDead() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"])

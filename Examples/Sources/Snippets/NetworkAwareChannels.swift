@@ -31,7 +31,7 @@ func networkAwareChannelsRepeat() async throws {
   do {
     try await report()
   } catch let error as RPCError where error.invalidation != nil {
-    // The network went in the middle: whether the server has the report, nobody knows.
+    // The network went in the middle. The server may have the report.
     try await report()
   }
   // end

@@ -136,8 +136,10 @@ extension FlowTable {
     // The flow has never been seen with this address.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
-    let verdict = tracker.register(on: reading, since: since, policy: policy, at: now)
     var examination = FlowExamination()
+    let verdict =
+      tracker.register(on: reading, since: since, policy: policy, at: now)
+      ?? examination.begin(with: tracker, reading, reader, at: now)
     let outcome = examination.conclude(
       FlowExamination.Look(
         verdict, isCertain: try reader.isGone(reading, madeOn: made), change: now,
@@ -165,7 +167,13 @@ extension FlowTable {
   private static func report(
     on tracker: FlowTracker, _ verdict: FlowTracker.Verdict?, _ reader: FlowReader
   ) -> SocketReport? {
-    guard let verdict, verdict.isRefutable, tracker.flow.namesSocket else { return nil }
+    verdict?.isRefutable == true ? self.ownReport(on: tracker, reader) : nil
+  }
+
+  fileprivate static func ownReport(
+    on tracker: FlowTracker, _ reader: FlowReader
+  ) -> SocketReport? {
+    guard tracker.flow.namesSocket else { return nil }
     return reader.view.socketReports(on: [tracker.question]).first ?? nil
   }
 
@@ -209,6 +217,23 @@ extension FlowTable {
       registration.hasWaited = true
       return registration
     }
+  }
+}
+
+extension FlowExamination {
+  /// Asks the socket of a flow that is registered with the address of a failed link (I2).
+  fileprivate mutating func begin(
+    with tracker: FlowTracker, _ reading: FlowReading, _ reader: FlowReader, at now: Instant
+  ) -> FlowTracker.Verdict? {
+    guard reading.isSourceStranded else { return nil }
+    let evidence = FlowTable.ownReport(on: tracker, reader).map {
+      SocketEvidence($0, on: now, at: now)
+    }
+    if let evidence, evidence.isSilent { self.suspect(evidence, at: now) }
+    guard let severity = SocketEvidence.severityOfStranded(evidence) else { return nil }
+    var verdict = FlowTracker.Verdict(.interfaceLost, severity, by: evidence)
+    verdict.isCertain = severity == .destroy
+    return verdict
   }
 }
 

@@ -43,6 +43,9 @@ extension FlowReader {
       let owner = try self.view.owner(of: source)
       if owner == nil { reading.sourceLoss = try self.sourceLoss(question, madeOn: made) }
       reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
+      if reading.isSourceElsewhere, let owner {
+        reading.isSourceOnFailedLink = try self.isStranded(on: owner, way)
+      }
     }
     // A flow without an address has not left any path. It begins with the first path that exists.
     guard question.source != nil, !reading.isSourceGone, let before, before != 0 else {
@@ -71,6 +74,14 @@ extension FlowReader {
       reading.formerLink = .failed
     }
     return reading
+  }
+
+  /// Whether an address is of no use, because its link carries nothing and the path uses another.
+  private func isStranded(on owner: UInt32, _ way: FlowPath) throws(KernelUnavailable) -> Bool {
+    guard !way.judged.chain.contains(where: { $0.index == owner }),
+      let link = try self.view.link(owner)?.link
+    else { return false }
+    return link.state != .up && !link.flags.contains(.loopback)
   }
 
   /// Whether an address that a query uses, and that this machine has lost, may come back.

@@ -115,6 +115,20 @@ extension SocketEvidence {
   }
 }
 
+// MARK: - I2: an address of a failed link
+
+extension SocketEvidence {
+  /// Returns the severity for a flow that is registered with the address of a failed link, or `nil`
+  /// if it evidently works. Three timeouts in a row mean that it is dead (E2).
+  ///
+  /// - Parameter evidence: The evidence of its socket, or `nil` without any.
+  package static func severityOfStranded(_ evidence: SocketEvidence?) -> Invalidation.Severity? {
+    guard let evidence else { return .advise }
+    if evidence.isSilent { return evidence.timeouts >= 3 ? .destroy : .advise }
+    return evidence.isActive ? nil : .advise
+  }
+}
+
 // MARK: - E2: find dead flows
 
 extension SocketEvidence {

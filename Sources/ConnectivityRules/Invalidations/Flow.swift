@@ -41,6 +41,9 @@ package struct FlowReading: Hashable, Sendable {
   package var sourceLoss: SourceLoss?
   /// Whether its address is not on the link that it was made on, so that another link may carry it.
   package var isSourceElsewhere: Bool
+  /// Whether its address belongs to a link that carries no traffic, and is sent by another link.
+  /// Answers arrive only if both links lead to the same network.
+  package var isSourceOnFailedLink = false
   /// Whether an IPsec VPN has assigned its address. The VPN moves it with its tunnel, even to
   /// another link (RFC 4555).
   package var isSourceAssignedByVPN: Bool
@@ -58,6 +61,13 @@ package struct FlowReading: Hashable, Sendable {
 
   /// Whether this machine has lost the flow's own address.
   package var isSourceGone: Bool { self.sourceLoss != nil }
+
+  /// Whether only the flow's socket can tell whether it works, because it sends from the address of
+  /// a failed link (I2).
+  package var isSourceStranded: Bool {
+    self.isSourceOnFailedLink && !self.isSourceAssignedByVPN && !self.isLocal
+      && self.path.status == .satisfied
+  }
 
   /// Whether a lost address may come back.
   package enum SourceLoss: Hashable, Sendable {

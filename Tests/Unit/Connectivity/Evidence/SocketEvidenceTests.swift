@@ -48,6 +48,23 @@ struct SocketEvidenceTests {
     #expect(ruling == row.ruling, "\(row)")
   }
 
+  @Test("I2 an address of a failed link → the socket decides between alive, in doubt and dead")
+  func stranded() {
+    func severity(
+      silence: Int, timeouts: Int = 0, unacknowledged: Bool = true
+    ) -> Invalidation.Severity? {
+      let evidence = Self.evidence(
+        0, silence: silence, timeouts: timeouts, unacknowledged: unacknowledged)
+      return SocketEvidence.severityOfStranded(evidence.0)
+    }
+    #expect(SocketEvidence.severityOfStranded(nil) == .advise)
+    #expect(severity(silence: 900, unacknowledged: false) == nil)
+    #expect(severity(silence: 1100, unacknowledged: false) == .advise)
+    #expect(severity(silence: 1100) == .advise)
+    #expect(severity(silence: 1100, timeouts: 2) == .advise)
+    #expect(severity(silence: 1100, timeouts: 3) == .destroy)
+  }
+
   @Test(
     "E1 retransmissions alone do not show that a peer is alive; an acknowledgement of new data does"
   )
