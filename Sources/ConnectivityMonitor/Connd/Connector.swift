@@ -95,13 +95,16 @@ extension Connector {
   /// Makes a call to connd, and makes it again each time that it ends.
   ///
   /// - Parameters:
+  ///   - socket: The path of connd's socket.
   ///   - call: The call.
   ///   - lost: Called when the call has ended, with the reason. Returns the pause before the next
   ///     attempt.
   /// - Throws: `CancellationError`, or the error of a receiver.
   package func repeating(
-    _ call: () async throws -> Void, lost: (any Error) async throws -> Duration
+    at socket: String, _ call: () async throws -> Void, lost: (any Error) async throws -> Duration
   ) async throws {
+    // After the socket has appeared, connd may still need a moment.
+    var limit: Duration?
     while true {
       let reason: any Error
       do {
@@ -113,8 +116,36 @@ extension Connector {
         reason = ConndError.reading(error)
       }
       try Task.checkCancellation()
-      try await self.thread.sleep(for: try await lost(reason))
+      var pause = try await lost(reason)
+      if let known = limit {
+        pause = min(pause, known)
+        limit = known < Outage.longestUnwatchedPause ? known * 2 : nil
+      }
+      if try await self.rest(for: pause, socket, after: reason) { limit = Outage.shortestPause }
     }
+  }
+
+  /// Returns after a pause, or as soon as connd's socket may have appeared.
+  ///
+  /// A pause may last a minute, but only while no process listens on the socket. If one does, as
+  /// when it refuses this user, the watch cannot report that it works again.
+  ///
+  /// - Returns: Whether the socket may have appeared.
+  private func rest(
+    for pause: Duration, _ socket: String, after reason: any Error
+  ) async throws(CancellationError) -> Bool {
+    #if os(Linux)
+      let limit = Outage.longestUnwatchedPause
+      if case .notThere? = reason as? ConndError, let reactor = try? self.thread.reactor {
+        return try await reactor.sleep(
+          for: pause, orUntilSocketAppears: socket, limit: limit
+        ) { SocketProbe.isSilent(socket) }
+      }
+      try await self.thread.sleep(for: min(pause, limit))
+    #else
+      try await self.thread.sleep(for: pause)
+    #endif
+    return false
   }
 }
 

@@ -1,7 +1,10 @@
 /// Decides when to look for connd again, and whether its absence has been reported.
 package struct Outage: Sendable {
   package static let shortestPause: Duration = .milliseconds(100)
-  package static let longestPause: Duration = .seconds(2)
+  /// The longest pause while connd's socket can be watched.
+  package static let longestPause: Duration = .seconds(60)
+  /// The longest pause otherwise.
+  package static let longestUnwatchedPause: Duration = .seconds(2)
 
   /// Whether connd's absence has been reported.
   private(set) var isReported = false

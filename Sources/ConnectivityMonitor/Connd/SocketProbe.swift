@@ -54,6 +54,17 @@ package enum SocketProbe {
     throw Self.error(number, path)
   }
 
+  /// Whether no process listens on the socket.
+  static func isSilent(_ path: String) -> Bool {
+    do throws(ConndError) {
+      if let descriptor = try self.connection(to: path) { close(descriptor) }
+      return false
+    } catch {
+      if case .notThere = error { return true }
+      return false
+    }
+  }
+
   /// Closes a connection that is not needed.
   static func disconnect(_ descriptor: CInt) { close(descriptor) }
 

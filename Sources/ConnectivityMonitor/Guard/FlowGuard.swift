@@ -2,9 +2,9 @@
 ///
 /// 1. Each flow gets an answer: its path, or an invalidation or a refusal. If it is destroyed or
 ///    refused, it is no longer guarded.
-/// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
-///    of at most 2 s. The guard registers all flows again, with their last known paths, and connd
-///    answers each again. Changes in between are not lost.
+/// 2. A lost connection is reported once. It is retried after 100 ms, then in growing intervals of
+///    at most a minute, and as soon as connd's socket appears. The guard registers all flows again,
+///    with their last known paths, and connd answers each again. Changes in between are not lost.
 /// 3. Without flows, the guard keeps an existing connection, but does not make a new one and has no
 ///    timer. If it had reported connd's absence, it withdraws that (`resumed`). If connd is still
 ///    absent when the next flow is added, it reports that again.

@@ -39,7 +39,7 @@ package final class GuardSession: Sendable {
   ///
   /// - Throws: `CancellationError`, or the error of the receiver.
   package func run(_ tell: @escaping Receiver) async throws {
-    try await self.connector.repeating {
+    try await self.connector.repeating(at: self.socket) {
       try await self.report(self.state.withLock { $0.flows.rested() }, to: tell)
       try await self.waitForFlow()
       try await self.connection(tell)

@@ -11,8 +11,7 @@ public import Connectivity
 /// Named after `NWPathMonitor`.
 ///
 /// 1. The current path comes first. If connd is not running, or is silent for two seconds, that is
-///    ``NetworkPath/unknown``. connd is found once it appears (C7): the first retry follows after
-///    100 ms, later ones in growing intervals of at most 2 s.
+///    ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
 /// 2. Then each change follows, in order. A path equal to the previous one is skipped.
 /// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
 ///    in between, even if both paths are equal (T2). Connections may have died.

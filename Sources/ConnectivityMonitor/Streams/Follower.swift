@@ -21,8 +21,8 @@ package protocol FollowedState: Sendable {
 
 /// Follows a state that connd reports, across restarts of connd.
 ///
-/// A lost connection is reported once. It is retried after 100 ms, and then in growing intervals of
-/// at most 2 s.
+/// A lost connection is reported once. It is retried after 100 ms, then in growing intervals of at
+/// most a minute, and as soon as connd's socket appears.
 package final class Follower<State: FollowedState>: Sendable {
   private let socket: String
   private let connector: Connector
@@ -45,7 +45,7 @@ package final class Follower<State: FollowedState>: Sendable {
   ///
   /// - Throws: `CancellationError`, or the error of the receiver.
   package func run(_ tell: Receiver) async throws {
-    try await self.connector.repeating {
+    try await self.connector.repeating(at: self.socket) {
       let request: [UInt8] = try self.state.withLock { $0.request }.serializedBytes()
       try await self.connector.stream(State.method, request, at: self.socket) {
         try await self.report(self.state.withLock { $0.accepted() }, to: tell)

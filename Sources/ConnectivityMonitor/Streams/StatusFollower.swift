@@ -6,8 +6,9 @@ package import GRPCCore
 ///
 /// 1. The first event is a snapshot. With `since` it is the first change after that generation, or
 ///    a gap if connd no longer has it. It is `disconnected` if connd is not running.
-/// 2. A lost connection is reported once. It is retried after 100 ms, and then in growing intervals
-///    of at most 2 s, and resumes from the last generation received.
+/// 2. A lost connection is reported once. It is retried after 100 ms, then in growing intervals of
+///    at most a minute, and as soon as connd's socket appears. It resumes from the last generation
+///    received.
 package typealias StatusFollower = Follower<FollowedStatus>
 
 extension Follower<FollowedStatus> {

@@ -54,6 +54,7 @@ package final class Reactor: TaskExecutor {
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [AlarmID: Alarm] = [:]
   private nonisolated(unsafe) var lastAlarm: AlarmID = 0
+  private nonisolated(unsafe) var socketWatch: SocketWatch?
   private nonisolated(unsafe) var turns = FairShare<Account, Turn>()
   /// Descriptors that are ready but have not had their turn.
   private nonisolated(unsafe) var readyDescriptors: Set<CInt> = []
@@ -186,6 +187,14 @@ package final class Reactor: TaskExecutor {
   func forget(_ descriptor: CInt) {
     epoll_ctl(self.epoll, EPOLL_CTL_DEL, descriptor, nil)
     self.pollables[descriptor] = nil
+  }
+
+  /// The sockets that tasks wait for. Must be used on the reactor's thread.
+  var sockets: SocketWatch {
+    if let watch = self.socketWatch { return watch }
+    let watch = SocketWatch(self)
+    self.socketWatch = watch
+    return watch
   }
 
   /// Flushes the connection before the thread waits again. Must be called on the reactor's thread.

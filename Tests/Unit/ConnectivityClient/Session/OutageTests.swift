@@ -1,0 +1,46 @@
+import ConnectivityTestKit
+import Testing
+
+@testable import ConnectivityMonitor
+
+@Suite("C7 Looking for connd", .timeLimit(.minutes(5)))
+struct ConndOutageTests {
+  private static let absence = ConndError.notThere("there is no connd")
+
+  @Test("without connd → a few attempts in the first seconds, then one a minute")
+  func pauses() {
+    var outage = Outage()
+    func attempts(in time: Duration) -> Int {
+      var (rest, count) = (time, 0)
+      while rest > .zero {
+        rest -= outage.lost(Self.absence).pause
+        count += 1
+      }
+      return count
+    }
+    #expect(attempts(in: .seconds(60)) == 10)
+    #expect(attempts(in: .seconds(3600)) == 60)
+  }
+
+  @Test("connd appears during a pause of an hour → the pause ends")
+  func found() async throws {
+    try await withSimulatedNetwork(.wifi) { network in
+      await network.stop()
+      let connector = Connector(ClientThread())
+      var isStarted = false
+      await #expect(throws: Found.self) {
+        try await connector.repeating(at: network.socket) {
+          guard let descriptor = try SocketProbe.connection(to: network.socket) else { return }
+          SocketProbe.disconnect(descriptor)
+          throw Connector.ReceiverError(error: Found())
+        } lost: { _ in
+          if !isStarted { Task { try await network.start() } }
+          isStarted = true
+          return .seconds(3600)
+        }
+      }
+    }
+  }
+
+  private struct Found: Error {}
+}
