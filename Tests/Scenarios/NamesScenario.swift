@@ -78,6 +78,23 @@ struct NamesScenario {
     try bench.server.end()
   }
 
+  @Test("C5 a name does not exist → each call fails, and the error has the name")
+  func missing() throws {
+    let bench = try Bench()
+    let client = try CallProbe(
+      bench.bench.lab, to: ["dns:missing.test"], ["--backoff", "60"], prefix: bench.names.prefix)
+    for _ in 0..<2 {
+      let start = CallProbe.now
+      let call = try client.startQuick(0)
+      let end = try client.next("ended", of: call)
+      #expect(end.code == "unavailable")
+      #expect(end.message?.contains("missing.test") == true, "\(end)")
+      print("a missing name: \(Duration.nanoseconds(Int64(end.at) - Int64(start)))")
+    }
+    try client.quit()
+    try bench.server.end()
+  }
+
   @Test("C5 graceful shutdown while a lookup hangs → the channel ends in a second")
   func shutdown() throws {
     let bench = try Bench()

@@ -71,7 +71,8 @@ package struct Album: Sendable {
       var picture = ByteBuffer()
       for try await part in inbound {
         switch part {
-        case .head: break
+        case .head(let head):
+          guard head.status == .ok else { throw Refusal(status: head.status) }
         case .body(var bytes): picture.writeBuffer(&bytes)
         case .end: return picture
         }
@@ -79,6 +80,11 @@ package struct Album: Sendable {
       try Task.checkCancellation()
       throw ChannelError.eof
     }
+  }
+
+  /// The server's answer has no picture.
+  package struct Refusal: Error {
+    package let status: HTTPResponseStatus
   }
 
   private typealias Exchange = NIOAsyncChannel<HTTPClientResponsePart, HTTPClientRequestPart>

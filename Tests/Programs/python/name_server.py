@@ -1,5 +1,7 @@
 """Name servers that answer queries for IPv4 addresses, all with the same one.
 
+Names that begin with `missing` do not exist.
+
 Arguments: the answer, and ADDRESS=LINK for each server. A server answers only queries that arrive
 on its own link, as a provider's does. It drops others.
 """
@@ -27,8 +29,12 @@ def answer(query, address):
     records = b""
     if query[end - 4 : end - 2] == struct.pack("!H", 1):
         records = struct.pack("!HHHIH", 0xC00C, 1, 1, 0, 4) + socket.inet_aton(address)
+    is_missing = query[13:].startswith(b"missing")
+    if is_missing:
+        records = b""
     counts = struct.pack("!HHHH", 1, 1 if records else 0, 0, 0)
-    return query[:2] + b"\x81\x80" + counts + query[12:end] + records
+    flags = b"\x81\x83" if is_missing else b"\x81\x80"  # NXDOMAIN is 3
+    return query[:2] + flags + counts + query[12:end] + records
 
 
 links = {}
