@@ -76,6 +76,10 @@ struct DocumentationTests {
       of: "Sources/ConnectivityClient/ConnectivityClient.docc/StableSurface.md",
       from: "The words of `change` in a cause:", to: "\n\n", #/`(\w+)`/#)
     #expect(surface == code, "\(surface.symmetricDifference(code))")
+    let api = try Self.words(
+      of: "Sources/ConnectivityProtocol/Protos/connectivity/v1/connectivity.proto",
+      from: "  //   any            ", to: "  string change", #/\b([a-z][A-Za-z]+)\b/#)
+    #expect(api == code, "\(api.symmetricDifference(code))")
   }
 
   @Test("packages and tags have the programs' version")
