@@ -230,7 +230,7 @@ struct GuardedFlowsTests {
     rotated.source = IPAddress("192.0.2.8")
     var advice = FlowInvalidation.sample
     advice.severity = .advise
-    for event in [FlowEvent.path(.wlan), .path(rotated), .invalidation(advice)] {
+    for event in [FlowEvent.path(.wlan), .betterPathGone(rotated), .invalidation(advice)] {
       _ = try flows.received(.flow(generation: 8, event))
     }
     flows.connecting()
@@ -250,6 +250,6 @@ struct GuardedFlowsTests {
     var flows = GuardedFlows()
     var message = Connectivity_V1_GuardResponse()
     message.path.gateway = "somewhere"
-    #expect(throws: ConversionError.self) { try flows.received(message) }
+    #expect(throws: ProtobufError.self) { try flows.received(message) }
   }
 }

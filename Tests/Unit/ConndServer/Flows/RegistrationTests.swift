@@ -75,14 +75,14 @@ struct RegistrationTests {
     for (change, message) in refusals {
       let refusal = #expect(throws: FlowRefusal.self) { try self.registration(change) }
       #expect(refusal?.message == message)
-      #expect(refusal?.code == 3)
+      #expect(refusal?.code == .invalidArgument)
     }
   }
 }
 
 @Suite("The network namespace in messages")
 struct NetworkNamespaceTests {
-  private let own = NetworkNamespace.own ?? 0
+  private let own = ProcessNamespace.own ?? 0
 
   @Test("every message with a status carries it, also the messages shared by all subscribers")
   func statuses() throws {
