@@ -146,6 +146,7 @@ let clients: [Target] = [
     dependencies: all(
       [
         "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient",
+        "ConnectivityMonitor",
       ], nio("NIOCore", "NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .target(

@@ -1,5 +1,7 @@
 // The examples of the article GuardAnyChannel: it contains the code between the marks.
 
+import AsyncHTTPClient
+
 // snippet: imports
 import Connectivity
 import ConnectivityClient
@@ -44,22 +46,40 @@ private final class MyHandler: ChannelInboundHandler {
   // end
 }
 
+// snippet: httpClient
+extension HTTPClient.Configuration {
+  /// Guards all connections of a client.
+  package mutating func guardConnections(_ config: ConnectivityGuardHandler.Config = .defaults) {
+    let add: @Sendable (any Channel) -> EventLoopFuture<Void> = { channel in
+      channel.eventLoop.makeCompletedFuture {
+        // Before the client's own handlers, which must receive its events and its error.
+        try channel.pipeline.syncOperations.addHandler(
+          ConnectivityGuardHandler(config: config), position: .first)
+      }
+    }
+    self.http1_1ConnectionDebugInitializer = add
+    self.http2ConnectionDebugInitializer = add
+    // The client runs its hook after connecting. Until then, only this limit ends an attempt.
+    self.timeout.connect = .seconds(2)
+  }
+}
+// end
+
 func guardAnyChannelDrain() {
   // snippet: drain
-  var configuration = ConnectivityGuardHandler.Configuration()
-  configuration.onInvalidation = .drain
-  let handler = ConnectivityGuardHandler(configuration)
+  let handler = ConnectivityGuardHandler(config: .defaults { $0.onInvalidation = .drain })
   // end
   show("\(handler)")
 }
 
 func guardAnyChannelRefuse() {
   // snippet: refuse
-  var configuration = ConnectivityGuardHandler.Configuration()
-  configuration.access = .inexpensive
-  configuration.whenUnknown = .refuse
+  let config = ConnectivityGuardHandler.Config.defaults {
+    $0.access = .inexpensive
+    $0.access.whenUnknown = .refuse
+  }
   // end
-  show("\(configuration)")
+  show("\(config)")
 }
 
 /// As libpq declares it.
@@ -68,7 +88,8 @@ private func PQsocket(_ connection: OpaquePointer) -> CInt { -1 }
 
 func guardAnyChannelDescriptor(_ connection: OpaquePointer) throws {
   // snippet: descriptor
-  let watch = try SocketGuard(descriptor: PQsocket(connection)) { $0.shutsDown = true }
+  let watch = try SocketGuard(
+    descriptor: PQsocket(connection), config: .defaults { $0.shutsDown = true })
   // end
   watch.end()
 }

@@ -1,4 +1,4 @@
-internal import ConnectivityMonitor
+public import ConnectivityMonitor
 public import GRPCNIOTransportHTTP2Posix
 public import Logging
 
@@ -17,9 +17,6 @@ extension NetworkAwareTransport {
     /// The algorithm for requests, and those accepted for responses. By default nothing is
     /// compressed.
     public var compression: HTTP2ClientTransport.Config.Compression
-    /// The maximum size of a decompressed response. A call with a larger response fails with
-    /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
-    public var decompressionLimit: DecompressionLimit?
     /// The networks that the channel may use (C8).
     public var access: NetworkAccess
     /// The mark of the channel's packets (`SO_MARK`, socket(7)), which routing rules can match; 0
@@ -31,19 +28,20 @@ extension NetworkAwareTransport {
     public var interface: String?
     /// How the channel handles an invalidation.
     public var onInvalidation: InvalidationHandling
-    /// The settings for calls that have none of their own: logger, IDs, and time limit.
+    /// The settings for calls that have none of their own: logger, IDs, time limit, and limit for
+    /// decompressed responses.
     public var calls: CallSettings
     /// Logs events of connections: state changes, failures, invalidations. `nil` logs nothing.
     public var backgroundActivityLogger: Logger?
-    /// Called with each state in order, by one task at a time. Must not block.
+    /// Called with each state in order, by one task at a time, on ``connectivityStateExecutor``.
     public var onConnectivityStateChange: (@Sendable (ConnectivityState) -> Void)?
+    /// Calls ``onConnectivityStateChange``, which may then block: later states wait, and so does
+    /// the end of the channel. `nil` means the channel's NIO thread, which must not be blocked.
+    public var connectivityStateExecutor: (any TaskExecutor)?
     /// gRPC's callbacks for NIO channels.
     public var channelDebuggingCallbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
-    /// The path of connd's socket.
-    public var socket: String
-    /// Whether loopback connections are guarded, too. They do not need it, but tests that simulate
-    /// a network on loopback do.
-    public var guardsLoopback: Bool
+    /// connd's socket.
+    public var socket: ConndSocket
 
     public static var defaults: Config { .defaults { _ in } }
 
@@ -53,11 +51,12 @@ extension NetworkAwareTransport {
       connection.maxIdleTime = .seconds(5 * 60)
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
-        decompressionLimit: nil, access: .unrestricted, mark: 0, interface: nil,
+        access: .unrestricted, mark: 0, interface: nil,
         onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
-        onConnectivityStateChange: nil, channelDebuggingCallbacks: .defaults,
-        socket: SocketPath.default, guardsLoopback: false)
+        onConnectivityStateChange: nil, connectivityStateExecutor: nil,
+        channelDebuggingCallbacks: .defaults,
+        socket: .default)
       configure(&config)
       return config
     }

@@ -92,7 +92,6 @@ struct ChannelAccessTests {
   ) async throws {
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       try await withChannel(
         to: .ipv4(address: "127.0.0.1", port: port), config: config, body)
@@ -127,7 +126,6 @@ struct ChannelAccessTests {
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
       network.delaysFlows = true
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       try await withChannel(
         to: .ipv4(address: "127.0.0.1", port: listener.port), config: config
@@ -168,6 +166,63 @@ struct ChannelAccessTests {
         }
       }
       #expect(record.calls.count == 20)
+    }
+  }
+
+  @Test(
+    "C8 C7 connd is away → a channel that refuses an unknown network sends nothing until it is back"
+  )
+  func unknown() async throws {
+    try await playingNetwork {
+      $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
+    } _: { network, client, transport, record in
+      await network.stop()
+      let error = try await failure { try await client.echo() }
+      #expect(error?.code == .unavailable)
+      #expect(error?.networkUnavailableReason == .unknown)
+      var options = CallOptions.defaults
+      options.waitForReady = true
+      async let patient = client.echo(options: options)
+      for await state in transport.connectivityStates where state == .transientFailure { break }
+      #expect(record.streams == 0)
+      try await network.start()
+      let answer = try await patient
+      #expect(answer == "hello")
+    }
+  }
+
+  @Test("C8 C7 connd is away → one call may refuse an unknown network that its channel uses")
+  func unknownCall() async throws {
+    try await playingNetwork { network, client, _, record in
+      await network.stop()
+      for _ in 0..<2 {
+        let error = try await failure {
+          try await withCallSettings {
+            $0.access = NetworkAccess(prohibitedMedia: [.cellular], whenUnknown: .refuse)
+          } operation: {
+            try await client.echo()
+          }
+        }
+        #expect(error?.networkUnavailableReason == .unknown)
+        // The second time on a ready connection.
+        _ = try await client.echo()
+      }
+      #expect(record.calls == ["Get", "Get"])
+    }
+  }
+
+  @Test("C8 a call to loopback, which needs no network → it goes out although connd is away")
+  func loopback() async throws {
+    try await EchoServer.serving { port, _ in
+      let config = NetworkAwareTransport.Config.defaults {
+        $0.socket = "/nonexistent/connd.sock"
+        $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
+      }
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        let answer = try await client.echo()
+        #expect(answer == "hello")
+      }
     }
   }
 

@@ -35,7 +35,6 @@ struct DrainingChannelTests {
     let listener = try SilentListener()
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       config.onInvalidation = .drain
       try await withChannel(
@@ -71,7 +70,7 @@ struct DrainingChannelTests {
       network.become(.wired, .wifi)
       // It is registered again, bound to its link.
       try await network.waitForFlows(atLeast: 1)
-      #expect(network.guardedFlows.map(\.path.interface) == ["wlan0"])
+      #expect(network.guardedFlows.map(\.path.interface).contains("wlan0"))
       network.become(.wired)
       let error = try await call.value
       #expect(error?.invalidation?.reason == .interfaceLost)

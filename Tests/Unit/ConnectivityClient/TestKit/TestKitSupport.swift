@@ -10,10 +10,10 @@ import Testing
 
 /// Runs the body with a client of connd's service for applications.
 func withConnd<Result: Sendable>(
-  at socket: String,
+  at socket: ConndSocket,
   _ body: (Connectivity_V1_Connectivity.Client<HTTP2ClientTransport.Posix>) async throws -> Result
 ) async throws -> Result {
-  try await withGRPC(at: socket) {
+  try await withGRPC(at: socket.path) {
     try await body(Connectivity_V1_Connectivity.Client(wrapping: $0))
   }
 }
@@ -116,15 +116,17 @@ extension FlowGuard {
 
 extension FlowGuard {
   /// Uses the library's own way to connect.
-  convenience init(socket: String) { self.init(socket: socket, through: .shared) }
+  convenience init(socket: ConndSocket) {
+    self.init(socket: socket.path, through: .shared)
+  }
 }
 
 /// Runs the body with a client of connd's diagnostics.
 func withDiagnostics<Result: Sendable>(
-  at socket: String,
+  at socket: ConndSocket,
   _ body: (Connectivity_V1_Diagnostics.Client<HTTP2ClientTransport.Posix>) async throws -> Result
 ) async throws -> Result {
-  try await withGRPC(at: socket) {
+  try await withGRPC(at: socket.path) {
     try await body(Connectivity_V1_Diagnostics.Client(wrapping: $0))
   }
 }
