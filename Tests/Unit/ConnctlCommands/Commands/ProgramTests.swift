@@ -1,8 +1,9 @@
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
+import Synchronization
 import Testing
 
 @testable import ConnctlCommands
@@ -85,6 +86,38 @@ struct ProgramTests {
     #expect(far.screen.output == "2001:db8::1  unsatisfied: no route\n")
   }
 
+  @Test("path to a link-local address with a link → the path by that link, from one guarded flow")
+  func boundPath() async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await request in requests {
+        #expect(request.add.remote == "fe80::77" && request.add.interface == "lo")
+        try await writer.write(.flow(generation: 17, .path(.stack)))
+      }
+    })
+    let bound = try await connctl("path", "fe80::77%lo", "--json", stub: stub)
+    #expect(bound.status == 0)
+    #expect(bound.screen.output == "\(JSON.path(.stack, to: "fe80::77%lo"))\n")
+    #expect(bound.screen.errors == "")
+    let explained = try await connctl("explain", "fe80::77%lo")
+    #expect(explained.status == 64)
+    #expect(explained.screen.errors.contains("“connctl path fe80::77%lo” shows its path"))
+  }
+
+  @Test("path takes host:port and URLs")
+  func urls() async throws {
+    for host in ["192.0.2.80:443", "https://192.0.2.80/page"] {
+      #expect(try await connctl("path", host).status == 0)
+    }
+  }
+
+  @Test("a name that is a link's: the error says so")
+  func linkAsHost() async throws {
+    let result = try await connctl("path", "lo")
+    #expect(result.status == 1)
+    #expect(
+      result.screen.errors.contains("(it is a link of this machine: “connctl links” shows it)"))
+  }
+
   @Test("a name that cannot be resolved: 1, and one line")
   func unresolved() async throws {
     // A label of more than 63 octets is invalid without asking a name server (RFC 1035).
@@ -107,7 +140,40 @@ struct ProgramTests {
         == [JSON.history(.transition(.bounce)), JSON.history(.invalidation(.sample))]
         .map(\.description))
     let text = try await connctl("history")
-    #expect(text.screen.outputLines.count == 5)
+    #expect(
+      text.screen.outputLines.map { $0.prefix { $0 != "·" } }.count { $0.hasPrefix("2026-") } == 2)
+    // The sample is 185 s old.
+    #expect(
+      try await connctl("history", "--since", "10m").screen.outputLines.count
+        == text.screen.outputLines.count)
+    let none = try await connctl("history", "--since", "3m")
+    #expect(none.screen.output == "" && none.status == 0)
+    #expect(none.screen.errors == "connctl: nothing has changed in the last 3m\n")
+  }
+
+  @Test("history goes to the pager, except with --no-pager, --json or --graph")
+  func pager() async throws {
+    for (arguments, isPaged) in [
+      ([], true), (["--no-pager"], false), (["--json"], false), (["--graph"], false),
+    ] {
+      let paged = Mutex("")
+      let screen = Screen()
+      var console = screen.console
+      console.page = { text, lines in
+        #expect(text.count { $0 == "\n" } == lines)
+        paged.withLock { $0 = text }
+        return true
+      }
+      try await withDirectory { [console] directory in
+        let socket = "\(directory)/connd.sock"
+        try await StubConnd().serving(socket) {
+          #expect(
+            await runConnctl(["history", "--socket", socket] + arguments, on: console) == 0)
+        }
+      }
+      #expect(paged.withLock { $0.contains("wifi → none") } == isPaged, "\(arguments)")
+      #expect((screen.output == "") == isPaged, "\(arguments)")
+    }
   }
 
   @Test("stats: present values, then counters")
@@ -142,6 +208,15 @@ struct ProgramTests {
     #expect(json.status == 1)
     #expect(
       json.screen.output == #"{"condition": "ipv6", "holds": false, "generation": 17}"# + "\n")
+  }
+
+  @Test("is --via a link that does not exist: 1, and the error names it")
+  func missingLink() async throws {
+    let typo = try await connctl("is", "online", "--via", "nope0")
+    #expect(typo.status == 1)
+    #expect(typo.screen.errors == "connctl: there is no link “nope0”\n")
+    let idle = try await connctl("is", "online", "--via", "docker0")
+    #expect(idle.status == 1 && idle.screen.errors == "")
   }
 
   @Test(
@@ -200,13 +275,39 @@ struct ProgramTests {
 
   @Test("completions contain the commands and the conditions", arguments: ["bash", "zsh", "fish"])
   func completions(shell: String) async {
-    let screen = Screen()
-    #expect(
-      await runConnctl(
-        ["--generate-completion-script", shell], on: screen.console) == 0)
-    for word in ["status", "history", "guard", "not-cellular", "timeout"] {
-      #expect(screen.output.contains(word))
+    for arguments in [["--generate-completion-script", shell], ["completion", shell]] {
+      let screen = Screen()
+      #expect(await runConnctl(arguments, on: screen.console) == 0)
+      for word in ["status", "history", "guard", "not-cellular", "timeout", "connctl names links"] {
+        #expect(screen.output.contains(word), "\(word)")
+      }
     }
+    let screen = Screen()
+    #expect(await runConnctl(["completion", "tcsh"], on: screen.console) == 64)
+  }
+
+  @Test(
+    "names for completions",
+    arguments: [
+      ("links", ["wlan0", "docker0"]), ("costs", ["on", "off", "auto", "wlan0", "docker0"]),
+      ("networks", ["00000000000000ff", "0123456789abcdef"]),
+      ("overrides", ["00000000000000ff", "0123456789abcdef", "eth0"]),
+    ])
+  func names(kind: String, names: [String]) async throws {
+    #expect(try await connctl("names", kind).screen.outputLines == names)
+  }
+
+  @Test("a completion of conditions continues after a comma")
+  func conditionsAfterComma() async {
+    let screen = Screen()
+    let status = await runConnctl(
+      [
+        "---completion", "run", "--", "--when", "3", "12", "connctl", "run", "--when",
+        "online,not-m",
+      ],
+      on: screen.console)
+    #expect(status == 0)
+    #expect(screen.outputLines.contains("online,not-metered"), "\(screen.output) \(screen.errors)")
   }
 }
 
@@ -304,7 +405,7 @@ struct FollowingTests {
   @Test("wait says what is missing at the timeout, and on a terminal what it waits for")
   func timeoutHint() async throws {
     let stub = Self.endless([.snapshot(.sample)])
-    let missing = "connctl: “not-wifi” does not hold after 300ms: wifi via wlan0\n"
+    let missing = "connctl: “not-wifi” does not hold after 300ms (wifi via wlan0)\n"
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
       try await stub.serving(socket) {
@@ -312,7 +413,7 @@ struct FollowingTests {
         let terminal = Screen()
         #expect(
           await runConnctl(arguments, on: terminal.console(errorWidth: 80)) == 1)
-        #expect(terminal.errors == "connctl: waiting for “not-wifi”: wifi via wlan0\n" + missing)
+        #expect(terminal.errors == "connctl: waiting for “not-wifi” (wifi via wlan0)\n" + missing)
         let pipe = Screen()
         #expect(await runConnctl(arguments, on: pipe.console) == 1)
         #expect(pipe.errors == missing)

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Testing
 
 @testable import ConnctlCommands
@@ -15,9 +15,12 @@ struct TextTests {
       self.style.status(.sample, now: .sample.adding(seconds: 185)),
       """
       wifi via wlan0 (since 3 min)
-        ipv4  satisfied    wlan0  from 192.0.2.7 via 192.0.2.1
-        ipv6  unsatisfied  no route
+        ipv4  satisfied  wlan0  from 192.0.2.7 via 192.0.2.1
+        ipv6  none
       """)
+    // On a machine without IPv6 nothing is wrong, so nothing is red.
+    let coloured = Style.plain(color: true).status(.sample, now: .sample)
+    #expect(!coloured.joined().contains("\u{1B}[31m"))
   }
 
   @Test("status without a network gives the reason, even if a path names its link")
@@ -94,32 +97,94 @@ struct TextTests {
       01:25:00.123  now               wifi via wlan0
       01:25:00.123  wifi → none       carrier lost on wlan0 (RTM_NEWLINK)
       01:25:00.123  wifi bounced      via wlan0: read again, learnt late
-      01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied:
-                                      address added on wlan0 (RTM_NEWADDR)
-      01:25:00.123  destroy           channels on wlan0 (ipv4): interface lost
-      01:25:00.123  advise            all channels: category changed
+      01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 none: address
+                                      added on wlan0 (RTM_NEWADDR)
+      01:25:00.123  destroy           connections on wlan0 (ipv4): interface lost
+      01:25:00.123  advise            all connections: category changed
       01:25:00.123  gap               changes were missed; now wifi via wlan0
       """)
   }
 
-  @Test("history shows a change's cause once, and an invalidation's only if it differs")
+  @Test("history: one line a change, with its cause and its consequences")
   func history() {
     expectLines(
       self.style.history([
         .transition(.sample), .invalidation(.sample), .invalidation(.everything),
-      ]) + self.style.history([.invalidation(.sample), .invalidation(.sample)]),
+      ]) + self.style.history([.invalidation(.sample), .invalidation(.sample)])
+        + self.style.history([.transition(.started)]),
       """
-      2026-11-21 01:25:00.123  wifi → none       carrier lost on wlan0 (RTM_NEWLINK)
-      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
-                                                 lost
-      2026-11-21 01:25:00.123  advise            all channels: category changed; read
-                                                 again, learnt late
-      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
-                                                 lost; carrier lost on wlan0
-                                                 (RTM_NEWLINK)
-      2026-11-21 01:25:00.123  destroy           channels on wlan0 (ipv4): interface
-                                                 lost
+      2026-11-21 01:25:00.123  wifi → none       carrier lost on wlan0 · connections
+                                                 on wlan0 (ipv4) lost
+      2026-11-21 01:25:00.123  lost              connections on wlan0 (ipv4):
+                                                 interface lost; carrier lost on wlan0
+      2026-11-21 01:25:00.123  connd started     wifi via wlan0
       """)
+  }
+
+  @Test("watch: connd's start is not a change from unknown")
+  func started() {
+    expectLines(
+      self.style.event(.change(.transition(.started)), now: .sample),
+      "01:25:00.123  connd started     wifi via wlan0")
+  }
+
+  @Test("a change is red if traffic was lost, and not for its bookkeeping")
+  func inks() {
+    func ink(_ group: Change...) -> TextStyle? { FoldedChange(group)?.headline.ink }
+    #expect(ink(.transition(.sample), .invalidation(.sample)) == .bad)
+    #expect(ink(.invalidation(.sample)) == .bad)
+    #expect(ink(.invalidation(.everything)) == .faint)
+    #expect(ink(.path(.sample), .invalidation(.sample)) == nil)
+    #expect(ink(.transition(.started), .invalidation(.everything)) == .good)
+  }
+
+  @Test("a path change names the path, and what it means for connections")
+  func pathChange() {
+    var drain = Invalidation.sample
+    drain.severity = .drain
+    drain.scope = .init(interface: "eth0")
+    #expect(
+      FoldedChange([.path(.sample), .invalidation(drain), .invalidation(drain)])?.details
+        .replacing("\u{A0}", with: " ")
+        == "ipv4 wlan0 from 192.0.2.7, ipv6 none: address added on wlan0 · connections on eth0 to be replaced"
+    )
+  }
+
+  @Test("a guessed link is marked in every view")
+  func guesses() {
+    var path = Path.stack
+    path.guessedLinks = 1
+    #expect(path.chainWords.replacing("\u{A0}", with: " ") == "vlan10 over bond0 maybe over eth0")
+    #expect(
+      path.way?.replacing("\u{A0}", with: " ").hasPrefix("over bond0 maybe over eth0 from") == true)
+    #expect(
+      PathDiagram(path, links: []).stations.prefix(4) == ["host", "vlan10", "bond0", "eth0?"])
+  }
+
+  @Test("virtual ports of a bridge fold behind it, unless a default path uses them")
+  func ports() {
+    func port(_ name: String, _ kind: String? = "veth", master: String? = "docker0")
+      -> Connectivity_V1_Link
+    {
+      var link = Connectivity_V1_Link.stacked(name, kind: kind)
+      if let master { link.master = master }
+      return link
+    }
+    var bridge = Connectivity_V1_Link.stacked("docker0", kind: "bridge")
+    bridge.addresses = ["172.17.0.1/16"]
+    var used = port("veth3")
+    used.defaultIpv4 = true
+    let links = [
+      bridge, port("veth1"), port("veth2"), used, port("eth1", nil), port("veth4", master: nil),
+      port("eth2", "dsa", master: "bond0"),
+    ]
+    func names(_ lines: [String]) -> [String] {
+      lines.dropFirst().map { String($0.prefix { $0 != " " }) }
+    }
+    let folded = self.style.links(links)
+    #expect(names(folded) == ["docker0", "veth3", "eth1", "veth4", "eth2"])
+    #expect(folded[1].hasSuffix("172.17.0.1/16 2 ports"))
+    #expect(names(self.style.links(links, isComplete: true)).count == links.count)
   }
 
   @Test("guard")
@@ -142,7 +207,7 @@ struct TextTests {
       """)
   }
 
-  @Test("the channels of a scope, in words")
+  @Test("the connections of a scope, in words")
   func scopes() {
     let one = IPAddress("192.0.2.7")
     let two = IPAddress("192.0.2.8")
@@ -155,9 +220,9 @@ struct TextTests {
     ]
     #expect(
       scopes.map { $0.words.replacing("\u{A0}", with: " ") } == [
-        "all channels", "all channels (ipv6)", "channels on wlan0",
-        "channels from 192.0.2.7, 192.0.2.8 on wlan0",
-        "channels to 192.0.2.8 from 192.0.2.7 (ipv4)",
+        "all connections", "all connections (ipv6)", "connections on wlan0",
+        "connections from 192.0.2.7, 192.0.2.8 on wlan0",
+        "connections to 192.0.2.8 from 192.0.2.7 (ipv4)",
       ])
   }
 
@@ -191,13 +256,20 @@ struct TextTests {
     expectLines(
       self.style.links([.wlan, .docker, .ppp, .usb]),
       """
-      LINK     MEDIUM    STATE       DEFAULT    ADDRESSES
-      wlan0    wifi      up          ipv4 ipv6  192.0.2.7/24
+      LINK     KIND    MEDIUM    STATE       DEFAULT    ADDRESSES
+      wlan0            wifi      up          ipv4 ipv6  192.0.2.7/24
                                              2001:db8:1111:2222:3333:4444:5555:6666/64
                                              metered "Free \\xe9?Wi-Fi" -52 dBm
-      docker0  unknown   no carrier             172.17.0.1/16
-      ppp0     cellular  up                     4G roaming suspended signal 67%
-      usb0     wired     up                     maybe via phone
+      docker0  bridge  -         no carrier             172.17.0.1/16
+      ppp0     ppp     cellular  up                     4G roaming suspended signal
+                                                        67%
+      usb0             wired     up                     maybe via phone
+      """)
+    expectLines(
+      self.style.links([.usb]),
+      """
+      LINK  MEDIUM  STATE  ADDRESSES
+      usb0  wired   up     maybe via phone
       """)
     #expect(Connectivity_V1_Link.ppp.words == "ppp0, ppp, up, 4G, roaming, suspended, signal 67%")
     #expect(Connectivity_V1_Link.usb.words == "usb0, up, maybe via phone")
