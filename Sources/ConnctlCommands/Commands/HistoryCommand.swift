@@ -8,7 +8,7 @@ struct HistoryCommand: ConnctlCommand {
     "history", "List past changes with their consequences, oldest first.",
     usage: "connctl history [<options>]",
     discussion: """
-      Each line is one change: a transition, lost connections, or a cost override. --json prints \
+      Each line is one change: a transition, another path, lost connections, or a cost override. --json prints \
       each invalidation by itself. On a terminal, output that is longer than the screen goes to \
       PAGER, or to less.
       """,
@@ -77,12 +77,12 @@ struct HistoryCommand: ConnctlCommand {
   }
 }
 
-/// An entry of the history: a change that concerns channels.
+/// An entry of the history: a change that concerns connections.
 enum HistoryEntry: Hashable, Sendable {
   case transition(Transition)
   case invalidation(Invalidation)
-  /// A change of the path's cost by an override.
-  case override(PathChange)
+  /// A change of the path or its cost, within the same category.
+  case path(PathChange)
 
   /// Groups entries by change. A group is a transition with its invalidations, or invalidations
   /// without a transition.
@@ -95,7 +95,7 @@ enum HistoryEntry: Hashable, Sendable {
     let entries =
       try response.transitions.map { Self.transition(try Transition($0)) }
       + response.invalidations.map { Self.invalidation(try Invalidation($0)) }
-      + response.choices.map { Self.override(try PathChange($0)) }
+      + response.paths.map { Self.path(try PathChange($0)) }
     return entries.sorted { $0.generation < $1.generation }
   }
 
@@ -105,7 +105,7 @@ enum HistoryEntry: Hashable, Sendable {
     switch self {
     case .transition(let transition): .transition(transition)
     case .invalidation(let invalidation): .invalidation(invalidation)
-    case .override(let change): .path(change)
+    case .path(let change): .path(change)
     }
   }
 

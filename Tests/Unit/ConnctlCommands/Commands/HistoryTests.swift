@@ -53,7 +53,7 @@ struct HistoryTests {
       switch entry {
       case .transition(let transition): transition.snapshot.generation
       case .invalidation(let invalidation): invalidation.generation
-      case .override(let change): change.snapshot.generation
+      case .path(let change): change.snapshot.generation
       }
     }
     #expect(generations == [2, 3, 4, 5, 7, 8])
@@ -63,7 +63,7 @@ struct HistoryTests {
   func overrides() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     let said: [(UInt64, UInt32, Bool)] = [(1, 0, true), (2, 4_000_001, false)]
-    response.choices = said.map { generation, user, isOn in
+    response.paths = said.map { generation, user, isOn in
       var change = PathChange.sample
       change.snapshot.generation = generation
       change.snapshot.status.ipv4.isConstrained = isOn
