@@ -39,7 +39,7 @@ struct WatchCommand: ConnctlCommand {
     }
   }
 
-  /// What has been shown so far.
+  /// The events and lines shown so far.
   private struct Shown {
     var isFirst = true
     var snapshot: Snapshot?

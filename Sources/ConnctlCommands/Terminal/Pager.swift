@@ -22,7 +22,7 @@ enum Pager {
     return status.rawValue != 127
   }
 
-  /// Returns the command, or `nil` if the user wants none or there is none.
+  /// Returns the command, or `nil` if the user wants no pager or less is missing.
   static func command(
     _ environment: (String) -> String?, exists: ([String]) -> Bool = Self.exists
   ) -> [String]? {

@@ -78,7 +78,7 @@ extension PathChange {
 }
 
 extension Cause {
-  /// Whether connd has started, so that there was no change on the machine.
+  /// Whether connd has started. Then nothing changed on the machine.
   var isStart: Bool { self.change == "started" }
 
   /// The cause without the kernel's message: `carrier lost on wlan0`.
@@ -110,7 +110,7 @@ extension [String] {
 }
 
 extension Invalidation.Severity {
-  /// What it means for the connections.
+  /// The consequence for connections.
   fileprivate var shortWords: String {
     switch self {
     case .destroy: "lost"

@@ -95,7 +95,7 @@ struct Metrics {
     }
   }
 
-  /// What the kinds of a counter are.
+  /// The name of the label for the kinds of a counter.
   private static func label(of name: String) -> String {
     switch name {
     case "published": "event"
