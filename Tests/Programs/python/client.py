@@ -280,8 +280,8 @@ def guard(socket):
             (3, "203.0.113.9", {"local": "x"}, "add.local"),
             (3, "203.0.113.9", {"interface": "no-such-link"}, "add.interface"),
             (3, "203.0.113.9", {"known_path": pb.Path(source="x")}, "add.known_path"),
-            (3, "203.0.113.9", {"known_path": pb.Path(chain=[""] * 17)}, "add.known_path"),
-            (3, "203.0.113.9", {"known_path": pb.Path(chain=["x" * 16])}, "add.known_path"),
+            (3, "203.0.113.9", {"known_path": pb.Path(chain=[pb.ChainLink()] * 17)}, "add.known_path"),
+            (3, "203.0.113.9", {"known_path": pb.Path(chain=[pb.ChainLink(name="x" * 16)])}, "add.known_path"),
             (1, "203.0.113.7", {}, "add.id"),
         ]:
             guard.add(id, remote, **fields)

@@ -36,7 +36,7 @@ struct CostTests {
     wish.expensive = .off
     #expect(try await self.said("metered", "--network", "Free Wi-Fi", "off") == wish)
     wish.expensive = .on
-    wish.duration = .init(rounding: .seconds(7200))
+    wish.duration.seconds = 7200
     #expect(try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi") == wish)
     wish.whenLeft = true
     #expect(
