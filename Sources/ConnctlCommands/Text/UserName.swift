@@ -15,8 +15,8 @@ enum UserName {
     var result: UnsafeMutablePointer<passwd>?
     var buffer = [CChar](repeating: 0, count: 1 << 14)
     return buffer.withUnsafeMutableBufferPointer { bytes in
-      let status = getpwuid_r(uid, &entry, bytes.baseAddress, bytes.count, &result)
-      guard status == 0, result != nil, let name = entry.pw_name else { return nil }
+      guard let base = bytes.baseAddress,
+        getpwuid_r(uid, &entry, base, bytes.count, &result) == 0, result != nil, let name = entry.pw_name else { return nil }
       return String(cString: name)
     }
   }
