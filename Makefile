@@ -32,13 +32,13 @@ sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path 
 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev
+go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev protoc-gen-go
 # With systemd, ocserv would start when it is installed, so it is left out and its test is skipped.
 tunnel_packages := nftables $(if $(wildcard /run/systemd/system),,ocserv) openconnect openssl openvpn wireguard-go wireguard-tools
-test_packages := dbus-daemon iproute2 libpq5 postgresql-15 python3-dbus python3-gi python3-venv tmux iputils-ping $(go_packages) $(example_packages) \
+test_packages := dbus-daemon git iproute2 libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv tmux iputils-ping $(go_packages) $(example_packages) \
     $(tunnel_packages)
 bench_packages := gcc libc6-dev procps valgrind
-protobuf_packages := protobuf-compiler libprotobuf-dev
+protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
 unit_packages := systemd
 deb_packages := debhelper dpkg-dev lintian
 vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux gcc-12 make libelf1
@@ -260,8 +260,9 @@ generate: deps deps-protobuf ## generate code from the .proto files
 	@dev/generate-protobuf.sh
 
 .PHONY: check-generated
-check-generated: deps deps-protobuf ## check that the generated code matches the .proto files
-	@dev/generate-protobuf.sh --check
+check-generated: deps deps-protobuf ## check that the generated code matches the .proto files, which break no client of the last tag
+	@dev/check-protocol
+	dev/generate-protobuf.sh --check
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -224,7 +224,7 @@ let tests: [Target] = [
       [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
         "ConnectivityProtocol", "UnixTransport", "TestKit", arguments,
-      ], nio("NIOPosix"), grpc),
+      ], nio("NIOPosix"), grpc, grpcProtobuf),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(
     name: "callprobe",

@@ -111,18 +111,19 @@ bool GuardedChannel::Add(Stream& stream) {
 void GuardedChannel::Heed(const GuardResponse& answer, Stream& stream) {
   // If connd restarts, this tells it what it last reported about the flow, and when.
   flow_.set_since_generation(answer.generation());
-  if (answer.has_path()) {
-    bool satisfied = answer.path().status() == PATH_STATUS_SATISFIED;
+  if (answer.has_path() || answer.has_better_path_gone()) {
+    const Path& path = answer.has_path() ? answer.path() : answer.better_path_gone();
+    bool satisfied = path.status() == PATH_STATUS_SATISFIED;
     if (!flow_.has_known_path()) {
-      Log("guarded, by " + (answer.path().has_interface() ? answer.path().interface() : "no path"));
+      Log("guarded, by " + (path.has_interface() ? path.interface() : "no path"));
       offline_ = !satisfied;
     } else if (offline_ && satisfied) {
       offline_ = false;
       Replace();  // The old one may be in a backoff, which is no longer needed.
-    } else if (Cost(answer.path()) != Cost(flow_.known_path())) {
-      Log("the path is " + Cost(answer.path()) + " now");
+    } else if (Cost(path) != Cost(flow_.known_path())) {
+      Log("the path is " + Cost(path) + " now");
     }
-    *flow_.mutable_known_path() = answer.path();
+    *flow_.mutable_known_path() = path;
   } else if (answer.has_invalidation()) {
     const FlowInvalidation& invalidation = answer.invalidation();
     Log(InvalidationSeverity_Name(invalidation.severity()) + ": " + InvalidationReason_Name(invalidation.reason()));

@@ -79,17 +79,18 @@ class GuardedChannel:
         # If connd restarts, this tells it what it last reported about the flow, and when.
         self._flow.since_generation = answer.generation
         event = answer.WhichOneof("event")
-        if event == "path":
-            satisfied = answer.path.status == pb.PATH_STATUS_SATISFIED
+        if event in ("path", "better_path_gone"):
+            path = getattr(answer, event)
+            satisfied = path.status == pb.PATH_STATUS_SATISFIED
             if not self._flow.HasField("known_path"):
-                logging.info("guarded, by %s", answer.path.interface or "no path")
+                logging.info("guarded, by %s", path.interface or "no path")
                 self._offline = not satisfied
             elif self._offline and satisfied:
                 self._offline = False
                 self._replace()  # The old one may be in a backoff, which is no longer needed.
-            elif cost(answer.path) != cost(self._flow.known_path):
-                logging.info("the path is %s now", cost(answer.path))
-            self._flow.known_path.CopyFrom(answer.path)
+            elif cost(path) != cost(self._flow.known_path):
+                logging.info("the path is %s now", cost(path))
+            self._flow.known_path.CopyFrom(path)
         elif event == "invalidation":
             reason = pb.InvalidationReason.Name(answer.invalidation.reason)
             severity = pb.InvalidationSeverity.Name(answer.invalidation.severity)

@@ -90,7 +90,9 @@ public final class SimulatedNetwork: Sendable {
     guard !self.connd.isRunning else { return }
     self.connd.start()
     do {
-      let listener = try await Listener(on: self.socket, ConndService(connd: self.connd))
+      let listener = try await Listener(
+        on: self.socket,
+        [ConndService(connd: self.connd), DiagnosticsService(connd: self.connd)])
       self.listener.withLock { $0 = listener }
     } catch {
       self.connd.stop()

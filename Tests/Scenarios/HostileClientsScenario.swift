@@ -272,7 +272,7 @@ struct HostileClientsScenario {
     try Command.run(["rm", "\(inside)/fill"])
     try lab.change(1)
     try waitUntil("connd says so") { connd.standardError.contains("the history is stored again") }
-    #expect(try Command.run(header) == "connd history 2\n")
+    #expect(try Command.run(header) == "connd history 3\n")
     try lab.change(20)
     #expect(connd.standardError.count(of: "the history cannot be stored") == 1)
     #expect(connd.standardError.count(of: "the history is stored again") == 1)

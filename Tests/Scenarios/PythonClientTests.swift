@@ -19,7 +19,8 @@ struct PythonClientTests {
     "A client in Python gets what the protocol promises",
     arguments: [
       "status", "authorities", "watch", "resume", "invalidations", "guard", "health", "reflection",
-      "get_path", "watch_path", "explain", "links", "history", "costs", "invalid",
+      "get_path", "watch_path", "explain", "links", "history", "costs", "pages", "complete",
+      "invalid",
     ])
   func check(_ name: String) throws {
     // Long enough for a route to return in time on a busy machine.

@@ -3,6 +3,7 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityMonitor
 import GRPCCore
+import SwiftProtobuf
 
 struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(
@@ -147,26 +148,25 @@ extension CostCommand {
     let (target, choice) = try self.cost.parsed()
     Self.say(choice, in: &request)
     if let time = self.cost.for {
-      request.seconds = UInt32(clamping: time.duration.components.seconds)
+      request.duration = Google_Protobuf_Duration(rounding: time.duration)
     }
     switch self.cost.until {
     case .boot: request.atBoot = true
     case .left: request.whenLeft = true
     case nil: break
     }
-    let response = try await connector.withConnd(at: self.socket) { [request] connd in
+    let response = try await connector.withServices(at: self.socket) { [request] connd in
       var request = request
       switch target {
       case .link(let name): request.link = name
       case .network(let name): request.network = name
       case .here: request.network = try await self.networkHere(connd)
       }
-      let response = try await decided { try await connd.setCost(request, options: .prompt) }
+      let response = try await decided { try await connd.costs.setCost(request, options: .prompt) }
       // The override is in effect, even if the following query fails.
       if choice != .auto, case .link(let name) = target,
-        let links = try? await connd.listLinks(
-          Connectivity_V1_ListLinksRequest(), options: .prompt),
-        !links.links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
+        let links = try? await connd.links(),
+        !links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
       {
         self.console.remark("the link “\(name)” does not exist: the override applies once it does")
       }
@@ -183,12 +183,8 @@ extension CostCommand {
   }
 
   /// Returns the identity of the current network.
-  private func networkHere(
-    _ connd: any Connectivity_V1_Connectivity.ClientProtocol
-  ) async throws -> String {
-    let list = try await connd.listNetworks(
-      Connectivity_V1_ListNetworksRequest(), options: .prompt)
-    guard let network = list.networks.first(where: \.current) else {
+  private func networkHere(_ connd: ConndServices) async throws -> String {
+    guard let network = try await connd.networks().first(where: \.current) else {
       self.console.remark("connd cannot identify the current network: name a link instead")
       throw ExitStatus.doesNotHold
     }

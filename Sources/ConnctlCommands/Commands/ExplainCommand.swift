@@ -47,8 +47,8 @@ struct ExplainCommand: ConnctlCommand {
         if local.port != 0 { request.localPort = UInt32(local.port) }
       }
     }
-    let explanation = try await connector.withConnd(at: self.socket) { [request] connd in
-      try await connd.explain(request, options: .prompt)
+    let explanation = try await connector.withServices(at: self.socket) { [request] connd in
+      try await connd.diagnostics.explain(request, options: .prompt)
     }
     if self.json {
       try self.console.print(try JSON.explanation(explanation))

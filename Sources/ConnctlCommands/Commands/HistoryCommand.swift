@@ -28,13 +28,11 @@ struct HistoryCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    var request = Connectivity_V1_ListTransitionsRequest()
-    if let limit = self.limit { request.limit = limit }
-    let response = try await connector.withConnd(at: self.socket) { [request] connd in
-      try await connd.listTransitions(request, options: .prompt)
+    let entries = try await connector.withServices(at: self.socket) { connd in
+      try await connd.history(limit: self.limit)
     }
     // connd limits the number of transitions, so its response always contains enough changes.
-    let changes = try HistoryEntry.changes(response).suffix(self.limit.map(Int.init) ?? .max)
+    let changes = HistoryEntry.changes(entries).suffix(self.limit.map(Int.init) ?? .max)
     if self.graph { return try self.draw(changes.flatMap { $0 }) }
     for change in changes {
       if self.json {
@@ -62,12 +60,10 @@ enum HistoryEntry: Hashable, Sendable {
   /// A change of the path's cost by an override.
   case override(PathChange)
 
-  /// Returns the entries of a response in the order of publication, grouped by change. A group is a
-  /// transition with its invalidations, or invalidations without a transition.
-  static func changes(
-    _ response: Connectivity_V1_ListTransitionsResponse
-  ) throws -> [[HistoryEntry]] {
-    try self.all(response).reduce(into: []) { changes, entry in
+  /// Groups entries by change. A group is a transition with its invalidations, or invalidations
+  /// without a transition.
+  static func changes(_ entries: [HistoryEntry]) -> [[HistoryEntry]] {
+    entries.reduce(into: []) { changes, entry in
       if case .invalidation = entry, let first = changes.last?.first, first.time == entry.time {
         changes[changes.count - 1].append(entry)
       } else {

@@ -19,9 +19,7 @@ struct LinksCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    let links = try await connector.withConnd(at: self.socket) { connd in
-      try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt).links
-    }
+    let links = try await connector.withServices(at: self.socket) { try await $0.links() }
     if self.json {
       for link in links { try self.console.print(.link(link)) }
     } else {

@@ -19,9 +19,7 @@ struct NetworksCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let networks = try await connector.withConnd(at: self.socket) { connd in
-      try await connd.listNetworks(Connectivity_V1_ListNetworksRequest(), options: .prompt).networks
-    }
+    let networks = try await connector.withServices(at: self.socket) { try await $0.networks() }
     if self.json {
       for network in networks { try self.console.print(.network(network)) }
     } else {
@@ -44,9 +42,11 @@ struct ForgetCommand: ConnctlCommand {
   func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ForgetNetworkRequest()
     request.network = self.name
-    let isForgotten = try await connector.withConnd(at: self.socket) { [request] connd in
+    let isForgotten = try await connector.withServices(at: self.socket) { [request] connd in
       do {
-        if try await decided({ try await connd.forgetNetwork(request, options: .prompt) }).notKept {
+        if try await decided({
+          try await connd.costs.forgetNetwork(request, options: .prompt)
+        }).notKept {
           self.console.remark(
             "the override returns when connd restarts: connd cannot save the change (see connd's log)"
           )
@@ -73,11 +73,11 @@ extension JSON {
       "expensive": .choice(network.expensive),
       "current": .bool(network.current),
       "user": network.hasUser ? .number(network.user) : .null,
-      "until": .string(network.until(\.hasUntil, \.until)?.description),
+      "until": .string(network.time(\.hasEndTime, \.endTime)?.description),
       "constrainedUntil": .string(
-        network.until(\.hasConstrainedUntil, \.constrainedUntil)?.description),
+        network.time(\.hasConstrainedEndTime, \.constrainedEndTime)?.description),
       "expensiveUntil": .string(
-        network.until(\.hasExpensiveUntil, \.expensiveUntil)?.description),
+        network.time(\.hasExpensiveEndTime, \.expensiveEndTime)?.description),
     ]
   }
 
@@ -101,9 +101,10 @@ extension Style {
       if network.hasLink { words.append("link") }
       words += self.words(
         network.constrained, "constrained",
-        until: network.until(\.hasConstrainedUntil, \.constrainedUntil))
+        until: network.time(\.hasConstrainedEndTime, \.constrainedEndTime))
       words += self.words(
-        network.expensive, "metered", until: network.until(\.hasExpensiveUntil, \.expensiveUntil))
+        network.expensive, "metered",
+        until: network.time(\.hasExpensiveEndTime, \.expensiveEndTime))
       rows.add(
         Text(name.isEmpty ? "-" : name), Text(network.identity, .faint),
         Text(network.current ? Medium(network.medium).rawValue : "-"),
@@ -128,7 +129,7 @@ extension Style {
 }
 
 extension Connectivity_V1_Network {
-  fileprivate func until(
+  fileprivate func time(
     _ isThere: KeyPath<Self, Bool>, _ time: KeyPath<Self, Google_Protobuf_Timestamp>
   ) -> Timestamp? {
     self[keyPath: isThere] ? try? Timestamp(self[keyPath: time]) : nil

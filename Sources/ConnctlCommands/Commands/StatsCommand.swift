@@ -12,10 +12,10 @@ struct StatsCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let statistics = try await connector.withConnd(at: self.socket) { connd in
-      try await connd.getStatistics(Connectivity_V1_GetStatisticsRequest(), options: .prompt)
+    let statistics = try await connector.withServices(at: self.socket) { connd in
+      try await connd.diagnostics.getStatistics(.init(), options: .prompt)
     }
-    let started = try Timestamp(statistics.started)
+    let started = try Timestamp(statistics.startTime)
     if self.json {
       try self.console.print(.statistics(statistics.statistics, since: started))
     } else {

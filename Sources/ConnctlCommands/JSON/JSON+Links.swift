@@ -23,7 +23,7 @@ extension JSON {
       "mtu": .number(link.hasMtu ? link.mtu : nil),
       "wireless": link.hasWireless ? .wireless(link.wireless) : .null,
       "modem": link.hasModem ? .modem(link.modem) : .null,
-      "via": .string(link.hasVia ? link.via : nil),
+      "via": .string(link.hasVia ? link.via.word : nil),
       "viaGuessed": .bool(link.viaGuessed),
       "lowerGuessed": .bool(link.lowerGuessed),
       "alternativeNames": .array(link.alternativeNames.map { .string($0) }),
@@ -35,7 +35,7 @@ extension JSON {
     [
       "connected": .bool(modem.connected),
       "suspended": .bool(modem.suspended),
-      "technology": .string(modem.hasTechnology ? modem.technology : nil),
+      "technology": .string(modem.word),
       "roaming": .bool(modem.roaming),
       "signalQuality": .number(modem.hasSignalQuality ? modem.signalQuality : nil),
     ]
@@ -86,7 +86,7 @@ extension JSON {
       "cost": explanation.hasCost
         ? [
           "metering": .string(explanation.cost.metering.word),
-          "source": .string(explanation.cost.source),
+          "source": .string(explanation.cost.source.word),
         ] : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
     ]
@@ -94,16 +94,49 @@ extension JSON {
 }
 
 extension Connectivity_V1_Metering {
-  /// The word in JSON, or `nil` for an unknown value of a newer connd.
-  var word: String? {
+  /// The word in JSON. `unknown` for an unknown value of a newer connd.
+  var word: String {
     switch self {
-    case .unknown: "unknown"
     case .yes: "yes"
     case .no: "no"
     case .guessYes: "guessYes"
     case .guessNo: "guessNo"
-    case .unspecified, .UNRECOGNIZED: nil
+    case .unknown, .unspecified, .UNRECOGNIZED: "unknown"
     }
+  }
+}
+
+extension Connectivity_V1_CostSource {
+  /// The word in JSON. `none` for an unknown value of a newer connd.
+  var word: String {
+    switch self {
+    case .configuration: "configuration"
+    case .user: "user"
+    case .networkManager: "networkManager"
+    case .medium: "medium"
+    case .accessPoint: "accessPoint"
+    case .driver: "driver"
+    case .dhcp: "dhcp"
+    case .lastKnown: "lastKnown"
+    case .none, .unspecified, .UNRECOGNIZED: "none"
+    }
+  }
+}
+
+extension Connectivity_V1_DeviceKind {
+  /// The word in JSON. `device` for an unknown value of a newer connd.
+  var word: String {
+    switch self {
+    case .phone: "phone"
+    case .unspecified, .UNRECOGNIZED: "device"
+    }
+  }
+}
+
+extension Connectivity_V1_Modem {
+  /// The technology, such as `4G`, or `nil` if it is unknown.
+  var word: String? {
+    self.hasTechnology ? MobileGeneration(self.technology)?.rawValue : nil
   }
 }
 

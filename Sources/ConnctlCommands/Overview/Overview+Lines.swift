@@ -179,7 +179,9 @@ extension Overview {
       case .guarding(let guarding):
         guards = true
         flows += UInt64(guarding.flows)
-        guard guarding.hasTime, let time = try? Timestamp(guarding.time) else { continue }
+        guard guarding.hasInvalidationTime,
+          let time = try? Timestamp(guarding.invalidationTime)
+        else { continue }
         if last.map({ $0.time <= time }) ?? true { last = (guarding, time) }
       }
     }

@@ -21,9 +21,9 @@ final class OverviewFeed: Sendable {
   /// - Throws: ``ConndError`` if connd is not running or refuses this user.
   init(socket: String, through connector: Connector) async throws {
     (self.socket, self.connector) = (socket, connector)
-    let (status, answers) = try await connector.withConnd(at: socket) { connd in
+    let (status, answers) = try await connector.withServices(at: socket) { connd in
       (
-        try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt),
+        try await connd.connectivity.getStatus(.init(), options: .prompt),
         try await Answers(of: connd)
       )
     }
@@ -40,17 +40,15 @@ final class OverviewFeed: Sendable {
   struct Answers {
     var links: [Connectivity_V1_Link]
     var status: Connectivity_V1_Status
-    var history: Connectivity_V1_ListTransitionsResponse
+    var history: [HistoryEntry]
     var clients: [Connectivity_V1_Client]?
 
-    init(of connd: some Connectivity_V1_Connectivity.ClientProtocol) async throws {
-      self.links = try await connd.listLinks(.init(), options: .prompt).links
-      self.status = try await connd.getStatus(.init(), options: .prompt)
-      var request = Connectivity_V1_ListTransitionsRequest()
-      request.limit = 32
-      self.history = try await connd.listTransitions(request, options: .prompt)
+    init(of connd: ConndServices) async throws {
+      self.links = try await connd.links()
+      self.status = try await connd.connectivity.getStatus(.init(), options: .prompt)
+      self.history = try await connd.history(limit: 32)
       do {
-        self.clients = try await connd.listClients(.init(), options: .prompt).clients
+        self.clients = try await connd.clients()
       } catch let error as RPCError where error.code == .unimplemented {
         // An older connd.
       }
@@ -61,7 +59,9 @@ final class OverviewFeed: Sendable {
   func ask() async throws {
     let answers: Answers
     do {
-      answers = try await self.connector.withConnd(at: self.socket) { try await Answers(of: $0) }
+      answers = try await self.connector.withServices(at: self.socket) {
+        try await Answers(of: $0)
+      }
     } catch is CancellationError {
       throw CancellationError()
     } catch {
@@ -101,7 +101,7 @@ extension Overview {
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
     self.links = answers.links
     self.correct(try Snapshot(answers.status))
-    self.note(try HistoryEntry.all(answers.history).map(\.change))
+    self.note(answers.history.map(\.change))
     self.clients = answers.clients
     let processes = Set((answers.clients ?? []).map(\.process)).subtracting([0])
     self.processNames = processes.prefix(Self.mostNames).reduce(into: [:]) { names, process in

@@ -74,9 +74,7 @@ extension Connector {
   /// Returns the primary name of a link, given any of its names, or `nil` if connd knows none or
   /// does not answer.
   func firstName(ofLink name: String, at socket: String) async -> String? {
-    let links = try? await self.withConnd(at: socket) { connd in
-      try await connd.listLinks(.init(), options: .prompt).links
-    }
+    let links = try? await self.withServices(at: socket) { try await $0.links() }
     return links?.first { $0.alternativeNames.contains(name) }?.name
   }
 }

@@ -134,9 +134,9 @@ struct RecordingSession: Sendable {
   /// Queries connd, so that the recording contains the kernel's answers. A replay can then explain
   /// the state.
   private func ask(through connector: Connector) async {
-    try? await connector.withConnd(at: self.socket) { connd in
-      _ = try await connd.explain(Connectivity_V1_ExplainRequest(), options: .prompt)
-      _ = try await connd.listLinks(Connectivity_V1_ListLinksRequest(), options: .prompt)
+    try? await connector.withServices(at: self.socket) { connd in
+      _ = try await connd.diagnostics.explain(.init(), options: .prompt)
+      _ = try await connd.links()
     }
   }
 }

@@ -73,20 +73,20 @@ extension Connectivity_V1_Explanation {
 extension Connectivity_V1_Explanation {
   /// The text `guess yes: NetworkManager says so`.
   fileprivate var costWords: String? {
-    guard self.hasCost, let state = self.cost.metering.word?.separatingWords else { return nil }
+    guard self.hasCost else { return nil }
     let source =
       switch self.cost.source {
-      case "configuration": "the configuration says so"
-      case "user": "a user says so"
-      case "networkManager": "NetworkManager says so"
-      case "medium": "because of the medium"
-      case "accessPoint": "the access point says so"
-      case "driver": "the link's driver is for phones"
-      case "dhcp": "the DHCP server says so"
-      case "none": "no source"
-      case let source: source
+      case .configuration: "the configuration says so"
+      case .user: "a user says so"
+      case .networkManager: "NetworkManager says so"
+      case .medium: "because of the medium"
+      case .accessPoint: "the access point says so"
+      case .driver: "the link's driver is for phones"
+      case .dhcp: "the DHCP server says so"
+      case .lastKnown: "as before the tunnel's uplink was lost"
+      case .none, .unspecified, .UNRECOGNIZED: "no source"
       }
-    return "\(state): \(source)"
+    return "\(self.cost.metering.word.separatingWords): \(source)"
   }
 }
 

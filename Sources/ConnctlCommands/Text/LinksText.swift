@@ -47,7 +47,7 @@ extension Connectivity_V1_Modem {
   /// The texts `4G`, `roaming`.
   var words: [String] {
     [
-      self.hasTechnology ? self.technology : nil, self.roaming ? "roaming" : nil,
+      self.word, self.roaming ? "roaming" : nil,
       self.suspended ? "suspended" : nil, self.connected ? nil : "not connected",
     ].compactMap { $0 }
   }
@@ -68,7 +68,7 @@ extension Connectivity_V1_Link {
   /// The text `via phone`, or `nil` if the link is what it looks like.
   var viaWords: String? {
     guard self.hasVia else { return nil }
-    return (self.viaGuessed ? "maybe via " : "via ") + self.via
+    return (self.viaGuessed ? "maybe via " : "via ") + self.via.word
   }
 }
 

@@ -71,11 +71,14 @@ struct Connd {
       settings: .init(
         streamsPerConnection: limits.streamsPerConnection, messageSize: limits.messageSize),
       admission: limiter, on: reactor)
+    let queries = MonitorQueries(monitor: monitor, limiter: limiter)
     let server = GRPCServer(
       transport: transport,
       services: [
-        ConnectivityService(
-          store: store, monitor: monitor, reporter: reporter, limiter: limiter, clients: clients),
+        ConnectivityService(store: store, queries: queries, clients: clients),
+        CostService(queries: queries),
+        DiagnosticsService(
+          store: store, queries: queries, reporter: reporter, clients: clients),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 

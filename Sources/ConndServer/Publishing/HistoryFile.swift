@@ -15,7 +15,7 @@ import UnixTransport
 ///
 /// Implements rule D5.
 final class HistoryFile {
-  private static let header = Array("connd history 2\n".utf8)
+  private static let header = Array("connd history 3\n".utf8)
   /// The header of a file that lacks published changes. It has the same length as the other header,
   /// which it overwrites even on a full disk.
   private static let abandoned = Array("connd history -\n".utf8)

@@ -42,7 +42,7 @@ extension Explanation {
 extension Connectivity_V1_CostEvidence {
   fileprivate init(_ evidence: CostEvidence) {
     self.init()
-    self.source = evidence.source.rawValue
+    self.source = Connectivity_V1_CostSource(evidence.source)
     switch evidence.state {
     case .unknown: self.metering = .unknown
     case .yes: self.metering = .yes
@@ -53,21 +53,23 @@ extension Connectivity_V1_CostEvidence {
   }
 }
 
-// MARK: - Links
-
-extension Connectivity_V1_ListLinksResponse {
-  /// Returns the encoded response. Encodes link by link, because a machine with containers may have
-  /// thousands of links, and encoded messages of a repeated field may be concatenated (Protobuf's
-  /// "Encoding").
-  static func encoded(_ links: [LinkReport]) throws -> [UInt8] {
-    var bytes: [UInt8] = []
-    for link in links {
-      bytes +=
-        try Self.with { $0.links = [Connectivity_V1_Link(link)] }.serializedBytes() as [UInt8]
+extension Connectivity_V1_CostSource {
+  init(_ source: CostEvidence.Source) {
+    switch source {
+    case .configuration: self = .configuration
+    case .user: self = .user
+    case .networkManager: self = .networkManager
+    case .medium: self = .medium
+    case .accessPoint: self = .accessPoint
+    case .driver: self = .driver
+    case .dhcp: self = .dhcp
+    case .lastKnown: self = .lastKnown
+    case .none: self = .none
     }
-    return bytes
   }
 }
+
+// MARK: - Links
 
 extension Connectivity_V1_Link {
   init(_ report: LinkReport) {
@@ -83,7 +85,9 @@ extension Connectivity_V1_Link {
     self.expensive = report.isExpensive
     self.constrained = report.isConstrained
     self.hardwareType = UInt32(link.hardwareType)
-    if let via = report.facts.via { (self.via, self.viaGuessed) = (via.kind.rawValue, via.isGuess) }
+    if let via = report.facts.via {
+      (self.via, self.viaGuessed) = (Connectivity_V1_DeviceKind(via.kind), via.isGuess)
+    }
     if let mtu = link.mtu { self.mtu = mtu }
     self.addresses = report.addresses.map { "\($0.address)/\($0.prefixLength)" }
     if let wireless = report.wireless {
@@ -97,6 +101,14 @@ extension Connectivity_V1_Link {
     if let lower = report.lower { (self.lower, self.lowerGuessed) = (lower.name, lower.isGuess) }
     self.defaultIpv4 = report.defaultFamilies.contains(.ipv4)
     self.defaultIpv6 = report.defaultFamilies.contains(.ipv6)
+  }
+}
+
+extension Connectivity_V1_DeviceKind {
+  fileprivate init(_ kind: Via.Kind) {
+    switch kind {
+    case .phone: self = .phone
+    }
   }
 }
 
@@ -131,9 +143,9 @@ extension Connectivity_V1_Network {
     guard let override else { return }
     self.user = override.user
     let ends = (override.constrained?.endTime, override.expensive?.endTime)
-    if let time = ends.0 { self.constrainedUntil = .init(time) }
-    if let time = ends.1 { self.expensiveUntil = .init(time) }
-    if let time = [ends.0, ends.1].compactMap({ $0 }).min() { self.until = .init(time) }
+    if let time = ends.0 { self.constrainedEndTime = .init(time) }
+    if let time = ends.1 { self.expensiveEndTime = .init(time) }
+    if let time = [ends.0, ends.1].compactMap({ $0 }).min() { self.endTime = .init(time) }
   }
 }
 
@@ -151,7 +163,7 @@ extension CostOverride.Setting {
 extension Connectivity_V1_GetStatisticsResponse {
   init(_ figures: [Statistics.Figure], since start: Timestamp) {
     self.init()
-    self.started = Google_Protobuf_Timestamp(start)
+    self.startTime = Google_Protobuf_Timestamp(start)
     self.statistics = figures.map { figure in
       .with {
         $0.name = figure.name

@@ -16,6 +16,7 @@ final class ClientList: Sendable {
   }
 
   struct Client: Sendable {
+    let id: ID
     var user: UInt32
     var process: Int32
     var since: Moment
@@ -33,11 +34,10 @@ final class ClientList: Sendable {
   private let state = Mutex(State())
 
   func enter(_ peer: PeerCredentials, _ subject: Subject) -> ID {
-    let client = Client(
-      user: peer.uid, process: peer.pid, since: Moment(), subject: subject)
-    return self.state.withLock { state in
+    self.state.withLock { state in
       state.last += 1
-      state.clients[state.last] = client
+      state.clients[state.last] = Client(
+        id: state.last, user: peer.uid, process: peer.pid, since: Moment(), subject: subject)
       return state.last
     }
   }
@@ -53,27 +53,23 @@ final class ClientList: Sendable {
   }
 }
 
-extension Connectivity_V1_ListClientsResponse {
+extension Connectivity_V1_Client {
   /// - Parameter flows: The number of flows of each client of `Guard`, by client number.
-  init(_ clients: [ClientList.Client], flows: [UInt64: Int]) {
+  init(_ client: ClientList.Client, flows: [UInt64: Int]) {
     self.init()
-    self.clients = clients.map { client in
-      .with {
-        $0.process = UInt32(clamping: client.process)
-        $0.user = client.user
-        $0.since = Google_Protobuf_Timestamp(client.since.time)
-        switch client.subject {
-        case .changes: $0.watch = Connectivity_V1_WatchingClient()
-        case .path(let destination): $0.path = .with { $0.destination = destination }
-        case .flows(let mailbox):
-          $0.guarding = .with {
-            $0.flows = UInt32(clamping: flows[mailbox.number] ?? 0)
-            guard let notice = mailbox.lastNotice else { return }
-            $0.reason = Connectivity_V1_InvalidationReason(notice.reason)
-            $0.severity = Connectivity_V1_InvalidationSeverity(notice.severity)
-            $0.time = Google_Protobuf_Timestamp(notice.moment.time)
-          }
-        }
+    self.process = UInt32(clamping: client.process)
+    self.user = client.user
+    self.startTime = Google_Protobuf_Timestamp(client.since.time)
+    switch client.subject {
+    case .changes: self.watch = Connectivity_V1_WatchingClient()
+    case .path(let destination): self.path = .with { $0.destination = destination }
+    case .flows(let mailbox):
+      self.guarding = .with {
+        $0.flows = UInt32(clamping: flows[mailbox.number] ?? 0)
+        guard let notice = mailbox.lastNotice else { return }
+        $0.reason = Connectivity_V1_InvalidationReason(notice.reason)
+        $0.severity = Connectivity_V1_InvalidationSeverity(notice.severity)
+        $0.invalidationTime = Google_Protobuf_Timestamp(notice.moment.time)
       }
     }
   }

@@ -1,29 +1,27 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
+import GRPCProtobuf
 import SwiftProtobuf
 import UnixTransport
 
-/// The calls of `connectivity.v1.Connectivity` that change and list users' cost overrides.
-struct CostService {
-  let authority: CostAuthorization
+/// Implements `connectivity.v1.Costs`: changes and lists users' cost overrides.
+struct CostService: RegistrableRPCService {
+  let queries: MonitorQueries
+  private let authority = CostAuthorization()
   private let rate = ChangeRate()
-  /// Sends a request to the monitor thread.
-  private let ask:
-    @Sendable (CostRequest, _ caller: PeerCredentials) async throws
-      -> Result<CostRequest.Answer, CostRequest.Refusal>
 
-  init(
-    authority: CostAuthorization,
-    ask:
-      @escaping @Sendable (CostRequest, _ caller: PeerCredentials) async throws
-      -> Result<CostRequest.Answer, CostRequest.Refusal>
-  ) {
-    self.authority = authority
-    self.ask = ask
+  init(queries: MonitorQueries) { self.queries = queries }
+
+  private typealias Method = Connectivity_V1_Costs.Method
+
+  func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
+    router.unary(Method.SetCost.descriptor, self.set)
+    router.unary(Method.ListNetworks.descriptor, EncodedSerializer(), self.list)
+    router.unary(Method.ForgetNetwork.descriptor, self.forget)
   }
 
-  func set(
+  private func set(
     _ request: Connectivity_V1_SetCostRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_SetCostResponse {
     try self.rate.admit(peer)
@@ -39,16 +37,20 @@ struct CostService {
     }
   }
 
-  func list(
+  private func list(
     _ request: Connectivity_V1_ListNetworksRequest, _ peer: PeerCredentials
-  ) async throws -> Connectivity_V1_ListNetworksResponse {
-    guard case .list(let networks) = try await self.answer(.list, peer) else {
-      return Connectivity_V1_ListNetworksResponse()
+  ) async throws -> [UInt8] {
+    let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "networks")
+    guard case .list(let networks) = try await self.answer(.list, peer) else { return [] }
+    return try page.encodedResponse(
+      with: networks.enumerated(), key: { place, network in network.key(at: place) },
+      token: { token in Connectivity_V1_ListNetworksResponse.with { $0.nextPageToken = token } }
+    ) { _, network in
+      Connectivity_V1_ListNetworksResponse.with { $0.networks = [Connectivity_V1_Network(network)] }
     }
-    return .with { $0.networks = networks.map { Connectivity_V1_Network($0) } }
   }
 
-  func forget(
+  private func forget(
     _ request: Connectivity_V1_ForgetNetworkRequest, _ peer: PeerCredentials
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {
     try self.rate.admit(peer)
@@ -67,13 +69,24 @@ struct CostService {
   private func answer(
     _ request: CostRequest, _ peer: PeerCredentials
   ) async throws -> CostRequest.Answer {
-    switch try await self.ask(request, peer) {
+    switch try await self.queries.answer(for: peer, { .costs(request, $0) }) {
     case .success(let answer): return answer
     case .failure(.notFound(let words)): throw RPCError(code: .notFound, message: words)
     case .failure(.invalid(let words)): throw RPCError(code: .invalidArgument, message: words)
     case .failure(.full(let words)): throw RPCError(code: .resourceExhausted, message: words)
     case .failure(.kernel(let error)):
       throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
+    }
+  }
+}
+
+extension CostRequest.ListedNetwork {
+  /// The sort key in a list: current networks come first, and links last.
+  fileprivate func key(at place: Int) -> String {
+    if self.current != nil { return "0" + PageRequest.key(UInt64(place)) }
+    return switch self.subject {
+    case .network(let hash): "1\(hash)"
+    case .link(let name): "2\(name)"
     }
   }
 }
@@ -96,15 +109,19 @@ extension Connectivity_V1_SetCostRequest {
       target = .network(name)
     case nil: throw invalid("target: set a link or a network")
     }
-    let (constrained, expensive) = (self.constrained.value, self.expensive.value)
+    let constrained = self.hasConstrained ? try self.constrained.value(of: "constrained") : nil
+    let expensive = self.hasExpensive ? try self.expensive.value(of: "expensive") : nil
     guard constrained != nil || expensive != nil else {
       throw invalid("set constrained, expensive or both")
     }
     var end: CostRequest.End?
     switch self.end {
-    case .seconds(let seconds):
-      guard seconds > 0 else { throw invalid("seconds: must be greater than 0") }
-      end = .after(.seconds(seconds))
+    case .duration(let message):
+      let duration = Duration(message)
+      guard duration > .zero, duration <= Self.maxDuration else {
+        throw invalid("duration: must be greater than 0 and at most \(UInt32.max) seconds")
+      }
+      end = .after(duration)
     case .atBoot(true): end = .boot
     case .whenLeft(true):
       guard case .network = target else { throw invalid("when_left: requires a network") }
@@ -114,16 +131,22 @@ extension Connectivity_V1_SetCostRequest {
     return CostRequest.CostOverrideRequest(
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
   }
+
+  private static let maxDuration = Duration.seconds(UInt32.max)
 }
 
 extension Connectivity_V1_Choice {
-  /// `nil` if the field is not set.
-  fileprivate var value: CostRequest.Value? {
+  /// Returns the value of a field, or `nil` if it is not specified.
+  ///
+  /// - Throws: INVALID_ARGUMENT for an unknown value.
+  fileprivate func value(of field: String) throws(RPCError) -> CostRequest.Value? {
     switch self {
-    case .on: .on
-    case .off: .off
-    case .auto: .auto
-    case .unspecified, .UNRECOGNIZED: nil
+    case .on: return .on
+    case .off: return .off
+    case .auto: return .auto
+    case .unspecified: return nil
+    case .UNRECOGNIZED(let number):
+      throw RPCError(code: .invalidArgument, message: "\(field): \(number) is not a choice")
     }
   }
 }

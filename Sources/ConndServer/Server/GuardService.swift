@@ -122,7 +122,7 @@ extension FlowTable.Registration {
         throw .invalid(
           "add.known_path: a path has at most \(PathReader.deepest) links")
       }
-      guard flow.knownPath.chain.allSatisfy({ $0.utf8.count < 16 }) else {
+      guard flow.knownPath.chain.allSatisfy({ $0.name.utf8.count < 16 }) else {
         throw .invalid("add.known_path: a link name has at most 15 bytes")
       }
       do throws(ConversionError) {

@@ -12,6 +12,8 @@ struct HealthService: RegistrableRPCService {
 
   private static let services: Set<String> = [
     "", Connectivity_V1_Connectivity.descriptor.fullyQualifiedService,
+    Connectivity_V1_Costs.descriptor.fullyQualifiedService,
+    Connectivity_V1_Diagnostics.descriptor.fullyQualifiedService,
     Grpc_Health_V1_Health.descriptor.fullyQualifiedService,
   ]
 

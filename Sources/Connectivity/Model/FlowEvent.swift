@@ -49,19 +49,29 @@ extension FlowEvent {
 
 /// The reason why connd does not guard a flow.
 package struct FlowRefusal: Error, Hashable, Sendable {
-  /// The code of google.rpc.
-  package var code: UInt32
+  package enum Code: Hashable, Sendable, CaseIterable {
+    /// A field is invalid.
+    case invalidArgument
+    /// A limit is reached.
+    case resourceExhausted
+  }
+
+  package var code: Code
   package var message: String
 
-  package init(code: UInt32, message: String) {
+  package init(code: Code, message: String) {
     self.code = code
     self.message = message
   }
 
   /// - Parameter message: Names the field.
-  package static func invalid(_ message: String) -> Self { Self(code: 3, message: message) }
+  package static func invalid(_ message: String) -> Self {
+    Self(code: .invalidArgument, message: message)
+  }
   /// - Parameter message: Names the limit.
-  package static func exhausted(_ message: String) -> Self { Self(code: 8, message: message) }
+  package static func exhausted(_ message: String) -> Self {
+    Self(code: .resourceExhausted, message: message)
+  }
 }
 
 /// The announcement that one flow is no longer viable. It is the cause of the `RPCError` of its

@@ -59,6 +59,22 @@ package final class Connector: Sendable {
     }
   }
 
+  #if os(Linux)
+    /// Runs the body with gRPC's client, for calls of other services than `Connectivity`.
+    ///
+    /// - Throws: ``ConndError``; other errors of the body.
+    package func withGRPC<Result: Sendable>(
+      at socket: String,
+      _ body: (GRPCClient<UnixClientTransport>) async throws -> Result
+    ) async throws -> Result {
+      do {
+        return try await self.withConnection(to: socket) { try await body($0.client) }
+      } catch {
+        throw ConndError.reading(error)
+      }
+    }
+  #endif
+
   /// Makes a call with one request and a stream of responses, until it ends. For each message, the
   /// layers of gRPC's client would take as long as reading and decoding it.
   ///

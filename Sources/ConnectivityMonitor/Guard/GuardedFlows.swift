@@ -81,7 +81,7 @@ package struct GuardedFlows: Sendable {
       // connd uses the address of the first path that carries traffic, and not the kernel's later
       // choice for new connections.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
-      (entry.knownPath, entry.isAnswered) = (message.path, true)
+      (entry.knownPath, entry.isAnswered) = (message.ownPath, true)
       self.entries[message.id] = entry
     case .invalidation(let invalidation):
       // Unless it is destroyed, the flow stays on its path, which is compared after an outage.
@@ -141,5 +141,12 @@ package struct GuardedFlows: Sendable {
     var request = Connectivity_V1_GuardRequest()
     request.remove.id = id
     return request
+  }
+}
+
+extension Connectivity_V1_GuardResponse {
+  /// The flow's path as connd sent it, or an empty one if the event has none.
+  fileprivate var ownPath: Connectivity_V1_Path {
+    if case .betterPathGone(let path) = self.event { path } else { self.path }
   }
 }

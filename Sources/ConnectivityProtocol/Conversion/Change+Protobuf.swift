@@ -6,13 +6,13 @@ extension Connectivity_V1_Transition {
   public init(_ transition: Transition, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = transition.snapshot.generation
-    self.from = Connectivity_V1_Category(transition.from)
-    self.to = Connectivity_V1_Category(transition.to)
+    self.previous = Connectivity_V1_Category(transition.from)
+    self.current = Connectivity_V1_Category(transition.to)
     self.bounced = transition.bounced
     self.cause = Connectivity_V1_Cause(transition.cause)
     self.status = Connectivity_V1_Status(
       transition.snapshot, networkNamespace: networkNamespace)
-    self.time = Google_Protobuf_Timestamp(transition.time)
+    self.publishTime = Google_Protobuf_Timestamp(transition.time)
   }
 }
 
@@ -21,8 +21,8 @@ extension Transition {
   public init(_ message: Connectivity_V1_Transition) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
     self.init(
-      from: Category(message.from), to: Category(message.to), bounced: message.bounced,
-      cause: Cause(message.cause), time: try Timestamp(message.time),
+      from: Category(message.previous), to: Category(message.current), bounced: message.bounced,
+      cause: Cause(message.cause), time: try Timestamp(message.publishTime),
       snapshot: try Snapshot(message.status))
   }
 }
@@ -34,7 +34,7 @@ extension Connectivity_V1_PathChange {
     self.generation = change.snapshot.generation
     self.status = Connectivity_V1_Status(change.snapshot, networkNamespace: networkNamespace)
     self.cause = Connectivity_V1_Cause(change.cause)
-    self.time = Google_Protobuf_Timestamp(change.time)
+    self.publishTime = Google_Protobuf_Timestamp(change.time)
   }
 }
 
@@ -43,7 +43,7 @@ extension PathChange {
   public init(_ message: Connectivity_V1_PathChange) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
     self.init(
-      cause: Cause(message.cause), time: try Timestamp(message.time),
+      cause: Cause(message.cause), time: try Timestamp(message.publishTime),
       snapshot: try Snapshot(message.status))
   }
 }

@@ -36,7 +36,7 @@ extension Connectivity_V1_DnsChange {
     self.generation = change.generation
     (self.servers, self.search, self.links) = (dns.servers, dns.search, dns.links)
     self.cause = Connectivity_V1_Cause(change.cause)
-    self.time = Google_Protobuf_Timestamp(change.time)
+    self.publishTime = Google_Protobuf_Timestamp(change.time)
   }
 }
 
@@ -46,7 +46,7 @@ extension DNSChange {
     self.init(
       generation: message.generation,
       settings: try DNSSettings(servers: message.servers, message.search, message.links),
-      cause: Cause(message.cause), time: try Timestamp(message.time))
+      cause: Cause(message.cause), time: try Timestamp(message.publishTime))
   }
 }
 

@@ -210,3 +210,40 @@ extension Invalidation.Severity {
     self = Self.allCases.first { Connectivity_V1_InvalidationSeverity($0) == message } ?? .advise
   }
 }
+
+extension Connectivity_V1_RefusalCode {
+  package init(_ model: FlowRefusal.Code) {
+    switch model {
+    case .invalidArgument: self = .invalidArgument
+    case .resourceExhausted: self = .resourceExhausted
+    }
+  }
+}
+
+extension FlowRefusal.Code {
+  /// `invalidArgument` for an unknown value: the request must not be repeated unchanged.
+  package init(_ message: Connectivity_V1_RefusalCode) {
+    self = Self.allCases.first { Connectivity_V1_RefusalCode($0) == message } ?? .invalidArgument
+  }
+}
+
+extension Connectivity_V1_MobileTechnology {
+  package init(_ model: MobileGeneration) {
+    switch model {
+    case .second: self = .mobileTechnology2G
+    case .third: self = .mobileTechnology3G
+    case .fourth: self = .mobileTechnology4G
+    case .fifth: self = .mobileTechnology5G
+    }
+  }
+}
+
+extension MobileGeneration {
+  /// `nil` for an unknown value.
+  package init?(_ message: Connectivity_V1_MobileTechnology) {
+    guard
+      let value = Self.allCases.first(where: { Connectivity_V1_MobileTechnology($0) == message })
+    else { return nil }
+    self = value
+  }
+}

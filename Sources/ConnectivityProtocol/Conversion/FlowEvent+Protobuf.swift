@@ -8,13 +8,11 @@ extension Connectivity_V1_GuardResponse {
     self.generation = generation
     switch event {
     case .path(let path): self.path = Connectivity_V1_Path(path)
-    case .betterPathGone(let path):
-      self.path = Connectivity_V1_Path(path)
-      self.betterPathGone = true
+    case .betterPathGone(let path): self.betterPathGone = Connectivity_V1_Path(path)
     case .invalidation(let invalidation):
       self.invalidation = Connectivity_V1_FlowInvalidation(invalidation)
     case .refused(let refusal):
-      self.refused.code = refusal.code
+      self.refused.code = Connectivity_V1_RefusalCode(refusal.code)
       self.refused.message = refusal.message
     }
   }
@@ -26,12 +24,11 @@ extension FlowEvent {
   /// - Throws: ``ConversionError`` if an address is invalid.
   package init?(_ message: Connectivity_V1_GuardResponse) throws(ConversionError) {
     switch message.event {
-    case .path(let path):
-      let path = try Path(path)
-      self = message.betterPathGone ? .betterPathGone(path) : .path(path)
+    case .path(let path): self = .path(try Path(path))
+    case .betterPathGone(let path): self = .betterPathGone(try Path(path))
     case .invalidation(let invalidation): self = .invalidation(try FlowInvalidation(invalidation))
     case .refused(let refused):
-      self = .refused(FlowRefusal(code: refused.code, message: refused.message))
+      self = .refused(FlowRefusal(code: FlowRefusal.Code(refused.code), message: refused.message))
     case nil: return nil
     }
   }

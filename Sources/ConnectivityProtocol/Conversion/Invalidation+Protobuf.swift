@@ -9,7 +9,7 @@ extension Connectivity_V1_Invalidation {
     self.severity = Connectivity_V1_InvalidationSeverity(invalidation.severity)
     self.scope = Connectivity_V1_Scope(invalidation.scope)
     self.cause = Connectivity_V1_Cause(invalidation.cause)
-    self.time = Google_Protobuf_Timestamp(invalidation.time)
+    self.publishTime = Google_Protobuf_Timestamp(invalidation.time)
   }
 }
 
@@ -22,7 +22,7 @@ extension Invalidation {
       severity: Severity(message.severity),
       scope: try Scope(message.scope),
       cause: Cause(message.cause),
-      time: try Timestamp(message.time))
+      time: try Timestamp(message.publishTime))
   }
 }
 
@@ -32,7 +32,11 @@ extension Connectivity_V1_Scope {
     if let interface = scope.interface { self.interface = interface }
     if let family = scope.family { self.family = Connectivity_V1_AddressFamily(family) }
     self.localAddresses = scope.localAddresses?.map(\.description) ?? []
-    if let destination = scope.destination { self.destination = destination.description }
+    switch scope.destination {
+    case .address(let address): self.destination = address.description
+    case .offLink: self.offLink = Connectivity_V1_OffLink()
+    case nil: break
+    }
   }
 }
 
@@ -43,18 +47,16 @@ extension Invalidation.Scope {
     for text in message.localAddresses {
       addresses.append(try address(text, "scope.local_addresses"))
     }
+    let destination: Destination? =
+      switch message.remote {
+      case .destination(let text): .address(try address(text, "scope.destination"))
+      case .offLink: .offLink
+      case nil: nil
+      }
     self.init(
       interface: message.hasInterface ? message.interface : nil,
       family: message.hasFamily ? AddressFamily(message.family) : nil,
       localAddresses: addresses.isEmpty ? nil : addresses,
-      destination: message.hasDestination ? try Destination(message.destination) : nil)
-  }
-}
-
-extension Invalidation.Scope.Destination {
-  fileprivate init(_ text: String) throws(ConversionError) {
-    self =
-      text == Self.offLink.description
-      ? .offLink : .address(try ConnectivityProtocol.address(text, "scope.destination"))
+      destination: destination)
   }
 }

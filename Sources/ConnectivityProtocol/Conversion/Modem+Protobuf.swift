@@ -5,7 +5,9 @@ extension Connectivity_V1_Modem {
   package init(_ link: ModemLink, signalQuality: UInt32? = nil) {
     self.connected = link.isConnected
     self.suspended = link.isSuspended
-    if let generation = link.generation { self.technology = generation.rawValue }
+    if let generation = link.generation {
+      self.technology = Connectivity_V1_MobileTechnology(generation)
+    }
     self.roaming = link.isRoaming
     if let signalQuality { self.signalQuality = signalQuality }
   }

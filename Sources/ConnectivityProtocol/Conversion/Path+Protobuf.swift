@@ -6,8 +6,7 @@ extension Connectivity_V1_Path {
     self.status = Connectivity_V1_PathStatus(path.status)
     if let reason = path.reason { self.reason = Connectivity_V1_PathReason(reason) }
     if let interface = path.interface { self.interface = interface }
-    self.chain = path.chain.map(\.name)
-    self.chainIndex = path.chain.map(\.index)
+    self.chain = path.chain.map { Connectivity_V1_ChainLink($0) }
     self.medium = Connectivity_V1_Medium(path.medium)
     if let evidence = path.evidence { self.evidence = Connectivity_V1_Evidence(evidence) }
     if let source = path.source { self.source = source.description }
@@ -25,16 +24,10 @@ extension Connectivity_V1_Path {
 extension Path {
   /// - Throws: ``ConversionError`` if an address is invalid.
   public init(_ message: Connectivity_V1_Path) throws(ConversionError) {
-    var chain: [PathLink] = []
-    for (position, name) in message.chain.enumerated() {
-      // Some senders omit the indexes. 0 stands for an unknown one, because no link has it.
-      let index = position < message.chainIndex.count ? message.chainIndex[position] : 0
-      chain.append(PathLink(index: index, name: name))
-    }
     self.init(
       status: Path.Status(message.status),
       reason: message.hasReason ? Path.Reason(message.reason) : nil,
-      chain: chain,
+      chain: message.chain.map { PathLink($0) },
       medium: Medium(message.medium),
       evidence: message.hasEvidence ? Evidence(message.evidence) : nil,
       source: message.hasSource ? try address(message.source, "source") : nil,
@@ -44,7 +37,21 @@ extension Path {
       isExpensive: message.expensive,
       isConstrained: message.constrained)
     self.isCostUnknown = !message.hasExpensive
-    self.guessedLinks = min(Int(message.guessedLinks), chain.count)
+    self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
+  }
+}
+
+extension Connectivity_V1_ChainLink {
+  fileprivate init(_ link: PathLink) {
+    self.init()
+    self.name = link.name
+    self.index = link.index
+  }
+}
+
+extension PathLink {
+  fileprivate init(_ message: Connectivity_V1_ChainLink) {
+    self.init(index: message.index, name: message.name)
   }
 }
 

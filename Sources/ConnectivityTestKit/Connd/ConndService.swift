@@ -10,7 +10,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   func getStatus(
     request: Connectivity_V1_GetStatusRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Status {
-    try self.requireConnd()
+    try self.connd.requireRunning()
     return Connectivity_V1_Status(self.connd.read { $0.snapshot })
   }
 
@@ -27,7 +27,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   func getPath(
     request: Connectivity_V1_GetPathRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetPathResponse {
-    try self.requireConnd()
+    try self.connd.requireRunning()
     let destination = try IPAddress(request.destination, "destination")
     var response = Connectivity_V1_GetPathResponse()
     response.destination = request.destination
@@ -81,11 +81,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     } onCancelRPC: {
       stream.end()
     }
-    try self.requireConnd()
-  }
-
-  private func requireConnd() throws {
-    if !self.connd.isRunning { throw RPCError.stopping }
+    try self.connd.requireRunning()
   }
 
   private func take(_ request: Connectivity_V1_GuardRequest, _ guardian: UInt64) {
@@ -107,62 +103,13 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
         .init(guardian: guardian, id: 0), .invalid("request: set add or remove"))
     }
   }
+}
 
-  func explain(
-    request: Connectivity_V1_ExplainRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_Explanation {
-    try self.requireConnd()
-    let asked = request.hasDestination ? try IPAddress(request.destination, "destination") : nil
-    return self.connd.read { $0.explain(asked) }
+extension SimulatedConnd {
+  /// - Throws: UNAVAILABLE if connd is stopped.
+  func requireRunning() throws {
+    if !self.isRunning { throw RPCError.stopping }
   }
-
-  func listLinks(
-    request: Connectivity_V1_ListLinksRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListLinksResponse {
-    try self.requireConnd()
-    var response = Connectivity_V1_ListLinksResponse()
-    response.links = self.connd.read { $0.links }
-    return response
-  }
-
-  /// A simulated connd has no counters.
-  func getStatistics(
-    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_GetStatisticsResponse {
-    try self.requireConnd()
-    return Connectivity_V1_GetStatisticsResponse()
-  }
-
-  /// A simulated connd does not list its clients.
-  func listClients(
-    request: Connectivity_V1_ListClientsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListClientsResponse {
-    try self.requireConnd()
-    return Connectivity_V1_ListClientsResponse()
-  }
-
-  func listTransitions(
-    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListTransitionsResponse {
-    try self.requireConnd()
-    return self.connd.read { $0.transitions(limit: Int(request.limit)) }
-  }
-
-  func setCost(
-    request: Connectivity_V1_SetCostRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_SetCostResponse { throw Self.isPlayed }
-
-  func listNetworks(
-    request: Connectivity_V1_ListNetworksRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListNetworksResponse { throw Self.isPlayed }
-
-  func forgetNetwork(
-    request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ForgetNetworkResponse { throw Self.isPlayed }
-
-  /// The test decides what a network costs.
-  private static let isPlayed = RPCError(
-    code: .unimplemented, message: "a network that a test plays is what the test says")
 }
 
 extension RPCError {
@@ -172,7 +119,7 @@ extension RPCError {
 
 extension IPAddress {
   /// - Throws: INVALID_ARGUMENT if it is not an address.
-  fileprivate init(_ text: String, _ field: String) throws(RPCError) {
+  init(_ text: String, _ field: String) throws(RPCError) {
     guard let address = IPAddress(text)?.unmapped else {
       throw RPCError(
         code: .invalidArgument,

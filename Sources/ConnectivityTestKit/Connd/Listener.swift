@@ -20,12 +20,12 @@ final class Listener: Sendable {
   /// Returns when clients can connect.
   ///
   /// - Throws: An error if it cannot listen on the socket.
-  init(on socket: String, _ service: ConndService) async throws {
+  init(on socket: String, _ services: [any RegistrableRPCService]) async throws {
     // One thread, so that connections are set up in the order in which they arrive. NIO traps if a
     // connection is set up after the listener has ended.
     let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     do {
-      let serving = try await Self.serve(service, on: socket, threads)
+      let serving = try await Self.serve(services, on: socket, threads)
       self.serving = serving
       self.end = Task {
         await serving.value
@@ -39,12 +39,13 @@ final class Listener: Sendable {
 
   /// Starts the serving task. The transport ends with it, and needs the thread to its last moment.
   private static func serve(
-    _ service: ConndService, on socket: String, _ threads: MultiThreadedEventLoopGroup
+    _ services: [any RegistrableRPCService], on socket: String,
+    _ threads: MultiThreadedEventLoopGroup
   ) async throws -> Task<Void, Never> {
     let transport = HTTP2ServerTransport.Posix(
       address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
       config: .defaults { $0.connection.flushCoalescing = nil }, eventLoopGroup: threads)
-    let server = GRPCServer(transport: transport, services: [service])
+    let server = GRPCServer(transport: transport, services: services)
     let serving = Task<Void, Never> { try? await server.serve() }
     do {
       _ = try await transport.listeningAddress

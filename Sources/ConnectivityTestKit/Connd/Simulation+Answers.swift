@@ -16,25 +16,21 @@ extension Simulation {
     return self.history.filter { $0.generation > generation && kinds.contain($0) }.map { .init($0) }
   }
 
-  /// Returns the history, oldest first.
+  /// Returns the transitions and invalidations of the history, oldest first.
   ///
   /// - Parameter limit: The maximum number of transitions, the latest; 0 means all.
-  func transitions(limit: Int) -> Connectivity_V1_ListTransitionsResponse {
-    let transitions = self.history.compactMap { change in
-      if case .transition(let transition) = change { transition } else { nil }
+  func changes(ofLatestTransitions limit: Int) -> [Change] {
+    let generations = self.history.compactMap { change in
+      if case .transition = change { change.generation } else { nil }
     }
-    let chosen = limit == 0 ? transitions[...] : transitions.suffix(limit)
-    let first =
-      chosen.count < transitions.count ? chosen.first?.snapshot.generation ?? 0 : 0
-    var response = Connectivity_V1_ListTransitionsResponse()
-    response.transitions = chosen.map { .init($0) }
-    response.invalidations = self.history.compactMap { change in
-      guard case .invalidation(let invalidation) = change, invalidation.generation > first else {
-        return nil
+    let isCut = limit > 0 && limit < generations.count
+    let first = isCut ? generations[generations.count - limit] : 0
+    return self.history.filter { change in
+      switch change {
+      case .transition, .invalidation: change.generation >= first
+      case .path, .dns: false
       }
-      return .init(invalidation)
     }
-    return response
   }
 
   /// The links, those of the default paths first.

@@ -130,8 +130,8 @@ class Kernel:
 
     def why(self, path):
         """Why the path carries no traffic, as K3 says, or None if it does."""
-        for name in reversed(path.chain):
-            flags = self.links[name]["flags"]
+        for link in reversed(path.chain):
+            flags = self.links[link.name]["flags"]
             if "UP" not in flags:
                 return pb.PATH_REASON_LINK_DOWN
             if "LOWER_UP" not in flags:
@@ -149,11 +149,12 @@ class Kernel:
         check(told(path) == expected, f"{what}: connd and ip disagree:", f"ip says {answer}", path)
         if path.status == pb.PATH_STATUS_UNSATISFIED:
             return
-        check(path.chain[0] == path.interface, f"{what}: the chain does not begin with the path's link:", path)
-        for name, index in zip(path.chain, path.chain_index):
-            check(name in self.links and self.links[name]["ifindex"] == index,
-                  f"{what}: ip has no link {name} {index}:", path)
-        for upper, lower in zip(path.chain, path.chain[1:]):
+        check(path.chain[0].name == path.interface, f"{what}: the chain does not begin with the path's link:", path)
+        names = [link.name for link in path.chain]
+        for link in path.chain:
+            check(link.name in self.links and self.links[link.name]["ifindex"] == link.index,
+                  f"{what}: ip has no link {link.name} {link.index}:", path)
+        for upper, lower in zip(names, names[1:]):
             named = self.links[upper]["link"]
             check(named in (None, lower), f"{what}: ip says that {upper} is above {named}:", path)
         if isinstance(answer, int) or answer[4] != "unicast":
@@ -164,7 +165,7 @@ class Kernel:
         elif path.reason != reason:
             # The path ends at a tunnel whose remote end has no route, or whose own address is gone
             # (K6). For the latter, ip gives the same answer as for no route.
-            tunnels = [name for name in path.chain if self.links[name]["remote"]]
+            tunnels = [name for name in names if self.links[name]["remote"]]
             present = {info["local"] for infos in self.addresses.values() for info in infos}
             known = set(REASONS.values())
             if any(self.links[name]["local"] not in present | {None, "any"} for name in tunnels):
@@ -179,7 +180,7 @@ class Kernel:
             if not isinstance(answer, int) and answer[4] != "unicast":
                 answer = pb.PATH_REASON_NO_ROUTE
             self.check_path(path, answer, f"default path of IPv{family}")
-            medium = next((medium for name in path.chain for prefix, medium in MEDIA.items()
+            medium = next((medium for name in [link.name for link in path.chain] for prefix, medium in MEDIA.items()
                            if name.startswith(prefix)), path.medium)
             check(path.medium == medium, "the medium is not that of the configuration:", path)
         check_summary(status)

@@ -119,9 +119,9 @@ class Mirror(Client):
         else:
             check(message.generation == old.generation + 1, f"changes are missing after generation {old.generation}:", message)
         if event == "transition":
-            check(inner.bounced or inner.to != old.category, "a transition to the present category, without a bounce:", message)
-            check(inner.to == inner.status.category, "a transition and its status have different categories:", message)
-            check(getattr(inner, "from") == old.category, "a transition does not begin at the last category:", old, message)
+            check(inner.bounced or inner.current != old.category, "a transition to the present category, without a bounce:", message)
+            check(inner.current == inner.status.category, "a transition and its status have different categories:", message)
+            check(inner.previous == old.category, "a transition does not begin at the last category:", old, message)
         elif event == "path":
             # Better knowledge of a path does not change its way.
             check(inner.status.category == old.category or inner.status.interface == old.interface,
@@ -246,7 +246,7 @@ class Guardian(Client):
             check(flow is None and inner.message.startswith("remove.id"), "connd refused a flow:", message)
         elif flow:
             flow.is_answered = True
-            flow.path = inner if event == "path" else inner.path
+            flow.path = inner.path if event == "invalidation" else inner
             # A socket gets its address when it can connect.
             if not flow.local and flow.path.status == pb.PATH_STATUS_SATISFIED:
                 flow.local = flow.path.source

@@ -9,6 +9,7 @@ import time
 
 import grpc
 import hostile
+from connectivity.v1 import diagnostics_pb2, diagnostics_pb2_grpc
 from clients import DEADLINE, HISTORY, Failure, Follower, Guardian, Mirror, check, connect, pb, rpc
 from network import MARK
 
@@ -46,6 +47,7 @@ class Connd:
         self.clients = [*self.mirrors, *self.followers, self.guardian]
         self.channel = connect(self.socket)
         self.stub = rpc.ConnectivityStub(self.channel)
+        self.diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(self.channel)
 
     def stop(self, kill):
         self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
@@ -72,11 +74,11 @@ class Connd:
         return self.ask(self.stub.GetStatus, pb.GetStatusRequest())
 
     def links(self):
-        return self.ask(self.stub.ListLinks, pb.ListLinksRequest()).links
+        return self.ask(self.diagnostics.ListLinks, diagnostics_pb2.ListLinksRequest()).links
 
     def holds(self):
         """Returns the gauges in connd's statistics, by name."""
-        answer = self.ask(self.stub.GetStatistics, pb.GetStatisticsRequest())
+        answer = self.ask(self.diagnostics.GetStatistics, diagnostics_pb2.GetStatisticsRequest())
         return {each.name: each.value for each in answer.statistics if each.present}
 
     def told(self):

@@ -104,7 +104,7 @@ static void put_cancelled(uint32_t stream) {
   put_frame(reset, 0, stream, "\0\0\0\10", 4);
 }
 
-void put_question(uint32_t stream) { put_request(stream, "ListLinks", NULL, 0); }
+void put_question(uint32_t stream) { put_request(stream, "Diagnostics/ListLinks", NULL, 0); }
 
 static void cancel(const char *socket) { call(socket, put_cancelled); }
 /// Queries the kernel's links, as fast as connd answers or refuses.
@@ -127,7 +127,7 @@ static void send_garbage(const char *socket) {
 
 static void leave_half(const char *socket) {
   static uint8_t block[longest];
-  write_headers(block, "Watch");
+  write_headers(block, "Connectivity/Watch");
   for (int i = 0; i < many; i++) {
     put_greeting();
     put_frame(headers, end_headers, 1, block, sizeof(block));
@@ -146,7 +146,7 @@ static void bomb(const char *socket) {
     put_greeting();
     uint32_t stream = 1;
     do {
-      uint8_t *at = block + write_headers(block, "Watch");
+      uint8_t *at = block + write_headers(block, "Connectivity/Watch");
       const uint8_t name[] = {0x40, 1, 'x', 0x7f, 0x80 | ((long_header - 127) & 0x7f), (long_header - 127) >> 7};
       memcpy(at, name, sizeof(name));
       memset(at + sizeof(name), 'y', long_header);
@@ -205,7 +205,7 @@ static void send_much(const char *socket) {
     uint32_t stream = 1;
     int lasts = 1;
     for (; lasts && left >= longest; stream += 2) {
-      put_call(stream, "Explain");
+      put_call(stream, "Diagnostics/Explain");
       const uint8_t *part = message;
       for (int64_t all = left < window ? left : window; all >= longest; all -= longest, left -= longest, part = rest)
         put_frame(data, 0, stream, part, longest);
@@ -222,7 +222,7 @@ static void begin_streams(const char *socket) {
     put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
     put_frame(settings, 0, 0, NULL, 0);
     for (uint32_t stream = 1; stream < 1 << 20; stream += 2) {
-      put_call(stream, "Guard");
+      put_call(stream, "Connectivity/Guard");
       if (!send_out(connection)) break;
     }
     close(connection);
@@ -242,14 +242,14 @@ static void ask_and_leave(const char *socket) {
 }
 
 /// WatchRequest.since_generation = 1.
-static void put_old_watch(uint32_t stream) { put_request(stream, "Watch", "\10\1", 2); }
+static void put_old_watch(uint32_t stream) { put_request(stream, "Connectivity/Watch", "\10\1", 2); }
 
 /// Subscribers from long ago, without end.
 static void read_history(const char *socket) { call(socket, put_old_watch); }
 
 /// SetCostRequest: link = "v1", expensive by turns on and off.
 static void put_cost(uint32_t stream) {
-  put_request(stream, "SetCost", stream % 4 == 1 ? "\12\2v1\40\1" : "\12\2v1\40\2", 6);
+  put_request(stream, "Costs/SetCost", stream % 4 == 1 ? "\12\2v1\40\1" : "\12\2v1\40\2", 6);
 }
 
 /// A loop of changes if root makes it, otherwise a loop of queries to polkit.

@@ -197,7 +197,7 @@ static void guard(const char *socket, int removes, uint32_t window) {
     put_frame(settings, ack, 0, NULL, 0);
     put_frame(window_update, 0, 0, much, sizeof(much));
     for (uint32_t i = 0; i < most_streams; i++) {
-      put_call(2 * i + 1, "Guard");
+      put_call(2 * i + 1, "Connectivity/Guard");
       guards[i] = (struct guard_stream){65535, 0};
     }
     exchange(connection);
@@ -232,7 +232,7 @@ void leave_history_unread(const char *socket) {
     put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
     put_frame(settings, 0, 0, "\0\4\0\0\0\0", 6);
     for (uint32_t i = 0; i < most_streams; i++) {
-      put_call(2 * i + 1, i % 2 ? "ListTransitions" : "ListLinks");
+      put_call(2 * i + 1, i % 2 ? "Diagnostics/ListTransitions" : "Diagnostics/ListLinks");
       put_frame(data, end_stream, 2 * i + 1, "\0\0\0\0", 5);
     }
     exchange(connection);

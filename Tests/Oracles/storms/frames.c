@@ -36,7 +36,7 @@ void put_greeting(void) {
 /// Headers as literals without indexing and without Huffman code (RFC 7541, 6.2.2).
 size_t write_headers(uint8_t *block, const char *method) {
   char path[64];
-  snprintf(path, sizeof(path), "/connectivity.v1.Connectivity/%s", method);
+  snprintf(path, sizeof(path), "/connectivity.v1.%s", method);
   const char *const all[][2] = {{":method", "POST"},           {":scheme", "http"}, {":path", path},
                                 {":authority", "localhost"}, {"te", "trailers"},  {"content-type", "application/grpc"}};
   uint8_t *at = block;
@@ -64,7 +64,7 @@ void put_request(uint32_t stream, const char *method, const void *request, uint8
   put_frame(data, end_stream, stream, message, 5 + (size_t)length);
 }
 
-void put_watch(uint32_t stream) { put_request(stream, "Watch", NULL, 0); }
+void put_watch(uint32_t stream) { put_request(stream, "Connectivity/Watch", NULL, 0); }
 
 /// Sends the queued frames. Returns whether connd takes them.
 int send_out(int connection) {

@@ -15,7 +15,7 @@ void put(const void *bytes, size_t count);
 void put_frame(int type, int flags, uint32_t stream, const void *payload, size_t length);
 /// The preface, and windows that never run out.
 void put_greeting(void);
-/// Writes a call's headers. Returns their length.
+/// Writes a call's headers. Returns their length. The method has its service: `Connectivity/Watch`.
 size_t write_headers(uint8_t *block, const char *method);
 void put_call(uint32_t stream, const char *method);
 /// A call with its one request, without the prefix.

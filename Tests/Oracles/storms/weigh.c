@@ -31,7 +31,7 @@ static void fill_connection(const char *socket) {
   struct pollfd wait = {connection, POLLOUT, 0};
   for (int i = 0; i < 190 && poll(&wait, 1, patience) > 0; i++) {
     // An answer of some hundred bytes each.
-    for (int j = 0; j < 4; j++) put_request((uint32_t)(8 * i + 2 * j + 3), "ListTransitions", NULL, 0);
+    for (int j = 0; j < 4; j++) put_request((uint32_t)(8 * i + 2 * j + 3), "Diagnostics/ListTransitions", NULL, 0);
     if (send(connection, out, filled, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) break;
     filled = 0;
   }
@@ -50,7 +50,7 @@ static void hold_streams(const char *socket, int count, void put_one(uint32_t st
 /// As much of a request as connd keeps without counting it.
 static void put_half_request(uint32_t stream) {
   static const uint8_t part[4000] = {0, 0, 0, 0x3f, 0xff};
-  put_call(stream, "Guard");
+  put_call(stream, "Connectivity/Guard");
   put_frame(data, 0, stream, part, sizeof(part));
 }
 
@@ -60,7 +60,7 @@ static void put_path(uint32_t stream) {
   char request[20] = {012};
   request[1] = (char)snprintf(request + 2, sizeof(request) - 2, "11.1.%d.%d", host / 250, host % 250 + 1);
   host++;
-  put_request(stream, "WatchPath", request, (uint8_t)(request[1] + 2));
+  put_request(stream, "Connectivity/WatchPath", request, (uint8_t)(request[1] + 2));
 }
 
 static void count_answer(void *context, const uint8_t *message, size_t length) {

@@ -28,7 +28,7 @@ class Told:
         event = message.WhichOneof("event")
         inner = getattr(message, event)
         self.is_destroy = event == "invalidation" and inner.severity == DESTROY
-        self.reason, self.is_path, self.is_of_router = "", event == "path", False
+        self.reason, self.is_path, self.is_of_router = "", event in ("path", "better_path_gone"), False
         self.is_doubt = False
         self.text = event
         if event == "invalidation":

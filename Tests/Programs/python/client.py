@@ -8,6 +8,7 @@ namespace, whose eth0 leads out by 192.0.2.1 and which belongs to the test. Succ
 the exception of the failed check.
 """
 
+import collections.abc
 import json
 import os
 import queue
@@ -18,7 +19,9 @@ import time
 import grpc
 from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
+from connectivity.v1 import costs_pb2, costs_pb2_grpc, diagnostics_pb2, diagnostics_pb2_grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
@@ -26,7 +29,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 
 DEADLINE = 10  # seconds: limits a hang, nothing is measured
-SERVICE = "connectivity.v1.Connectivity"
+SERVICES = {
+    "connectivity.v1.Connectivity": pb, "connectivity.v1.Costs": costs_pb2,
+    "connectivity.v1.Diagnostics": diagnostics_pb2,
+}
 
 
 def connect(socket, authority=None):
@@ -80,7 +86,7 @@ def online(status):
     assert status.ipv4.status == pb.PATH_STATUS_SATISFIED, status
     assert status.ipv4.gateway == "192.0.2.1", status
     assert status.ipv4.source == "192.0.2.2", status
-    assert list(status.ipv4.chain) == ["eth0"], status
+    assert [link.name for link in status.ipv4.chain] == ["eth0"], status
     assert not status.ipv4.HasField("reason"), status
     assert status.ipv6.status == pb.PATH_STATUS_UNSATISFIED, status
     assert status.ipv6.reason == pb.PATH_REASON_NO_ROUTE, status
@@ -118,7 +124,7 @@ def watch(socket):
         name, loss = event(stream)
         assert name == "transition", name
         assert loss.generation == snapshot.generation + 1, loss
-        assert (getattr(loss, "from"), loss.to) == (pb.CATEGORY_OTHER, pb.CATEGORY_NONE), loss
+        assert (loss.previous, loss.current) == (pb.CATEGORY_OTHER, pb.CATEGORY_NONE), loss
         assert not loss.bounced, loss
         assert loss.cause.trigger == pb.CAUSE_TRIGGER_ROUTE, loss
         assert loss.cause.change == "routeRemoved", loss
@@ -129,7 +135,7 @@ def watch(socket):
 
         regain()
         name, gain = event(stream)
-        assert (name, gain.to) == ("transition", pb.CATEGORY_OTHER), gain
+        assert (name, gain.current) == ("transition", pb.CATEGORY_OTHER), gain
         online(gain.status)
 
         ip("route replace default via 192.0.2.9")
@@ -198,7 +204,7 @@ def invalidations(socket):
 
         def narrow(severity):
             scope = pb.Scope(
-                interface="eth0", family=pb.ADDRESS_FAMILY_IPV4, destination="offLink")
+                interface="eth0", family=pb.ADDRESS_FAMILY_IPV4, off_link=pb.OffLink())
             expect(pb.INVALIDATION_REASON_INTERFACE_LOST, severity, scope)
 
         def wide(severity):
@@ -274,8 +280,8 @@ def guard(socket):
             (3, "203.0.113.9", {"local": "x"}, "add.local"),
             (3, "203.0.113.9", {"interface": "no-such-link"}, "add.interface"),
             (3, "203.0.113.9", {"known_path": pb.Path(source="x")}, "add.known_path"),
-            (3, "203.0.113.9", {"known_path": pb.Path(chain=[""] * 17)}, "add.known_path"),
-            (3, "203.0.113.9", {"known_path": pb.Path(chain=["x" * 16])}, "add.known_path"),
+            (3, "203.0.113.9", {"known_path": pb.Path(chain=[pb.ChainLink()] * 17)}, "add.known_path"),
+            (3, "203.0.113.9", {"known_path": pb.Path(chain=[pb.ChainLink(name="x" * 16)])}, "add.known_path"),
             (1, "203.0.113.7", {}, "add.id"),
         ]:
             guard.add(id, remote, **fields)
@@ -316,7 +322,7 @@ def health(socket):
     with connect(socket) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         serving = health_pb2.HealthCheckResponse.SERVING
-        for service in ["", SERVICE]:
+        for service in ["", *SERVICES]:
             request = health_pb2.HealthCheckRequest(service=service)
             assert stub.Check(request, timeout=DEADLINE).status == serving
             stream = stub.Watch(request, timeout=DEADLINE)
@@ -335,22 +341,23 @@ def reflection(socket):
     with connect(socket) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         services = set(database.get_services())
-        assert services >= {SERVICE, "grpc.health.v1.Health"}, services
+        assert services >= {*SERVICES, "grpc.health.v1.Health"}, services
 
-        file = database.FindFileContainingSymbol(SERVICE)
-        assert file.name == "connectivity/v1/connectivity.proto", file.name
-        ours = FileDescriptorProto()
-        pb.DESCRIPTOR.CopyToProto(ours)
-        described = {m.name: m.output_type for s in file.service for m in s.method}
-        assert described == {m.name: m.output_type for s in ours.service for m in s.method}
-        assert len(described) >= 6, described
-        assert {m.name for m in file.message_type} == {m.name for m in ours.message_type}
-        # A method and a message's field are symbols too.
-        for symbol in [f"{SERVICE}.Watch", "connectivity.v1.Status", "connectivity.v1.Category"]:
-            assert database.FindFileContainingSymbol(symbol).name == file.name, symbol
-        # Its imports are available as well.
-        for name in file.dependency:
-            assert database.FindFileByName(name).name == name
+        for service, module in SERVICES.items():
+            file = database.FindFileContainingSymbol(service)
+            ours = FileDescriptorProto()
+            module.DESCRIPTOR.CopyToProto(ours)
+            assert file.name == ours.name, file.name
+            described = {m.name: m.output_type for s in file.service for m in s.method}
+            assert described == {m.name: m.output_type for s in ours.service for m in s.method}
+            assert len(described) >= 3, described
+            assert {m.name for m in file.message_type} == {m.name for m in ours.message_type}
+            # Its imports are available as well.
+            for name in file.dependency:
+                assert database.FindFileByName(name).name == name
+        # A method and an enum are symbols too.
+        for symbol in ["connectivity.v1.Connectivity.Watch", "connectivity.v1.Status", "connectivity.v1.Category"]:
+            assert database.FindFileContainingSymbol(symbol).name == pb.DESCRIPTOR.name, symbol
 
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(file_containing_symbol="example.Unknown")
@@ -417,8 +424,8 @@ def watch_path(socket):
 
 def explain(socket):
     with connect(socket) as channel:
-        stub = rpc.ConnectivityStub(channel)
-        default = stub.Explain(pb.ExplainRequest(), timeout=DEADLINE)
+        stub = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        default = stub.Explain(diagnostics_pb2.ExplainRequest(), timeout=DEADLINE)
         assert default.route_prefix == "0.0.0.0/0", default
         assert default.path.gateway == "192.0.2.1", default
         assert [link.name for link in default.links] == ["eth0"], default
@@ -428,7 +435,8 @@ def explain(socket):
         assert default.category == pb.CATEGORY_OTHER, default
         assert default.probes and all(probe.agrees for probe in default.probes), default
 
-        on_link = stub.Explain(pb.ExplainRequest(destination="192.0.2.9"), timeout=DEADLINE)
+        on_link = stub.Explain(
+            diagnostics_pb2.ExplainRequest(destination="192.0.2.9"), timeout=DEADLINE)
         assert on_link.destination == "192.0.2.9", on_link
         assert on_link.route_prefix == "192.0.2.0/24", on_link
         assert not on_link.path.HasField("gateway"), on_link
@@ -436,14 +444,16 @@ def explain(socket):
 
 def links(socket):
     with connect(socket) as channel:
-        answer = rpc.ConnectivityStub(channel).ListLinks(pb.ListLinksRequest(), timeout=DEADLINE)
+        stub = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        answer = stub.ListLinks(diagnostics_pb2.ListLinksRequest(), timeout=DEADLINE)
+        assert not answer.next_page_token, answer
         # In the kernel's order, with the link of the default route first.
         listed = json.loads(
             subprocess.run(["ip", "-json", "link"], check=True, capture_output=True).stdout)
         assert {(l.index, l.name) for l in answer.links} == {
             (l["ifindex"], l["ifname"]) for l in listed}
         first = answer.links[0]
-        assert (first.name, first.kind, first.state) == ("eth0", "veth", pb.LINK_STATE_UP), first
+        assert (first.name, first.kind, first.state) == ("eth0", "veth", diagnostics_pb2.LINK_STATE_UP), first
         assert first.default_ipv4 and not first.default_ipv6, first
         assert "192.0.2.2/24" in first.addresses, first
         assert answer.links[-1].name == "lo", answer
@@ -458,10 +468,12 @@ def history(socket):
         for change in [lose, regain]:
             change()
             told.append(event(stream)[1])
-        past = stub.ListTransitions(pb.ListTransitionsRequest(), timeout=DEADLINE).transitions
+        diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        request = diagnostics_pb2.ListTransitionsRequest
+        past = diagnostics.ListTransitions(request(), timeout=DEADLINE).transitions
         assert list(past[-2:]) == told, past
         assert [t.generation for t in past] == sorted({t.generation for t in past}), past
-        last = stub.ListTransitions(pb.ListTransitionsRequest(limit=1), timeout=DEADLINE)
+        last = diagnostics.ListTransitions(request(limit=1), timeout=DEADLINE)
         assert list(last.transitions) == told[-1:], last
 
 
@@ -482,26 +494,163 @@ def costs(socket):
             return path.generation
 
         generations = []
-        stub.SetCost(pb.SetCostRequest(link="eth0", expensive=pb.CHOICE_ON))
+        settings = costs_pb2_grpc.CostsStub(channel)
+
+        def choose(**choice):
+            settings.SetCost(costs_pb2.SetCostRequest(link="eth0", **choice), timeout=DEADLINE)
+
+        choose(expensive=costs_pb2.CHOICE_ON)
         generations.append(hear(True, False, "expensiveSet"))
-        stub.SetCost(pb.SetCostRequest(link="eth0", constrained=pb.CHOICE_ON))
+        choose(constrained=costs_pb2.CHOICE_ON)
         generations.append(hear(True, True, "constrainedSet"))
-        stub.SetCost(pb.SetCostRequest(link="eth0", expensive=pb.CHOICE_OFF))
+        choose(expensive=costs_pb2.CHOICE_OFF)
         generations.append(hear(False, True, "expensiveSet"))
-        history = stub.ListTransitions(pb.ListTransitionsRequest())
+        history = diagnostics_pb2_grpc.DiagnosticsStub(channel).ListTransitions(
+            diagnostics_pb2.ListTransitionsRequest())
         assert [choice.generation for choice in history.choices] == generations, history
-        network, = (network for network in stub.ListNetworks(pb.ListNetworksRequest()).networks if network.link == "eth0")
-        assert (network.expensive, network.constrained, network.user) == (pb.CHOICE_OFF, pb.CHOICE_ON, 0), network
+        networks = settings.ListNetworks(costs_pb2.ListNetworksRequest()).networks
+        network, = (network for network in networks if network.link == "eth0")
+        assert network.expensive == costs_pb2.CHOICE_OFF, network
+        assert (network.constrained, network.user) == (costs_pb2.CHOICE_ON, 0), network
+        assert not network.HasField("end_time"), network
+        # An override that ends.
+        choose(constrained=costs_pb2.CHOICE_ON, duration=Duration(seconds=3600))
+        network, = (
+            network for network in settings.ListNetworks(costs_pb2.ListNetworksRequest()).networks
+            if network.link == "eth0")
+        assert 3500 < network.constrained_end_time.ToSeconds() - time.time() <= 3600, network
+        assert network.end_time == network.constrained_end_time, network
+
+
+def pages(socket):
+    """A list in pages is the list as a whole (AIP-158). A token of another request is refused."""
+    for number in range(5):
+        ip(f"link add v{number} type bridge")
+    with connect(socket) as channel:
+        diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        settings = costs_pb2_grpc.CostsStub(channel)
+        stub = rpc.ConnectivityStub(channel)
+        streams = [stub.Watch(pb.WatchRequest()) for _ in range(4)]
+        for stream in streams:
+            event(stream)
+        for change in [lose, regain, lose, regain]:
+            change()
+            event(streams[0])
+        for number in range(5):
+            settings.SetCost(
+                costs_pb2.SetCostRequest(link=f"v{number}", expensive=costs_pb2.CHOICE_ON))
+        lists = [
+            (settings.ListNetworks, costs_pb2.ListNetworksRequest, ["networks"]),
+            (diagnostics.ListLinks, diagnostics_pb2.ListLinksRequest, ["links"]),
+            (diagnostics.ListClients, diagnostics_pb2.ListClientsRequest, ["clients"]),
+            (diagnostics.ListTransitions, diagnostics_pb2.ListTransitionsRequest,
+             ["transitions", "invalidations", "choices"]),
+        ]
+        tokens = []
+        for method, request, fields in lists:
+            whole = method(request(), timeout=DEADLINE)
+            count = sum(len(getattr(whole, field)) for field in fields)
+            assert count >= 4 and not whole.next_page_token, whole
+            for size in [1, 2, 3, count, count + 1, 2**31 - 1]:
+                joined, pages = type(whole)(), 0
+                while True:
+                    page = method(
+                        request(page_size=size, page_token=joined.next_page_token), timeout=DEADLINE)
+                    assert sum(len(getattr(page, field)) for field in fields) <= size, page
+                    joined.next_page_token = ""
+                    joined.MergeFrom(page)
+                    pages += 1
+                    if not page.next_page_token:
+                        break
+                assert joined == whole, (size, joined, whole)
+                assert pages == -(-count // size), (size, pages)
+            tokens.append(method(request(page_size=1), timeout=DEADLINE).next_page_token)
+            expect_error(
+                grpc.StatusCode.INVALID_ARGUMENT, "page_size",
+                lambda: method(request(page_size=-1), timeout=DEADLINE))
+        for place, (method, request, _) in enumerate(lists):
+            others = tokens[:place] + tokens[place + 1:]
+            for token in [*others, "x", tokens[place][1:], tokens[place] + "0"]:
+                expect_error(
+                    grpc.StatusCode.INVALID_ARGUMENT, "page_token",
+                    lambda: method(request(page_token=token), timeout=DEADLINE))
+        expect_error(
+            grpc.StatusCode.INVALID_ARGUMENT, "page_token",
+            lambda: diagnostics.ListTransitions(
+                diagnostics_pb2.ListTransitionsRequest(limit=1, page_token=tokens[-1]),
+                timeout=DEADLINE))
+        for stream in streams:
+            stream.cancel()
+
+
+def complete(socket):
+    """In responses, only optional fields and members of a oneof are unset, and no enum is
+    UNSPECIFIED.
+    """
+    def check(message):
+        for field in message.DESCRIPTOR.fields:
+            value = getattr(message, field.name)
+            is_list = not field.has_presence and isinstance(
+                value, collections.abc.Sequence) and not isinstance(value, (str, bytes))
+            if field.message_type and not is_list:
+                can_be_unset = field.containing_oneof is not None
+                if not message.HasField(field.name):
+                    assert can_be_unset, (field.full_name, message)
+                    continue
+            if field.enum_type and (is_list or not field.has_presence or message.HasField(field.name)):
+                for number in value if is_list else [value]:
+                    assert field.enum_type.values_by_number[number].number != 0, (field.full_name, message)
+            if field.message_type and not field.message_type.full_name.startswith("google."):
+                for part in value if is_list else [value]:
+                    check(part)
+
+    with connect(socket) as channel:
+        stub = rpc.ConnectivityStub(channel)
+        diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        settings = costs_pb2_grpc.CostsStub(channel)
+        changes = stub.Watch(pb.WatchRequest(), timeout=3 * DEADLINE)
+        path = stub.WatchPath(pb.WatchPathRequest(destination="203.0.113.9"), timeout=DEADLINE)
+        guarded = Guard(stub)
+        guarded.add(1, "203.0.113.9")
+        guarded.add(2, "203.0.113.9", local="192.0.2.99")
+        guarded.remove(3)
+        for stream in [guarded.stream, guarded.stream, guarded.stream, path, changes]:
+            check(next(stream))
+        seen = stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE)
+        check(seen)
+        lose()
+        check(next(changes))
+        check(next(changes))
+        check(next(path))
+        settings.SetCost(costs_pb2.SetCostRequest(link="eth0", expensive=costs_pb2.CHOICE_ON))
+        regain()
+        check(next(changes))
+        check(next(stub.Watch(pb.WatchRequest(since_generation=2**53), timeout=DEADLINE)))
+        for destination in ["203.0.113.9", "2001:db8::1"]:
+            check(stub.GetPath(pb.GetPathRequest(destination=destination), timeout=DEADLINE))
+            check(diagnostics.Explain(
+                diagnostics_pb2.ExplainRequest(destination=destination), timeout=DEADLINE))
+        check(diagnostics.Explain(diagnostics_pb2.ExplainRequest(), timeout=DEADLINE))
+        check(diagnostics.ListLinks(diagnostics_pb2.ListLinksRequest(), timeout=DEADLINE))
+        check(diagnostics.ListTransitions(
+            diagnostics_pb2.ListTransitionsRequest(), timeout=DEADLINE))
+        check(diagnostics.ListClients(diagnostics_pb2.ListClientsRequest(), timeout=DEADLINE))
+        check(diagnostics.GetStatistics(diagnostics_pb2.GetStatisticsRequest(), timeout=DEADLINE))
+        check(settings.ListNetworks(costs_pb2.ListNetworksRequest(), timeout=DEADLINE))
+        changes.cancel()
 
 
 def invalid(socket):
     with connect(socket) as channel:
         stub = rpc.ConnectivityStub(channel)
+        diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        settings = costs_pb2_grpc.CostsStub(channel)
         wrong = grpc.StatusCode.INVALID_ARGUMENT
         for text in ["", "localhost", "192.0.2", "192.0.2.1/24", "fe80::1%eth0", "::g", "1" * 5000]:
             expect_error(
                 wrong, "destination",
-                lambda: stub.Explain(pb.ExplainRequest(destination=text), timeout=DEADLINE))
+                lambda: diagnostics.Explain(
+                    diagnostics_pb2.ExplainRequest(destination=text), timeout=DEADLINE))
             expect_error(
                 wrong, "destination",
                 lambda: stub.GetPath(pb.GetPathRequest(destination=text), timeout=DEADLINE))
@@ -512,8 +661,15 @@ def invalid(socket):
         expect_error(
             wrong, "events",
             lambda: next(stub.Watch(pb.WatchRequest(events=[77]), timeout=DEADLINE)))
-        method = channel.unary_unary(f"/{SERVICE}/Frobnicate")
-        expect_error(grpc.StatusCode.UNIMPLEMENTED, "", lambda: method(b"", timeout=DEADLINE))
+        for seconds in [0, -1, 2**32, 2**63 - 1, -(2**63)]:
+            request = costs_pb2.SetCostRequest(link="eth0", expensive=costs_pb2.CHOICE_ON)
+            request.duration.seconds = seconds
+            expect_error(wrong, "duration", lambda: settings.SetCost(request, timeout=DEADLINE))
+        request = costs_pb2.SetCostRequest(link="eth0", expensive=77)
+        expect_error(wrong, "expensive", lambda: settings.SetCost(request, timeout=DEADLINE))
+        for service in SERVICES:
+            method = channel.unary_unary(f"/{service}/Frobnicate")
+            expect_error(grpc.StatusCode.UNIMPLEMENTED, "", lambda: method(b"", timeout=DEADLINE))
         online(stub.GetStatus(pb.GetStatusRequest(), timeout=DEADLINE))
 
 
@@ -587,7 +743,7 @@ CHECKS = {
     check.__name__: check
     for check in [
         status, authorities, watch, resume, invalidations, guard, health, reflection, get_path, watch_path, explain, links,
-        history, costs, invalid, cancelled, stopping, idle_reader,
+        history, costs, pages, complete, invalid, cancelled, stopping, idle_reader,
     ]
 }
 

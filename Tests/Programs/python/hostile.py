@@ -32,7 +32,7 @@ DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUAT
 END_STREAM, END_HEADERS = 1, 4
 WATCH = "/connectivity.v1.Connectivity/Watch"
 GUARD = "/connectivity.v1.Connectivity/Guard"
-LIST_LINKS = "/connectivity.v1.Connectivity/ListLinks"
+LIST_LINKS = "/connectivity.v1.Diagnostics/ListLinks"
 
 
 def frame(kind, flags, stream, payload=b""):
@@ -588,7 +588,10 @@ def random_frames(path, clients=60, steps=300):
 
 
 class RandomFrames:
-    METHODS = ["Watch", "Guard", "GetStatus", "ListLinks", "Explain", "WatchPath", "ListTransitions", "Nothing"]
+    METHODS = [
+        *(f"Connectivity/{name}" for name in ["Watch", "Guard", "GetStatus", "WatchPath", "Nothing"]),
+        *(f"Diagnostics/{name}" for name in ["ListLinks", "Explain", "ListTransitions"]),
+    ]
 
     def __init__(self, path, chance):
         self.chance = chance
@@ -656,7 +659,7 @@ class RandomFrames:
         odd = [(f"x-{self.chance.randrange(9)}", "y" * self.chance.choice([0, 1, 100, 5000]))]
         self.http.send_headers(stream, [
             (":method", self.chance.choice(["POST"] * 6 + ["GET"])), (":scheme", "http"), (":authority", "localhost"),
-            (":path", f"/connectivity.v1.Connectivity/{method}"), ("content-type", kind), ("te", "trailers"),
+            (":path", f"/connectivity.v1.{method}"), ("content-type", kind), ("te", "trailers"),
             *self.chance.sample(odd, self.chance.randrange(2))], end_stream=self.chance.random() < 0.1)
         self.open.append(stream)
 
@@ -700,7 +703,7 @@ def declares_100_megabytes(path):
 def sends_100_megabytes(path):
     options = [("grpc.max_send_message_length", -1)]
     with grpc.insecure_channel(f"unix:{path}", options=options) as channel:
-        call = channel.unary_unary("/connectivity.v1.Connectivity/Explain")
+        call = channel.unary_unary("/connectivity.v1.Diagnostics/Explain")
         try:
             call(bytes(100 << 20), timeout=DEADLINE)
         except grpc.RpcError as error:

@@ -17,7 +17,7 @@ from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
 from google.protobuf import json_format
 
-PATH = pb.Path(status=pb.PATH_STATUS_SATISFIED, interface="eth0", chain=["eth0"], medium=pb.MEDIUM_WIRED,
+PATH = pb.Path(status=pb.PATH_STATUS_SATISFIED, interface="eth0", chain=[pb.ChainLink(name="eth0", index=2)], medium=pb.MEDIUM_WIRED,
                source="10.0.0.2", gateway="10.0.0.1", table=254)
 NO_PATH = pb.Path(status=pb.PATH_STATUS_UNSATISFIED, reason=pb.PATH_REASON_NO_ROUTE)
 

@@ -10,9 +10,17 @@ enum Python {
     _ script: String, _ arguments: [String], in namespace: NetworkNamespace,
     environment variables: [String: String] = [:]
   ) throws -> RunningCommand {
+    try self.run(Checkout.path(script), arguments, in: namespace, environment: variables)
+  }
+
+  /// - Parameter path: the script's path.
+  static func run(
+    _ path: String, _ arguments: [String], in namespace: NetworkNamespace,
+    environment variables: [String: String] = [:]
+  ) throws -> RunningCommand {
     let environment = try self.environment.get()
     return try namespace.spawn(
-      ["\(environment)/bin/python", "-B", Checkout.path(script)] + arguments,
+      ["\(environment)/bin/python", "-B", path] + arguments,
       environment: variables.merging(["PYTHONPATH": "\(environment)/stubs"]) { $1 })
   }
 }

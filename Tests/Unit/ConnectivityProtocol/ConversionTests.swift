@@ -76,6 +76,9 @@ struct ConversionTests {
     message.localAddresses = []
     message.destination = "one.example"
     #expect(throws: ConversionError.self) { try Invalidation.Scope(message) }
+    message.offLink = .init()
+    #expect(try Invalidation.Scope(message).destination == .offLink)
+    #expect(Connectivity_V1_Scope(.init(destination: .offLink)) == message)
   }
 
   @Test(
@@ -129,14 +132,40 @@ struct ConversionTests {
     #expect(try Snapshot(told).status == status)
   }
 
-  @Test("a chain without indexes is accepted")
-  func chainWithoutIndexes() throws {
+  @Test("a link without an index is accepted; more guessed links than links are not")
+  func incompleteChain() throws {
     var message = Connectivity_V1_Path()
-    message.chain = ["vlan10", "eth0"]
-    message.chainIndex = [7]
+    message.chain = [.init(), .init()]
+    message.chain[0].name = "vlan10"
+    message.chain[0].index = 7
+    message.chain[1].name = "eth0"
+    message.guessedLinks = 3
+    let path = try Path(message)
     #expect(
-      try Path(message).chain
-        == [PathLink(index: 7, name: "vlan10"), PathLink(index: 0, name: "eth0")])
+      path.chain == [PathLink(index: 7, name: "vlan10"), PathLink(index: 0, name: "eth0")])
+    #expect(path.guessedLinks == 2)
+  }
+
+  @Test("each event of a flow has its own field, and is unchanged after writing and reading")
+  func flowEvents() throws {
+    var model = RandomModel(seed: 7)
+    let path = model.path()
+    let events: [FlowEvent] = [
+      .path(path), .betterPathGone(path), .refused(.invalid("add.remote: x")),
+      .refused(.exhausted("16384 flows")),
+      .invalidation(
+        FlowInvalidation(
+          reason: .interfaceLost, severity: .destroy, cause: model.cause(), path: path,
+          socket: SocketTestimony(
+            lastHeard: .milliseconds(-1500), roundTrip: .milliseconds(20), timeouts: 2,
+            hasUnacknowledgedData: true))),
+    ]
+    for event in events {
+      let message = Connectivity_V1_GuardResponse(7, event, generation: 9)
+      let bytes: [UInt8] = try message.serializedBytes()
+      #expect(try FlowEvent(Connectivity_V1_GuardResponse(serializedBytes: bytes)) == event)
+    }
+    #expect(try FlowEvent(Connectivity_V1_GuardResponse()) == nil)
   }
 }
 

@@ -37,6 +37,12 @@ struct EnumTests {
     self.expectPairs(
       Invalidation.Severity.self, { Connectivity_V1_InvalidationSeverity($0) },
       { Invalidation.Severity($0) })
+    self.expectPairs(
+      FlowRefusal.Code.self, { Connectivity_V1_RefusalCode($0) }, { FlowRefusal.Code($0) })
+    self.expectPairs(
+      MobileGeneration.self, { Connectivity_V1_MobileTechnology($0) }, { MobileGeneration($0) })
+    self.expectPairs(
+      WirelessRole.self, { Connectivity_V1_WirelessRole($0) }, { WirelessRole($0) })
   }
 
   @Test("an unknown value of a newer connd becomes the nearest safe one", arguments: [0, 99])
@@ -51,5 +57,8 @@ struct EnumTests {
     #expect(Cause.Trigger(try #require(.init(rawValue: number))) == .kernel)
     #expect(Invalidation.Reason(try #require(.init(rawValue: number))) == .categoryChanged)
     #expect(Invalidation.Severity(try #require(.init(rawValue: number))) == .advise)
+    #expect(FlowRefusal.Code(try #require(.init(rawValue: number))) == .invalidArgument)
+    #expect(MobileGeneration(try #require(.init(rawValue: number))) == nil)
+    #expect(WirelessRole(try #require(.init(rawValue: number))) == .other)
   }
 }

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
+import SwiftProtobuf
 import Synchronization
 import Testing
 
@@ -30,12 +31,12 @@ struct CostTests {
     #expect(try await self.said("constrain", "wlan0", "on") == wish)
     wish.constrained = .auto
     #expect(try await self.said("constrain", "wlan0", "auto") == wish)
-    wish.constrained = .unspecified
+    wish.clearConstrained()
     wish.network = "Free Wi-Fi"
     wish.expensive = .off
     #expect(try await self.said("metered", "--network", "Free Wi-Fi", "off") == wish)
     wish.expensive = .on
-    wish.seconds = 7200
+    wish.duration.seconds = 7200
     #expect(try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi") == wish)
     wish.whenLeft = true
     #expect(
@@ -155,8 +156,8 @@ extension Connectivity_V1_Network {
     network.constrained = .auto
     network.expensive = .off
     network.user = 0
-    network.until = .init(Timestamp.sample)
-    network.expensiveUntil = .init(Timestamp.sample)
+    network.endTime = .init(Timestamp.sample)
+    network.expensiveEndTime = .init(Timestamp.sample)
     return network
   }()
 

@@ -21,7 +21,7 @@ struct HistoryTests {
       invalidation.time = .sample.adding(seconds: Int64(seconds))
       return Connectivity_V1_Invalidation(invalidation)
     }
-    let changes = try HistoryEntry.changes(response)
+    let changes = HistoryEntry.changes(try HistoryEntry.all(response))
     #expect(changes.map(\.count) == [2, 1, 2])
     guard case .transition = changes[0][0] else {
       Issue.record("the transition stands before its invalidation")
@@ -33,7 +33,7 @@ struct HistoryTests {
   func twins() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     response.transitions = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
-    #expect(try HistoryEntry.changes(response).map(\.count) == [1, 1])
+    #expect(HistoryEntry.changes(try HistoryEntry.all(response)).map(\.count) == [1, 1])
   }
 
   @Test("history keeps the order of publication")
@@ -71,7 +71,7 @@ struct HistoryTests {
       change.cause = Cause(.user, "constrainedSet", message: "uid \(user)", interface: "wlan0")
       return Connectivity_V1_PathChange(change)
     }
-    let changes = try HistoryEntry.changes(response)
+    let changes = HistoryEntry.changes(try HistoryEntry.all(response))
     let lines = changes.flatMap { Style.plain(width: 200).history($0) }
     #expect(lines.count == 2)
     #expect(lines.first?.hasSuffix(", constrained: constrained set on wlan0 (uid 1000)") == true)

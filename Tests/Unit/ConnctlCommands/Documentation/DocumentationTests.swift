@@ -76,6 +76,10 @@ struct DocumentationTests {
       of: "Sources/ConnectivityClient/ConnectivityClient.docc/StableSurface.md",
       from: "The words of `change` in a cause:", to: "\n\n", #/`(\w+)`/#)
     #expect(surface == code, "\(surface.symmetricDifference(code))")
+    let api = try Self.words(
+      of: "Sources/ConnectivityProtocol/Protos/connectivity/v1/connectivity.proto",
+      from: "  //   any            ", to: "  string change", #/\b([a-z][A-Za-z]+)\b/#)
+    #expect(api == code, "\(api.symmetricDifference(code))")
   }
 
   @Test("packages and tags have the programs' version")
@@ -174,7 +178,7 @@ struct DocumentationTests {
   @Test("D4 every fixed bound in the article agrees with the code")
   func otherLimits() throws {
     let rows = try Self.text(Self.limits).matches(of: #/\n\| `(\w+)\.(\w+)` \| ([^|]+) \|/#)
-    #expect(rows.count == 21)
+    #expect(rows.count == 22)
     for row in rows {
       let file = try #require(
         (Self.files("Sources/*/*/\(row.1).swift") + Self.files("Sources/*/\(row.1).swift")).first)

@@ -203,6 +203,35 @@ struct JSONShapeTests {
         #""via": "phone", "viaGuessed": true, "lowerGuessed": false, "alternativeNames": []}"#))
   }
 
+  @Test("unknown values of a newer connd → the words of the nearest known ones")
+  func newerConnd() throws {
+    var link = Connectivity_V1_Link.ppp
+    link.via = .UNRECOGNIZED(99)
+    link.modem.technology = .UNRECOGNIZED(99)
+    link.medium = .UNRECOGNIZED(99)
+    link.state = .UNRECOGNIZED(99)
+    let json = JSON.link(link).description
+    #expect(json.contains(#""medium": "unknown""#) && json.contains(#""state": null"#))
+    #expect(json.contains(#""technology": null"#) && json.contains(#""via": "device""#))
+    #expect(link.words == "ppp0, ppp, roaming, suspended, signal 67%, via device")
+    var explanation = Connectivity_V1_Explanation.sample
+    explanation.cost.metering = .UNRECOGNIZED(99)
+    explanation.cost.source = .UNRECOGNIZED(99)
+    #expect(
+      try JSON.explanation(explanation).description.contains(
+        #""cost": {"metering": "unknown", "source": "none"}"#))
+  }
+
+  @Test("every source of a cost has the word that connd uses")
+  func costSources() {
+    let words = Connectivity_V1_CostSource.allCases.filter { $0 != .unspecified }.map(\.word)
+    #expect(
+      words == [
+        "configuration", "user", "networkManager", "medium", "accessPoint", "driver", "dhcp",
+        "lastKnown", "none",
+      ])
+  }
+
   @Test("explain")
   func explain() throws {
     var explanation = Connectivity_V1_Explanation.sample
@@ -223,7 +252,7 @@ struct JSONShapeTests {
       try JSON.explanation(explanation).description.hasSuffix(
         #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "socket": null}"#))
     explanation.cost.metering = .guessYes
-    explanation.cost.source = "networkManager"
+    explanation.cost.source = .networkManager
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
         #", "cost": {"metering": "guessYes", "source": "networkManager"}, "socket": null}"#))

@@ -10,7 +10,7 @@ extension Connectivity_V1_Client {
   static let watcher: Self = {
     var client = Self()
     (client.process, client.user) = (4_000_001, 1000)
-    client.since = .init(.sample)
+    client.startTime = .init(.sample)
     client.watch = .init()
     return client
   }()
@@ -24,11 +24,11 @@ extension Connectivity_V1_Client {
   static let guardian: Self = {
     var client = Self()
     (client.process, client.user) = (4_000_002, 1001)
-    client.since = .init(.sample)
+    client.startTime = .init(.sample)
     client.guarding.flows = 3
     client.guarding.reason = .interfaceLost
     client.guarding.severity = .destroy
-    client.guarding.time = .init(.sample)
+    client.guarding.invalidationTime = .init(.sample)
     return client
   }()
 }

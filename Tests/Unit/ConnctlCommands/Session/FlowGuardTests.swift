@@ -230,7 +230,7 @@ struct GuardedFlowsTests {
     rotated.source = IPAddress("192.0.2.8")
     var advice = FlowInvalidation.sample
     advice.severity = .advise
-    for event in [FlowEvent.path(.wlan), .path(rotated), .invalidation(advice)] {
+    for event in [FlowEvent.path(.wlan), .betterPathGone(rotated), .invalidation(advice)] {
       _ = try flows.received(.flow(generation: 8, event))
     }
     flows.connecting()

@@ -31,7 +31,7 @@ extension Connectivity_V1_Link {
     link.medium = .cellular
     link.modem.connected = true
     link.modem.suspended = true
-    link.modem.technology = "4G"
+    link.modem.technology = .mobileTechnology4G
     link.modem.roaming = true
     link.modem.signalQuality = 67
     return link
@@ -53,7 +53,7 @@ extension Connectivity_V1_Link {
 
   static let usb: Self = {
     var link = Self.stacked("usb0")
-    link.via = "phone"
+    link.via = .phone
     link.viaGuessed = true
     return link
   }()

@@ -79,93 +79,16 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try await self.onGuard(request, response)
   }
 
-  func explain(
-    request: Connectivity_V1_ExplainRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_Explanation {
-    var explanation = Connectivity_V1_Explanation.sample
-    if request.hasDestination { explanation.destination = request.destination }
-    return explanation
-  }
-
-  func listLinks(
-    request: Connectivity_V1_ListLinksRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListLinksResponse {
-    var response = Connectivity_V1_ListLinksResponse()
-    response.links = [.wlan, .docker]
-    return response
-  }
-
   /// The received overrides.
   let said = Mutex<[Connectivity_V1_SetCostRequest]>([])
 
-  func setCost(
-    request: Connectivity_V1_SetCostRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_SetCostResponse {
+  /// The stub's services, each as connd has it.
+  private var services: [any RegistrableRPCService] {
+    [self, StubCosts(connd: self), StubDiagnostics(isOld: self.isOld)]
+  }
+
+  func fail() throws {
     if let error { throw error }
-    self.said.withLock { $0.append(request) }
-    var response = Connectivity_V1_SetCostResponse()
-    if request.link == "eth0" { response.overruledBy = "eth*" }
-    response.notKept = request.link == "sealed0"
-    return response
-  }
-
-  func listNetworks(
-    request: Connectivity_V1_ListNetworksRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListNetworksResponse {
-    if let error { throw error }
-    var response = Connectivity_V1_ListNetworksResponse()
-    response.networks = [.here, .away, .cable]
-    return response
-  }
-
-  func forgetNetwork(
-    request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ForgetNetworkResponse {
-    if let error { throw error }
-    guard ["Home", "Sealed"].contains(request.network) else {
-      throw RPCError(code: .notFound, message: "no override for “\(request.network)”")
-    }
-    var response = Connectivity_V1_ForgetNetworkResponse()
-    response.notKept = request.network == "Sealed"
-    return response
-  }
-
-  func getStatistics(
-    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_GetStatisticsResponse {
-    let figures: [(name: String, kind: String, value: UInt64, present: Bool)] = [
-      ("kernel_losses", "", 0, false), ("overruns", "", 12, false),
-      ("published", "path", 3, false), ("published", "transition", 104, false),
-      ("refutations", "betterPath", 5, false), ("subscribers", "", 2, true),
-    ]
-    var response = Connectivity_V1_GetStatisticsResponse()
-    response.started = .init(Transition.sample.snapshot.since)
-    response.statistics = figures.map { figure in
-      var statistic = Connectivity_V1_Statistic()
-      (statistic.name, statistic.kind) = (figure.name, figure.kind)
-      (statistic.value, statistic.present) = (figure.value, figure.present)
-      return statistic
-    }
-    return response
-  }
-
-  func listClients(
-    request: Connectivity_V1_ListClientsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListClientsResponse {
-    if self.isOld { throw RPCError(code: .unimplemented, message: "there is no such method") }
-    var response = Connectivity_V1_ListClientsResponse()
-    response.clients = [.watcher, .guardian]
-    return response
-  }
-
-  func listTransitions(
-    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListTransitionsResponse {
-    var response = Connectivity_V1_ListTransitionsResponse()
-    let all = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
-    response.transitions = request.hasLimit ? all.suffix(Int(request.limit)) : all
-    response.invalidations = [Connectivity_V1_Invalidation(.sample)]
-    return response
   }
 }
 
@@ -188,7 +111,7 @@ extension StubConnd {
     let transport = HTTP2ServerTransport.Posix(
       address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
       eventLoopGroup: Self.thread)
-    let server = GRPCServer(transport: transport, services: [self])
+    let server = GRPCServer(transport: transport, services: self.services)
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try? await server.serve() }
       _ = try await transport.listeningAddress

@@ -75,7 +75,7 @@ struct RegistrationTests {
     for (change, message) in refusals {
       let refusal = #expect(throws: FlowRefusal.self) { try self.registration(change) }
       #expect(refusal?.message == message)
-      #expect(refusal?.code == 3)
+      #expect(refusal?.code == .invalidArgument)
     }
   }
 }

@@ -55,7 +55,7 @@ struct HistoryFileTests {
     self.keep(try StoreTests.changes(3))
     let whole = try self.bytes()
     var counts: [Int] = []
-    for length in stride(from: whole.count, through: "connd history 2\n".utf8.count, by: -7) {
+    for length in stride(from: whole.count, through: "connd history 3\n".utf8.count, by: -7) {
       try self.write(whole.prefix(length))
       let generations = self.load()
       #expect(generations == Array([1, 2, 3].prefix(generations.count)))

@@ -39,11 +39,10 @@ struct ClientListTests {
     let mailbox = GuardMailbox(7)
     _ = list.enter(Self.me, .flows(mailbox))
     func client() -> Connectivity_V1_GuardingClient? {
-      Connectivity_V1_ListClientsResponse(list.clients(for: 0), flows: [7: 3, 8: 5]).clients.first?
-        .guarding
+      list.clients(for: 0).first.map { Connectivity_V1_Client($0, flows: [7: 3, 8: 5]) }?.guarding
     }
     #expect(client()?.flows == 3)
-    #expect(client()?.hasReason == false && client()?.hasTime == false)
+    #expect(client()?.hasReason == false && client()?.hasInvalidationTime == false)
     let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
     mailbox.post([
       .init(id: 1, event: .path(.unknown), generation: 1),
@@ -53,15 +52,14 @@ struct ClientListTests {
       .init(id: 3, event: .path(.unknown), generation: 2),
     ])
     #expect(client()?.reason == .interfaceLost && client()?.severity == .destroy)
-    #expect(client()?.hasTime == true)
+    #expect(client()?.hasInvalidationTime == true)
   }
 
   @Test("a process outside of connd's PID namespace has no number")
   func elsewhere() {
     let list = ClientList()
     _ = list.enter(PeerCredentials(uid: 1000, pid: 0), .changes)
-    let client = Connectivity_V1_ListClientsResponse(list.clients(for: 1000), flows: [:]).clients
-      .first
+    let client = list.clients(for: 1000).first.map { Connectivity_V1_Client($0, flows: [:]) }
     #expect(client?.process == 0)
     #expect(client?.subject == .watch(.init()))
   }

@@ -103,38 +103,6 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
       }
     }
   }
-
-  func explain(
-    request: Connectivity_V1_ExplainRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_Explanation { throw Self.unimplemented }
-
-  func listLinks(
-    request: Connectivity_V1_ListLinksRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListLinksResponse { throw Self.unimplemented }
-
-  func getStatistics(
-    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_GetStatisticsResponse { throw Self.unimplemented }
-
-  func listClients(
-    request: Connectivity_V1_ListClientsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListClientsResponse { throw Self.unimplemented }
-
-  func listTransitions(
-    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListTransitionsResponse { throw Self.unimplemented }
-
-  func setCost(
-    request: Connectivity_V1_SetCostRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_SetCostResponse { throw Self.unimplemented }
-
-  func listNetworks(
-    request: Connectivity_V1_ListNetworksRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ListNetworksResponse { throw Self.unimplemented }
-
-  func forgetNetwork(
-    request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ForgetNetworkResponse { throw Self.unimplemented }
 }
 
 extension PathConnd {

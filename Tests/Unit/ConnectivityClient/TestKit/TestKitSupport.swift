@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityTestKit
 import GRPCCore
+import GRPCNIOTransportHTTP2Posix
 import Testing
 
 @testable import ConnectivityClient
@@ -114,4 +115,17 @@ extension FlowGuard {
 extension FlowGuard {
   /// Uses the library's own way to connect.
   convenience init(socket: String) { self.init(socket: socket, through: .shared) }
+}
+
+/// Runs the body with a client of connd's diagnostics.
+func withDiagnostics<Result: Sendable>(
+  at socket: String,
+  _ body: (Connectivity_V1_Diagnostics.Client<HTTP2ClientTransport.Posix>) async throws -> Result
+) async throws -> Result {
+  let transport = try HTTP2ClientTransport.Posix(
+    target: .unixDomainSocket(path: socket, authority: "localhost"),
+    transportSecurity: .plaintext)
+  return try await withGRPCClient(transport: transport) { client in
+    try await body(Connectivity_V1_Diagnostics.Client(wrapping: client))
+  }
 }

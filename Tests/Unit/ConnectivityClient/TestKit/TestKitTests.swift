@@ -128,24 +128,33 @@ struct TestKitTests {
         let status = try await connd.getStatus(Connectivity_V1_GetStatusRequest())
         #expect(status.category == .wired)
         #expect(status.interface == "eth0")
+        var wrong = Connectivity_V1_WatchPathRequest()
+        wrong.destination = "example.org"
+        await #expect(throws: (any Error).self) {
+          try await connd.watchPath(wrong) { for try await _ in $0.messages {} }
+        }
+      }
+      try await withDiagnostics(at: network.socket) { connd in
         let links = try await connd.listLinks(Connectivity_V1_ListLinksRequest()).links
         #expect(links.map(\.name) == ["eth0", "wlan0"])
         #expect(links.map(\.state) == [.up, .up])
         #expect(links.map(\.defaultIpv4) == [true, false])
         let explanation = try await connd.explain(Connectivity_V1_ExplainRequest())
         #expect(explanation.category == .wired)
-        #expect(explanation.path == status.ipv4)
+        #expect(explanation.path.interface == "eth0")
         network.become(.wifi)
         var request = Connectivity_V1_ListTransitionsRequest()
         request.limit = 1
         let history = try await connd.listTransitions(request)
-        #expect(history.transitions.map(\.to) == [.wifi])
+        #expect(history.transitions.map(\.current) == [.wifi])
         #expect(history.invalidations.map(\.reason) == [.interfaceLost, .categoryChanged])
-        var wrong = Connectivity_V1_WatchPathRequest()
-        wrong.destination = "example.org"
-        await #expect(throws: (any Error).self) {
-          try await connd.watchPath(wrong) { for try await _ in $0.messages {} }
-        }
+        request.pageSize = 1
+        let page = try await connd.listTransitions(request)
+        #expect(page.transitions == history.transitions && page.invalidations.isEmpty)
+        request.pageToken = page.nextPageToken
+        #expect(try await connd.listTransitions(request).invalidations.count == 1)
+        request.limit = 2
+        await #expect(throws: RPCError.self) { try await connd.listTransitions(request) }
       }
     }
   }

@@ -10,6 +10,9 @@
 
 /// connd's API: which network does this machine's traffic use, and what just changed?
 ///
+/// There is a file and a service for each audience. This file is for applications. costs.proto is
+/// for settings, and diagnostics.proto is for administrators.
+///
 /// connd listens on a Unix socket without TLS. The default is `unix:/run/connd/connd.sock`. Any
 /// `:authority` is accepted. Clients that cannot send the percent-encoded path of a Unix socket use
 /// `localhost`. The file mode of the socket decides which users may connect.
@@ -18,9 +21,16 @@
 ///
 /// * A message is complete: it can be understood without earlier messages.
 /// * Generations only grow. No generation is ever used twice, even if connd restarts.
-/// * A field that is not set is unknown. An enum's UNSPECIFIED value is never sent.
-/// * Numbers and names of fields and values are never reused. New ones may be added at any time, so
-///   a client treats an unknown enum value like the nearest known one.
+/// * In a response, only `optional` fields and members of a oneof can be unset. An `optional` field
+///   that is not set is unknown or does not apply. An enum is never UNSPECIFIED. Lists may be empty.
+/// * Numbers and names of fields and values are never reused. New ones may be added at any time.
+///   Each enum says which known value an unknown one is closest to.
+///
+/// Names: a field has the name of its key in connctl's JSON, in snake_case. Only points in time
+/// (`publish_time`) and durations follow AIP-142, except `since`, which scripts know.
+///
+/// Lists have pages (AIP-158). If nothing changes in between, the pages together contain every entry
+/// exactly once.
 ///
 /// Errors: INVALID_ARGUMENT names the invalid field. UNAVAILABLE means that connd is stopping
 /// (reconnect, and resume by generation). RESOURCE_EXHAUSTED names the limit.
@@ -37,7 +47,7 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
   typealias Version = _2
 }
 
-/// A kind of change.
+/// A kind of change. Only clients send it.
 public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -85,6 +95,8 @@ public nonisolated enum Connectivity_V1_EventKind: SwiftProtobuf.Enum, Swift.Cas
 }
 
 /// Why channels are no longer viable. If several reasons apply, the first in this list is reported.
+///
+/// Treat an unknown value as CATEGORY_CHANGED, which implies the least.
 public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -166,6 +178,8 @@ public nonisolated enum Connectivity_V1_InvalidationReason: SwiftProtobuf.Enum, 
 }
 
 /// How a client should treat the channels.
+///
+/// Treat an unknown value as ADVISE, so that nothing is destroyed by mistake.
 public nonisolated enum Connectivity_V1_InvalidationSeverity: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -214,6 +228,7 @@ public nonisolated enum Connectivity_V1_InvalidationSeverity: SwiftProtobuf.Enum
 
 }
 
+/// An IP version. Treat an unknown value as IPV4.
 public nonisolated enum Connectivity_V1_AddressFamily: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -252,7 +267,7 @@ public nonisolated enum Connectivity_V1_AddressFamily: SwiftProtobuf.Enum, Swift
 
 }
 
-/// The kind of network that traffic uses.
+/// The kind of network that traffic uses. Treat an unknown value as UNKNOWN.
 public nonisolated enum Connectivity_V1_Category: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -313,7 +328,7 @@ public nonisolated enum Connectivity_V1_Category: SwiftProtobuf.Enum, Swift.Case
 
 }
 
-/// The categories of gRPC's ConnectivityMonitor.
+/// The categories of gRPC's ConnectivityMonitor. Treat an unknown value as UNKNOWN.
 public nonisolated enum Connectivity_V1_ThreeWayCategory: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -360,6 +375,7 @@ public nonisolated enum Connectivity_V1_ThreeWayCategory: SwiftProtobuf.Enum, Sw
 
 }
 
+/// Whether traffic can flow on a path. Treat an unknown value as UNKNOWN.
 public nonisolated enum Connectivity_V1_PathStatus: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -414,7 +430,7 @@ public nonisolated enum Connectivity_V1_PathStatus: SwiftProtobuf.Enum, Swift.Ca
 
 }
 
-/// Why a path is not satisfied.
+/// Why a path is not satisfied. Treat an unknown value as if the reason were not set.
 public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -440,14 +456,14 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
 
   /// The source address is missing, tentative, a duplicate, or cannot reach the destination.
   case noSourceAddress // = 9
+
+  /// The modem of a link of the chain is connected but carries nothing for the moment, as 2G does
+  /// during a call.
+  case suspended // = 10
   case kernelUnavailable // = 11
 
   /// The kernel does not support the family (ipv6.disable=1).
   case unsupported // = 12
-
-  /// The modem of a link of the chain is connected but carries nothing for the moment, as 2G does
-  /// during a call.
-  case suspended // = 13
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -466,9 +482,9 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case 7: self = .dormant
     case 8: self = .linkDown
     case 9: self = .noSourceAddress
+    case 10: self = .suspended
     case 11: self = .kernelUnavailable
     case 12: self = .unsupported
-    case 13: self = .suspended
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -485,9 +501,9 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     case .dormant: return 7
     case .linkDown: return 8
     case .noSourceAddress: return 9
+    case .suspended: return 10
     case .kernelUnavailable: return 11
     case .unsupported: return 12
-    case .suspended: return 13
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -504,14 +520,14 @@ public nonisolated enum Connectivity_V1_PathReason: SwiftProtobuf.Enum, Swift.Ca
     .dormant,
     .linkDown,
     .noSourceAddress,
+    .suspended,
     .kernelUnavailable,
     .unsupported,
-    .suspended,
   ]
 
 }
 
-/// The medium of the lowest link of a path.
+/// The medium of the lowest link of a path. Treat an unknown value as UNKNOWN.
 public nonisolated enum Connectivity_V1_Medium: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -572,7 +588,7 @@ public nonisolated enum Connectivity_V1_Medium: SwiftProtobuf.Enum, Swift.CaseIt
 
 }
 
-/// The sources of evidence, most trusted first.
+/// The sources of evidence, most trusted first. Treat an unknown value as NONE.
 public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -592,14 +608,14 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
   case nl80211 // = 6
 
   /// ModemManager reports that the link belongs to a modem.
-  case modemManager // = 10
-  case driver // = 7
+  case modemManager // = 7
+  case driver // = 8
 
   /// A known prefix of the name.
-  case name // = 8
+  case name // = 9
 
   /// No source had evidence.
-  case none // = 9
+  case none // = 10
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -615,10 +631,10 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
     case 4: self = .deviceType
     case 5: self = .phy80211
     case 6: self = .nl80211
-    case 7: self = .driver
-    case 8: self = .name
-    case 9: self = .none
-    case 10: self = .modemManager
+    case 7: self = .modemManager
+    case 8: self = .driver
+    case 9: self = .name
+    case 10: self = .none
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -632,10 +648,10 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
     case .deviceType: return 4
     case .phy80211: return 5
     case .nl80211: return 6
-    case .driver: return 7
-    case .name: return 8
-    case .none: return 9
-    case .modemManager: return 10
+    case .modemManager: return 7
+    case .driver: return 8
+    case .name: return 9
+    case .none: return 10
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -657,6 +673,7 @@ public nonisolated enum Connectivity_V1_EvidenceSource: SwiftProtobuf.Enum, Swif
 
 }
 
+/// The reason why connd looked again. Treat an unknown value as KERNEL.
 public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -779,20 +796,18 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
 }
 
-/// NetworkManager's five states (`NMMetered`).
-public nonisolated enum Connectivity_V1_Metering: SwiftProtobuf.Enum, Swift.CaseIterable {
+/// Why a request was not accepted, by the numbers of google.rpc.Code.
+///
+/// Treat an unknown value as INVALID_ARGUMENT: do not repeat the request unchanged.
+public nonisolated enum Connectivity_V1_RefusalCode: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
-  case unknown // = 1
 
-  /// A reliable source says so.
-  case yes // = 2
-  case no // = 3
+  /// A field is invalid.
+  case invalidArgument // = 3
 
-  /// There are signs. For a guess based on the USB identification of phones, which other devices
-  /// share, the path does not count as expensive.
-  case guessYes // = 4
-  case guessNo // = 5
+  /// A limit is reached.
+  case resourceExhausted // = 8
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -802,11 +817,8 @@ public nonisolated enum Connectivity_V1_Metering: SwiftProtobuf.Enum, Swift.Case
   public init?(rawValue: Int) {
     switch rawValue {
     case 0: self = .unspecified
-    case 1: self = .unknown
-    case 2: self = .yes
-    case 3: self = .no
-    case 4: self = .guessYes
-    case 5: self = .guessNo
+    case 3: self = .invalidArgument
+    case 8: self = .resourceExhausted
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -814,244 +826,17 @@ public nonisolated enum Connectivity_V1_Metering: SwiftProtobuf.Enum, Swift.Case
   public var rawValue: Int {
     switch self {
     case .unspecified: return 0
-    case .unknown: return 1
-    case .yes: return 2
-    case .no: return 3
-    case .guessYes: return 4
-    case .guessNo: return 5
+    case .invalidArgument: return 3
+    case .resourceExhausted: return 8
     case .UNRECOGNIZED(let i): return i
     }
   }
 
   // The compiler won't synthesize support with the UNRECOGNIZED case.
-  public static let allCases: [Connectivity_V1_Metering] = [
+  public static let allCases: [Connectivity_V1_RefusalCode] = [
     .unspecified,
-    .unknown,
-    .yes,
-    .no,
-    .guessYes,
-    .guessNo,
-  ]
-
-}
-
-/// The role of a Wi-Fi link in its network.
-public nonisolated enum Connectivity_V1_WirelessRole: SwiftProtobuf.Enum, Swift.CaseIterable {
-  public typealias RawValue = Int
-  case unspecified // = 0
-
-  /// A client of an access point.
-  case station // = 1
-  case accessPoint // = 2
-  case adHoc // = 3
-  case mesh // = 4
-
-  /// A client of a Wi-Fi Direct group, and the group's owner.
-  case p2PClient // = 5
-  case p2PGroupOwner // = 6
-
-  /// Receives only, and carries no traffic.
-  case monitor // = 7
-  case other // = 8
-  case UNRECOGNIZED(Int)
-
-  public init() {
-    self = .unspecified
-  }
-
-  public init?(rawValue: Int) {
-    switch rawValue {
-    case 0: self = .unspecified
-    case 1: self = .station
-    case 2: self = .accessPoint
-    case 3: self = .adHoc
-    case 4: self = .mesh
-    case 5: self = .p2PClient
-    case 6: self = .p2PGroupOwner
-    case 7: self = .monitor
-    case 8: self = .other
-    default: self = .UNRECOGNIZED(rawValue)
-    }
-  }
-
-  public var rawValue: Int {
-    switch self {
-    case .unspecified: return 0
-    case .station: return 1
-    case .accessPoint: return 2
-    case .adHoc: return 3
-    case .mesh: return 4
-    case .p2PClient: return 5
-    case .p2PGroupOwner: return 6
-    case .monitor: return 7
-    case .other: return 8
-    case .UNRECOGNIZED(let i): return i
-    }
-  }
-
-  // The compiler won't synthesize support with the UNRECOGNIZED case.
-  public static let allCases: [Connectivity_V1_WirelessRole] = [
-    .unspecified,
-    .station,
-    .accessPoint,
-    .adHoc,
-    .mesh,
-    .p2PClient,
-    .p2PGroupOwner,
-    .monitor,
-    .other,
-  ]
-
-}
-
-/// How an access point authenticates clients.
-public nonisolated enum Connectivity_V1_WirelessSecurity: SwiftProtobuf.Enum, Swift.CaseIterable {
-  public typealias RawValue = Int
-  case unspecified // = 0
-
-  /// None, encrypted (OWE) or not.
-  case `open` // = 1
-  case wep // = 2
-
-  /// A shared passphrase: WPA, WPA2, WPA3 (SAE).
-  case personal // = 3
-
-  /// Credentials for each user: 802.1X.
-  case enterprise // = 4
-  case other // = 5
-  case UNRECOGNIZED(Int)
-
-  public init() {
-    self = .unspecified
-  }
-
-  public init?(rawValue: Int) {
-    switch rawValue {
-    case 0: self = .unspecified
-    case 1: self = .open
-    case 2: self = .wep
-    case 3: self = .personal
-    case 4: self = .enterprise
-    case 5: self = .other
-    default: self = .UNRECOGNIZED(rawValue)
-    }
-  }
-
-  public var rawValue: Int {
-    switch self {
-    case .unspecified: return 0
-    case .open: return 1
-    case .wep: return 2
-    case .personal: return 3
-    case .enterprise: return 4
-    case .other: return 5
-    case .UNRECOGNIZED(let i): return i
-    }
-  }
-
-  // The compiler won't synthesize support with the UNRECOGNIZED case.
-  public static let allCases: [Connectivity_V1_WirelessSecurity] = [
-    .unspecified,
-    .open,
-    .wep,
-    .personal,
-    .enterprise,
-    .other,
-  ]
-
-}
-
-public nonisolated enum Connectivity_V1_LinkState: SwiftProtobuf.Enum, Swift.CaseIterable {
-  public typealias RawValue = Int
-  case unspecified // = 0
-
-  /// Administratively down.
-  case down // = 1
-  case noCarrier // = 2
-
-  /// The link has carrier and waits for something.
-  case dormant // = 3
-  case up // = 4
-  case UNRECOGNIZED(Int)
-
-  public init() {
-    self = .unspecified
-  }
-
-  public init?(rawValue: Int) {
-    switch rawValue {
-    case 0: self = .unspecified
-    case 1: self = .down
-    case 2: self = .noCarrier
-    case 3: self = .dormant
-    case 4: self = .up
-    default: self = .UNRECOGNIZED(rawValue)
-    }
-  }
-
-  public var rawValue: Int {
-    switch self {
-    case .unspecified: return 0
-    case .down: return 1
-    case .noCarrier: return 2
-    case .dormant: return 3
-    case .up: return 4
-    case .UNRECOGNIZED(let i): return i
-    }
-  }
-
-  // The compiler won't synthesize support with the UNRECOGNIZED case.
-  public static let allCases: [Connectivity_V1_LinkState] = [
-    .unspecified,
-    .down,
-    .noCarrier,
-    .dormant,
-    .up,
-  ]
-
-}
-
-/// A user's override.
-public nonisolated enum Connectivity_V1_Choice: SwiftProtobuf.Enum, Swift.CaseIterable {
-  public typealias RawValue = Int
-  case unspecified // = 0
-  case on // = 1
-  case off // = 2
-
-  /// No override: what connd detects applies.
-  case auto // = 3
-  case UNRECOGNIZED(Int)
-
-  public init() {
-    self = .unspecified
-  }
-
-  public init?(rawValue: Int) {
-    switch rawValue {
-    case 0: self = .unspecified
-    case 1: self = .on
-    case 2: self = .off
-    case 3: self = .auto
-    default: self = .UNRECOGNIZED(rawValue)
-    }
-  }
-
-  public var rawValue: Int {
-    switch self {
-    case .unspecified: return 0
-    case .on: return 1
-    case .off: return 2
-    case .auto: return 3
-    case .UNRECOGNIZED(let i): return i
-    }
-  }
-
-  // The compiler won't synthesize support with the UNRECOGNIZED case.
-  public static let allCases: [Connectivity_V1_Choice] = [
-    .unspecified,
-    .on,
-    .off,
-    .auto,
+    .invalidArgument,
+    .resourceExhausted,
   ]
 
 }
@@ -1081,7 +866,8 @@ public nonisolated struct Connectivity_V1_WatchRequest: Sendable {
   /// Clears the value of `sinceGeneration`. Subsequent reads from it will return its default value.
   public mutating func clearSinceGeneration() {self._sinceGeneration = nil}
 
-  /// The kinds of change to send; empty means all. Snapshots and gaps are always sent.
+  /// The kinds of change to send; empty means all. Snapshots and gaps are always sent. An unknown
+  /// kind is INVALID_ARGUMENT.
   public var events: [Connectivity_V1_EventKind] = []
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -1196,11 +982,14 @@ public nonisolated struct Connectivity_V1_Transition: Sendable {
 
   public var generation: UInt64 = 0
 
-  public var from: Connectivity_V1_Category = .unspecified
+  /// The category before the transition: `from` in connctl's JSON, which is a keyword in Python.
+  public var previous: Connectivity_V1_Category = .unspecified
 
-  public var to: Connectivity_V1_Category = .unspecified
+  /// The category after it: `to` in connctl's JSON.
+  public var current: Connectivity_V1_Category = .unspecified
 
-  /// The path was lost in between, even if `from` equals `to`. Connections may have been lost.
+  /// The path was lost in between, even if both categories are equal. Connections may have been
+  /// lost.
   public var bounced: Bool = false
 
   public var cause: Connectivity_V1_Cause {
@@ -1223,14 +1012,14 @@ public nonisolated struct Connectivity_V1_Transition: Sendable {
   public mutating func clearStatus() {self._status = nil}
 
   /// When it was published.
-  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_time = newValue}
+  public var publishTime: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_publishTime ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_publishTime = newValue}
   }
-  /// Returns true if `time` has been explicitly set.
-  public var hasTime: Bool {self._time != nil}
-  /// Clears the value of `time`. Subsequent reads from it will return its default value.
-  public mutating func clearTime() {self._time = nil}
+  /// Returns true if `publishTime` has been explicitly set.
+  public var hasPublishTime: Bool {self._publishTime != nil}
+  /// Clears the value of `publishTime`. Subsequent reads from it will return its default value.
+  public mutating func clearPublishTime() {self._publishTime = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1238,7 +1027,7 @@ public nonisolated struct Connectivity_V1_Transition: Sendable {
 
   fileprivate var _cause: Connectivity_V1_Cause? = nil
   fileprivate var _status: Connectivity_V1_Status? = nil
-  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _publishTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 /// A path changed, or connd learned more about it. Learning more about the same path may change the
@@ -1270,14 +1059,14 @@ public nonisolated struct Connectivity_V1_PathChange: Sendable {
   public mutating func clearCause() {self._cause = nil}
 
   /// When it was published.
-  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_time = newValue}
+  public var publishTime: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_publishTime ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_publishTime = newValue}
   }
-  /// Returns true if `time` has been explicitly set.
-  public var hasTime: Bool {self._time != nil}
-  /// Clears the value of `time`. Subsequent reads from it will return its default value.
-  public mutating func clearTime() {self._time = nil}
+  /// Returns true if `publishTime` has been explicitly set.
+  public var hasPublishTime: Bool {self._publishTime != nil}
+  /// Clears the value of `publishTime`. Subsequent reads from it will return its default value.
+  public mutating func clearPublishTime() {self._publishTime = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1285,7 +1074,7 @@ public nonisolated struct Connectivity_V1_PathChange: Sendable {
 
   fileprivate var _status: Connectivity_V1_Status? = nil
   fileprivate var _cause: Connectivity_V1_Cause? = nil
-  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _publishTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 /// The channels in a scope are no longer viable.
@@ -1300,6 +1089,7 @@ public nonisolated struct Connectivity_V1_Invalidation: Sendable {
 
   public var severity: Connectivity_V1_InvalidationSeverity = .unspecified
 
+  /// If it is empty, the invalidation covers all channels.
   public var scope: Connectivity_V1_Scope {
     get {_scope ?? Connectivity_V1_Scope()}
     set {_scope = newValue}
@@ -1319,14 +1109,14 @@ public nonisolated struct Connectivity_V1_Invalidation: Sendable {
   public mutating func clearCause() {self._cause = nil}
 
   /// When it was published.
-  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_time = newValue}
+  public var publishTime: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_publishTime ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_publishTime = newValue}
   }
-  /// Returns true if `time` has been explicitly set.
-  public var hasTime: Bool {self._time != nil}
-  /// Clears the value of `time`. Subsequent reads from it will return its default value.
-  public mutating func clearTime() {self._time = nil}
+  /// Returns true if `publishTime` has been explicitly set.
+  public var hasPublishTime: Bool {self._publishTime != nil}
+  /// Clears the value of `publishTime`. Subsequent reads from it will return its default value.
+  public mutating func clearPublishTime() {self._publishTime = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1334,11 +1124,11 @@ public nonisolated struct Connectivity_V1_Invalidation: Sendable {
 
   fileprivate var _scope: Connectivity_V1_Scope? = nil
   fileprivate var _cause: Connectivity_V1_Cause? = nil
-  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _publishTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 /// The channels to which all of the set fields apply. The scope names the path that the channels
-/// used, not the current one.
+/// used, not the current one. Without any field it covers all channels.
 public nonisolated struct Connectivity_V1_Scope: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -1366,24 +1156,53 @@ public nonisolated struct Connectivity_V1_Scope: Sendable {
   /// Their local address is one of these. Empty means any.
   public var localAddresses: [String] = []
 
-  /// Their destination: an address, or `offLink`. That stands for all remote addresses except those
-  /// in the link's own subnets, which need no gateway.
+  /// Their remote address. If neither is set: any.
+  public var remote: Connectivity_V1_Scope.OneOf_Remote? = nil
+
+  /// One address, as text.
   public var destination: String {
-    get {_destination ?? String()}
-    set {_destination = newValue}
+    get {
+      if case .destination(let v)? = remote {return v}
+      return String()
+    }
+    set {remote = .destination(newValue)}
   }
-  /// Returns true if `destination` has been explicitly set.
-  public var hasDestination: Bool {self._destination != nil}
-  /// Clears the value of `destination`. Subsequent reads from it will return its default value.
-  public mutating func clearDestination() {self._destination = nil}
+
+  /// All addresses except those in the link's own subnets, which need no gateway.
+  public var offLink: Connectivity_V1_OffLink {
+    get {
+      if case .offLink(let v)? = remote {return v}
+      return Connectivity_V1_OffLink()
+    }
+    set {remote = .offLink(newValue)}
+  }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// Their remote address. If neither is set: any.
+  public nonisolated enum OneOf_Remote: Equatable, Sendable {
+    /// One address, as text.
+    case destination(String)
+    /// All addresses except those in the link's own subnets, which need no gateway.
+    case offLink(Connectivity_V1_OffLink)
+
+  }
 
   public init() {}
 
   fileprivate var _interface: String? = nil
   fileprivate var _family: Connectivity_V1_AddressFamily? = nil
-  fileprivate var _destination: String? = nil
+}
+
+/// All remote addresses that need a gateway: `offLink` in connctl's JSON.
+public nonisolated struct Connectivity_V1_OffLink: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
 }
 
 /// The DNS configuration changed. A client flushes cached names and retries failed lookups. Existing
@@ -1414,21 +1233,21 @@ public nonisolated struct Connectivity_V1_DnsChange: Sendable {
   public mutating func clearCause() {self._cause = nil}
 
   /// When it was published.
-  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_time = newValue}
+  public var publishTime: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_publishTime ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_publishTime = newValue}
   }
-  /// Returns true if `time` has been explicitly set.
-  public var hasTime: Bool {self._time != nil}
-  /// Clears the value of `time`. Subsequent reads from it will return its default value.
-  public mutating func clearTime() {self._time = nil}
+  /// Returns true if `publishTime` has been explicitly set.
+  public var hasPublishTime: Bool {self._publishTime != nil}
+  /// Clears the value of `publishTime`. Subsequent reads from it will return its default value.
+  public mutating func clearPublishTime() {self._publishTime = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _cause: Connectivity_V1_Cause? = nil
-  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _publishTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 /// The DNS configuration, as read from files (resolv.conf(5)).
@@ -1670,8 +1489,8 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
   public mutating func clearInterface() {self._interface = nil}
 
-  /// The outgoing link and the links below it: vlan10, bond0, eth0.
-  public var chain: [String] = []
+  /// The outgoing link and the links below it: vlan10, bond0, eth0. Empty without a route.
+  public var chain: [Connectivity_V1_ChainLink] = []
 
   public var medium: Connectivity_V1_Medium = .unspecified
 
@@ -1728,9 +1547,6 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   /// Clears the value of `evidence`. Subsequent reads from it will return its default value.
   public mutating func clearEvidence() {self._evidence = nil}
 
-  /// The index of each link of the chain.
-  public var chainIndex: [UInt32] = []
-
   /// The prefix length, in bits, of the subnet of the source address.
   public var sourcePrefixLength: UInt32 {
     get {_sourcePrefixLength ?? 0}
@@ -1760,6 +1576,22 @@ public nonisolated struct Connectivity_V1_Path: Sendable {
   fileprivate var _sourcePrefixLength: UInt32? = nil
 }
 
+/// A link of a path.
+public nonisolated struct Connectivity_V1_ChainLink: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var name: String = String()
+
+  /// The interface index in connd's network namespace. 0 if unknown.
+  public var index: UInt32 = 0
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
 /// The evidence for a link's medium.
 public nonisolated struct Connectivity_V1_Evidence: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
@@ -1786,7 +1618,28 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
 
   public var trigger: Connectivity_V1_CauseTrigger = .unspecified
 
-  /// The change, in one lowerCamelCase word: `carrierLost`, `routeRemoved`, `graceEnded`.
+  /// The change, in one word. Later versions may add words, so a client only displays or logs it.
+  /// It is not an enum, because no decision depends on it. By trigger:
+  ///
+  ///   any            pathChanged
+  ///   LINK           linkUp linkDown carrierLost dormant linkMade linkRemoved portForwards
+  ///                  portBlocks networkJoined networkRoamed networkLeft
+  ///   ADDRESS        addressAdded addressTentative addressRemoved duplicateAddress
+  ///   ROUTE          routeAdded routeReplaced routeRemoved settingChanged
+  ///   RULE           ruleAdded ruleRemoved
+  ///   NEXTHOP        nexthopChanged nexthopRemoved
+  ///   START          started
+  ///   OVERRUN        resynchronised
+  ///   CONFIGURATION  reloaded
+  ///   TIMER          graceEnded routeExpired
+  ///   KERNEL         kernelUnavailable kernelAvailable malformedMessage
+  ///   NEIGHBOUR      gatewayChanged portChanged
+  ///   SLEEP          resumed
+  ///   REGISTRATION   diedBefore pathMissing
+  ///   DNS            serversChanged searchChanged linkServersChanged linkSearchChanged
+  ///   USER           constrainedSet expensiveSet choiceForgotten choiceEnded
+  ///   MODEM          modemConnected modemDisconnected modemSuspended modemResumed modemMoved
+  ///   METERING       meteringChanged
   public var change: String = String()
 
   /// The kernel's message, if a message was the trigger: `RTM_NEWLINK`. For an override, the user
@@ -2166,17 +2019,21 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
     set {_uniqueStorage()._event = .refused(newValue)}
   }
 
+  /// The flow's path, as in `path`. In addition: the better path that connd reported (reason
+  /// BETTER_PATH), and that did not destroy the flow, is gone. New connections use the flow's own
+  /// path again.
+  public var betterPathGone: Connectivity_V1_Path {
+    get {
+      if case .betterPathGone(let v)? = _storage._event {return v}
+      return Connectivity_V1_Path()
+    }
+    set {_uniqueStorage()._event = .betterPathGone(newValue)}
+  }
+
   /// The network namespace that the message is about; see Status.network_namespace.
   public var networkNamespace: UInt64 {
     get {_storage._networkNamespace}
     set {_uniqueStorage()._networkNamespace = newValue}
-  }
-
-  /// With `path`: the better path that connd reported (reason BETTER_PATH), and that did not destroy
-  /// the flow, is gone. New connections use the flow's own path again.
-  public var betterPathGone: Bool {
-    get {_storage._betterPathGone}
-    set {_uniqueStorage()._betterPathGone = newValue}
   }
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -2187,6 +2044,10 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
     case invalidation(Connectivity_V1_FlowInvalidation)
     /// The request was not accepted. Nothing else is affected.
     case refused(Connectivity_V1_FlowRefused)
+    /// The flow's path, as in `path`. In addition: the better path that connd reported (reason
+    /// BETTER_PATH), and that did not destroy the flow, is gone. New connections use the flow's own
+    /// path again.
+    case betterPathGone(Connectivity_V1_Path)
 
   }
 
@@ -2220,7 +2081,7 @@ public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable 
   /// Clears the value of `cause`. Subsequent reads from it will return its default value.
   public mutating func clearCause() {_uniqueStorage()._cause = nil}
 
-  /// The current path to the remote address.
+  /// The current path to the remote address. Not set if connd did not look it up.
   public var path: Connectivity_V1_Path {
     get {_storage._path ?? Connectivity_V1_Path()}
     set {_uniqueStorage()._path = newValue}
@@ -2257,24 +2118,24 @@ public nonisolated struct Connectivity_V1_SocketTestimony: Sendable {
 
   /// When the socket last heard from its peer, relative to the change of the network that led to
   /// this message: negative before it. In an Explanation it is relative to the query.
-  public var lastHeard: SwiftProtobuf.Google_Protobuf_Duration {
-    get {_lastHeard ?? SwiftProtobuf.Google_Protobuf_Duration()}
-    set {_lastHeard = newValue}
+  public var lastHeardOffset: SwiftProtobuf.Google_Protobuf_Duration {
+    get {_lastHeardOffset ?? SwiftProtobuf.Google_Protobuf_Duration()}
+    set {_lastHeardOffset = newValue}
   }
-  /// Returns true if `lastHeard` has been explicitly set.
-  public var hasLastHeard: Bool {self._lastHeard != nil}
-  /// Clears the value of `lastHeard`. Subsequent reads from it will return its default value.
-  public mutating func clearLastHeard() {self._lastHeard = nil}
+  /// Returns true if `lastHeardOffset` has been explicitly set.
+  public var hasLastHeardOffset: Bool {self._lastHeardOffset != nil}
+  /// Clears the value of `lastHeardOffset`. Subsequent reads from it will return its default value.
+  public mutating func clearLastHeardOffset() {self._lastHeardOffset = nil}
 
   /// The smoothed round-trip time.
-  public var roundTrip: SwiftProtobuf.Google_Protobuf_Duration {
-    get {_roundTrip ?? SwiftProtobuf.Google_Protobuf_Duration()}
-    set {_roundTrip = newValue}
+  public var roundTripDuration: SwiftProtobuf.Google_Protobuf_Duration {
+    get {_roundTripDuration ?? SwiftProtobuf.Google_Protobuf_Duration()}
+    set {_roundTripDuration = newValue}
   }
-  /// Returns true if `roundTrip` has been explicitly set.
-  public var hasRoundTrip: Bool {self._roundTrip != nil}
-  /// Clears the value of `roundTrip`. Subsequent reads from it will return its default value.
-  public mutating func clearRoundTrip() {self._roundTrip = nil}
+  /// Returns true if `roundTripDuration` has been explicitly set.
+  public var hasRoundTripDuration: Bool {self._roundTripDuration != nil}
+  /// Clears the value of `roundTripDuration`. Subsequent reads from it will return its default value.
+  public mutating func clearRoundTripDuration() {self._roundTripDuration = nil}
 
   /// The number of consecutive retransmission timeouts without an answer.
   public var timeouts: UInt32 = 0
@@ -2286,8 +2147,8 @@ public nonisolated struct Connectivity_V1_SocketTestimony: Sendable {
 
   public init() {}
 
-  fileprivate var _lastHeard: SwiftProtobuf.Google_Protobuf_Duration? = nil
-  fileprivate var _roundTrip: SwiftProtobuf.Google_Protobuf_Duration? = nil
+  fileprivate var _lastHeardOffset: SwiftProtobuf.Google_Protobuf_Duration? = nil
+  fileprivate var _roundTripDuration: SwiftProtobuf.Google_Protobuf_Duration? = nil
 }
 
 public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
@@ -2295,8 +2156,7 @@ public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// A google.rpc.Code: 3 INVALID_ARGUMENT or 8 RESOURCE_EXHAUSTED.
-  public var code: UInt32 = 0
+  public var code: Connectivity_V1_RefusalCode = .unspecified
 
   /// Names the field, or the limit.
   public var message: String = String()
@@ -2304,1130 +2164,6 @@ public nonisolated struct Connectivity_V1_FlowRefused: Sendable {
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// An IPv4 or IPv6 address as text; see WatchPathRequest.destination. Not set: the default
-  /// destination.
-  public var destination: String {
-    get {_destination ?? String()}
-    set {_destination = newValue}
-  }
-  /// Returns true if `destination` has been explicitly set.
-  public var hasDestination: Bool {self._destination != nil}
-  /// Clears the value of `destination`. Subsequent reads from it will return its default value.
-  public mutating func clearDestination() {self._destination = nil}
-
-  /// The mark (SO_MARK) of the traffic. Not set or 0 means none.
-  public var mark: UInt32 {
-    get {_mark ?? 0}
-    set {_mark = newValue}
-  }
-  /// Returns true if `mark` has been explicitly set.
-  public var hasMark: Bool {self._mark != nil}
-  /// Clears the value of `mark`. Subsequent reads from it will return its default value.
-  public mutating func clearMark() {self._mark = nil}
-
-  /// A connection's own address and its TCP ports. If all three are set, connd explains that
-  /// connection, and also queries its socket.
-  public var local: String {
-    get {_local ?? String()}
-    set {_local = newValue}
-  }
-  /// Returns true if `local` has been explicitly set.
-  public var hasLocal: Bool {self._local != nil}
-  /// Clears the value of `local`. Subsequent reads from it will return its default value.
-  public mutating func clearLocal() {self._local = nil}
-
-  public var localPort: UInt32 {
-    get {_localPort ?? 0}
-    set {_localPort = newValue}
-  }
-  /// Returns true if `localPort` has been explicitly set.
-  public var hasLocalPort: Bool {self._localPort != nil}
-  /// Clears the value of `localPort`. Subsequent reads from it will return its default value.
-  public mutating func clearLocalPort() {self._localPort = nil}
-
-  public var remotePort: UInt32 {
-    get {_remotePort ?? 0}
-    set {_remotePort = newValue}
-  }
-  /// Returns true if `remotePort` has been explicitly set.
-  public var hasRemotePort: Bool {self._remotePort != nil}
-  /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
-  public mutating func clearRemotePort() {self._remotePort = nil}
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _destination: String? = nil
-  fileprivate var _mark: UInt32? = nil
-  fileprivate var _local: String? = nil
-  fileprivate var _localPort: UInt32? = nil
-  fileprivate var _remotePort: UInt32? = nil
-}
-
-/// The chain of reasoning, from the rule to the category.
-public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The requested destination. For the default destination, the probe that decided.
-  public var destination: String {
-    get {_storage._destination}
-    set {_uniqueStorage()._destination = newValue}
-  }
-
-  public var path: Connectivity_V1_Path {
-    get {_storage._path ?? Connectivity_V1_Path()}
-    set {_uniqueStorage()._path = newValue}
-  }
-  /// Returns true if `path` has been explicitly set.
-  public var hasPath: Bool {_storage._path != nil}
-  /// Clears the value of `path`. Subsequent reads from it will return its default value.
-  public mutating func clearPath() {_uniqueStorage()._path = nil}
-
-  /// The `ip rule`s that name the routing table that answered, as `ip rule` prints them. The kernel
-  /// does not report which of them it used.
-  public var rules: [Connectivity_V1_Rule] {
-    get {_storage._rules}
-    set {_uniqueStorage()._rules = newValue}
-  }
-
-  /// The prefix of the route: `0.0.0.0/0` for a default route.
-  public var routePrefix: String {
-    get {_storage._routePrefix ?? String()}
-    set {_uniqueStorage()._routePrefix = newValue}
-  }
-  /// Returns true if `routePrefix` has been explicitly set.
-  public var hasRoutePrefix: Bool {_storage._routePrefix != nil}
-  /// Clears the value of `routePrefix`. Subsequent reads from it will return its default value.
-  public mutating func clearRoutePrefix() {_uniqueStorage()._routePrefix = nil}
-
-  /// The metric of the route.
-  public var routePriority: UInt32 {
-    get {_storage._routePriority ?? 0}
-    set {_uniqueStorage()._routePriority = newValue}
-  }
-  /// Returns true if `routePriority` has been explicitly set.
-  public var hasRoutePriority: Bool {_storage._routePriority != nil}
-  /// Clears the value of `routePriority`. Subsequent reads from it will return its default value.
-  public mutating func clearRoutePriority() {_uniqueStorage()._routePriority = nil}
-
-  /// From top to bottom, as in Path.chain.
-  public var links: [Connectivity_V1_Link] {
-    get {_storage._links}
-    set {_uniqueStorage()._links = newValue}
-  }
-
-  public var flags: Connectivity_V1_Flags {
-    get {_storage._flags ?? Connectivity_V1_Flags()}
-    set {_uniqueStorage()._flags = newValue}
-  }
-  /// Returns true if `flags` has been explicitly set.
-  public var hasFlags: Bool {_storage._flags != nil}
-  /// Clears the value of `flags`. Subsequent reads from it will return its default value.
-  public mutating func clearFlags() {_uniqueStorage()._flags = nil}
-
-  /// The category that this path alone would give.
-  public var category: Connectivity_V1_Category {
-    get {_storage._category}
-    set {_uniqueStorage()._category = newValue}
-  }
-
-  /// For the default destination: each probe and the kernel's answer.
-  public var probes: [Connectivity_V1_Probe] {
-    get {_storage._probes}
-    set {_uniqueStorage()._probes = newValue}
-  }
-
-  /// How the lowest path.guessed_links of the links were found. `fwmark 0xca6c` is the mark that
-  /// keeps traffic out of the tunnel. `default` is the default route outside the tunnel. Not set if
-  /// nothing is guessed.
-  public var guessedBy: String {
-    get {_storage._guessedBy ?? String()}
-    set {_uniqueStorage()._guessedBy = newValue}
-  }
-  /// Returns true if `guessedBy` has been explicitly set.
-  public var hasGuessedBy: Bool {_storage._guessedBy != nil}
-  /// Clears the value of `guessedBy`. Subsequent reads from it will return its default value.
-  public mutating func clearGuessedBy() {_uniqueStorage()._guessedBy = nil}
-
-  /// Whether the path is metered, and which source says so.
-  public var cost: Connectivity_V1_CostEvidence {
-    get {_storage._cost ?? Connectivity_V1_CostEvidence()}
-    set {_uniqueStorage()._cost = newValue}
-  }
-  /// Returns true if `cost` has been explicitly set.
-  public var hasCost: Bool {_storage._cost != nil}
-  /// Clears the value of `cost`. Subsequent reads from it will return its default value.
-  public mutating func clearCost() {_uniqueStorage()._cost = nil}
-
-  /// The state of the connection's socket. Not set if the socket does not exist.
-  public var socket: Connectivity_V1_SocketTestimony {
-    get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
-    set {_uniqueStorage()._socket = newValue}
-  }
-  /// Returns true if `socket` has been explicitly set.
-  public var hasSocket: Bool {_storage._socket != nil}
-  /// Clears the value of `socket`. Subsequent reads from it will return its default value.
-  public mutating func clearSocket() {_uniqueStorage()._socket = nil}
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _storage = _StorageClass.defaultInstance
-}
-
-/// The known facts about a path's cost. `expensive` is the short form.
-public nonisolated struct Connectivity_V1_CostEvidence: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var metering: Connectivity_V1_Metering = .unspecified
-
-  /// The first of `configuration`, `user`, `networkManager`, `medium`, `accessPoint`, `driver` and
-  /// `dhcp` that has a value; `lastKnown` while a tunnel's uplink is away; or `none`. Later versions
-  /// may add values.
-  public var source: String = String()
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// An `ip rule`.
-public nonisolated struct Connectivity_V1_Rule: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var priority: UInt32 = 0
-
-  public var table: UInt32 = 0
-
-  /// The traffic that the rule applies to: `from all fwmark 0x10`.
-  public var selector: String = String()
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// One of the addresses that represent the default destination.
-public nonisolated struct Connectivity_V1_Probe: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var destination: String = String()
-
-  /// The kernel's answer: the link and the gateway, or why a route is missing.
-  public var answer: String = String()
-
-  /// Whether the answer agrees with the majority.
-  public var agrees: Bool = false
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ListLinksRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ListLinksResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var links: [Connectivity_V1_Link] = []
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// A link.
-public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var index: UInt32 {
-    get {_storage._index}
-    set {_uniqueStorage()._index = newValue}
-  }
-
-  public var name: String {
-    get {_storage._name}
-    set {_uniqueStorage()._name = newValue}
-  }
-
-  /// The kind as `ip -details link` shows it. Not set for most hardware.
-  public var kind: String {
-    get {_storage._kind ?? String()}
-    set {_uniqueStorage()._kind = newValue}
-  }
-  /// Returns true if `kind` has been explicitly set.
-  public var hasKind: Bool {_storage._kind != nil}
-  /// Clears the value of `kind`. Subsequent reads from it will return its default value.
-  public mutating func clearKind() {_uniqueStorage()._kind = nil}
-
-  public var medium: Connectivity_V1_Medium {
-    get {_storage._medium}
-    set {_uniqueStorage()._medium = newValue}
-  }
-
-  public var evidence: Connectivity_V1_Evidence {
-    get {_storage._evidence ?? Connectivity_V1_Evidence()}
-    set {_uniqueStorage()._evidence = newValue}
-  }
-  /// Returns true if `evidence` has been explicitly set.
-  public var hasEvidence: Bool {_storage._evidence != nil}
-  /// Clears the value of `evidence`. Subsequent reads from it will return its default value.
-  public mutating func clearEvidence() {_uniqueStorage()._evidence = nil}
-
-  public var state: Connectivity_V1_LinkState {
-    get {_storage._state}
-    set {_uniqueStorage()._state = newValue}
-  }
-
-  public var expensive: Bool {
-    get {_storage._expensive}
-    set {_uniqueStorage()._expensive = newValue}
-  }
-
-  public var constrained: Bool {
-    get {_storage._constrained}
-    set {_uniqueStorage()._constrained = newValue}
-  }
-
-  /// Addresses as text with their prefix length: `192.0.2.7/24`.
-  public var addresses: [String] {
-    get {_storage._addresses}
-    set {_uniqueStorage()._addresses = newValue}
-  }
-
-  /// The bridge, bond, team or VRF that the link is a port of.
-  public var master: String {
-    get {_storage._master ?? String()}
-    set {_uniqueStorage()._master = newValue}
-  }
-  /// Returns true if `master` has been explicitly set.
-  public var hasMaster: Bool {_storage._master != nil}
-  /// Clears the value of `master`. Subsequent reads from it will return its default value.
-  public mutating func clearMaster() {_uniqueStorage()._master = nil}
-
-  /// The link below: that of a vlan, the active port of a bond, or the link that a tunnel's own
-  /// packets use.
-  public var lower: String {
-    get {_storage._lower ?? String()}
-    set {_uniqueStorage()._lower = newValue}
-  }
-  /// Returns true if `lower` has been explicitly set.
-  public var hasLower: Bool {_storage._lower != nil}
-  /// Clears the value of `lower`. Subsequent reads from it will return its default value.
-  public mutating func clearLower() {_uniqueStorage()._lower = nil}
-
-  /// Whether the default path of this family uses this link.
-  public var defaultIpv4: Bool {
-    get {_storage._defaultIpv4}
-    set {_uniqueStorage()._defaultIpv4 = newValue}
-  }
-
-  public var defaultIpv6: Bool {
-    get {_storage._defaultIpv6}
-    set {_uniqueStorage()._defaultIpv6 = newValue}
-  }
-
-  /// The ARPHRD type.
-  public var hardwareType: UInt32 {
-    get {_storage._hardwareType}
-    set {_uniqueStorage()._hardwareType = newValue}
-  }
-
-  /// In bytes.
-  public var mtu: UInt32 {
-    get {_storage._mtu ?? 0}
-    set {_uniqueStorage()._mtu = newValue}
-  }
-  /// Returns true if `mtu` has been explicitly set.
-  public var hasMtu: Bool {_storage._mtu != nil}
-  /// Clears the value of `mtu`. Subsequent reads from it will return its default value.
-  public mutating func clearMtu() {_uniqueStorage()._mtu = nil}
-
-  /// For a Wi-Fi link, the current data of nl80211. Not set for other links, or if nl80211 is
-  /// missing.
-  public var wireless: Connectivity_V1_Wireless {
-    get {_storage._wireless ?? Connectivity_V1_Wireless()}
-    set {_uniqueStorage()._wireless = newValue}
-  }
-  /// Returns true if `wireless` has been explicitly set.
-  public var hasWireless: Bool {_storage._wireless != nil}
-  /// Clears the value of `wireless`. Subsequent reads from it will return its default value.
-  public mutating func clearWireless() {_uniqueStorage()._wireless = nil}
-
-  /// For a modem's link, the last report of ModemManager. Not set for other links, or if
-  /// ModemManager is not running.
-  public var modem: Connectivity_V1_Modem {
-    get {_storage._modem ?? Connectivity_V1_Modem()}
-    set {_uniqueStorage()._modem = newValue}
-  }
-  /// Returns true if `modem` has been explicitly set.
-  public var hasModem: Bool {_storage._modem != nil}
-  /// Clears the value of `modem`. Subsequent reads from it will return its default value.
-  public mutating func clearModem() {_uniqueStorage()._modem = nil}
-
-  /// The device behind a link that looks wired: `phone` for one tethered by USB. Not set if nothing
-  /// is known.
-  public var via: String {
-    get {_storage._via ?? String()}
-    set {_uniqueStorage()._via = newValue}
-  }
-  /// Returns true if `via` has been explicitly set.
-  public var hasVia: Bool {_storage._via != nil}
-  /// Clears the value of `via`. Subsequent reads from it will return its default value.
-  public mutating func clearVia() {_uniqueStorage()._via = nil}
-
-  /// Whether `via` is a guess, because other devices identify themselves on USB in the same way. A
-  /// guess makes nothing expensive.
-  public var viaGuessed: Bool {
-    get {_storage._viaGuessed}
-    set {_uniqueStorage()._viaGuessed = newValue}
-  }
-
-  /// Whether `lower` is a guess, because the tunnel does not report its remote endpoint.
-  public var lowerGuessed: Bool {
-    get {_storage._lowerGuessed}
-    set {_uniqueStorage()._lowerGuessed = newValue}
-  }
-
-  /// Alternative names of the link (`ip link property add … altname`). Requests may use them in
-  /// place of the name.
-  public var alternativeNames: [String] {
-    get {_storage._alternativeNames}
-    set {_uniqueStorage()._alternativeNames = newValue}
-  }
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _storage = _StorageClass.defaultInstance
-}
-
-public nonisolated struct Connectivity_V1_Modem: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// Whether the link's bearer is connected. Also false if ModemManager no longer reports the link.
-  public var connected: Bool = false
-
-  /// Whether it is connected but carries nothing for the moment, as 2G does during a call.
-  public var suspended: Bool = false
-
-  /// The newest technology that the modem uses now: `2G`, `3G`, `4G` or `5G`. Not set if unknown.
-  public var technology: String {
-    get {_technology ?? String()}
-    set {_technology = newValue}
-  }
-  /// Returns true if `technology` has been explicitly set.
-  public var hasTechnology: Bool {self._technology != nil}
-  /// Clears the value of `technology`. Subsequent reads from it will return its default value.
-  public mutating func clearTechnology() {self._technology = nil}
-
-  /// Whether the network is not that of the subscription.
-  public var roaming: Bool = false
-
-  /// The signal quality in percent, as last measured by ModemManager
-  /// (org.freedesktop.ModemManager1.Modem.SignalQuality). Not set before the first measurement.
-  /// connd does not report changes of it.
-  public var signalQuality: UInt32 {
-    get {_signalQuality ?? 0}
-    set {_signalQuality = newValue}
-  }
-  /// Returns true if `signalQuality` has been explicitly set.
-  public var hasSignalQuality: Bool {self._signalQuality != nil}
-  /// Clears the value of `signalQuality`. Subsequent reads from it will return its default value.
-  public mutating func clearSignalQuality() {self._signalQuality = nil}
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _technology: String? = nil
-  fileprivate var _signalQuality: UInt32? = nil
-}
-
-/// A Wi-Fi link's network and access point. Fields that the driver does not report are not set.
-public nonisolated struct Connectivity_V1_Wireless: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var role: Connectivity_V1_WirelessRole = .unspecified
-
-  /// The SSID: up to 32 bytes of any kind. Bytes that are not valid UTF-8 are written as `\xe9`, and
-  /// a backslash is doubled. An SSID reveals the user's location, so connd returns it only here.
-  /// With `identify: hidden` in the configuration it is not returned at all, nor is the access
-  /// point.
-  public var ssid: String {
-    get {_ssid ?? String()}
-    set {_ssid = newValue}
-  }
-  /// Returns true if `ssid` has been explicitly set.
-  public var hasSsid: Bool {self._ssid != nil}
-  /// Clears the value of `ssid`. Subsequent reads from it will return its default value.
-  public mutating func clearSsid() {self._ssid = nil}
-
-  /// How the network authenticates clients. It may offer several ways.
-  public var security: [Connectivity_V1_WirelessSecurity] = []
-
-  /// The MAC address of the access point: `02:00:00:00:01:00`.
-  public var bssid: String {
-    get {_bssid ?? String()}
-    set {_bssid = newValue}
-  }
-  /// Returns true if `bssid` has been explicitly set.
-  public var hasBssid: Bool {self._bssid != nil}
-  /// Clears the value of `bssid`. Subsequent reads from it will return its default value.
-  public mutating func clearBssid() {self._bssid = nil}
-
-  /// The centre frequency of its channel, in MHz.
-  public var frequency: UInt32 {
-    get {_frequency ?? 0}
-    set {_frequency = newValue}
-  }
-  /// Returns true if `frequency` has been explicitly set.
-  public var hasFrequency: Bool {self._frequency != nil}
-  /// Clears the value of `frequency`. Subsequent reads from it will return its default value.
-  public mutating func clearFrequency() {self._frequency = nil}
-
-  /// The signal strength in dBm: -30 next to the access point, -90 at the limit of reception.
-  public var signal: Int32 {
-    get {_signal ?? 0}
-    set {_signal = newValue}
-  }
-  /// Returns true if `signal` has been explicitly set.
-  public var hasSignal: Bool {self._signal != nil}
-  /// Clears the value of `signal`. Subsequent reads from it will return its default value.
-  public mutating func clearSignal() {self._signal = nil}
-
-  /// The rates of the last frame sent and received, in bits per second.
-  public var transmitRate: UInt64 {
-    get {_transmitRate ?? 0}
-    set {_transmitRate = newValue}
-  }
-  /// Returns true if `transmitRate` has been explicitly set.
-  public var hasTransmitRate: Bool {self._transmitRate != nil}
-  /// Clears the value of `transmitRate`. Subsequent reads from it will return its default value.
-  public mutating func clearTransmitRate() {self._transmitRate = nil}
-
-  public var receiveRate: UInt64 {
-    get {_receiveRate ?? 0}
-    set {_receiveRate = newValue}
-  }
-  /// Returns true if `receiveRate` has been explicitly set.
-  public var hasReceiveRate: Bool {self._receiveRate != nil}
-  /// Clears the value of `receiveRate`. Subsequent reads from it will return its default value.
-  public mutating func clearReceiveRate() {self._receiveRate = nil}
-
-  /// The number of frames retransmitted since the link joined.
-  public var retries: UInt32 {
-    get {_retries ?? 0}
-    set {_retries = newValue}
-  }
-  /// Returns true if `retries` has been explicitly set.
-  public var hasRetries: Bool {self._retries != nil}
-  /// Clears the value of `retries`. Subsequent reads from it will return its default value.
-  public mutating func clearRetries() {self._retries = nil}
-
-  /// Whether the access point announces a metered network (MS-NCT 2.2.1).
-  public var metered: Bool = false
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _ssid: String? = nil
-  fileprivate var _bssid: String? = nil
-  fileprivate var _frequency: UInt32? = nil
-  fileprivate var _signal: Int32? = nil
-  fileprivate var _transmitRate: UInt64? = nil
-  fileprivate var _receiveRate: UInt64? = nil
-  fileprivate var _retries: UInt32? = nil
-}
-
-public nonisolated struct Connectivity_V1_ListTransitionsRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// Return at most this many, the latest. Not set or 0: all that the history holds.
-  public var limit: UInt32 {
-    get {_limit ?? 0}
-    set {_limit = newValue}
-  }
-  /// Returns true if `limit` has been explicitly set.
-  public var hasLimit: Bool {self._limit != nil}
-  /// Clears the value of `limit`. Subsequent reads from it will return its default value.
-  public mutating func clearLimit() {self._limit = nil}
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _limit: UInt32? = nil
-}
-
-public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var transitions: [Connectivity_V1_Transition] = []
-
-  /// The invalidations since the first of these transitions, or all that the history holds.
-  public var invalidations: [Connectivity_V1_Invalidation] = []
-
-  /// The changes of cost by overrides, over the same time. If several users disagree, the user and
-  /// time of the last override.
-  public var choices: [Connectivity_V1_PathChange] = []
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_SetCostRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var target: Connectivity_V1_SetCostRequest.OneOf_Target? = nil
-
-  /// A link, by its name. It need not exist.
-  public var link: String {
-    get {
-      if case .link(let v)? = target {return v}
-      return String()
-    }
-    set {target = .link(newValue)}
-  }
-
-  /// A network, by its identity or name. The name is an SSID, or the gateway's address if the
-  /// machine is on the network.
-  public var network: String {
-    get {
-      if case .network(let v)? = target {return v}
-      return String()
-    }
-    set {target = .network(newValue)}
-  }
-
-  /// Not set means unchanged.
-  public var constrained: Connectivity_V1_Choice = .unspecified
-
-  public var expensive: Connectivity_V1_Choice = .unspecified
-
-  /// When this override ends. Not set: never. An override of the other property keeps its own end.
-  public var end: Connectivity_V1_SetCostRequest.OneOf_End? = nil
-
-  /// After this many seconds.
-  public var seconds: UInt32 {
-    get {
-      if case .seconds(let v)? = end {return v}
-      return 0
-    }
-    set {end = .seconds(newValue)}
-  }
-
-  /// When the machine reboots.
-  public var atBoot: Bool {
-    get {
-      if case .atBoot(let v)? = end {return v}
-      return false
-    }
-    set {end = .atBoot(newValue)}
-  }
-
-  /// When traffic uses another network. For networks only.
-  public var whenLeft: Bool {
-    get {
-      if case .whenLeft(let v)? = end {return v}
-      return false
-    }
-    set {end = .whenLeft(newValue)}
-  }
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public nonisolated enum OneOf_Target: Equatable, Sendable {
-    /// A link, by its name. It need not exist.
-    case link(String)
-    /// A network, by its identity or name. The name is an SSID, or the gateway's address if the
-    /// machine is on the network.
-    case network(String)
-
-  }
-
-  /// When this override ends. Not set: never. An override of the other property keeps its own end.
-  public nonisolated enum OneOf_End: Equatable, Sendable {
-    /// After this many seconds.
-    case seconds(UInt32)
-    /// When the machine reboots.
-    case atBoot(Bool)
-    /// When traffic uses another network. For networks only.
-    case whenLeft(Bool)
-
-  }
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_SetCostResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The `match` of a configuration entry that sets another value. The entry takes precedence.
-  public var overruledBy: String {
-    get {_overruledBy ?? String()}
-    set {_overruledBy = newValue}
-  }
-  /// Returns true if `overruledBy` has been explicitly set.
-  public var hasOverruledBy: Bool {self._overruledBy != nil}
-  /// Clears the value of `overruledBy`. Subsequent reads from it will return its default value.
-  public mutating func clearOverruledBy() {self._overruledBy = nil}
-
-  /// The override lasts only until connd exits, because its file cannot be written. connd's log has
-  /// the reason.
-  public var notKept: Bool = false
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _overruledBy: String? = nil
-}
-
-public nonisolated struct Connectivity_V1_ListNetworksRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ListNetworksResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The current networks come first.
-  public var networks: [Connectivity_V1_Network] = []
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// A network, or a link with an override.
-public nonisolated struct Connectivity_V1_Network: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The SSID, written as in Wireless.ssid, or the gateway's address. Not set if the machine is not
-  /// on the network, because connd stores only the identity. Not set either with `identify: hidden`
-  /// in the configuration.
-  public var name: String {
-    get {_name ?? String()}
-    set {_name = newValue}
-  }
-  /// Returns true if `name` has been explicitly set.
-  public var hasName: Bool {self._name != nil}
-  /// Clears the value of `name`. Subsequent reads from it will return its default value.
-  public mutating func clearName() {self._name = nil}
-
-  /// A keyed hash of the network, with a key of this machine: 16 hexadecimal digits. Not set for a
-  /// link.
-  public var identity: String {
-    get {_identity ?? String()}
-    set {_identity = newValue}
-  }
-  /// Returns true if `identity` has been explicitly set.
-  public var hasIdentity: Bool {self._identity != nil}
-  /// Clears the value of `identity`. Subsequent reads from it will return its default value.
-  public mutating func clearIdentity() {self._identity = nil}
-
-  /// The link, if the override is for a link.
-  public var link: String {
-    get {_link ?? String()}
-    set {_link = newValue}
-  }
-  /// Returns true if `link` has been explicitly set.
-  public var hasLink: Bool {self._link != nil}
-  /// Clears the value of `link`. Subsequent reads from it will return its default value.
-  public mutating func clearLink() {self._link = nil}
-
-  /// MEDIUM_UNKNOWN if the machine is not on the network.
-  public var medium: Connectivity_V1_Medium = .unspecified
-
-  /// The overrides, or AUTO.
-  public var constrained: Connectivity_V1_Choice = .unspecified
-
-  public var expensive: Connectivity_V1_Choice = .unspecified
-
-  /// Whether the machine is on the network.
-  public var current: Bool = false
-
-  /// The user that set the last override.
-  public var user: UInt32 {
-    get {_user ?? 0}
-    set {_user = newValue}
-  }
-  /// Returns true if `user` has been explicitly set.
-  public var hasUser: Bool {self._user != nil}
-  /// Clears the value of `user`. Subsequent reads from it will return its default value.
-  public mutating func clearUser() {self._user = nil}
-
-  /// When an override ends, if it has an end time: the earlier of the two below.
-  public var until: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_until ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_until = newValue}
-  }
-  /// Returns true if `until` has been explicitly set.
-  public var hasUntil: Bool {self._until != nil}
-  /// Clears the value of `until`. Subsequent reads from it will return its default value.
-  public mutating func clearUntil() {self._until = nil}
-
-  public var constrainedUntil: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_constrainedUntil ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_constrainedUntil = newValue}
-  }
-  /// Returns true if `constrainedUntil` has been explicitly set.
-  public var hasConstrainedUntil: Bool {self._constrainedUntil != nil}
-  /// Clears the value of `constrainedUntil`. Subsequent reads from it will return its default value.
-  public mutating func clearConstrainedUntil() {self._constrainedUntil = nil}
-
-  public var expensiveUntil: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_expensiveUntil ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_expensiveUntil = newValue}
-  }
-  /// Returns true if `expensiveUntil` has been explicitly set.
-  public var hasExpensiveUntil: Bool {self._expensiveUntil != nil}
-  /// Clears the value of `expensiveUntil`. Subsequent reads from it will return its default value.
-  public mutating func clearExpensiveUntil() {self._expensiveUntil = nil}
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _name: String? = nil
-  fileprivate var _identity: String? = nil
-  fileprivate var _link: String? = nil
-  fileprivate var _user: UInt32? = nil
-  fileprivate var _until: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
-  fileprivate var _constrainedUntil: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
-  fileprivate var _expensiveUntil: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
-}
-
-public nonisolated struct Connectivity_V1_ForgetNetworkRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The network's name or identity, or a link's name.
-  public var network: String = String()
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ForgetNetworkResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The override returns when connd restarts, because its file cannot be written. connd's log has
-  /// the reason.
-  public var notKept: Bool = false
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_GetStatisticsRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_GetStatisticsResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// When connd started. Counters begin at zero then.
-  public var started: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_started ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_started = newValue}
-  }
-  /// Returns true if `started` has been explicitly set.
-  public var hasStarted: Bool {self._started != nil}
-  /// Clears the value of `started`. Subsequent reads from it will return its default value.
-  public mutating func clearStarted() {self._started = nil}
-
-  /// Sorted by name, then by kind. Figures that are zero are included. For figures with kinds, only
-  /// the kinds seen so far.
-  public var statistics: [Connectivity_V1_Statistic] = []
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _started: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
-}
-
-/// One figure. Any version may add figures; a client displays unknown ones as they are.
-public nonisolated struct Connectivity_V1_Statistic: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The name, in lower case with underscores.
-  ///
-  ///   counters since the start
-  ///     batches             times that messages of the kernel were waiting and were read together
-  ///     events              messages of the kernel that passed connd's filter
-  ///     overruns            times that the kernel dropped messages because connd read too slowly
-  ///     malformed           messages of the kernel that could not be parsed
-  ///     readings            times that connd queried the kernel for the default paths
-  ///     resynchronisations  readings after an overrun, a start, or a time without the kernel
-  ///     suppressed          readings that led to nothing to publish
-  ///     kernel_losses       times that the kernel could not be queried
-  ///     published           published changes, by kind: transition, path, invalidation, dns
-  ///     invalidations       published invalidations of channels, by reason
-  ///     flow_invalidations  invalidations of single guarded flows, by reason
-  ///     flow_paths          new paths reported for single guarded flows
-  ///     refutations         registrations of new connections (with their own address, without a
-  ///                         known path) that connd answered with `destroy`, or with advice and then
-  ///                         `destroy` without a path in between; by reason, which is never POLICY.
-  ///                         If they grow, connd is wrong about what works
-  ///     bounces             transitions for a path that went and came back
-  ///     spared              flows that a lookup gave up, but whose own sockets proved to be alive
-  ///     found               flows whose lookups were fine, but whose own sockets proved to be dead
-  ///     gaps                times that a subscriber missed changes
-  ///     subscriptions       subscriptions to Watch
-  ///     limits_hit          clients and requests that were rejected, by limit. The kind
-  ///                         "descriptors" differs: how often (once a second) connd failed to accept
-  ///                         connections for lack of descriptors or memory. Those clients wait and
-  ///                         were not rejected; their number is unknown
-  ///   current values
-  ///     subscribers         subscribers of Watch
-  ///     guarding_clients    streams of Guard
-  ///     guarded_flows       flows that they guard
-  ///     watched_paths       destinations that clients follow (WatchPath)
-  ///     history             changes that a subscriber can resume over
-  public var name: String = String()
-
-  /// The kind, in the words of connctl's JSON: an event, a reason, or a limit. Empty if the name has
-  /// only one figure.
-  public var kind: String = String()
-
-  public var value: UInt64 = 0
-
-  /// Whether this is a current value. Otherwise it counts since connd started.
-  public var present: Bool = false
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ListClientsRequest: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-public nonisolated struct Connectivity_V1_ListClientsResponse: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// In the order in which they were opened.
-  public var clients: [Connectivity_V1_Client] = []
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// An open stream of a program. A program may have several.
-public nonisolated struct Connectivity_V1_Client: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The connected process (SO_PEERCRED), as numbered in connd's PID namespace. 0 if it is not in
-  /// that namespace.
-  public var process: UInt32 = 0
-
-  public var user: UInt32 = 0
-
-  /// When the stream was opened.
-  public var since: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_since ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_since = newValue}
-  }
-  /// Returns true if `since` has been explicitly set.
-  public var hasSince: Bool {self._since != nil}
-  /// Clears the value of `since`. Subsequent reads from it will return its default value.
-  public mutating func clearSince() {self._since = nil}
-
-  /// The subject of the stream.
-  public var subject: Connectivity_V1_Client.OneOf_Subject? = nil
-
-  public var watch: Connectivity_V1_WatchingClient {
-    get {
-      if case .watch(let v)? = subject {return v}
-      return Connectivity_V1_WatchingClient()
-    }
-    set {subject = .watch(newValue)}
-  }
-
-  public var path: Connectivity_V1_PathClient {
-    get {
-      if case .path(let v)? = subject {return v}
-      return Connectivity_V1_PathClient()
-    }
-    set {subject = .path(newValue)}
-  }
-
-  public var guarding: Connectivity_V1_GuardingClient {
-    get {
-      if case .guarding(let v)? = subject {return v}
-      return Connectivity_V1_GuardingClient()
-    }
-    set {subject = .guarding(newValue)}
-  }
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  /// The subject of the stream.
-  public nonisolated enum OneOf_Subject: Equatable, Sendable {
-    case watch(Connectivity_V1_WatchingClient)
-    case path(Connectivity_V1_PathClient)
-    case guarding(Connectivity_V1_GuardingClient)
-
-  }
-
-  public init() {}
-
-  fileprivate var _since: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
-}
-
-/// A stream of Watch.
-public nonisolated struct Connectivity_V1_WatchingClient: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// A stream of WatchPath.
-public nonisolated struct Connectivity_V1_PathClient: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The destination of the request.
-  public var destination: String = String()
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-}
-
-/// A stream of Guard.
-public nonisolated struct Connectivity_V1_GuardingClient: Sendable {
-  // SwiftProtobuf.Message conformance is added in an extension below. See the
-  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
-  // methods supported on all messages.
-
-  /// The number of flows that it guards.
-  public var flows: UInt32 = 0
-
-  /// The last invalidation reported for one of its flows. Not set before the first one.
-  public var reason: Connectivity_V1_InvalidationReason {
-    get {_reason ?? .unspecified}
-    set {_reason = newValue}
-  }
-  /// Returns true if `reason` has been explicitly set.
-  public var hasReason: Bool {self._reason != nil}
-  /// Clears the value of `reason`. Subsequent reads from it will return its default value.
-  public mutating func clearReason() {self._reason = nil}
-
-  public var severity: Connectivity_V1_InvalidationSeverity {
-    get {_severity ?? .unspecified}
-    set {_severity = newValue}
-  }
-  /// Returns true if `severity` has been explicitly set.
-  public var hasSeverity: Bool {self._severity != nil}
-  /// Clears the value of `severity`. Subsequent reads from it will return its default value.
-  public mutating func clearSeverity() {self._severity = nil}
-
-  /// When it was reported.
-  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_time = newValue}
-  }
-  /// Returns true if `time` has been explicitly set.
-  public var hasTime: Bool {self._time != nil}
-  /// Clears the value of `time`. Subsequent reads from it will return its default value.
-  public mutating func clearTime() {self._time = nil}
-
-  public var unknownFields = SwiftProtobuf.UnknownStorage()
-
-  public init() {}
-
-  fileprivate var _reason: Connectivity_V1_InvalidationReason? = nil
-  fileprivate var _severity: Connectivity_V1_InvalidationSeverity? = nil
-  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
@@ -3463,7 +2199,7 @@ nonisolated extension Connectivity_V1_PathStatus: SwiftProtobuf._ProtoNameProvid
 }
 
 nonisolated extension Connectivity_V1_PathReason: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{2}\u{2}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0\u{1}PATH_REASON_SUSPENDED\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_REASON_UNSPECIFIED\0\u{1}PATH_REASON_NO_ROUTE\0\u{1}PATH_REASON_UNREACHABLE\0\u{1}PATH_REASON_PROHIBITED\0\u{1}PATH_REASON_BLACKHOLE\0\u{1}PATH_REASON_THROW\0\u{1}PATH_REASON_NO_CARRIER\0\u{1}PATH_REASON_DORMANT\0\u{1}PATH_REASON_LINK_DOWN\0\u{1}PATH_REASON_NO_SOURCE_ADDRESS\0\u{1}PATH_REASON_SUSPENDED\0\u{1}PATH_REASON_KERNEL_UNAVAILABLE\0\u{1}PATH_REASON_UNSUPPORTED\0")
 }
 
 nonisolated extension Connectivity_V1_Medium: SwiftProtobuf._ProtoNameProviding {
@@ -3471,31 +2207,15 @@ nonisolated extension Connectivity_V1_Medium: SwiftProtobuf._ProtoNameProviding 
 }
 
 nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVIDENCE_SOURCE_UNSPECIFIED\0\u{1}EVIDENCE_SOURCE_CONFIGURATION\0\u{1}EVIDENCE_SOURCE_KIND\0\u{1}EVIDENCE_SOURCE_HARDWARE_TYPE\0\u{1}EVIDENCE_SOURCE_DEVICE_TYPE\0\u{1}EVIDENCE_SOURCE_PHY80211\0\u{1}EVIDENCE_SOURCE_NL80211\0\u{1}EVIDENCE_SOURCE_DRIVER\0\u{1}EVIDENCE_SOURCE_NAME\0\u{1}EVIDENCE_SOURCE_NONE\0\u{1}EVIDENCE_SOURCE_MODEM_MANAGER\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0EVIDENCE_SOURCE_UNSPECIFIED\0\u{1}EVIDENCE_SOURCE_CONFIGURATION\0\u{1}EVIDENCE_SOURCE_KIND\0\u{1}EVIDENCE_SOURCE_HARDWARE_TYPE\0\u{1}EVIDENCE_SOURCE_DEVICE_TYPE\0\u{1}EVIDENCE_SOURCE_PHY80211\0\u{1}EVIDENCE_SOURCE_NL80211\0\u{1}EVIDENCE_SOURCE_MODEM_MANAGER\0\u{1}EVIDENCE_SOURCE_DRIVER\0\u{1}EVIDENCE_SOURCE_NAME\0\u{1}EVIDENCE_SOURCE_NONE\0")
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0\u{1}CAUSE_TRIGGER_METERING\0")
 }
 
-nonisolated extension Connectivity_V1_Metering: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0METERING_UNSPECIFIED\0\u{1}METERING_UNKNOWN\0\u{1}METERING_YES\0\u{1}METERING_NO\0\u{1}METERING_GUESS_YES\0\u{1}METERING_GUESS_NO\0")
-}
-
-nonisolated extension Connectivity_V1_WirelessRole: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WIRELESS_ROLE_UNSPECIFIED\0\u{1}WIRELESS_ROLE_STATION\0\u{1}WIRELESS_ROLE_ACCESS_POINT\0\u{1}WIRELESS_ROLE_AD_HOC\0\u{1}WIRELESS_ROLE_MESH\0\u{1}WIRELESS_ROLE_P2P_CLIENT\0\u{1}WIRELESS_ROLE_P2P_GROUP_OWNER\0\u{1}WIRELESS_ROLE_MONITOR\0\u{1}WIRELESS_ROLE_OTHER\0")
-}
-
-nonisolated extension Connectivity_V1_WirelessSecurity: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0WIRELESS_SECURITY_UNSPECIFIED\0\u{1}WIRELESS_SECURITY_OPEN\0\u{1}WIRELESS_SECURITY_WEP\0\u{1}WIRELESS_SECURITY_PERSONAL\0\u{1}WIRELESS_SECURITY_ENTERPRISE\0\u{1}WIRELESS_SECURITY_OTHER\0")
-}
-
-nonisolated extension Connectivity_V1_LinkState: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0LINK_STATE_UNSPECIFIED\0\u{1}LINK_STATE_DOWN\0\u{1}LINK_STATE_NO_CARRIER\0\u{1}LINK_STATE_DORMANT\0\u{1}LINK_STATE_UP\0")
-}
-
-nonisolated extension Connectivity_V1_Choice: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CHOICE_UNSPECIFIED\0\u{1}CHOICE_ON\0\u{1}CHOICE_OFF\0\u{1}CHOICE_AUTO\0")
+nonisolated extension Connectivity_V1_RefusalCode: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0REFUSAL_CODE_UNSPECIFIED\0\u{2}\u{3}REFUSAL_CODE_INVALID_ARGUMENT\0\u{2}\u{5}REFUSAL_CODE_RESOURCE_EXHAUSTED\0")
 }
 
 nonisolated extension Connectivity_V1_GetStatusRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
@@ -3737,7 +2457,7 @@ nonisolated extension Connectivity_V1_Snapshot: SwiftProtobuf.Message, SwiftProt
 
 nonisolated extension Connectivity_V1_Transition: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Transition"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}from\0\u{1}to\0\u{1}bounced\0\u{1}cause\0\u{1}status\0\u{1}time\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}previous\0\u{1}current\0\u{1}bounced\0\u{1}cause\0\u{1}status\0\u{3}publish_time\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3746,12 +2466,12 @@ nonisolated extension Connectivity_V1_Transition: SwiftProtobuf.Message, SwiftPr
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularUInt64Field(value: &self.generation) }()
-      case 2: try { try decoder.decodeSingularEnumField(value: &self.from) }()
-      case 3: try { try decoder.decodeSingularEnumField(value: &self.to) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.previous) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.current) }()
       case 4: try { try decoder.decodeSingularBoolField(value: &self.bounced) }()
       case 5: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
       case 6: try { try decoder.decodeSingularMessageField(value: &self._status) }()
-      case 7: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      case 7: try { try decoder.decodeSingularMessageField(value: &self._publishTime) }()
       default: break
       }
     }
@@ -3765,11 +2485,11 @@ nonisolated extension Connectivity_V1_Transition: SwiftProtobuf.Message, SwiftPr
     if self.generation != 0 {
       try visitor.visitSingularUInt64Field(value: self.generation, fieldNumber: 1)
     }
-    if self.from != .unspecified {
-      try visitor.visitSingularEnumField(value: self.from, fieldNumber: 2)
+    if self.previous != .unspecified {
+      try visitor.visitSingularEnumField(value: self.previous, fieldNumber: 2)
     }
-    if self.to != .unspecified {
-      try visitor.visitSingularEnumField(value: self.to, fieldNumber: 3)
+    if self.current != .unspecified {
+      try visitor.visitSingularEnumField(value: self.current, fieldNumber: 3)
     }
     if self.bounced != false {
       try visitor.visitSingularBoolField(value: self.bounced, fieldNumber: 4)
@@ -3780,7 +2500,7 @@ nonisolated extension Connectivity_V1_Transition: SwiftProtobuf.Message, SwiftPr
     try { if let v = self._status {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
     } }()
-    try { if let v = self._time {
+    try { if let v = self._publishTime {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
     } }()
     try unknownFields.traverse(visitor: &visitor)
@@ -3788,12 +2508,12 @@ nonisolated extension Connectivity_V1_Transition: SwiftProtobuf.Message, SwiftPr
 
   public static func ==(lhs: Connectivity_V1_Transition, rhs: Connectivity_V1_Transition) -> Bool {
     if lhs.generation != rhs.generation {return false}
-    if lhs.from != rhs.from {return false}
-    if lhs.to != rhs.to {return false}
+    if lhs.previous != rhs.previous {return false}
+    if lhs.current != rhs.current {return false}
     if lhs.bounced != rhs.bounced {return false}
     if lhs._cause != rhs._cause {return false}
     if lhs._status != rhs._status {return false}
-    if lhs._time != rhs._time {return false}
+    if lhs._publishTime != rhs._publishTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3801,7 +2521,7 @@ nonisolated extension Connectivity_V1_Transition: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Connectivity_V1_PathChange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".PathChange"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}status\0\u{1}cause\0\u{1}time\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}status\0\u{1}cause\0\u{3}publish_time\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3812,7 +2532,7 @@ nonisolated extension Connectivity_V1_PathChange: SwiftProtobuf.Message, SwiftPr
       case 1: try { try decoder.decodeSingularUInt64Field(value: &self.generation) }()
       case 2: try { try decoder.decodeSingularMessageField(value: &self._status) }()
       case 3: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
-      case 4: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._publishTime) }()
       default: break
       }
     }
@@ -3832,7 +2552,7 @@ nonisolated extension Connectivity_V1_PathChange: SwiftProtobuf.Message, SwiftPr
     try { if let v = self._cause {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
     } }()
-    try { if let v = self._time {
+    try { if let v = self._publishTime {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
     } }()
     try unknownFields.traverse(visitor: &visitor)
@@ -3842,7 +2562,7 @@ nonisolated extension Connectivity_V1_PathChange: SwiftProtobuf.Message, SwiftPr
     if lhs.generation != rhs.generation {return false}
     if lhs._status != rhs._status {return false}
     if lhs._cause != rhs._cause {return false}
-    if lhs._time != rhs._time {return false}
+    if lhs._publishTime != rhs._publishTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3850,7 +2570,7 @@ nonisolated extension Connectivity_V1_PathChange: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Connectivity_V1_Invalidation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Invalidation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}reason\0\u{1}severity\0\u{1}scope\0\u{1}cause\0\u{1}time\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}reason\0\u{1}severity\0\u{1}scope\0\u{1}cause\0\u{3}publish_time\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3863,7 +2583,7 @@ nonisolated extension Connectivity_V1_Invalidation: SwiftProtobuf.Message, Swift
       case 3: try { try decoder.decodeSingularEnumField(value: &self.severity) }()
       case 4: try { try decoder.decodeSingularMessageField(value: &self._scope) }()
       case 5: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
-      case 6: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      case 6: try { try decoder.decodeSingularMessageField(value: &self._publishTime) }()
       default: break
       }
     }
@@ -3889,7 +2609,7 @@ nonisolated extension Connectivity_V1_Invalidation: SwiftProtobuf.Message, Swift
     try { if let v = self._cause {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
     } }()
-    try { if let v = self._time {
+    try { if let v = self._publishTime {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
     } }()
     try unknownFields.traverse(visitor: &visitor)
@@ -3901,7 +2621,7 @@ nonisolated extension Connectivity_V1_Invalidation: SwiftProtobuf.Message, Swift
     if lhs.severity != rhs.severity {return false}
     if lhs._scope != rhs._scope {return false}
     if lhs._cause != rhs._cause {return false}
-    if lhs._time != rhs._time {return false}
+    if lhs._publishTime != rhs._publishTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3909,7 +2629,7 @@ nonisolated extension Connectivity_V1_Invalidation: SwiftProtobuf.Message, Swift
 
 nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Scope"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}interface\0\u{1}family\0\u{3}local_addresses\0\u{1}destination\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}interface\0\u{1}family\0\u{3}local_addresses\0\u{1}destination\0\u{3}off_link\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3920,7 +2640,27 @@ nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobu
       case 1: try { try decoder.decodeSingularStringField(value: &self._interface) }()
       case 2: try { try decoder.decodeSingularEnumField(value: &self._family) }()
       case 3: try { try decoder.decodeRepeatedStringField(value: &self.localAddresses) }()
-      case 4: try { try decoder.decodeSingularStringField(value: &self._destination) }()
+      case 4: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.remote != nil {try decoder.handleConflictingOneOf()}
+          self.remote = .destination(v)
+        }
+      }()
+      case 5: try {
+        var v: Connectivity_V1_OffLink?
+        var hadOneofValue = false
+        if let current = self.remote {
+          hadOneofValue = true
+          if case .offLink(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.remote = .offLink(v)
+        }
+      }()
       default: break
       }
     }
@@ -3940,9 +2680,17 @@ nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobu
     if !self.localAddresses.isEmpty {
       try visitor.visitRepeatedStringField(value: self.localAddresses, fieldNumber: 3)
     }
-    try { if let v = self._destination {
+    switch self.remote {
+    case .destination?: try {
+      guard case .destination(let v)? = self.remote else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 4)
-    } }()
+    }()
+    case .offLink?: try {
+      guard case .offLink(let v)? = self.remote else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
+    case nil: break
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3950,7 +2698,26 @@ nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobu
     if lhs._interface != rhs._interface {return false}
     if lhs._family != rhs._family {return false}
     if lhs.localAddresses != rhs.localAddresses {return false}
-    if lhs._destination != rhs._destination {return false}
+    if lhs.remote != rhs.remote {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_OffLink: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".OffLink"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_OffLink, rhs: Connectivity_V1_OffLink) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3958,7 +2725,7 @@ nonisolated extension Connectivity_V1_Scope: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_DnsChange: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".DnsChange"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}servers\0\u{1}search\0\u{1}links\0\u{1}cause\0\u{1}time\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}servers\0\u{1}search\0\u{1}links\0\u{1}cause\0\u{3}publish_time\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3971,7 +2738,7 @@ nonisolated extension Connectivity_V1_DnsChange: SwiftProtobuf.Message, SwiftPro
       case 3: try { try decoder.decodeRepeatedStringField(value: &self.search) }()
       case 4: try { try decoder.decodeRepeatedMessageField(value: &self.links) }()
       case 5: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
-      case 6: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      case 6: try { try decoder.decodeSingularMessageField(value: &self._publishTime) }()
       default: break
       }
     }
@@ -3997,7 +2764,7 @@ nonisolated extension Connectivity_V1_DnsChange: SwiftProtobuf.Message, SwiftPro
     try { if let v = self._cause {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
     } }()
-    try { if let v = self._time {
+    try { if let v = self._publishTime {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
     } }()
     try unknownFields.traverse(visitor: &visitor)
@@ -4009,7 +2776,7 @@ nonisolated extension Connectivity_V1_DnsChange: SwiftProtobuf.Message, SwiftPro
     if lhs.search != rhs.search {return false}
     if lhs.links != rhs.links {return false}
     if lhs._cause != rhs._cause {return false}
-    if lhs._time != rhs._time {return false}
+    if lhs._publishTime != rhs._publishTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -4337,7 +3104,7 @@ nonisolated extension Connectivity_V1_Flags: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Path"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}chain_index\0\u{3}source_prefix_length\0\u{3}guessed_links\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}source_prefix_length\0\u{3}guessed_links\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4348,7 +3115,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       case 1: try { try decoder.decodeSingularEnumField(value: &self.status) }()
       case 2: try { try decoder.decodeSingularEnumField(value: &self._reason) }()
       case 3: try { try decoder.decodeSingularStringField(value: &self._interface) }()
-      case 4: try { try decoder.decodeRepeatedStringField(value: &self.chain) }()
+      case 4: try { try decoder.decodeRepeatedMessageField(value: &self.chain) }()
       case 5: try { try decoder.decodeSingularEnumField(value: &self.medium) }()
       case 6: try { try decoder.decodeSingularStringField(value: &self._source) }()
       case 7: try { try decoder.decodeSingularStringField(value: &self._gateway) }()
@@ -4356,9 +3123,8 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       case 9: try { try decoder.decodeSingularBoolField(value: &self._expensive) }()
       case 10: try { try decoder.decodeSingularBoolField(value: &self.constrained) }()
       case 11: try { try decoder.decodeSingularMessageField(value: &self._evidence) }()
-      case 12: try { try decoder.decodeRepeatedUInt32Field(value: &self.chainIndex) }()
-      case 13: try { try decoder.decodeSingularUInt32Field(value: &self._sourcePrefixLength) }()
-      case 14: try { try decoder.decodeSingularUInt32Field(value: &self.guessedLinks) }()
+      case 12: try { try decoder.decodeSingularUInt32Field(value: &self._sourcePrefixLength) }()
+      case 13: try { try decoder.decodeSingularUInt32Field(value: &self.guessedLinks) }()
       default: break
       }
     }
@@ -4379,7 +3145,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       try visitor.visitSingularStringField(value: v, fieldNumber: 3)
     } }()
     if !self.chain.isEmpty {
-      try visitor.visitRepeatedStringField(value: self.chain, fieldNumber: 4)
+      try visitor.visitRepeatedMessageField(value: self.chain, fieldNumber: 4)
     }
     if self.medium != .unspecified {
       try visitor.visitSingularEnumField(value: self.medium, fieldNumber: 5)
@@ -4402,14 +3168,11 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     try { if let v = self._evidence {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
     } }()
-    if !self.chainIndex.isEmpty {
-      try visitor.visitPackedUInt32Field(value: self.chainIndex, fieldNumber: 12)
-    }
     try { if let v = self._sourcePrefixLength {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 13)
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 12)
     } }()
     if self.guessedLinks != 0 {
-      try visitor.visitSingularUInt32Field(value: self.guessedLinks, fieldNumber: 14)
+      try visitor.visitSingularUInt32Field(value: self.guessedLinks, fieldNumber: 13)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -4426,9 +3189,43 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     if lhs._expensive != rhs._expensive {return false}
     if lhs.constrained != rhs.constrained {return false}
     if lhs._evidence != rhs._evidence {return false}
-    if lhs.chainIndex != rhs.chainIndex {return false}
     if lhs._sourcePrefixLength != rhs._sourcePrefixLength {return false}
     if lhs.guessedLinks != rhs.guessedLinks {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ChainLink: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ChainLink"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}index\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.index) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.name.isEmpty {
+      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
+    }
+    if self.index != 0 {
+      try visitor.visitSingularUInt32Field(value: self.index, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ChainLink, rhs: Connectivity_V1_ChainLink) -> Bool {
+    if lhs.name != rhs.name {return false}
+    if lhs.index != rhs.index {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -5020,14 +3817,13 @@ nonisolated extension Connectivity_V1_RemoveFlow: SwiftProtobuf.Message, SwiftPr
 
 nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".GuardResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0\u{3}network_namespace\0\u{3}better_path_gone\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}generation\0\u{1}id\0\u{1}path\0\u{1}invalidation\0\u{1}refused\0\u{3}better_path_gone\0\u{3}network_namespace\0")
 
   fileprivate class _StorageClass {
     var _generation: UInt64 = 0
     var _id: UInt64 = 0
     var _event: Connectivity_V1_GuardResponse.OneOf_Event?
     var _networkNamespace: UInt64 = 0
-    var _betterPathGone: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -5042,7 +3838,6 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
       _id = source._id
       _event = source._event
       _networkNamespace = source._networkNamespace
-      _betterPathGone = source._betterPathGone
     }
   }
 
@@ -5102,8 +3897,20 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
             _storage._event = .refused(v)
           }
         }()
-        case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
-        case 7: try { try decoder.decodeSingularBoolField(value: &_storage._betterPathGone) }()
+        case 6: try {
+          var v: Connectivity_V1_Path?
+          var hadOneofValue = false
+          if let current = _storage._event {
+            hadOneofValue = true
+            if case .betterPathGone(let m) = current {v = m}
+          }
+          try decoder.decodeSingularMessageField(value: &v)
+          if let v = v {
+            if hadOneofValue {try decoder.handleConflictingOneOf()}
+            _storage._event = .betterPathGone(v)
+          }
+        }()
+        case 7: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
         default: break
         }
       }
@@ -5135,13 +3942,14 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
         guard case .refused(let v)? = _storage._event else { preconditionFailure() }
         try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
       }()
+      case .betterPathGone?: try {
+        guard case .betterPathGone(let v)? = _storage._event else { preconditionFailure() }
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
+      }()
       case nil: break
       }
       if _storage._networkNamespace != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 6)
-      }
-      if _storage._betterPathGone != false {
-        try visitor.visitSingularBoolField(value: _storage._betterPathGone, fieldNumber: 7)
+        try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 7)
       }
     }
     try unknownFields.traverse(visitor: &visitor)
@@ -5156,7 +3964,6 @@ nonisolated extension Connectivity_V1_GuardResponse: SwiftProtobuf.Message, Swif
         if _storage._id != rhs_storage._id {return false}
         if _storage._event != rhs_storage._event {return false}
         if _storage._networkNamespace != rhs_storage._networkNamespace {return false}
-        if _storage._betterPathGone != rhs_storage._betterPathGone {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -5266,7 +4073,7 @@ nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, S
 
 nonisolated extension Connectivity_V1_SocketTestimony: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".SocketTestimony"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}last_heard\0\u{3}round_trip\0\u{1}timeouts\0\u{1}unacknowledged\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}last_heard_offset\0\u{3}round_trip_duration\0\u{1}timeouts\0\u{1}unacknowledged\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -5274,8 +4081,8 @@ nonisolated extension Connectivity_V1_SocketTestimony: SwiftProtobuf.Message, Sw
       // allocates stack space for every case branch when no optimizations are
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
-      case 1: try { try decoder.decodeSingularMessageField(value: &self._lastHeard) }()
-      case 2: try { try decoder.decodeSingularMessageField(value: &self._roundTrip) }()
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._lastHeardOffset) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._roundTripDuration) }()
       case 3: try { try decoder.decodeSingularUInt32Field(value: &self.timeouts) }()
       case 4: try { try decoder.decodeSingularBoolField(value: &self.unacknowledged) }()
       default: break
@@ -5288,10 +4095,10 @@ nonisolated extension Connectivity_V1_SocketTestimony: SwiftProtobuf.Message, Sw
     // allocates stack space for every if/case branch local when no optimizations
     // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
     // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._lastHeard {
+    try { if let v = self._lastHeardOffset {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
     } }()
-    try { if let v = self._roundTrip {
+    try { if let v = self._roundTripDuration {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
     } }()
     if self.timeouts != 0 {
@@ -5304,8 +4111,8 @@ nonisolated extension Connectivity_V1_SocketTestimony: SwiftProtobuf.Message, Sw
   }
 
   public static func ==(lhs: Connectivity_V1_SocketTestimony, rhs: Connectivity_V1_SocketTestimony) -> Bool {
-    if lhs._lastHeard != rhs._lastHeard {return false}
-    if lhs._roundTrip != rhs._roundTrip {return false}
+    if lhs._lastHeardOffset != rhs._lastHeardOffset {return false}
+    if lhs._roundTripDuration != rhs._roundTripDuration {return false}
     if lhs.timeouts != rhs.timeouts {return false}
     if lhs.unacknowledged != rhs.unacknowledged {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
@@ -5323,7 +4130,7 @@ nonisolated extension Connectivity_V1_FlowRefused: SwiftProtobuf.Message, SwiftP
       // allocates stack space for every case branch when no optimizations are
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.code) }()
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.code) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.message) }()
       default: break
       }
@@ -5331,8 +4138,8 @@ nonisolated extension Connectivity_V1_FlowRefused: SwiftProtobuf.Message, SwiftP
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.code != 0 {
-      try visitor.visitSingularUInt32Field(value: self.code, fieldNumber: 1)
+    if self.code != .unspecified {
+      try visitor.visitSingularEnumField(value: self.code, fieldNumber: 1)
     }
     if !self.message.isEmpty {
       try visitor.visitSingularStringField(value: self.message, fieldNumber: 2)
@@ -5343,1476 +4150,6 @@ nonisolated extension Connectivity_V1_FlowRefused: SwiftProtobuf.Message, SwiftP
   public static func ==(lhs: Connectivity_V1_FlowRefused, rhs: Connectivity_V1_FlowRefused) -> Bool {
     if lhs.code != rhs.code {return false}
     if lhs.message != rhs.message {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ExplainRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0\u{1}local\0\u{3}local_port\0\u{3}remote_port\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self._destination) }()
-      case 2: try { try decoder.decodeSingularUInt32Field(value: &self._mark) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self._local) }()
-      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._localPort) }()
-      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._remotePort) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._destination {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
-    } }()
-    try { if let v = self._mark {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 2)
-    } }()
-    try { if let v = self._local {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
-    } }()
-    try { if let v = self._localPort {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
-    } }()
-    try { if let v = self._remotePort {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
-    } }()
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ExplainRequest, rhs: Connectivity_V1_ExplainRequest) -> Bool {
-    if lhs._destination != rhs._destination {return false}
-    if lhs._mark != rhs._mark {return false}
-    if lhs._local != rhs._local {return false}
-    if lhs._localPort != rhs._localPort {return false}
-    if lhs._remotePort != rhs._remotePort {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Explanation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}route_priority\0\u{3}guessed_by\0\u{1}cost\0\u{1}socket\0")
-
-  fileprivate class _StorageClass {
-    var _destination: String = String()
-    var _path: Connectivity_V1_Path? = nil
-    var _rules: [Connectivity_V1_Rule] = []
-    var _routePrefix: String? = nil
-    var _routePriority: UInt32? = nil
-    var _links: [Connectivity_V1_Link] = []
-    var _flags: Connectivity_V1_Flags? = nil
-    var _category: Connectivity_V1_Category = .unspecified
-    var _probes: [Connectivity_V1_Probe] = []
-    var _guessedBy: String? = nil
-    var _cost: Connectivity_V1_CostEvidence? = nil
-    var _socket: Connectivity_V1_SocketTestimony? = nil
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _destination = source._destination
-      _path = source._path
-      _rules = source._rules
-      _routePrefix = source._routePrefix
-      _routePriority = source._routePriority
-      _links = source._links
-      _flags = source._flags
-      _category = source._category
-      _probes = source._probes
-      _guessedBy = source._guessedBy
-      _cost = source._cost
-      _socket = source._socket
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularStringField(value: &_storage._destination) }()
-        case 2: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
-        case 3: try { try decoder.decodeRepeatedMessageField(value: &_storage._rules) }()
-        case 4: try { try decoder.decodeSingularStringField(value: &_storage._routePrefix) }()
-        case 5: try { try decoder.decodeRepeatedMessageField(value: &_storage._links) }()
-        case 6: try { try decoder.decodeSingularMessageField(value: &_storage._flags) }()
-        case 7: try { try decoder.decodeSingularEnumField(value: &_storage._category) }()
-        case 8: try { try decoder.decodeRepeatedMessageField(value: &_storage._probes) }()
-        case 9: try { try decoder.decodeSingularUInt32Field(value: &_storage._routePriority) }()
-        case 10: try { try decoder.decodeSingularStringField(value: &_storage._guessedBy) }()
-        case 11: try { try decoder.decodeSingularMessageField(value: &_storage._cost) }()
-        case 12: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
-        default: break
-        }
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every if/case branch local when no optimizations
-      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-      // https://github.com/apple/swift-protobuf/issues/1182
-      if !_storage._destination.isEmpty {
-        try visitor.visitSingularStringField(value: _storage._destination, fieldNumber: 1)
-      }
-      try { if let v = _storage._path {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
-      } }()
-      if !_storage._rules.isEmpty {
-        try visitor.visitRepeatedMessageField(value: _storage._rules, fieldNumber: 3)
-      }
-      try { if let v = _storage._routePrefix {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 4)
-      } }()
-      if !_storage._links.isEmpty {
-        try visitor.visitRepeatedMessageField(value: _storage._links, fieldNumber: 5)
-      }
-      try { if let v = _storage._flags {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
-      } }()
-      if _storage._category != .unspecified {
-        try visitor.visitSingularEnumField(value: _storage._category, fieldNumber: 7)
-      }
-      if !_storage._probes.isEmpty {
-        try visitor.visitRepeatedMessageField(value: _storage._probes, fieldNumber: 8)
-      }
-      try { if let v = _storage._routePriority {
-        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 9)
-      } }()
-      try { if let v = _storage._guessedBy {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 10)
-      } }()
-      try { if let v = _storage._cost {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
-      } }()
-      try { if let v = _storage._socket {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
-      } }()
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Explanation, rhs: Connectivity_V1_Explanation) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._destination != rhs_storage._destination {return false}
-        if _storage._path != rhs_storage._path {return false}
-        if _storage._rules != rhs_storage._rules {return false}
-        if _storage._routePrefix != rhs_storage._routePrefix {return false}
-        if _storage._routePriority != rhs_storage._routePriority {return false}
-        if _storage._links != rhs_storage._links {return false}
-        if _storage._flags != rhs_storage._flags {return false}
-        if _storage._category != rhs_storage._category {return false}
-        if _storage._probes != rhs_storage._probes {return false}
-        if _storage._guessedBy != rhs_storage._guessedBy {return false}
-        if _storage._cost != rhs_storage._cost {return false}
-        if _storage._socket != rhs_storage._socket {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_CostEvidence: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".CostEvidence"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}metering\0\u{1}source\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularEnumField(value: &self.metering) }()
-      case 2: try { try decoder.decodeSingularStringField(value: &self.source) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.metering != .unspecified {
-      try visitor.visitSingularEnumField(value: self.metering, fieldNumber: 1)
-    }
-    if !self.source.isEmpty {
-      try visitor.visitSingularStringField(value: self.source, fieldNumber: 2)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_CostEvidence, rhs: Connectivity_V1_CostEvidence) -> Bool {
-    if lhs.metering != rhs.metering {return false}
-    if lhs.source != rhs.source {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Rule: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Rule"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}priority\0\u{1}table\0\u{1}selector\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.priority) }()
-      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.table) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self.selector) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.priority != 0 {
-      try visitor.visitSingularUInt32Field(value: self.priority, fieldNumber: 1)
-    }
-    if self.table != 0 {
-      try visitor.visitSingularUInt32Field(value: self.table, fieldNumber: 2)
-    }
-    if !self.selector.isEmpty {
-      try visitor.visitSingularStringField(value: self.selector, fieldNumber: 3)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Rule, rhs: Connectivity_V1_Rule) -> Bool {
-    if lhs.priority != rhs.priority {return false}
-    if lhs.table != rhs.table {return false}
-    if lhs.selector != rhs.selector {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Probe: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Probe"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}answer\0\u{1}agrees\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
-      case 2: try { try decoder.decodeSingularStringField(value: &self.answer) }()
-      case 3: try { try decoder.decodeSingularBoolField(value: &self.agrees) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.destination.isEmpty {
-      try visitor.visitSingularStringField(value: self.destination, fieldNumber: 1)
-    }
-    if !self.answer.isEmpty {
-      try visitor.visitSingularStringField(value: self.answer, fieldNumber: 2)
-    }
-    if self.agrees != false {
-      try visitor.visitSingularBoolField(value: self.agrees, fieldNumber: 3)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Probe, rhs: Connectivity_V1_Probe) -> Bool {
-    if lhs.destination != rhs.destination {return false}
-    if lhs.answer != rhs.answer {return false}
-    if lhs.agrees != rhs.agrees {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListLinksRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListLinksRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListLinksRequest, rhs: Connectivity_V1_ListLinksRequest) -> Bool {
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListLinksResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}links\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.links) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.links.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.links, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListLinksResponse, rhs: Connectivity_V1_ListLinksResponse) -> Bool {
-    if lhs.links != rhs.links {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0\u{3}lower_guessed\0\u{3}alternative_names\0")
-
-  fileprivate class _StorageClass {
-    var _index: UInt32 = 0
-    var _name: String = String()
-    var _kind: String? = nil
-    var _medium: Connectivity_V1_Medium = .unspecified
-    var _evidence: Connectivity_V1_Evidence? = nil
-    var _state: Connectivity_V1_LinkState = .unspecified
-    var _expensive: Bool = false
-    var _constrained: Bool = false
-    var _addresses: [String] = []
-    var _master: String? = nil
-    var _lower: String? = nil
-    var _defaultIpv4: Bool = false
-    var _defaultIpv6: Bool = false
-    var _hardwareType: UInt32 = 0
-    var _mtu: UInt32? = nil
-    var _wireless: Connectivity_V1_Wireless? = nil
-    var _modem: Connectivity_V1_Modem? = nil
-    var _via: String? = nil
-    var _viaGuessed: Bool = false
-    var _lowerGuessed: Bool = false
-    var _alternativeNames: [String] = []
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _index = source._index
-      _name = source._name
-      _kind = source._kind
-      _medium = source._medium
-      _evidence = source._evidence
-      _state = source._state
-      _expensive = source._expensive
-      _constrained = source._constrained
-      _addresses = source._addresses
-      _master = source._master
-      _lower = source._lower
-      _defaultIpv4 = source._defaultIpv4
-      _defaultIpv6 = source._defaultIpv6
-      _hardwareType = source._hardwareType
-      _mtu = source._mtu
-      _wireless = source._wireless
-      _modem = source._modem
-      _via = source._via
-      _viaGuessed = source._viaGuessed
-      _lowerGuessed = source._lowerGuessed
-      _alternativeNames = source._alternativeNames
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularUInt32Field(value: &_storage._index) }()
-        case 2: try { try decoder.decodeSingularStringField(value: &_storage._name) }()
-        case 3: try { try decoder.decodeSingularStringField(value: &_storage._kind) }()
-        case 4: try { try decoder.decodeSingularEnumField(value: &_storage._medium) }()
-        case 5: try { try decoder.decodeSingularMessageField(value: &_storage._evidence) }()
-        case 6: try { try decoder.decodeSingularEnumField(value: &_storage._state) }()
-        case 7: try { try decoder.decodeSingularBoolField(value: &_storage._expensive) }()
-        case 8: try { try decoder.decodeSingularBoolField(value: &_storage._constrained) }()
-        case 9: try { try decoder.decodeRepeatedStringField(value: &_storage._addresses) }()
-        case 10: try { try decoder.decodeSingularStringField(value: &_storage._master) }()
-        case 11: try { try decoder.decodeSingularStringField(value: &_storage._lower) }()
-        case 12: try { try decoder.decodeSingularBoolField(value: &_storage._defaultIpv4) }()
-        case 13: try { try decoder.decodeSingularBoolField(value: &_storage._defaultIpv6) }()
-        case 14: try { try decoder.decodeSingularUInt32Field(value: &_storage._hardwareType) }()
-        case 15: try { try decoder.decodeSingularUInt32Field(value: &_storage._mtu) }()
-        case 16: try { try decoder.decodeSingularMessageField(value: &_storage._wireless) }()
-        case 17: try { try decoder.decodeSingularMessageField(value: &_storage._modem) }()
-        case 18: try { try decoder.decodeSingularStringField(value: &_storage._via) }()
-        case 19: try { try decoder.decodeSingularBoolField(value: &_storage._viaGuessed) }()
-        case 20: try { try decoder.decodeSingularBoolField(value: &_storage._lowerGuessed) }()
-        case 21: try { try decoder.decodeRepeatedStringField(value: &_storage._alternativeNames) }()
-        default: break
-        }
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every if/case branch local when no optimizations
-      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-      // https://github.com/apple/swift-protobuf/issues/1182
-      if _storage._index != 0 {
-        try visitor.visitSingularUInt32Field(value: _storage._index, fieldNumber: 1)
-      }
-      if !_storage._name.isEmpty {
-        try visitor.visitSingularStringField(value: _storage._name, fieldNumber: 2)
-      }
-      try { if let v = _storage._kind {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 3)
-      } }()
-      if _storage._medium != .unspecified {
-        try visitor.visitSingularEnumField(value: _storage._medium, fieldNumber: 4)
-      }
-      try { if let v = _storage._evidence {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
-      } }()
-      if _storage._state != .unspecified {
-        try visitor.visitSingularEnumField(value: _storage._state, fieldNumber: 6)
-      }
-      if _storage._expensive != false {
-        try visitor.visitSingularBoolField(value: _storage._expensive, fieldNumber: 7)
-      }
-      if _storage._constrained != false {
-        try visitor.visitSingularBoolField(value: _storage._constrained, fieldNumber: 8)
-      }
-      if !_storage._addresses.isEmpty {
-        try visitor.visitRepeatedStringField(value: _storage._addresses, fieldNumber: 9)
-      }
-      try { if let v = _storage._master {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 10)
-      } }()
-      try { if let v = _storage._lower {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 11)
-      } }()
-      if _storage._defaultIpv4 != false {
-        try visitor.visitSingularBoolField(value: _storage._defaultIpv4, fieldNumber: 12)
-      }
-      if _storage._defaultIpv6 != false {
-        try visitor.visitSingularBoolField(value: _storage._defaultIpv6, fieldNumber: 13)
-      }
-      if _storage._hardwareType != 0 {
-        try visitor.visitSingularUInt32Field(value: _storage._hardwareType, fieldNumber: 14)
-      }
-      try { if let v = _storage._mtu {
-        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 15)
-      } }()
-      try { if let v = _storage._wireless {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 16)
-      } }()
-      try { if let v = _storage._modem {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 17)
-      } }()
-      try { if let v = _storage._via {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 18)
-      } }()
-      if _storage._viaGuessed != false {
-        try visitor.visitSingularBoolField(value: _storage._viaGuessed, fieldNumber: 19)
-      }
-      if _storage._lowerGuessed != false {
-        try visitor.visitSingularBoolField(value: _storage._lowerGuessed, fieldNumber: 20)
-      }
-      if !_storage._alternativeNames.isEmpty {
-        try visitor.visitRepeatedStringField(value: _storage._alternativeNames, fieldNumber: 21)
-      }
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Link, rhs: Connectivity_V1_Link) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._index != rhs_storage._index {return false}
-        if _storage._name != rhs_storage._name {return false}
-        if _storage._kind != rhs_storage._kind {return false}
-        if _storage._medium != rhs_storage._medium {return false}
-        if _storage._evidence != rhs_storage._evidence {return false}
-        if _storage._state != rhs_storage._state {return false}
-        if _storage._expensive != rhs_storage._expensive {return false}
-        if _storage._constrained != rhs_storage._constrained {return false}
-        if _storage._addresses != rhs_storage._addresses {return false}
-        if _storage._master != rhs_storage._master {return false}
-        if _storage._lower != rhs_storage._lower {return false}
-        if _storage._defaultIpv4 != rhs_storage._defaultIpv4 {return false}
-        if _storage._defaultIpv6 != rhs_storage._defaultIpv6 {return false}
-        if _storage._hardwareType != rhs_storage._hardwareType {return false}
-        if _storage._mtu != rhs_storage._mtu {return false}
-        if _storage._wireless != rhs_storage._wireless {return false}
-        if _storage._modem != rhs_storage._modem {return false}
-        if _storage._via != rhs_storage._via {return false}
-        if _storage._viaGuessed != rhs_storage._viaGuessed {return false}
-        if _storage._lowerGuessed != rhs_storage._lowerGuessed {return false}
-        if _storage._alternativeNames != rhs_storage._alternativeNames {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Modem: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Modem"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}connected\0\u{1}suspended\0\u{1}technology\0\u{1}roaming\0\u{3}signal_quality\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularBoolField(value: &self.connected) }()
-      case 2: try { try decoder.decodeSingularBoolField(value: &self.suspended) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self._technology) }()
-      case 4: try { try decoder.decodeSingularBoolField(value: &self.roaming) }()
-      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._signalQuality) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.connected != false {
-      try visitor.visitSingularBoolField(value: self.connected, fieldNumber: 1)
-    }
-    if self.suspended != false {
-      try visitor.visitSingularBoolField(value: self.suspended, fieldNumber: 2)
-    }
-    try { if let v = self._technology {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
-    } }()
-    if self.roaming != false {
-      try visitor.visitSingularBoolField(value: self.roaming, fieldNumber: 4)
-    }
-    try { if let v = self._signalQuality {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
-    } }()
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Modem, rhs: Connectivity_V1_Modem) -> Bool {
-    if lhs.connected != rhs.connected {return false}
-    if lhs.suspended != rhs.suspended {return false}
-    if lhs._technology != rhs._technology {return false}
-    if lhs.roaming != rhs.roaming {return false}
-    if lhs._signalQuality != rhs._signalQuality {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Wireless: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Wireless"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}role\0\u{1}ssid\0\u{1}security\0\u{1}bssid\0\u{1}frequency\0\u{1}signal\0\u{3}transmit_rate\0\u{3}receive_rate\0\u{1}retries\0\u{1}metered\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularEnumField(value: &self.role) }()
-      case 2: try { try decoder.decodeSingularStringField(value: &self._ssid) }()
-      case 3: try { try decoder.decodeRepeatedEnumField(value: &self.security) }()
-      case 4: try { try decoder.decodeSingularStringField(value: &self._bssid) }()
-      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._frequency) }()
-      case 6: try { try decoder.decodeSingularSInt32Field(value: &self._signal) }()
-      case 7: try { try decoder.decodeSingularUInt64Field(value: &self._transmitRate) }()
-      case 8: try { try decoder.decodeSingularUInt64Field(value: &self._receiveRate) }()
-      case 9: try { try decoder.decodeSingularUInt32Field(value: &self._retries) }()
-      case 10: try { try decoder.decodeSingularBoolField(value: &self.metered) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.role != .unspecified {
-      try visitor.visitSingularEnumField(value: self.role, fieldNumber: 1)
-    }
-    try { if let v = self._ssid {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 2)
-    } }()
-    if !self.security.isEmpty {
-      try visitor.visitPackedEnumField(value: self.security, fieldNumber: 3)
-    }
-    try { if let v = self._bssid {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 4)
-    } }()
-    try { if let v = self._frequency {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
-    } }()
-    try { if let v = self._signal {
-      try visitor.visitSingularSInt32Field(value: v, fieldNumber: 6)
-    } }()
-    try { if let v = self._transmitRate {
-      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 7)
-    } }()
-    try { if let v = self._receiveRate {
-      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 8)
-    } }()
-    try { if let v = self._retries {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 9)
-    } }()
-    if self.metered != false {
-      try visitor.visitSingularBoolField(value: self.metered, fieldNumber: 10)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Wireless, rhs: Connectivity_V1_Wireless) -> Bool {
-    if lhs.role != rhs.role {return false}
-    if lhs._ssid != rhs._ssid {return false}
-    if lhs.security != rhs.security {return false}
-    if lhs._bssid != rhs._bssid {return false}
-    if lhs._frequency != rhs._frequency {return false}
-    if lhs._signal != rhs._signal {return false}
-    if lhs._transmitRate != rhs._transmitRate {return false}
-    if lhs._receiveRate != rhs._receiveRate {return false}
-    if lhs._retries != rhs._retries {return false}
-    if lhs.metered != rhs.metered {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListTransitionsRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListTransitionsRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}limit\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt32Field(value: &self._limit) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._limit {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 1)
-    } }()
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListTransitionsRequest, rhs: Connectivity_V1_ListTransitionsRequest) -> Bool {
-    if lhs._limit != rhs._limit {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListTransitionsResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0\u{1}invalidations\0\u{1}choices\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.transitions) }()
-      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.invalidations) }()
-      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.choices) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.transitions.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.transitions, fieldNumber: 1)
-    }
-    if !self.invalidations.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.invalidations, fieldNumber: 2)
-    }
-    if !self.choices.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.choices, fieldNumber: 3)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListTransitionsResponse, rhs: Connectivity_V1_ListTransitionsResponse) -> Bool {
-    if lhs.transitions != rhs.transitions {return false}
-    if lhs.invalidations != rhs.invalidations {return false}
-    if lhs.choices != rhs.choices {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_SetCostRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".SetCostRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}link\0\u{1}network\0\u{1}constrained\0\u{1}expensive\0\u{1}seconds\0\u{3}at_boot\0\u{3}when_left\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try {
-        var v: String?
-        try decoder.decodeSingularStringField(value: &v)
-        if let v = v {
-          if self.target != nil {try decoder.handleConflictingOneOf()}
-          self.target = .link(v)
-        }
-      }()
-      case 2: try {
-        var v: String?
-        try decoder.decodeSingularStringField(value: &v)
-        if let v = v {
-          if self.target != nil {try decoder.handleConflictingOneOf()}
-          self.target = .network(v)
-        }
-      }()
-      case 3: try { try decoder.decodeSingularEnumField(value: &self.constrained) }()
-      case 4: try { try decoder.decodeSingularEnumField(value: &self.expensive) }()
-      case 5: try {
-        var v: UInt32?
-        try decoder.decodeSingularUInt32Field(value: &v)
-        if let v = v {
-          if self.end != nil {try decoder.handleConflictingOneOf()}
-          self.end = .seconds(v)
-        }
-      }()
-      case 6: try {
-        var v: Bool?
-        try decoder.decodeSingularBoolField(value: &v)
-        if let v = v {
-          if self.end != nil {try decoder.handleConflictingOneOf()}
-          self.end = .atBoot(v)
-        }
-      }()
-      case 7: try {
-        var v: Bool?
-        try decoder.decodeSingularBoolField(value: &v)
-        if let v = v {
-          if self.end != nil {try decoder.handleConflictingOneOf()}
-          self.end = .whenLeft(v)
-        }
-      }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    switch self.target {
-    case .link?: try {
-      guard case .link(let v)? = self.target else { preconditionFailure() }
-      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
-    }()
-    case .network?: try {
-      guard case .network(let v)? = self.target else { preconditionFailure() }
-      try visitor.visitSingularStringField(value: v, fieldNumber: 2)
-    }()
-    case nil: break
-    }
-    if self.constrained != .unspecified {
-      try visitor.visitSingularEnumField(value: self.constrained, fieldNumber: 3)
-    }
-    if self.expensive != .unspecified {
-      try visitor.visitSingularEnumField(value: self.expensive, fieldNumber: 4)
-    }
-    switch self.end {
-    case .seconds?: try {
-      guard case .seconds(let v)? = self.end else { preconditionFailure() }
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
-    }()
-    case .atBoot?: try {
-      guard case .atBoot(let v)? = self.end else { preconditionFailure() }
-      try visitor.visitSingularBoolField(value: v, fieldNumber: 6)
-    }()
-    case .whenLeft?: try {
-      guard case .whenLeft(let v)? = self.end else { preconditionFailure() }
-      try visitor.visitSingularBoolField(value: v, fieldNumber: 7)
-    }()
-    case nil: break
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_SetCostRequest, rhs: Connectivity_V1_SetCostRequest) -> Bool {
-    if lhs.target != rhs.target {return false}
-    if lhs.constrained != rhs.constrained {return false}
-    if lhs.expensive != rhs.expensive {return false}
-    if lhs.end != rhs.end {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_SetCostResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".SetCostResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}overruled_by\0\u{3}not_kept\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self._overruledBy) }()
-      case 2: try { try decoder.decodeSingularBoolField(value: &self.notKept) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._overruledBy {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
-    } }()
-    if self.notKept != false {
-      try visitor.visitSingularBoolField(value: self.notKept, fieldNumber: 2)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_SetCostResponse, rhs: Connectivity_V1_SetCostResponse) -> Bool {
-    if lhs._overruledBy != rhs._overruledBy {return false}
-    if lhs.notKept != rhs.notKept {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListNetworksRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListNetworksRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListNetworksRequest, rhs: Connectivity_V1_ListNetworksRequest) -> Bool {
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListNetworksResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListNetworksResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}networks\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.networks) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.networks.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.networks, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListNetworksResponse, rhs: Connectivity_V1_ListNetworksResponse) -> Bool {
-    if lhs.networks != rhs.networks {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Network"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}identity\0\u{1}link\0\u{1}medium\0\u{1}constrained\0\u{1}expensive\0\u{1}current\0\u{1}user\0\u{1}until\0\u{3}constrained_until\0\u{3}expensive_until\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self._name) }()
-      case 2: try { try decoder.decodeSingularStringField(value: &self._identity) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self._link) }()
-      case 4: try { try decoder.decodeSingularEnumField(value: &self.medium) }()
-      case 5: try { try decoder.decodeSingularEnumField(value: &self.constrained) }()
-      case 6: try { try decoder.decodeSingularEnumField(value: &self.expensive) }()
-      case 7: try { try decoder.decodeSingularBoolField(value: &self.current) }()
-      case 8: try { try decoder.decodeSingularUInt32Field(value: &self._user) }()
-      case 9: try { try decoder.decodeSingularMessageField(value: &self._until) }()
-      case 10: try { try decoder.decodeSingularMessageField(value: &self._constrainedUntil) }()
-      case 11: try { try decoder.decodeSingularMessageField(value: &self._expensiveUntil) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._name {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 1)
-    } }()
-    try { if let v = self._identity {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 2)
-    } }()
-    try { if let v = self._link {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
-    } }()
-    if self.medium != .unspecified {
-      try visitor.visitSingularEnumField(value: self.medium, fieldNumber: 4)
-    }
-    if self.constrained != .unspecified {
-      try visitor.visitSingularEnumField(value: self.constrained, fieldNumber: 5)
-    }
-    if self.expensive != .unspecified {
-      try visitor.visitSingularEnumField(value: self.expensive, fieldNumber: 6)
-    }
-    if self.current != false {
-      try visitor.visitSingularBoolField(value: self.current, fieldNumber: 7)
-    }
-    try { if let v = self._user {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 8)
-    } }()
-    try { if let v = self._until {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
-    } }()
-    try { if let v = self._constrainedUntil {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
-    } }()
-    try { if let v = self._expensiveUntil {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
-    } }()
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Network, rhs: Connectivity_V1_Network) -> Bool {
-    if lhs._name != rhs._name {return false}
-    if lhs._identity != rhs._identity {return false}
-    if lhs._link != rhs._link {return false}
-    if lhs.medium != rhs.medium {return false}
-    if lhs.constrained != rhs.constrained {return false}
-    if lhs.expensive != rhs.expensive {return false}
-    if lhs.current != rhs.current {return false}
-    if lhs._user != rhs._user {return false}
-    if lhs._until != rhs._until {return false}
-    if lhs._constrainedUntil != rhs._constrainedUntil {return false}
-    if lhs._expensiveUntil != rhs._expensiveUntil {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ForgetNetworkRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ForgetNetworkRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}network\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self.network) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.network.isEmpty {
-      try visitor.visitSingularStringField(value: self.network, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ForgetNetworkRequest, rhs: Connectivity_V1_ForgetNetworkRequest) -> Bool {
-    if lhs.network != rhs.network {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ForgetNetworkResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ForgetNetworkResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}not_kept\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularBoolField(value: &self.notKept) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if self.notKept != false {
-      try visitor.visitSingularBoolField(value: self.notKept, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ForgetNetworkResponse, rhs: Connectivity_V1_ForgetNetworkResponse) -> Bool {
-    if lhs.notKept != rhs.notKept {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_GetStatisticsRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".GetStatisticsRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_GetStatisticsRequest, rhs: Connectivity_V1_GetStatisticsRequest) -> Bool {
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_GetStatisticsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".GetStatisticsResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}started\0\u{1}statistics\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularMessageField(value: &self._started) }()
-      case 2: try { try decoder.decodeRepeatedMessageField(value: &self.statistics) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    try { if let v = self._started {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
-    } }()
-    if !self.statistics.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.statistics, fieldNumber: 2)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_GetStatisticsResponse, rhs: Connectivity_V1_GetStatisticsResponse) -> Bool {
-    if lhs._started != rhs._started {return false}
-    if lhs.statistics != rhs.statistics {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Statistic: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Statistic"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}name\0\u{1}kind\0\u{1}value\0\u{1}present\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self.name) }()
-      case 2: try { try decoder.decodeSingularStringField(value: &self.kind) }()
-      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.value) }()
-      case 4: try { try decoder.decodeSingularBoolField(value: &self.present) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.name.isEmpty {
-      try visitor.visitSingularStringField(value: self.name, fieldNumber: 1)
-    }
-    if !self.kind.isEmpty {
-      try visitor.visitSingularStringField(value: self.kind, fieldNumber: 2)
-    }
-    if self.value != 0 {
-      try visitor.visitSingularUInt64Field(value: self.value, fieldNumber: 3)
-    }
-    if self.present != false {
-      try visitor.visitSingularBoolField(value: self.present, fieldNumber: 4)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Statistic, rhs: Connectivity_V1_Statistic) -> Bool {
-    if lhs.name != rhs.name {return false}
-    if lhs.kind != rhs.kind {return false}
-    if lhs.value != rhs.value {return false}
-    if lhs.present != rhs.present {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListClientsRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListClientsRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListClientsRequest, rhs: Connectivity_V1_ListClientsRequest) -> Bool {
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_ListClientsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".ListClientsResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}clients\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.clients) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.clients.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.clients, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_ListClientsResponse, rhs: Connectivity_V1_ListClientsResponse) -> Bool {
-    if lhs.clients != rhs.clients {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_Client: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".Client"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}process\0\u{1}user\0\u{1}since\0\u{1}watch\0\u{1}path\0\u{1}guarding\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.process) }()
-      case 2: try { try decoder.decodeSingularUInt32Field(value: &self.user) }()
-      case 3: try { try decoder.decodeSingularMessageField(value: &self._since) }()
-      case 4: try {
-        var v: Connectivity_V1_WatchingClient?
-        var hadOneofValue = false
-        if let current = self.subject {
-          hadOneofValue = true
-          if case .watch(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.subject = .watch(v)
-        }
-      }()
-      case 5: try {
-        var v: Connectivity_V1_PathClient?
-        var hadOneofValue = false
-        if let current = self.subject {
-          hadOneofValue = true
-          if case .path(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.subject = .path(v)
-        }
-      }()
-      case 6: try {
-        var v: Connectivity_V1_GuardingClient?
-        var hadOneofValue = false
-        if let current = self.subject {
-          hadOneofValue = true
-          if case .guarding(let m) = current {v = m}
-        }
-        try decoder.decodeSingularMessageField(value: &v)
-        if let v = v {
-          if hadOneofValue {try decoder.handleConflictingOneOf()}
-          self.subject = .guarding(v)
-        }
-      }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.process != 0 {
-      try visitor.visitSingularUInt32Field(value: self.process, fieldNumber: 1)
-    }
-    if self.user != 0 {
-      try visitor.visitSingularUInt32Field(value: self.user, fieldNumber: 2)
-    }
-    try { if let v = self._since {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
-    } }()
-    switch self.subject {
-    case .watch?: try {
-      guard case .watch(let v)? = self.subject else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
-    }()
-    case .path?: try {
-      guard case .path(let v)? = self.subject else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
-    }()
-    case .guarding?: try {
-      guard case .guarding(let v)? = self.subject else { preconditionFailure() }
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
-    }()
-    case nil: break
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_Client, rhs: Connectivity_V1_Client) -> Bool {
-    if lhs.process != rhs.process {return false}
-    if lhs.user != rhs.user {return false}
-    if lhs._since != rhs._since {return false}
-    if lhs.subject != rhs.subject {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_WatchingClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".WatchingClient"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    // Load everything into unknown fields
-    while try decoder.nextFieldNumber() != nil {}
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_WatchingClient, rhs: Connectivity_V1_WatchingClient) -> Bool {
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_PathClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".PathClient"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    if !self.destination.isEmpty {
-      try visitor.visitSingularStringField(value: self.destination, fieldNumber: 1)
-    }
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_PathClient, rhs: Connectivity_V1_PathClient) -> Bool {
-    if lhs.destination != rhs.destination {return false}
-    if lhs.unknownFields != rhs.unknownFields {return false}
-    return true
-  }
-}
-
-nonisolated extension Connectivity_V1_GuardingClient: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
-  public static let protoMessageName: String = _protobuf_package + ".GuardingClient"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}flows\0\u{1}reason\0\u{1}severity\0\u{1}time\0")
-
-  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    while let fieldNumber = try decoder.nextFieldNumber() {
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every case branch when no optimizations are
-      // enabled. https://github.com/apple/swift-protobuf/issues/1034
-      switch fieldNumber {
-      case 1: try { try decoder.decodeSingularUInt32Field(value: &self.flows) }()
-      case 2: try { try decoder.decodeSingularEnumField(value: &self._reason) }()
-      case 3: try { try decoder.decodeSingularEnumField(value: &self._severity) }()
-      case 4: try { try decoder.decodeSingularMessageField(value: &self._time) }()
-      default: break
-      }
-    }
-  }
-
-  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    // The use of inline closures is to circumvent an issue where the compiler
-    // allocates stack space for every if/case branch local when no optimizations
-    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-    // https://github.com/apple/swift-protobuf/issues/1182
-    if self.flows != 0 {
-      try visitor.visitSingularUInt32Field(value: self.flows, fieldNumber: 1)
-    }
-    try { if let v = self._reason {
-      try visitor.visitSingularEnumField(value: v, fieldNumber: 2)
-    } }()
-    try { if let v = self._severity {
-      try visitor.visitSingularEnumField(value: v, fieldNumber: 3)
-    } }()
-    try { if let v = self._time {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
-    } }()
-    try unknownFields.traverse(visitor: &visitor)
-  }
-
-  public static func ==(lhs: Connectivity_V1_GuardingClient, rhs: Connectivity_V1_GuardingClient) -> Bool {
-    if lhs.flows != rhs.flows {return false}
-    if lhs._reason != rhs._reason {return false}
-    if lhs._severity != rhs._severity {return false}
-    if lhs._time != rhs._time {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -61,7 +61,7 @@ private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   func number(_ number: UInt32) -> [UInt8] {
     withUnsafeBytes(of: number.littleEndian) { Array($0) }
   }
-  var history = Array("connd history 2\n".utf8)
+  var history = Array("connd history 3\n".utf8)
   var rest = bytes[...]
   while let length = rest.popFirst() {
     let message = Array(rest.prefix(Int(length)))

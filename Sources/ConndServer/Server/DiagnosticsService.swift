@@ -1,0 +1,183 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import GRPCProtobuf
+import SwiftProtobuf
+import UnixTransport
+
+/// Implements `connectivity.v1.Diagnostics` with the store and the monitor.
+struct DiagnosticsService: RegistrableRPCService {
+  let store: Store
+  let queries: MonitorQueries
+  let reporter: StatisticsReporter
+  let clients: ClientList
+
+  private typealias Method = Connectivity_V1_Diagnostics.Method
+
+  func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
+    router.unary(Method.Explain.descriptor) { (request: Connectivity_V1_ExplainRequest, caller) in
+      try await self.explain(request, caller)
+    }
+    router.unary(
+      Method.ListLinks.descriptor, EncodedSerializer()
+    ) { (request: Connectivity_V1_ListLinksRequest, caller) in
+      try await self.listLinks(request, caller)
+    }
+    router.unary(
+      Method.ListTransitions.descriptor, EncodedSerializer()
+    ) { (request: Connectivity_V1_ListTransitionsRequest, _) in
+      try self.listTransitions(request)
+    }
+    router.unary(
+      Method.GetStatistics.descriptor
+    ) { (_: Connectivity_V1_GetStatisticsRequest, _) in
+      Connectivity_V1_GetStatisticsResponse(
+        await self.reporter.figures(), since: self.reporter.started.time)
+    }
+    router.unary(
+      Method.ListClients.descriptor, EncodedSerializer()
+    ) { (request: Connectivity_V1_ListClientsRequest, caller) in
+      try await self.listClients(request, caller)
+    }
+  }
+
+  private func explain(
+    _ request: Connectivity_V1_ExplainRequest, _ caller: PeerCredentials
+  ) async throws -> Connectivity_V1_Explanation {
+    let destination = try request.hasDestination ? Destination(request, uid: caller.uid) : nil
+    return Connectivity_V1_Explanation(
+      try await self.queries.answer(for: caller) { .explain(destination, $0) }.orUnavailable())
+  }
+
+  private func listLinks(
+    _ request: Connectivity_V1_ListLinksRequest, _ caller: PeerCredentials
+  ) async throws -> [UInt8] {
+    let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "links")
+    let links = try await self.queries.answer(for: caller) { .listLinks($0) }.orUnavailable()
+    return try page.encodedResponse(
+      with: links, key: \.key,
+      token: { token in Connectivity_V1_ListLinksResponse.with { $0.nextPageToken = token } }
+    ) { link in
+      Connectivity_V1_ListLinksResponse.with { $0.links = [Connectivity_V1_Link(link)] }
+    }
+  }
+
+  private func listTransitions(
+    _ request: Connectivity_V1_ListTransitionsRequest
+  ) throws -> [UInt8] {
+    let limit = Int(request.limit)
+    let page = try PageRequest(
+      size: request.pageSize, token: request.pageToken, of: "transitions \(limit)")
+    let past = self.store.past
+    // Later pages continue after the previous one, however many transitions were added since.
+    let first = request.pageToken.isEmpty ? past.generation(ofLatestTransitions: limit) : 0
+    return try page.encodedResponse(
+      with: past.filter { $0.change.generation >= first && $0.change.isInHistory },
+      key: { PageRequest.key($0.change.generation) },
+      token: { token in Connectivity_V1_ListTransitionsResponse.with { $0.nextPageToken = token } }
+    ) { Connectivity_V1_ListTransitionsResponse($0.change) }
+  }
+
+  private func listClients(
+    _ request: Connectivity_V1_ListClientsRequest, _ caller: PeerCredentials
+  ) async throws -> [UInt8] {
+    let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "clients")
+    let clients = self.clients.clients(for: caller.uid)
+    guard let counts = await self.queries.monitor.ask({ .count($0) }) else {
+      throw RPCError.stopping
+    }
+    return try page.encodedResponse(
+      with: clients, key: { PageRequest.key($0.id) },
+      token: { token in Connectivity_V1_ListClientsResponse.with { $0.nextPageToken = token } }
+    ) { client in
+      Connectivity_V1_ListClientsResponse.with {
+        $0.clients = [Connectivity_V1_Client(client, flows: counts.flowsOfClients)]
+      }
+    }
+  }
+}
+
+extension LinkReport {
+  /// The sort key in a list: its rank.
+  fileprivate var key: String {
+    let (unused, down, medium, index) = self.rank
+    return PageRequest.key(
+      UInt64(unused) << 48 | UInt64(down) << 40 | UInt64(medium) << 32 | UInt64(index))
+  }
+}
+
+extension [Published] {
+  /// Returns the generation of the first of the latest transitions, or 0 for all of them.
+  fileprivate func generation(ofLatestTransitions limit: Int) -> UInt64 {
+    guard limit > 0 else { return 0 }
+    let generations = self.compactMap { published in
+      if case .transition = published.change { published.change.generation } else { nil }
+    }
+    return limit < generations.count ? generations[generations.count - limit] : 0
+  }
+}
+
+extension Change {
+  /// Whether the history lists it: a transition, an invalidation, or an override.
+  fileprivate var isInHistory: Bool {
+    switch self {
+    case .transition, .invalidation: true
+    case .path(let change): change.cause.trigger == .user
+    case .dns: false
+    }
+  }
+}
+
+extension Connectivity_V1_ListTransitionsResponse {
+  /// Creates a response with one entry of the history.
+  fileprivate init(_ change: Change) {
+    self.init()
+    switch change {
+    case .transition(let transition):
+      self.transitions = [.init(transition, networkNamespace: NetworkNamespace.told)]
+    case .invalidation(let invalidation): self.invalidations = [.init(invalidation)]
+    case .path(let change):
+      self.choices = [.init(change, networkNamespace: NetworkNamespace.told)]
+    case .dns: break
+    }
+  }
+}
+
+extension Result where Failure == KernelUnavailable {
+  /// - Throws: UNAVAILABLE without an answer.
+  fileprivate func orUnavailable() throws(RPCError) -> Success {
+    do throws(KernelUnavailable) {
+      return try self.get()
+    } catch {
+      throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
+    }
+  }
+}
+
+extension Destination {
+  /// Creates the destination to explain, with the connection if the request names one.
+  ///
+  /// - Throws: INVALID_ARGUMENT for an invalid field.
+  fileprivate init(_ request: Connectivity_V1_ExplainRequest, uid: UInt32) throws {
+    try self.init(request.destination, uid: uid, mark: request.mark)
+    guard request.hasLocal || request.localPort != 0 || request.remotePort != 0 else { return }
+    guard let localPort = UInt16(exactly: request.localPort) else {
+      throw RPCError(code: .invalidArgument, message: "local_port: not a port")
+    }
+    guard let remotePort = UInt16(exactly: request.remotePort) else {
+      throw RPCError(code: .invalidArgument, message: "remote_port: not a port")
+    }
+    self.transport = Transport(Transport.tcp, localPort: localPort, remotePort: remotePort)
+    guard request.hasLocal else { return }
+    do throws(HostAddressError) {
+      self.source = try IPAddress(ofHost: request.local, field: "local")
+    } catch {
+      throw RPCError(code: .invalidArgument, message: error.message)
+    }
+    guard self.source?.family == self.address.family else {
+      throw RPCError(
+        code: .invalidArgument,
+        message: "local: must have the same address family as the destination")
+    }
+  }
+}

@@ -1,0 +1,26 @@
+import GRPCCore
+import UnixTransport
+
+/// Sends clients' queries to the monitor thread.
+struct MonitorQueries: Sendable {
+  let monitor: Monitor
+  let limiter: ConnectionLimiter
+
+  /// Sends a query and waits for the answer, unless the client cancels.
+  func answer<Answer: Sendable>(
+    for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
+  ) async throws -> Answer {
+    try self.limiter.admitQuestion(of: caller)
+    defer { self.limiter.releaseQuestion(of: caller) }
+    let id = KernelQuery.nextID()
+    let answer = await withRPCCancellationHandler {
+      await self.monitor.ask {
+        .query(KernelQuery(id: id, account: caller.account, kind: kind($0)))
+      }
+    } onCancelRPC: {
+      self.monitor.submit(.drop(id, of: caller.account))
+    }
+    guard let answer else { throw RPCError.stopping }
+    return answer
+  }
+}

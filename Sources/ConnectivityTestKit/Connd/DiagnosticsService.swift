@@ -1,0 +1,79 @@
+internal import Connectivity
+internal import ConnectivityProtocol
+internal import GRPCCore
+
+/// The service `connectivity.v1.Diagnostics` on top of the simulation. The service `Costs` is
+/// missing, because the test decides what a network costs.
+struct DiagnosticsService: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
+  let connd: SimulatedConnd
+
+  func explain(
+    request: Connectivity_V1_ExplainRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_Explanation {
+    try self.connd.requireRunning()
+    let asked = request.hasDestination ? try IPAddress(request.destination, "destination") : nil
+    return self.connd.read { $0.explain(asked) }
+  }
+
+  func listLinks(
+    request: Connectivity_V1_ListLinksRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListLinksResponse {
+    try self.connd.requireRunning()
+    let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "links")
+    let links = self.connd.read { $0.links }.enumerated()
+    return try page.response(
+      with: links, key: { place, _ in PageRequest.key(UInt64(place)) },
+      token: { token in
+        var response = Connectivity_V1_ListLinksResponse()
+        response.nextPageToken = token
+        return response
+      }
+    ) { _, link in
+      var response = Connectivity_V1_ListLinksResponse()
+      response.links = [link]
+      return response
+    }
+  }
+
+  func listTransitions(
+    request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListTransitionsResponse {
+    try self.connd.requireRunning()
+    let limit = Int(request.limit)
+    let page = try PageRequest(
+      size: request.pageSize, token: request.pageToken, of: "transitions \(limit)")
+    let changes = self.connd.read { $0.changes(ofLatestTransitions: limit) }
+    return try page.response(
+      with: changes, key: { PageRequest.key($0.generation) },
+      token: { token in
+        var response = Connectivity_V1_ListTransitionsResponse()
+        response.nextPageToken = token
+        return response
+      }
+    ) { change in
+      var response = Connectivity_V1_ListTransitionsResponse()
+      switch change {
+      case .transition(let transition): response.transitions = [.init(transition)]
+      case .invalidation(let invalidation): response.invalidations = [.init(invalidation)]
+      case .path, .dns: break
+      }
+      return response
+    }
+  }
+
+  /// A simulated connd has no counters.
+  func getStatistics(
+    request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetStatisticsResponse {
+    try self.connd.requireRunning()
+    return Connectivity_V1_GetStatisticsResponse()
+  }
+
+  /// A simulated connd does not list its clients.
+  func listClients(
+    request: Connectivity_V1_ListClientsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListClientsResponse {
+    try self.connd.requireRunning()
+    return Connectivity_V1_ListClientsResponse()
+  }
+}

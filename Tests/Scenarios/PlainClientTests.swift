@@ -1,0 +1,60 @@
+import TestKit
+import Testing
+
+/// The programs of `docs/how-to/guard-without-grpc.md`, which use neither gRPC nor generated code.
+@Suite("Plain clients", .needsNamespaces, .laboratory)
+struct PlainClientTests {
+  /// A program, by the language of its block in the page.
+  enum Program: String, CaseIterable {
+    case python
+    case js
+
+    func source() throws -> String {
+      let page = try Command.run(["cat", Checkout.path("docs/how-to/guard-without-grpc.md")])
+      let blocks = page.split(
+        separator: "\n```\(self.rawValue)\n", omittingEmptySubsequences: false)
+      try #require(blocks.count == 2)
+      return String(try #require(blocks[1].split(separator: "\n```\n").first)) + "\n"
+    }
+
+    func start(
+      _ directory: TemporaryDirectory, _ arguments: [String], in namespace: NetworkNamespace,
+      connd: String
+    ) throws -> RunningCommand {
+      let file = try directory.write(try self.source(), to: "guard.\(self.rawValue)")
+      let environment = ["CONND_SOCKET": connd]
+      switch self {
+      case .python:
+        return try Python.run(file, arguments, in: namespace, environment: environment)
+      case .js:
+        return try namespace.spawn(["node", file] + arguments, environment: environment)
+      }
+    }
+  }
+
+  @Test("the programs of the page have at most 40 lines", arguments: Program.allCases)
+  func length(_ program: Program) throws {
+    #expect(
+      try program.source().split(separator: "\n", omittingEmptySubsequences: false).count <= 41)
+  }
+
+  @Test(
+    "I1 a link goes down → a program without gRPC hears that its connection is dead, and closes it",
+    arguments: Program.allCases)
+  func guarded(_ program: Program) throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.startConnd()
+    let server = try EchoServer(lab)
+    let directory = try TemporaryDirectory()
+    let client = try program.start(
+      directory, ["192.0.2.1", "\(EchoServer.port)"], in: lab.namespace, connd: lab.socket)
+    #expect(try client.nextLine() == "guarded")
+    try lab.namespace.ip("link set eth0 down")
+    // A connection that has just been made may first be in doubt.
+    try client.line { $0 == "destroyed" }
+    try client.expectSuccess()
+    try server.end()
+  }
+}
