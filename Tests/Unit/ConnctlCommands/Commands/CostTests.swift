@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
+import SwiftProtobuf
 import Synchronization
 import Testing
 

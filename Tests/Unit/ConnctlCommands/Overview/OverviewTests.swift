@@ -81,7 +81,7 @@ struct OverviewTests {
       var overview = Overview.sample
       overview.links[0].wireless.ssid = name
       overview.links[1].name = name
-      overview.links[2].via = name
+      overview.links[2].kind = name
       overview.snapshot.status.ipv4.chain[0].name = name
       overview.processNames[4_000_002] = name
       overview.clients?[1].path.destination = name

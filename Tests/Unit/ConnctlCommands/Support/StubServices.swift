@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
+import Synchronization
 
 @testable import ConnctlCommands
 

@@ -30,7 +30,7 @@ struct DistrustTests {
   private static func path(_ medium: Connectivity_V1_Medium) -> Connectivity_V1_Path {
     .with {
       $0.status = .satisfied
-      $0.chain = ["wlan0"]
+      $0.chain = [.with { $0.name = "wlan0" }]
       $0.interface = "wlan0"
       $0.source = "192.0.2.7"
       $0.gateway = "192.0.2.1"
@@ -141,7 +141,7 @@ struct DistrustTests {
 
   @Test("C7 a connd in another network namespace is ignored: calls work, whatever it reports")
   func elsewhere() async throws {
-    let own = try #require(NetworkNamespace.own)
+    let own = try #require(ProcessNamespace.own)
     let log = LogRecorder()
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { _ in

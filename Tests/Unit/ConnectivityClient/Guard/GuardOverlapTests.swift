@@ -62,7 +62,8 @@ struct GuardOverlapTests {
         if case .add(let flow) = request.request { registered.withLock { $0.append(flow) } }
         return .with {
           $0.path.status = .satisfied
-          ($0.path.interface, $0.path.chain, $0.path.source) = ("wlan0", ["wlan0"], Self.local)
+          ($0.path.interface, $0.path.source) = ("wlan0", Self.local)
+          $0.path.chain = [.with { $0.name = "wlan0" }]
         }
       } _: { _ in
         // Its answer follows those of the flows that were registered before.

@@ -161,7 +161,7 @@ struct GuardHandlerTests {
   private static func path(_ interface: String) -> Connectivity_V1_Path {
     .with {
       $0.status = .satisfied
-      $0.chain = [interface]
+      $0.chain = [.with { $0.name = interface }]
       $0.interface = interface
     }
   }
