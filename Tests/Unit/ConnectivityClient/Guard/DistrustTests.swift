@@ -232,7 +232,7 @@ struct DistrustTests {
         let flow = FlowGuard.Flow(
           remote: try #require(IPAddress("127.0.0.1")),
           transport: Transport(6, remotePort: UInt16(try #require(address.port))))
-        #expect(!DestinationBreaker(flow, socket: socket).allowsGuarding)
+        #expect(!DestinationBreaker(flow, socket: socket.path).allowsGuarding)
         let channel = try await connect()
         #expect(channel.isActive)
         try await channel.close()

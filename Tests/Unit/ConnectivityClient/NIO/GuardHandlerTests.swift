@@ -293,8 +293,8 @@ struct GuardHandlerTests {
         return [.with { $0.path = Self.path("lo") }]
       } _: { _ in
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-          .channelOption(.socketOption(.init(rawValue: 62)), value: CInt(if_nametoindex("lo")))
-          .channelOption(.socketOption(.init(rawValue: 36)), value: CInt(mark))
+          .channelOption(.socketOption(.init(rawValue: 62)), value: .init(if_nametoindex("lo")))
+          .channelOption(.socketOption(.init(rawValue: 36)), value: .init(mark))
           .channelInitializer { channel in
             channel.eventLoop.makeCompletedFuture {
               try channel.pipeline.syncOperations.addHandler(

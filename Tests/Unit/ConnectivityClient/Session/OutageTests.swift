@@ -29,8 +29,8 @@ struct ConndOutageTests {
       let connector = Connector(ClientThread())
       var isStarted = false
       await #expect(throws: Found.self) {
-        try await connector.repeating(at: network.socket) {
-          guard let descriptor = try SocketProbe.connection(to: network.socket) else { return }
+        try await connector.repeating(at: network.socket.path) {
+          guard let descriptor = try SocketProbe.connection(to: network.socket.path) else { return }
           SocketProbe.disconnect(descriptor)
           throw Connector.ReceiverError(error: Found())
         } lost: { _ in
