@@ -105,9 +105,8 @@ final class Calls<Transport: ClientTransport>: Sendable {
   private func unary(
     _ method: String, _ text: String, _ channel: Int, _ id: String
   ) async throws -> String {
-    try await AnyServiceClient(self.clients[channel]).unary(
-      path: "/echo.Echo/\(method)", request: Text(text), metadata: Self.metadata(id),
-      returning: Text.self
+    try await AnyServiceClient(self.clients[channel]).call(
+      Self.method(method), Text(text), metadata: Self.metadata(id), returning: Text.self
     ).value
   }
 
@@ -119,21 +118,25 @@ final class Calls<Transport: ClientTransport>: Sendable {
     switch kind {
     case "client":
       let texts = self.stream(id)
-      return try await client.clientStreaming(
-        path: "/echo.Echo/Collect", metadata: Self.metadata(id), returning: Text.self
+      return try await client.call(
+        Self.method("Collect"), metadata: Self.metadata(id), returning: Text.self
       ) { writer in
         for await text in texts { try await writer.write(Text(text)) }
-      }.value
+      } onResponse: { response in
+        try await response.messages.reduce("") { $1.value }
+      }
     case "server":
-      return try await client.serverStreaming(
-        path: "/echo.Echo/Expand", request: Text("first"), metadata: Self.metadata(id)
-      ) { response in
+      return try await client.call(
+        Self.method("Expand"), metadata: Self.metadata(id)
+      ) { writer in
+        try await writer.write(Text("first"))
+      } onResponse: { response in
         try await Self.read(response, channel, id)
       }
     case "bidi":
       let texts = self.stream(id)
-      return try await client.bidirectionalStreaming(
-        path: "/echo.Echo/Update", metadata: Self.metadata(id)
+      return try await client.call(
+        Self.method("Update"), metadata: Self.metadata(id)
       ) { writer in
         for await text in texts { try await writer.write(Text(text)) }
       } onResponse: { response in
@@ -142,6 +145,10 @@ final class Calls<Transport: ClientTransport>: Sendable {
     default:
       return try await self.unary("Hang", id, channel, id)
     }
+  }
+
+  private static func method(_ name: String) -> MethodDescriptor {
+    MethodDescriptor(fullyQualifiedService: "echo.Echo", method: name)
   }
 
   private static func read(

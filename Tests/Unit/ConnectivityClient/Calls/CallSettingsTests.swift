@@ -77,9 +77,8 @@ struct CallSettingsTests {
         try await withCallSettings {
           $0.access = .inexpensive
         } operation: {
-          _ = try await AnyServiceClient(client).unary(
-            path: "/echo.Echo/Get", request: Words("hello"), options: options,
-            returning: Words.self)
+          _ = try await AnyServiceClient(client).call(
+            .echo("Get"), Words("hello"), options: options, returning: Words.self)
         }
         #expect(transport.seen.withLock { $0 } == [.inexpensive])
       }
