@@ -53,6 +53,7 @@ let package = Package(
       dependencies: [
         .product(name: "Connectivity", package: "connd"),
         .product(name: "ConnectivityClient", package: "connd"),
+        .product(name: "ConnectivityMonitor", package: "connd"),
         .product(name: "ConnectivityTestKit", package: "connd"),
         .product(name: "GRPCCore", package: "grpc-swift-2"),
         .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),

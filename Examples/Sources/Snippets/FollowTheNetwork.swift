@@ -2,7 +2,7 @@
 
 // snippet: imports
 import Connectivity
-import ConnectivityClient
+import ConnectivityMonitor
 // end
 
 private func show(_ text: String) {}

@@ -12,7 +12,14 @@ struct SnippetTests {
       "Sources/ConnectivityClient/ConnectivityClient.docc/ConnectivityClient.md",
       "ConnectivityClient"
     ),
-    ("Sources/ConnectivityClient/ConnectivityClient.docc/FollowTheNetwork.md", "FollowTheNetwork"),
+    (
+      "Sources/ConnectivityMonitor/ConnectivityMonitor.docc/ConnectivityMonitor.md",
+      "ConnectivityMonitor"
+    ),
+    (
+      "Sources/ConnectivityMonitor/ConnectivityMonitor.docc/FollowTheNetwork.md",
+      "FollowTheNetwork"
+    ),
     ("Sources/ConnectivityClient/ConnectivityClient.docc/GuardAnyChannel.md", "GuardAnyChannel"),
     (
       "Sources/ConnectivityClient/ConnectivityClient.docc/NetworkAwareChannels.md",
