@@ -31,42 +31,6 @@ extension Path.Status {
   }
 }
 
-extension Path.Reason {
-  var words: String {
-    switch self {
-    case .noRoute: "no route"
-    case .unreachable: "an unreachable route"
-    case .prohibited: "a prohibit route"
-    case .blackhole: "a blackhole route"
-    case .throw: "a throw route"
-    case .noCarrier: "no carrier"
-    case .dormant: "the link is dormant"
-    case .suspended: "the modem is suspended"
-    case .linkDown: "the link is down"
-    case .noSourceAddress: "no usable source address"
-    case .kernelUnavailable: "the kernel cannot be queried"
-    case .unsupported: "the kernel does not support the family"
-    }
-  }
-}
-
-extension Path.Reason {
-  /// Returns the reason as a sentence about the outgoing link, if there is one: `eth0 has no
-  /// carrier`.
-  func words(of interface: String?) -> String {
-    guard let interface else { return self.words }
-    return switch self {
-    case .noCarrier: "\(interface) has no carrier"
-    case .dormant: "\(interface) is dormant"
-    case .suspended: "\(interface) is suspended"
-    case .linkDown: "\(interface) is down"
-    case .noSourceAddress: "\(interface) has no usable source address"
-    case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable, .unsupported:
-      self.words
-    }
-  }
-}
-
 extension Path {
   /// The text `vlan10 over bond0 over eth0`.
   var chainWords: String { self.chain.map(\.name).joined(separator: " over ") }
@@ -123,10 +87,6 @@ extension Cause {
   }
 }
 
-extension Invalidation.Reason {
-  var words: String { self.rawValue.separatingWords }
-}
-
 extension Invalidation.Severity {
   var ink: TextStyle {
     switch self {
@@ -155,15 +115,6 @@ extension Invalidation.Scope {
     words.insert(words.isEmpty ? Text.tied("all", "channels") : "channels", at: 0)
     if let family = self.family { words.append("(\(family.rawValue))") }
     return words.joined(separator: " ")
-  }
-}
-
-extension String {
-  /// The text with separate words: `carrierLost` becomes `carrier lost`.
-  var separatingWords: String {
-    self.reduce(into: "") { words, character in
-      words += character.isUppercase ? " " + character.lowercased() : String(character)
-    }
   }
 }
 

@@ -1,0 +1,123 @@
+// Each description is one readable line, for logs and error messages. Its words may change.
+
+extension Path: CustomStringConvertible {
+  /// The text `satisfied, wifi by wlan0 from 192.0.2.7 via 192.0.2.1, expensive`, or `requires
+  /// connection: wlan0 has no carrier`.
+  public var description: String {
+    guard self.status == .satisfied else {
+      let interface = self.interface?.escaped
+      return self.status.rawValue.separatingWords
+        + (self.reason.map { ": " + $0.words(of: interface) } ?? "")
+    }
+    var words = self.medium.rawValue
+    if !self.chain.isEmpty {
+      words += " by " + self.chain.map(\.description).joined(separator: " over ")
+    }
+    if let source = self.source { words += " from \(source)" }
+    if let gateway = self.gateway { words += " via \(gateway)" }
+    if self.isExpensive { words += ", expensive" }
+    if self.isCostUnknown { words += ", of unknown cost" }
+    if self.isConstrained { words += ", constrained" }
+    return "satisfied, \(words)"
+  }
+}
+
+extension PathLink: CustomStringConvertible {
+  /// The name of the link.
+  public var description: String { self.name.escaped }
+}
+
+extension ConnectivityStatus: CustomStringConvertible {
+  /// The text `wifi, ipv4 satisfied, …, ipv6 unsatisfied: no route`.
+  public var description: String {
+    "\(self.category.rawValue), ipv4 \(self.ipv4), ipv6 \(self.ipv6)"
+  }
+}
+
+extension Snapshot: CustomStringConvertible {
+  /// The generation and the status.
+  public var description: String { "\(self.generation): \(self.status)" }
+}
+
+extension Cause: CustomStringConvertible {
+  /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
+  public var description: String {
+    var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords
+    if let interface = self.interface { words += " on \(interface.escaped)" }
+    if let message = self.message { words += " (\(message))" }
+    if self.learntLate { words += ", learnt late" }
+    return words
+  }
+}
+
+extension Change: CustomStringConvertible {
+  /// The change and its cause.
+  public var description: String {
+    switch self {
+    case .transition(let transition): transition.description
+    case .path(let change): change.description
+    case .invalidation(let invalidation): invalidation.description
+    case .dns(let change): change.description
+    }
+  }
+}
+
+extension Transition: CustomStringConvertible {
+  /// The text `wired → none: carrier lost on eth0 (RTM_NEWLINK)`.
+  public var description: String {
+    let bounced = self.bounced ? ", after a bounce" : ""
+    return "\(self.from.rawValue) → \(self.to.rawValue): \(self.cause)\(bounced)"
+  }
+}
+
+extension PathChange: CustomStringConvertible {
+  /// The new paths and the cause.
+  public var description: String { "path: \(self.cause); now \(self.snapshot.status)" }
+}
+
+extension DNSChange: CustomStringConvertible {
+  /// The cause and the new servers.
+  public var description: String {
+    let servers = self.settings.servers.map(\.description).joined(separator: ", ")
+    return "dns: \(self.cause); now \(servers.isEmpty ? "no servers" : servers)"
+  }
+}
+
+extension Invalidation: CustomStringConvertible {
+  /// The text `destroy channels on wlan0 (ipv4), interface lost: carrier lost on wlan0`.
+  public var description: String {
+    "\(self.severity.rawValue) \(self.scope), \(self.reason.words): \(self.cause)"
+  }
+}
+
+extension Invalidation.Scope: CustomStringConvertible {
+  /// The text `all channels`, or `channels to 192.0.2.9 from 192.0.2.7 on wlan0 (ipv4)`.
+  public var description: String {
+    var words: [String] = []
+    switch self.destination {
+    case .address(let address): words.append("to \(address)")
+    case .offLink: words.append("by a gateway")
+    case nil: break
+    }
+    if let addresses = self.localAddresses {
+      words.append("from " + addresses.map(\.description).joined(separator: ", "))
+    }
+    if let interface = self.interface { words.append("on \(interface.escaped)") }
+    words.insert(words.isEmpty ? "all channels" : "channels", at: 0)
+    if let family = self.family { words.append("(\(family.rawValue))") }
+    return words.joined(separator: " ")
+  }
+}
+
+extension FlowInvalidation: CustomStringConvertible {
+  /// The text `destroy, interface lost: carrier lost on eth0 (RTM_NEWLINK); now requires connection:
+  /// eth0 has no carrier`.
+  public var description: String {
+    var words = "\(self.severity.rawValue), \(self.reason.words)"
+    if let reason = self.networkUnavailableReason { words += " (\(reason.rawValue))" }
+    words += ": \(self.cause)"
+    if let socket = self.socket { words += "; \(socket.words(since: "the change"))" }
+    if let path = self.path { words += "; now \(path)" }
+    return words
+  }
+}

@@ -1,0 +1,72 @@
+// Words of the model, for people.
+
+extension Path.Reason {
+  package var words: String {
+    switch self {
+    case .noRoute: "no route"
+    case .unreachable: "an unreachable route"
+    case .prohibited: "a prohibit route"
+    case .blackhole: "a blackhole route"
+    case .throw: "a throw route"
+    case .noCarrier: "no carrier"
+    case .dormant: "the link is dormant"
+    case .suspended: "the modem is suspended"
+    case .linkDown: "the link is down"
+    case .noSourceAddress: "no usable source address"
+    case .kernelUnavailable: "the kernel cannot be queried"
+    case .unsupported: "the kernel does not support the family"
+    }
+  }
+
+  /// Returns the reason as a sentence about the outgoing link, if there is one: `eth0 has no
+  /// carrier`.
+  package func words(of interface: String?) -> String {
+    guard let interface else { return self.words }
+    return switch self {
+    case .noCarrier: "\(interface) has no carrier"
+    case .dormant: "\(interface) is dormant"
+    case .suspended: "\(interface) is suspended"
+    case .linkDown: "\(interface) is down"
+    case .noSourceAddress: "\(interface) has no usable source address"
+    case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable, .unsupported:
+      self.words
+    }
+  }
+}
+
+extension Invalidation.Reason {
+  package var words: String { self.rawValue.separatingWords }
+}
+
+extension String {
+  /// The text with separate words: `carrierLost` becomes `carrier lost`.
+  package var separatingWords: String {
+    self.reduce(into: "") { words, character in
+      words += character.isUppercase ? " " + character.lowercased() : String(character)
+    }
+  }
+}
+
+extension SocketTestimony {
+  /// Returns `last heard 12 ms after the change` or `last heard 3.2 s before the change, 2 timeouts
+  /// in a row`.
+  package func words(since reference: String) -> String {
+    let isBefore = self.lastHeard < .zero
+    let distance = isBefore ? .zero - self.lastHeard : self.lastHeard
+    var words = "last heard \(distance.shortWords) \(isBefore ? "before" : "after") \(reference)"
+    if self.timeouts > 0 {
+      words += ", \(self.timeouts) timeout\(self.timeouts == 1 ? "" : "s") in a row"
+    }
+    return words
+  }
+}
+
+extension Duration {
+  /// The text `12 ms` or `3.2 s`.
+  package var shortWords: String {
+    let (seconds, attoseconds) = self.components
+    let milliseconds = seconds * 1000 + attoseconds / 1_000_000_000_000_000
+    guard milliseconds >= 1000 else { return "\(milliseconds) ms" }
+    return "\(milliseconds / 1000).\(milliseconds % 1000 / 100) s"
+  }
+}
