@@ -1,5 +1,5 @@
 /// The kind of network that traffic uses, derived from the flags and the medium.
-public enum Category: String, Hashable, Sendable, CaseIterable {
+@nonexhaustive public enum Category: String, Hashable, Sendable, CaseIterable {
   /// No traffic can leave the machine.
   case none
   case wifi

@@ -1,7 +1,7 @@
 /// The kernel's answer for a destination, and connd's assessment of it.
 public struct Path: Hashable, Sendable {
   /// Whether traffic can flow.
-  public enum Status: String, Hashable, Sendable, CaseIterable {
+  @nonexhaustive public enum Status: String, Hashable, Sendable, CaseIterable {
     /// Traffic can flow.
     case satisfied
     /// There is a path, but it carries nothing until a connection is established (K3).

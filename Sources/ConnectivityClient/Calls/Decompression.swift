@@ -13,7 +13,7 @@ internal import Synchronization
 /// more memory than that.
 ///
 /// Implements rule C9.
-public enum DecompressionLimit: Hashable, Sendable {
+@nonexhaustive public enum DecompressionLimit: Hashable, Sendable {
   /// A size in bytes.
   case absolute(Int)
   /// A multiple of the compressed size. Repetitive text often reaches 20 times and more.

@@ -2,7 +2,7 @@ internal import Connectivity
 internal import ConnectivityMonitor
 
 /// How a channel handles an invalidation of its connection.
-public enum InvalidationHandling: Sendable {
+@nonexhaustive public enum InvalidationHandling: Sendable {
   /// Calls in flight fail immediately with `UNAVAILABLE`, and the connection is closed (C2). This
   /// is the default.
   case destroy
@@ -13,7 +13,7 @@ public enum InvalidationHandling: Sendable {
   case custom(@Sendable (FlowInvalidation) -> Action)
 
   /// The action for one connection.
-  public enum Action: Hashable, Sendable {
+  @nonexhaustive public enum Action: Hashable, Sendable {
     /// Its calls fail with `UNAVAILABLE`.
     case destroy
     /// Its calls continue, and new calls use a new connection.
