@@ -57,7 +57,7 @@ func guardAnyChannelRefuse() {
   // snippet: refuse
   var configuration = ConnectivityGuardHandler.Configuration()
   configuration.access = .inexpensive
-  configuration.whenUnknown = .refuse
+  configuration.access.whenUnknown = .refuse
   // end
   show("\(configuration)")
 }

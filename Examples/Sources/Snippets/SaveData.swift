@@ -65,7 +65,7 @@ func saveDataDestination() async throws {
   let backup = DiscretionaryTask {
     $0.monitor = PathMonitor(destination: server)
     $0.access = .requiring([.wired])
-    $0.whenUnknown = .wait
+    $0.access.whenUnknown = .refuse
   }
   // end
   backup.promote()

@@ -1,3 +1,4 @@
+public import Connectivity
 public import ConnectivityMonitor
 public import Logging
 
@@ -34,13 +35,20 @@ public struct CallSettings: Sendable {
   /// The maximum duration of the call, after which it ends with `DEADLINE_EXCEEDED`. A timeout in
   /// the call's own `CallOptions` takes precedence.
   public var timeLimit: TimeLimit?
+  /// Called at most once for each call, when it has to wait for connectivity: the last attempt to
+  /// connect failed, or the path carries nothing. Receives the path to the server as far as connd
+  /// has reported it. Not called while a connection is made without trouble. Must not block.
+  ///
+  /// Like `urlSession(_:taskIsWaitingForConnectivity:)`.
+  public var onWait: (@Sendable (Path) -> Void)?
 
   public init(
     logger: Logger? = nil, requestID: RequestIDProvider? = nil, requestIDHeader: String? = nil,
     access: NetworkAccess = .unrestricted, timeLimit: TimeLimit? = nil,
-    onRequestID: (@Sendable (String) -> Void)? = nil
+    onRequestID: (@Sendable (String) -> Void)? = nil, onWait: (@Sendable (Path) -> Void)? = nil
   ) {
     self.onRequestID = onRequestID
+    self.onWait = onWait
     self.logger = logger
     self.requestID = requestID
     self.requestIDHeader = requestIDHeader
@@ -55,7 +63,8 @@ public struct CallSettings: Sendable {
       requestIDHeader: self.requestIDHeader ?? channel.requestIDHeader,
       access: self.access.intersection(channel.access),
       timeLimit: self.timeLimit ?? channel.timeLimit,
-      onRequestID: self.onRequestID ?? channel.onRequestID)
+      onRequestID: self.onRequestID ?? channel.onRequestID,
+      onWait: self.onWait ?? channel.onWait)
   }
 
   /// Whether no server, log or caller receives anything about the calls.
@@ -99,7 +108,7 @@ public func withCallSettings<Result>(
 
 /// The maximum duration of a call, including the wait for a connection. A timeout in its own
 /// `CallOptions` takes precedence, whether shorter or longer.
-public enum TimeLimit: Hashable, Sendable {
+@nonexhaustive public enum TimeLimit: Hashable, Sendable {
   /// A duration from the start of the call.
   case timeout(Duration)
   /// A point in time.

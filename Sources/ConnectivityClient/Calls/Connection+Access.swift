@@ -11,12 +11,13 @@ extension Connection {
   func check(
     _ access: NetworkAccess, until deadline: ContinuousClock.Instant?
   ) async throws(RPCError) {
+    if self.isLocal { return }
     if self.path == nil {
       // connd was silent for so long that the connection was made without its answer.
       let patience = ConnectionGuard.patience(isRestricted: true)
       let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
       _ = await self.flow?.answer(within: min(patience, rest))
     }
-    if let refusal = self.path.flatMap({ access.refusal(of: $0) }) { throw RPCError(refusal) }
+    if let refusal = access.refusal(of: self.path ?? .unknown) { throw RPCError(refusal) }
   }
 }

@@ -38,6 +38,7 @@ extension Channel {
       case .failed(let error), .timedOut(let error), .left(let error):
         failure = error
         ways.tried.append(one.path)
+        ways.includeLocal = ways.includeLocal || one.isLocal
       case .forbidden(let why): refusal = why
       case .unwanted: ways.unwanted.append(one.path)
       case .over: break
@@ -137,18 +138,21 @@ extension Channel {
     /// The paths of addresses that were not tried, because no call waiting at the time could use
     /// them.
     var unwanted: [Path?] = []
+    /// Whether an address was tried that needs no network, so that every call may use it.
+    var includeLocal = false
 
     /// Returns why a call may use none of the paths, or `nil` if it may use one.
     func refusal(_ access: NetworkAccess) -> NetworkUnavailable? {
+      if self.includeLocal { return nil }
       // Unsatisfied paths do not count, because no call can use them.
       let ways = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }
-      let refusals = ways.map { $0.flatMap(access.refusal(of:)) }
+      let refusals = ways.map { access.refusal(of: $0 ?? .unknown) }
       return refusals.contains { $0 == nil } ? nil : refusals.compactMap { $0 }.first
     }
 
     /// Whether a call could use a path that was not tried.
     func mayHold(_ access: NetworkAccess) -> Bool {
-      self.unwanted.contains { $0.flatMap(access.refusal(of:)) == nil }
+      self.unwanted.contains { access.refusal(of: $0 ?? .unknown) == nil }
     }
   }
 
@@ -170,7 +174,8 @@ extension Channel {
     }
     return await withTaskGroup(of: (Int, Path?).self) { group in
       for (place, one) in tries.enumerated() where one.path == nil {
-        guard let flow = one.flow else { continue }
+        // A try that was not made has waited for the answer before.
+        guard one.outcome.wasMade, let flow = one.flow else { continue }
         group.addTask { (place, await flow.answer(isRestricted: true).path) }
       }
       var tries = tries
@@ -189,6 +194,16 @@ extension Channel {
     withExtendedLifetime(resolver) {}
     for flow in previous where !flows.contains(where: { $0 === flow }) { flow.end() }
     for flow in flows { flow.follow() }
+  }
+}
+
+extension Channel.Outcome {
+  /// Whether something was sent.
+  fileprivate var wasMade: Bool {
+    switch self {
+    case .over, .failed, .timedOut, .left: true
+    case .forbidden, .unwanted: false
+    }
   }
 }
 

@@ -29,6 +29,8 @@ extension Channel {
     var flow: ConnectionGuard?
     /// The path to the address, or `nil` if connd has not reported it.
     var path: Path?
+    /// Whether the address needs no network.
+    var isLocal = false
   }
 
   /// Whether a waiting call may use the path. If none is waiting, whether the last one could.
@@ -95,13 +97,14 @@ extension Channel {
     let flow = asked?.onlyAsks == true ? nil : asked
     connection.flow = flow
     func over(_ outcome: Outcome) -> Try {
-      Try(outcome: outcome, flow: flow, path: connection.path)
+      Try(outcome: outcome, flow: flow, path: connection.path, isLocal: connection.isLocal)
     }
     func objection(to path: Path) -> Outcome? {
       if let refusal = self.settings.config.access.refusal(of: path) { return .forbidden(refusal) }
       return self.isWanted(on: path) ? nil : .unwanted
     }
-    switch await asked?.answer(isRestricted: isRestricted) {
+    let answer = await asked?.answer(isRestricted: isRestricted)
+    switch answer {
     case .path(let path):
       connection.path = path
       if let objection = objection(to: path) { return over(objection) }
@@ -116,6 +119,9 @@ extension Channel {
         "connd does not answer; the connection is not guarded until it does",
         metadata: connection.metadata)
     case .silence, .unguarded, nil: break
+    }
+    if connection.path == nil, answer != nil, let objection = objection(to: .unknown) {
+      return over(objection)
     }
     return await withDiscardingTaskGroup { group in
       group.addTask { await connection.run() }
@@ -139,6 +145,7 @@ extension Channel {
         state.attempts[serial] = nil
         guard state.machine.isConnecting(id) else { return ([], nil) }
         state.connections[id] = connection
+        for event in state.news.begin(on: connection.path) { state.events.yield(event) }
         let losers = (state.takeAttempts { $0.id == id }, state.guards)
         state.guards = []
         return (state.machine.connected(id), losers)
@@ -200,7 +207,10 @@ extension Channel {
     case .goingAway, .closed(broken: false): ended { state, connection in state.closed(connection) }
     case .closed(broken: true): ended { state, _ in state.machine.lost(id, now: .now) }
     case .unguarded(let obstacle):
-      let connection = self.state.withLock { $0.attempts[serial] }
+      let connection = self.state.withLock { state in
+        state.events.yield(.unguarded(obstacle.rawValue))
+        return state.attempts[serial]
+      }
       self.logger?.info(
         "the connection is not guarded: \(obstacle.rawValue)", metadata: connection?.metadata)
     }

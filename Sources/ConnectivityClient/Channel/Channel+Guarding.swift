@@ -51,10 +51,14 @@ extension Channel {
   private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
     let (event, phase) = (report.event, report.phase)
     self.warn(report, connection)
+    self.publish(event, of: connection)
     if let invalidation = self.settings.config.access.invalidation(by: event) {
       // An attempt that would be invalid from the start is not made. That does not justify another
       // one.
-      if phase == .answer, invalidation.severity == .destroy { return }
+      if phase == .answer, invalidation.severity == .destroy {
+        if let path = event.path { self.record(path) }
+        return
+      }
       self.invalidate(connection, invalidation, report)
     }
     if case .refused(let refusal) = event {
@@ -79,7 +83,13 @@ extension Channel {
         hub.sayElsewhere { logger.warning("connections are not guarded: \(foreign)") }
       }
     }
-    self.update { $0.suspend(connection, false) }
+    self.update { state in
+      state.path = .unknown
+      if state.isInUse(connection) {
+        state.events.yield(.unguarded("\(absence)"))
+      }
+      return state.suspend(connection, false)
+    }
   }
 
   /// Logs that connd cannot be trusted, if the report proves that (I11).
@@ -94,10 +104,29 @@ extension Channel {
 
   /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
   private func noticed(_ path: Path?, _ phase: ConnectionGuard.EventPhase) {
-    guard phase.isNews, let path, path.status == .satisfied,
+    guard let path else { return }
+    self.record(path)
+    guard phase.isNews, path.status == .satisfied,
       self.settings.config.access.refusal(of: path) == nil
     else { return }
     self.networkChanged()
+  }
+
+  /// Records the path for the calls that wait, and tells them if it carries nothing.
+  private func record(_ path: Path) {
+    self.update { state in
+      state.path = path
+      return state.waitingForPath()
+    }
+  }
+
+  /// Passes on the news of the connection that the channel uses.
+  private func publish(_ event: FlowEvent, of connection: Connection) {
+    self.state.withLock { state in
+      guard state.isInUse(connection) else { return }
+      let news = state.news.record(event, for: self.settings.config.access)
+      for event in news { state.events.yield(event) }
+    }
   }
 
   /// Handles a new path of the connection. An attempt whose former path was unusable starts over,
@@ -137,7 +166,7 @@ extension Channel {
       connection.drain()
     case .keep: break
     }
-    report.keep(despite: invalidation, awaitsReturn: false)
+    report.keep(despite: invalidation, awaitsReturn: action == .keep)
   }
 }
 
@@ -148,6 +177,11 @@ extension Channel.State {
   ) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
     return self.machine.suspend(connection.id, isSuspended)
+  }
+
+  /// Whether new calls use the connection, perhaps once its path is back.
+  fileprivate func isInUse(_ connection: Connection) -> Bool {
+    self.machine.current == connection.id && self.connections[connection.id] === connection
   }
 }
 

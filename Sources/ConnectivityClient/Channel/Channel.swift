@@ -13,7 +13,6 @@ final class Channel: Sendable {
   private enum Command: Sendable {
     case connect(UInt64, atMost: Duration)
     case wake(at: ContinuousClock.Instant)
-    case report(ConnectivityState)
   }
 
   struct State {
@@ -24,13 +23,16 @@ final class Channel: Sendable {
     /// once.
     var attempts: [UInt64: Connection] = [:]
     var waiters: [UInt64: Waiter] = [:]
+    /// The last reported path of a connection or an attempt.
+    var path = Path.unknown
     /// The access rules of the last call that stopped waiting.
     var lastAccess = NetworkAccess.unrestricted
     var lastCall: UInt64 = 0
     var lastSerial: UInt64 = 0
-    /// Observers of the channel's state.
-    var observers: [UInt64: AsyncStream<ConnectivityState>.Continuation] = [:]
-    var lastObserver: UInt64 = 0
+    var states = Observers<ConnectivityState>()
+    var events = Observers<NetworkAwareTransport.Event>()
+    /// The state of the connection in use, as its guard reports it.
+    var news = ConnectionNews()
     /// The flows of the last attempt's failed tries, whose paths may improve. Empty once an address
     /// is ready.
     var guards: [ConnectionGuard] = []
@@ -45,6 +47,8 @@ final class Channel: Sendable {
     var continuation: CheckedContinuation<Connection, any Error>
     /// The networks that the call may use, in addition to the channel's own rules.
     var access: NetworkAccess
+    /// Told once that the call waits for connectivity.
+    var onWait: (@Sendable (Path) -> Void)?
   }
 
   let settings: ConnectionSettings
@@ -54,6 +58,9 @@ final class Channel: Sendable {
   let state: Mutex<State>
   private let commands: AsyncStream<Command>
   private let commander: AsyncStream<Command>.Continuation
+  /// The states to report to the configuration's observer.
+  private let reports: AsyncStream<ConnectivityState>
+  private let reporter: AsyncStream<ConnectivityState>.Continuation
   let logger: Logger?
 
   init(_ settings: ConnectionSettings, resolver: NameResolver, _ source: Resolution.Source) {
@@ -62,33 +69,46 @@ final class Channel: Sendable {
     self.names = Resolution(source, settings.config.backgroundActivityLogger)
     self.state = Mutex(State(machine: ChannelMachine(settings.config.backoff)))
     (self.commands, self.commander) = AsyncStream.makeStream()
+    (self.reports, self.reporter) = AsyncStream.makeStream()
     self.logger = settings.config.backgroundActivityLogger
   }
 
   deinit {
     // A channel that never ran is never shut down either.
-    for observer in self.state.withLock({ $0.observers }).values { observer.finish() }
+    let (states, events) = self.state.withLock { ($0.states.removeAll(), $0.events.removeAll()) }
+    for observer in states { observer.finish() }
+    for observer in events { observer.finish() }
   }
 
   var connectivity: ConnectivityState { self.state.withLock { $0.machine.connectivity } }
 
   /// Yields the current state, and then each change, until the channel is shut down.
   func connectivityStates() -> AsyncStream<ConnectivityState> {
-    // A slow observer needs only the most recent states.
-    let (states, observer) = AsyncStream.makeStream(
-      of: ConnectivityState.self, bufferingPolicy: .bufferingNewest(64))
-    let (id, isOver) = self.state.withLock { state in
-      state.lastObserver += 1
-      state.observers[state.lastObserver] = observer
-      // Under the lock, so that an older state cannot follow a newer one.
-      observer.yield(state.machine.connectivity)
-      return (state.lastObserver, state.machine.connectivity == .shutdown)
+    self.observe(\.states) { $0.machine.connectivity }
+  }
+
+  /// Yields the current path if it is known, and then the events of the connection in use.
+  func events() -> AsyncStream<NetworkAwareTransport.Event> {
+    self.observe(\.events) { state in
+      state.machine.current.flatMap { state.connections[$0]?.path }.map { .path($0) }
     }
-    observer.onTermination = { [weak self] _ in
-      _ = self?.state.withLock { $0.observers.removeValue(forKey: id) }
+  }
+
+  private func observe<Element>(
+    _ observers: any WritableKeyPath<State, Observers<Element>> & Sendable,
+    first: (State) -> Element?
+  ) -> AsyncStream<Element> {
+    let (elements, observer, isOver) = self.state.withLock { state in
+      // Under the lock, so that an older element cannot follow a newer one.
+      let first = first(state)
+      let (elements, observer) = state[keyPath: observers].add(first: first)
+      return (elements, observer, state.machine.connectivity == .shutdown)
     }
-    if isOver { observer.finish() }
-    return states
+    observer.continuation.onTermination = { [weak self] _ in
+      self?.state.withLock { $0[keyPath: observers].remove(observer.id) }
+    }
+    if isOver { observer.continuation.finish() }
+    return elements
   }
 
   // MARK: Calls
@@ -107,13 +127,13 @@ final class Channel: Sendable {
   ///
   /// - Parameters:
   ///   - options: Whether the call waits through failures.
-  ///   - access: The networks that the call may use: nothing is sent on others on its behalf (C8).
+  ///   - call: Its access, on whose behalf nothing is sent on other networks (C8), and its caller.
   ///   - deadline: When the call ends, even while it waits. If the method may be retried, gRPC's
   ///     own executors check the deadline only once there is a stream.
   ///   - log: Records that the call has to wait.
   /// - Throws: `RPCError` if no connection could be made in time; `CancellationError`.
   func connection(
-    _ options: CallOptions, _ access: NetworkAccess, until deadline: ContinuousClock.Instant?,
+    _ options: CallOptions, _ settings: CallSettings, until deadline: ContinuousClock.Instant?,
     _ log: CallLog?
   ) async throws -> Connection {
     let call = self.state.withLock { state in
@@ -133,8 +153,10 @@ final class Channel: Sendable {
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { waiter in
         self.update { state in
-          state.waiters[call] = Waiter(continuation: waiter, access: access)
+          state.waiters[call] = Waiter(
+            continuation: waiter, access: settings.access, onWait: settings.onWait)
           return state.machine.wait(call, forReady: forReady, now: .now)
+            + (state.hasNoPath ? [.tellWaiting([call])] : [])
         }
         // The call may have been cancelled, or its deadline passed, before it started to wait.
         if Task.isCancelled { self.giveUp(call, CancellationError()) }
@@ -177,7 +199,7 @@ final class Channel: Sendable {
   }
 
   private func keepConnections(_ hub: GuardHub) async {
-    var last = ConnectivityState.idle
+    let observer = self.observer()
     await withTaskCancellationHandler {
       await withDiscardingTaskGroup { connections in
         let names = Task { await self.names.run() }
@@ -192,9 +214,6 @@ final class Channel: Sendable {
                 try? await Task.sleep(until: instant, clock: .continuous)
                 self.update { $0.machine.wake(now: .now) }
               }
-            case .report(let state):
-              last = state
-              self.report(state)
             }
           }
           alarms.cancelAll()
@@ -204,13 +223,22 @@ final class Channel: Sendable {
       self.shutdown()
     }
     self.shutdown()
-    // If the task was cancelled, the last report of the shutdown did not arrive above.
-    if last != .shutdown { self.report(.shutdown) }
+    await observer?.value
   }
 
-  private func report(_ state: ConnectivityState) {
-    self.logger?.debug("connectivity state changed", metadata: ["state": "\(state)"])
-    self.settings.config.onConnectivityStateChange?(state)
+  /// Reports each state to the configuration's observer until the channel is shut down. A slow
+  /// observer delays nothing else.
+  private func observer() -> Task<Void, Never>? {
+    let config = self.settings.config
+    let (logger, observe) = (self.logger, config.onConnectivityStateChange)
+    if logger == nil, observe == nil { return nil }
+    let executor = config.connectivityStateExecutor
+    return Task(executorPreference: executor ?? EventLoopTaskExecutor(self.settings.eventLoop)) {
+      for await state in self.reports {
+        logger?.debug("connectivity state changed", metadata: ["state": "\(state)"])
+        observe?(state)
+      }
+    }
   }
 
   /// Starts no more calls. Calls in flight continue.
@@ -234,7 +262,10 @@ final class Channel: Sendable {
   ) -> Result {
     var resumed: [(CheckedContinuation<Connection, any Error>, Swift.Result<Connection, any Error>)]
     resumed = []
-    var ended: [UInt64: AsyncStream<ConnectivityState>.Continuation] = [:]
+    var ended: [AsyncStream<ConnectivityState>.Continuation] = []
+    var endedEvents: [AsyncStream<NetworkAwareTransport.Event>.Continuation] = []
+    var told: [@Sendable (Path) -> Void] = []
+    var path = Path.unknown
     let result = self.state.withLock { state in
       let (actions, result) = body(&state)
       for action in actions {
@@ -243,9 +274,12 @@ final class Channel: Sendable {
         case .connect(let id, let duration): self.commander.yield(.connect(id, atMost: duration))
         case .wake(let instant): self.commander.yield(.wake(at: instant))
         case .report(let connectivity):
-          self.commander.yield(.report(connectivity))
-          for observer in state.observers.values { observer.yield(connectivity) }
-          if connectivity == .shutdown { swap(&ended, &state.observers) }
+          self.reporter.yield(connectivity)
+          state.states.yield(connectivity)
+          if connectivity == .shutdown {
+            self.reporter.finish()
+            (ended, endedEvents) = (state.states.removeAll(), state.events.removeAll())
+          }
         case .resume(let calls, let id):
           guard let connection = state.connections[id] else { continue }
           for call in calls {
@@ -253,6 +287,13 @@ final class Channel: Sendable {
               connection.hold()
               resumed.append((waiter.continuation, .success(connection)))
             }
+          }
+        case .tellWaiting(let calls):
+          path = state.path
+          for call in calls {
+            guard let tell = state.waiters[call]?.onWait else { continue }
+            state.waiters[call]?.onWait = nil
+            told.append(tell)
           }
         case .fail(let calls, let error):
           for call in calls {
@@ -264,13 +305,30 @@ final class Channel: Sendable {
       }
       return result
     }
+    for tell in told { tell(path) }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
     // Outside the lock, because observers take it.
-    for observer in ended.values { observer.finish() }
+    for observer in ended { observer.finish() }
+    for observer in endedEvents { observer.finish() }
     return result
   }
 
   func update(_ body: (inout State) -> [ChannelMachine.Action]) {
     self.update { state in (body(&state), ()) }
+  }
+}
+
+extension Channel.State {
+  /// Whether every attempt in progress has a path that carries nothing.
+  fileprivate var hasNoPath: Bool {
+    !self.attempts.isEmpty
+      && self.attempts.values.allSatisfy {
+        $0.path?.status == .unsatisfied || $0.path?.status == .requiresConnection
+      }
+  }
+
+  /// Tells the waiting calls if no attempt in progress can succeed for the moment.
+  func waitingForPath() -> [ChannelMachine.Action] {
+    self.hasNoPath ? [.tellWaiting(Array(self.waiters.keys))] : []
   }
 }

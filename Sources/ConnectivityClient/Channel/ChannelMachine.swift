@@ -18,6 +18,8 @@ struct ChannelMachine: Sendable {
     /// These calls may use the connection.
     case resume([CallID], on: ConnectionID)
     case fail([CallID], RPCError)
+    /// These calls wait for connectivity: no connection can be used or made for the moment.
+    case tellWaiting([CallID])
     case report(ConnectivityState)
   }
 
@@ -61,8 +63,11 @@ struct ChannelMachine: Sendable {
 
   /// The connection that calls use, or `nil` if none is ready.
   var ready: ConnectionID? {
-    if case .ready(let id, _) = self.state, !self.isSuspended { id } else { nil }
+    self.isSuspended ? nil : self.current
   }
+
+  /// The connection in use, even if calls wait for its path, or `nil` if there is none.
+  var current: ConnectionID? { if case .ready(let id, _) = self.state { id } else { nil } }
 
   /// Whether this is still the attempt that calls wait for.
   func isConnecting(_ id: ConnectionID) -> Bool {
@@ -78,9 +83,12 @@ struct ChannelMachine: Sendable {
       return [.resume([call], on: id)]
     case .shutdown:
       return [.fail([call], Self.shutdownError)]
-    case .connecting, .ready:
+    case .connecting:
       self.waiting.append((call, forReady))
       return []
+    case .ready:
+      self.waiting.append((call, forReady))
+      return [.tellWaiting([call])]
     case .idle, .transientFailure:
       self.waiting.append((call, forReady))
       return self.connectWhenAllowed(now)
@@ -219,10 +227,11 @@ struct ChannelMachine: Sendable {
 
   private mutating func connectWhenAllowed(_ now: Instant) -> [Action] {
     if let earliest = self.earliest, earliest > now {
+      let told = Action.tellWaiting(self.waiting.map(\.id))
       // One timer serves all waiting calls.
-      if self.alarm == earliest { return [] }
+      if self.alarm == earliest { return [told] }
       self.alarm = earliest
-      return [.wake(at: earliest)]
+      return [.wake(at: earliest), told]
     }
     self.lastConnection += 1
     self.earliest = nil

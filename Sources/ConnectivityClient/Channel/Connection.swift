@@ -26,6 +26,8 @@ final class Connection: Sendable {
   /// The name in logs, unique across the channels of a process and the processes of a fleet.
   let name = UUIDText.random()
   let target: FixedAddress
+  /// Whether it uses no network: a Unix socket, or loopback.
+  let isLocal: Bool
   let transport: HTTP2ClientTransport.Posix
   private let eventLoop: any EventLoop
   private let core: Core
@@ -40,6 +42,8 @@ final class Connection: Sendable {
     self.id = id
     self.serial = serial
     self.target = target
+    let address = target.address.ip
+    self.isLocal = address.map { $0.isLoopback && !settings.config.guardsLoopback } ?? true
     self.core = core
     self.eventLoop = settings.eventLoop
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }

@@ -35,8 +35,11 @@ extension NetworkAwareTransport {
     public var calls: CallSettings
     /// Logs events of connections: state changes, failures, invalidations. `nil` logs nothing.
     public var backgroundActivityLogger: Logger?
-    /// Called with each state in order, by one task at a time. Must not block.
+    /// Called with each state in order, by one task at a time, on ``connectivityStateExecutor``.
     public var onConnectivityStateChange: (@Sendable (ConnectivityState) -> Void)?
+    /// Calls ``onConnectivityStateChange``, which may then block: later states wait, and so does
+    /// the end of the channel. `nil` means the channel's NIO thread, which must not be blocked.
+    public var connectivityStateExecutor: (any TaskExecutor)?
     /// gRPC's callbacks for NIO channels.
     public var channelDebuggingCallbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
     /// The path of connd's socket.
@@ -56,7 +59,7 @@ extension NetworkAwareTransport {
         decompressionLimit: nil, access: .unrestricted, mark: 0, interface: nil,
         onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
-        onConnectivityStateChange: nil, channelDebuggingCallbacks: .defaults,
+        onConnectivityStateChange: nil, connectivityStateExecutor: nil, channelDebuggingCallbacks: .defaults,
         socket: SocketPath.default, guardsLoopback: false)
       configure(&config)
       return config

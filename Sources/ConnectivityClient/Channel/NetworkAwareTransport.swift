@@ -153,7 +153,7 @@ public final class NetworkAwareTransport: ClientTransport {
           connection = ready
         } else {
           connection = try await self.channel.connection(
-            options, box.settings.access, until: deadline, log)
+            options, box.settings, until: deadline, log)
         }
         defer { connection.release() }
         if !box.settings.access.isUnrestricted {

@@ -36,7 +36,7 @@ extension DiscretionaryTask {
           return try end.result.get()
         } catch {
           if Task.isCancelled { throw error }
-          guard try await self.mayNotBeUsed(end.wasCancelled) else { throw error }
+          guard try await self.mayNotBeUsed(end.wasCancelled, error) else { throw error }
         }
       }
     }
@@ -73,11 +73,18 @@ extension DiscretionaryTask {
     ///
     /// Its connections may learn of that before the gate. Therefore connd is queried again. If it
     /// reports another path, the gate learns of it as well.
-    private func mayNotBeUsed(_ wasCancelled: Bool) async throws -> Bool {
+    private func mayNotBeUsed(_ wasCancelled: Bool, _ error: any Error) async throws -> Bool {
       let news = self.gate.news
       if wasCancelled || self.gate.isForbidden { return true }
       let path = await self.configuration.monitor.unlimited.currentPath
-      guard case .forbidden = self.configuration.verdict(on: path) else { return false }
+      switch self.configuration.verdict(on: path) {
+      case .forbidden: break
+      // A call was refused because connd was away. It may be back.
+      case .free:
+        return self.configuration.allowed.whenUnknown == .refuse
+          && NetworkUnavailable.Reason(of: error) == .unknown
+      case .absent(let refusal): guard refusal?.reason == .unknown else { return false }
+      }
       try await self.gate.wait(for: .news(since: news))
       return true
     }

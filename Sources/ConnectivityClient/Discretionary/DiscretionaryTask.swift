@@ -18,15 +18,16 @@ private import Synchronization
 ///
 /// 1. The work starts when there is a path that it may use. By default that is a path that costs no
 ///    money and on which the user did not ask to save data. A path of unknown cost does not
-///    qualify. Until then nothing of the work runs, and only messages from connd wake it.
+///    qualify in any case. Until then nothing of the work runs, and only messages from connd wake it.
 /// 2. When the path changes to another kind, the work yields. It waits at its own safe points
 ///    (``Network/wait(isolation:)``). A part without safe points is cancelled and started again
 ///    (``Network/restarting(_:)``). A step between two safe points continues.
 /// 3. Work that the user asks for is never held back: if ``Configuration/isUserInitiated`` is set,
 ///    or after ``promote()``. The priority of the task does not matter, because everything that the
 ///    main actor starts has a high one.
-/// 4. Without connd the work runs as if nothing had a cost (C7), unless
-///    ``Configuration/whenUnknown`` says otherwise. A restart of connd has no effect.
+/// 4. Without connd the work runs as if nothing had a cost (C7). If
+///    ``NetworkAccess/whenUnknown`` refuses an unknown network, the work waits, and running work
+///    continues to its next safe point. A restart of connd has no effect.
 /// 5. Cancelling its task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
 ///    keeps running.
 ///
@@ -42,8 +43,6 @@ public final class DiscretionaryTask: Sendable {
     /// The path that counts: the system's, or that to one destination
     /// (``PathMonitor/init(destination:mark:access:socket:)``).
     public var monitor = PathMonitor()
-    /// The behaviour if it is unknown whether the network may be used.
-    public var whenUnknown: WhenUnknown = .run
     /// How long the work may be held back, from the start of its run, in the machine's uptime. If
     /// it still may not run then, it ends with ``Expired``. Running work does not expire. The first
     /// answer of connd is awaited in any case, for two seconds at most. With a limit of zero, work
@@ -56,17 +55,6 @@ public final class DiscretionaryTask: Sendable {
     public var onWait: (@Sendable (NetworkPath) -> Void)?
 
     public init() {}
-  }
-
-  /// The behaviour if it is unknown whether the work may use its network: connd is not running, or
-  /// cannot query the kernel.
-  ///
-  /// If connd knows the path but not its cost, work that may not cost money waits in any case.
-  public enum WhenUnknown: Hashable, Sendable {
-    /// The work runs, because a missing connd must not block an application (C7).
-    case run
-    /// The work waits until the answer is known. Running work continues to its next safe point.
-    case wait
   }
 
   /// The error of work that was held back until its time limit.

@@ -19,11 +19,10 @@ extension DiscretionaryTask.Configuration {
   /// Returns the verdict on a path. Both families must be allowed, because the family that the
   /// work's traffic uses is unknown.
   func verdict(on path: NetworkPath) -> Verdict {
-    if path.category == .unknown {
-      let unknown = NetworkUnavailable(reason: .unknown, path: Path(status: .unknown))
-      return self.whenUnknown == .run ? .free : .absent(unknown)
-    }
     let access = self.allowed
+    if path.category == .unknown {
+      return access.refusal(of: .unknown).map { .absent($0) } ?? .free
+    }
     let carrying = [path.ipv4, path.ipv6].compactMap { $0 }.filter { $0.status == .satisfied }
     let refusals = carrying.compactMap { access.refusal(of: $0) }
     if let refusal = refusals.first { return .forbidden(refusal) }

@@ -54,9 +54,6 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     /// The networks that the connection may use. If its path becomes a forbidden one, the
     /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
-    /// The behaviour of a restricted connection if its network is unknown: connd is not running, or
-    /// silent for five seconds (C7).
-    public var whenUnknown: WhenUnknown = .allow
     /// The reaction to an invalidation of the connection.
     public var onInvalidation: InvalidationHandling = .destroy
     /// The `SO_MARK` of the connection; 0 means none.
@@ -73,15 +70,6 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     public init() {}
   }
 
-  /// The behaviour if it is unknown whether a connection may use its network.
-  public enum WhenUnknown: Hashable, Sendable {
-    /// The connection is made, because a missing connd must not block an application (C7).
-    case allow
-    /// The connection fails with ``NetworkUnavailable`` and the reason
-    /// ``NetworkUnavailable/Reason/unknown``.
-    case refuse
-  }
-
   /// A connection that waits for connd to report its network.
   private struct Held {
     var address: SocketAddress
@@ -94,10 +82,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private var flow: ConnectionGuard?
   /// The link of the first path.
   private var link: UInt32?
-  /// The last reported path.
-  private var path: Path?
-  private var isViable = true
-  private var hasBetterPath = false
+  private var news = ConnectionNews()
   private var held: Held?
   /// Why the connection is not guarded. Reported once it is made.
   private var unguardedReason: String?
@@ -150,23 +135,14 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private func decide(by answer: ConnectionGuard.Answer, _ context: ChannelHandlerContext) {
     guard let held = self.held else { return }
     self.held = nil
-    if let refusal = self.refusal(answer) {
+    // connd may be running but not know the path either (K8).
+    if let refusal = self.configuration.access.refusal(of: answer.path ?? .unknown) {
       self.end()
       held.promise?.fail(refusal)
       return context.close(promise: nil)
     }
     context.connect(to: held.address, promise: held.promise)
     for report in held.reports where self.flow != nil { self.handle(report, context) }
-  }
-
-  private func refusal(_ answer: ConnectionGuard.Answer) -> NetworkUnavailable? {
-    // connd may be running but not know the path either (K8).
-    if let path = answer.path, path.status != .unknown {
-      return self.configuration.access.refusal(of: path)
-    }
-    let isRefused =
-      !self.configuration.access.isUnrestricted && self.configuration.whenUnknown == .refuse
-    return isRefused ? NetworkUnavailable(reason: .unknown, path: .unknown) : nil
   }
 
   public func channelActive(context: ChannelHandlerContext) {
@@ -268,34 +244,13 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func handle(_ report: ConnectionGuard.Report, _ context: ChannelHandlerContext) {
     let event = report.event
-    if case .refused(let refusal) = event { self.unguarded(refusal.message, context) }
-    if let path = event.ownPath {
-      let isNew = path != self.path
-      self.path = path
-      if context.remoteAddress?.ip?.isLoopback == false {
-        self.link = self.link ?? path.chain.first?.index
-      }
-      if isNew {
-        context.fireUserInboundEventTriggered(ConnectivityEvents.PathChanged(path: path))
-      }
-      self.viable(path.status == .satisfied, context)
+    if let path = event.ownPath, context.remoteAddress?.ip?.isLoopback == false {
+      self.link = self.link ?? path.chain.first?.index
     }
-    if case .betterPathGone = event, self.hasBetterPath {
-      self.hasBetterPath = false
-      context.fireUserInboundEventTriggered(ConnectivityEvents.BetterPathUnavailable())
+    for news in self.news.record(event, for: self.configuration.access) {
+      self.fire(news, context)
     }
     guard let invalidation = self.configuration.access.invalidation(by: event) else { return }
-    context.fireUserInboundEventTriggered(
-      ConnectivityEvents.Invalidated(invalidation: invalidation))
-    if invalidation.reason == .betterPath {
-      if !self.hasBetterPath {
-        self.hasBetterPath = true
-        context.fireUserInboundEventTriggered(ConnectivityEvents.BetterPathAvailable())
-      }
-    } else {
-      let isViable = invalidation.severity != .destroy && invalidation.path?.status == .satisfied
-      self.viable(isViable, context)
-    }
     if self.configuration.onInvalidation.action(for: invalidation) == .destroy {
       self.end()
       context.fireErrorCaught(invalidation)
@@ -305,10 +260,18 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     }
   }
 
-  private func viable(_ isViable: Bool, _ context: ChannelHandlerContext) {
-    guard isViable != self.isViable else { return }
-    self.isViable = isViable
-    context.fireUserInboundEventTriggered(ConnectivityEvents.ViabilityUpdate(isViable: isViable))
+  private func fire(_ news: NetworkAwareTransport.Event, _ context: ChannelHandlerContext) {
+    if case .unguarded(let reason) = news { return self.unguarded(reason, context) }
+    let event: (any Sendable)? =
+      switch news {
+      case .path(let path): ConnectivityEvents.PathChanged(path: path)
+      case .viability(let isViable): ConnectivityEvents.ViabilityUpdate(isViable: isViable)
+      case .betterPath(true): ConnectivityEvents.BetterPathAvailable()
+      case .betterPath(false): ConnectivityEvents.BetterPathUnavailable()
+      case .invalidated(let invalidation): ConnectivityEvents.Invalidated(invalidation: invalidation)
+      case .unguarded: nil
+      }
+    if let event { context.fireUserInboundEventTriggered(event) }
   }
 }
 

@@ -3,8 +3,8 @@ public import Connectivity
 /// The networks that an application may use, by cost and medium.
 ///
 /// Named as in `URLRequest`. A ``PathMonitor`` reports any other path as unsatisfied. A connection
-/// whose path becomes forbidden is invalidated (C8, I8). If connd is not running, the cost is
-/// unknown, and everything is allowed (C7).
+/// whose path becomes forbidden is invalidated (C8, I8). If connd is not running, the network is
+/// unknown, and ``whenUnknown`` decides (C7).
 public struct NetworkAccess: Hashable, Sendable {
   /// Whether paths that cost money may be used: cellular networks, a phone's hotspot.
   public var allowsExpensiveAccess: Bool
@@ -12,14 +12,30 @@ public struct NetworkAccess: Hashable, Sendable {
   public var allowsConstrainedAccess: Bool
   /// Media that may not be used, whatever they cost.
   public var prohibitedMedia: Set<Medium>
+  /// The behaviour if one of the other properties restricts access and the network is unknown.
+  public var whenUnknown: WhenUnknown
+
+  /// The behaviour of restricted access if the network is unknown: connd is not running, is silent
+  /// for five seconds, or cannot query the kernel.
+  ///
+  /// Decides whether a call, a connection or discretionary work may begin. It ends none. A path
+  /// that a ``PathMonitor`` yields stays unknown.
+  @nonexhaustive public enum WhenUnknown: Hashable, Sendable {
+    /// The network may be used, because a missing connd must not block an application (C7).
+    case allow
+    /// The network may not be used. Calls and connections fail with ``NetworkUnavailable`` and the
+    /// reason ``NetworkUnavailable/Reason/unknown``. Discretionary work waits.
+    case refuse
+  }
 
   public init(
     allowsExpensiveAccess: Bool = true, allowsConstrainedAccess: Bool = true,
-    prohibitedMedia: Set<Medium> = []
+    prohibitedMedia: Set<Medium> = [], whenUnknown: WhenUnknown = .allow
   ) {
     self.allowsExpensiveAccess = allowsExpensiveAccess
     self.allowsConstrainedAccess = allowsConstrainedAccess
     self.prohibitedMedia = prohibitedMedia
+    self.whenUnknown = whenUnknown
   }
 
   /// Whether every network may be used.
@@ -39,20 +55,26 @@ public struct NetworkAccess: Hashable, Sendable {
     NetworkAccess(prohibitedMedia: Set(Medium.allCases).subtracting(media))
   }
 
-  /// Returns the networks that both allow.
+  /// Returns the networks that both allow. An unknown network is refused if either refuses it.
   public func intersection(_ other: NetworkAccess) -> NetworkAccess {
     // Most calls take this way.
-    if other.isUnrestricted { return self }
+    if other == .unrestricted { return self }
     return NetworkAccess(
       allowsExpensiveAccess: self.allowsExpensiveAccess && other.allowsExpensiveAccess,
       allowsConstrainedAccess: self.allowsConstrainedAccess && other.allowsConstrainedAccess,
-      prohibitedMedia: self.prohibitedMedia.union(other.prohibitedMedia))
+      prohibitedMedia: self.prohibitedMedia.union(other.prohibitedMedia),
+      whenUnknown: self.whenUnknown == .refuse ? .refuse : other.whenUnknown)
   }
 
   /// Returns why `path` may not be used, or `nil` if it may. An unsatisfied path is not forbidden.
+  /// For an unknown path, ``whenUnknown`` decides.
   ///
   /// If several reasons apply, the medium comes first, then constrained, then expensive.
   public func refusal(of path: Path) -> NetworkUnavailable? {
+    if path.status == .unknown {
+      let isRefused = self.whenUnknown == .refuse && !self.isUnrestricted
+      return isRefused ? NetworkUnavailable(reason: .unknown, path: path) : nil
+    }
     guard path.status == .satisfied || path.status == .requiresConnection else { return nil }
     let reason: NetworkUnavailable.Reason
     if self.prohibitedMedia.contains(path.medium) {

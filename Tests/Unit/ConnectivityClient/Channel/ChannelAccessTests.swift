@@ -171,6 +171,58 @@ struct ChannelAccessTests {
     }
   }
 
+  @Test("C8 C7 connd is away → a channel that refuses an unknown network sends nothing until it is back")
+  func unknown() async throws {
+    try await playingNetwork {
+      $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
+    } _: { network, client, transport, record in
+      await network.stop()
+      let error = try await failure { try await client.echo() }
+      #expect(error?.code == .unavailable)
+      #expect(error?.networkUnavailableReason == .unknown)
+      var options = CallOptions.defaults
+      options.waitForReady = true
+      async let patient = client.echo(options: options)
+      for await state in transport.connectivityStates where state == .transientFailure { break }
+      #expect(record.streams == 0)
+      try await network.start()
+      let answer = try await patient
+      #expect(answer == "hello")
+    }
+  }
+
+  @Test("C8 C7 connd is away → one call may refuse an unknown network that its channel uses")
+  func unknownCall() async throws {
+    try await playingNetwork { network, client, _, record in
+      await network.stop()
+      for _ in 0..<2 {
+        let error = try await failure {
+          try await withCallSettings {
+            $0.access = NetworkAccess(prohibitedMedia: [.cellular], whenUnknown: .refuse)
+          } operation: {
+            try await client.echo()
+          }
+        }
+        #expect(error?.networkUnavailableReason == .unknown)
+        // The second time on a ready connection.
+        _ = try await client.echo()
+      }
+      #expect(record.calls == ["Get", "Get"])
+    }
+  }
+
+  @Test("C8 a call to loopback, which needs no network → it goes out although connd is away")
+  func loopback() async throws {
+    try await playingNetwork {
+      $0.guardsLoopback = false
+      $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
+    } _: { network, client, _, _ in
+      await network.stop()
+      let answer = try await client.echo()
+      #expect(answer == "hello")
+    }
+  }
+
   @Test(
     "C8 a call that may not use the path gets that reason, even if the connection fails for others")
   func besideFailure() async throws {

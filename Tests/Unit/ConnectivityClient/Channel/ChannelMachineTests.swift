@@ -11,6 +11,8 @@ private struct Story {
   /// Seconds since the beginning.
   var now = 0.0
   private let start = ContinuousClock.now
+  /// The calls that were told to wait for connectivity, in order.
+  private var told: [UInt64] = []
 
   init(_ backoff: HTTP2ClientTransport.Config.Backoff = .defaults) {
     self.machine = ChannelMachine(backoff)
@@ -58,13 +60,21 @@ private struct Story {
   mutating func wake() -> [String] { self.words(self.machine.wake(now: self.instant)) }
   mutating func shutdown() -> [String] { self.words(self.machine.shutdown()) }
 
-  private func words(_ actions: [ChannelMachine.Action]) -> [String] {
-    actions.compactMap { action in
+  /// Returns the calls that were told to wait since the last time.
+  mutating func newlyTold() -> [UInt64] {
+    defer { self.told = [] }
+    return self.told
+  }
+
+  private mutating func words(_ actions: [ChannelMachine.Action]) -> [String] {
+    for case .tellWaiting(let calls) in actions { self.told += calls }
+    return actions.compactMap { action in
       switch action {
       case .connect(let id, let duration): "connect \(id) \(duration / .seconds(1))"
       case .wake(let instant): "wake \(self.start.duration(to: instant) / .seconds(1))"
       case .resume(let calls, let id): calls.isEmpty ? nil : "resume \(calls) on \(id)"
       case .fail(let calls, let error): calls.isEmpty ? nil : "fail \(calls) \(error.code)"
+      case .tellWaiting: nil
       case .report(let state): "\(state)"
       }
     }
@@ -101,6 +111,36 @@ struct ChannelMachineTests {
     story.after(1.6)
     #expect(story.wake() == ["connecting", "connect 3 20.0"])
     #expect(story.connected(3) == ["ready", "resume [4] on 3"])
+  }
+
+  @Test("C4 a call has to wait for the backoff or a lost path → its caller is told")
+  func toldToWait() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.call(2, forReady: true)
+    #expect(story.newlyTold() == [])
+    _ = story.failed(1)
+    #expect(story.newlyTold() == [2])
+    _ = story.call(3)
+    #expect(story.newlyTold().contains(3))
+    story.after(1)
+    _ = story.wake()
+    _ = story.connected(2)
+    _ = story.call(4)
+    #expect(story.newlyTold() == [])
+    _ = story.suspend(2, true)
+    _ = story.call(5)
+    #expect(story.newlyTold() == [5])
+  }
+
+  @Test("C3 the network of a connection is gone → calls reconnect without being told to wait")
+  func notToldToWait() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    _ = story.invalidated(1)
+    #expect(story.call(2) == ["connecting", "connect 2 20.0"])
+    #expect(story.newlyTold() == [])
   }
 
   @Test("C4 without a call nothing is tried")

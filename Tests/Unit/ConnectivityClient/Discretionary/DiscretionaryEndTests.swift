@@ -135,7 +135,7 @@ struct DiscretionaryEndTests {
       let words = Happenings()
       try await discretionaryTask(network, words).run { _ in words.say("runs") }
       #expect(await words.next() == "runs")
-      let task = discretionaryTask(network, words) { $0.whenUnknown = .wait }
+      let task = discretionaryTask(network, words) { $0.access.whenUnknown = .refuse }
       async let run: Void = task.run { _ in words.say("runs") }
       #expect(await words.next() == "waits, unknown")
       try await network.start()
@@ -145,7 +145,7 @@ struct DiscretionaryEndTests {
       let expired = await #expect(throws: DiscretionaryTask.Expired.self) {
         await network.stop()
         try await discretionaryTask(network, words) {
-          ($0.whenUnknown, $0.timeLimit) = (.wait, .timeout(.zero))
+          ($0.access.whenUnknown, $0.timeLimit) = (.refuse, .timeout(.zero))
         }.run { _ in words.say("runs") }
       }
       #expect(expired?.refusal?.reason == .unknown)
@@ -158,7 +158,7 @@ struct DiscretionaryEndTests {
       let words = Happenings()
       try await discretionaryTask(network, words).run { _ in words.say("runs") }
       #expect(await words.next() == "runs")
-      let task = discretionaryTask(network, words) { $0.whenUnknown = .wait }
+      let task = discretionaryTask(network, words) { $0.access.whenUnknown = .refuse }
       async let run: Void = task.run { _ in words.say("runs") }
       #expect(await words.next() == "waits, unknown")
       network.become(.wifi)
@@ -172,7 +172,7 @@ struct DiscretionaryEndTests {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()
       let task = discretionaryTask(network, words) {
-        $0.whenUnknown = .wait
+        $0.access.whenUnknown = .refuse
       }
       async let run: Void = task.run { turn in
         await network.stop()
@@ -200,7 +200,7 @@ struct DiscretionaryEndTests {
       let words = Happenings()
       let task = discretionaryTask(network, words) {
         $0.monitor = PathMonitor(.system, socket: network.socket, patience: .milliseconds(20))
-        $0.whenUnknown = .wait
+        $0.access.whenUnknown = .refuse
       }
       async let run: Void = task.run { turn in
         let isCancelled = try await turn.restarting {

@@ -263,13 +263,13 @@ struct GuardHandlerTests {
 
   /// Connects to a port with a handler, with scripted reports from connd.
   private func connect(
-    to port: Int, at socket: String, whenUnknown: ConnectivityGuardHandler.WhenUnknown = .allow
+    to port: Int, at socket: String, whenUnknown: NetworkAccess.WhenUnknown = .allow
   ) async throws -> any Channel {
     var configuration = ConnectivityGuardHandler.Configuration()
     configuration.guardsLoopback = true
     configuration.socket = socket
-    configuration.access = NetworkAccess(allowsExpensiveAccess: false)
-    configuration.whenUnknown = whenUnknown
+    configuration.access = NetworkAccess(
+      allowsExpensiveAccess: false, whenUnknown: whenUnknown)
     return try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .channelInitializer { [configuration] channel in
         channel.eventLoop.makeCompletedFuture {

@@ -1,0 +1,29 @@
+public import Connectivity
+public import ConnectivitySession
+
+extension NetworkAwareTransport {
+  /// An event of the connection that the channel uses, as SwiftNIO connections receive them
+  /// (``ConnectivityEvents``).
+  @nonexhaustive public enum Event: Hashable, Sendable {
+    /// The connection's path: the first one, after each change, and that of each new connection.
+    case path(Path)
+    /// Whether packets can be sent and received. A connection that is not viable may become viable
+    /// again, or a new one replaces it.
+    case viability(Bool)
+    /// Whether the kernel now prefers another path. By default the channel drains its connection,
+    /// and new calls use a new one.
+    case betterPath(Bool)
+    /// The connection is no longer viable, or may not be. The channel acts on it as
+    /// ``Config/onInvalidation`` says.
+    case invalidated(FlowInvalidation)
+    /// The connection is not guarded, for this reason (C7, I11). If connd is not running, that may
+    /// change.
+    case unguarded(String)
+  }
+
+  /// The events of the channel's connections, in order. Ends when the channel is shut down.
+  ///
+  /// Each sequence is for one task. A slow reader keeps the last 64 events. The current path comes
+  /// first, if it is known.
+  public var events: AsyncStream<Event> { self.channel.events() }
+}

@@ -1,0 +1,109 @@
+import Connectivity
+import ConnectivityClient
+import ConnectivityTestKit
+import GRPCCore
+import GRPCNIOTransportHTTP2Posix
+import Testing
+
+/// The events and states that a channel reports to the application.
+@Suite("Events of a channel", .timeLimit(.minutes(5)))
+struct ChannelEventTests {
+  private static func word(for event: NetworkAwareTransport.Event) -> String {
+    switch event {
+    case .path(let path): "path \(path.interface ?? "nothing")"
+    case .viability(let isViable): "viable \(isViable)"
+    case .betterPath(let exists): "better path \(exists)"
+    case .invalidated(let invalidation): invalidation.severity.rawValue
+    case .unguarded: "unguarded"
+    }
+  }
+
+  @Test("C2 a connection loses its network → the channel reports it, and the path of the next one")
+  func replaced() async throws {
+    try await playingNetwork { network, client, transport, _ in
+      let events = transport.events
+      _ = try await client.echo()
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.cellular)
+      for await state in transport.connectivityStates where state == .transientFailure { break }
+      _ = try await client.echo()
+      var late = transport.events.makeAsyncIterator()
+      await #expect(late.next().map(Self.word) == "path wwan0")
+      transport.beginGracefulShutdown()
+      let words = await events.reduce(into: []) { $0.append(Self.word(for: $1)) }
+      #expect(
+        words == ["path wlan0", "destroy", "viable false", "path wwan0", "viable true"])
+    }
+  }
+
+  @Test("I10 a path is lost and returns within the grace period → the channel reports both")
+  func grace() async throws {
+    try await playingNetwork { network, client, transport, _ in
+      var events = transport.events.makeAsyncIterator()
+      _ = try await client.echo()
+      try await network.waitForFlows(atLeast: 1)
+      network.become(.wifi.failing(.noCarrier))
+      var words: [String] = []
+      while words.last != "viable true", let event = await events.next() {
+        words.append(Self.word(for: event))
+        if words.last == "viable false" { network.become(.wifi) }
+      }
+      #expect(words.contains("viable false") && words.last == "viable true")
+      #expect(!words.contains("destroy"))
+    }
+  }
+
+  @Test("C2 a better path appears and a kept connection stays → the channel reports it")
+  func betterPath() async throws {
+    try await playingNetwork {
+      $0.onInvalidation = .custom { _ in .keep }
+    } _: { network, client, transport, _ in
+      var events = transport.events.makeAsyncIterator()
+      _ = try await client.echo()
+      try await network.waitForFlows(atLeast: 1)
+      network.invalidate(.betterPath, .destroy)
+      var words: [String] = []
+      while words.last != "better path true", let event = await events.next() {
+        words.append(Self.word(for: event))
+      }
+      #expect(words.last == "better path true")
+      #expect(transport.connectivityState == .ready)
+    }
+  }
+
+  /// Runs tasks on one thread of its own.
+  private final class Desk: TaskExecutor {
+    private let queue = AsyncStream.makeStream(of: UnownedJob.self)
+
+    func enqueue(_ job: consuming ExecutorJob) { self.queue.continuation.yield(UnownedJob(job)) }
+
+    /// Runs the jobs of the executor on the caller's thread, until the task is cancelled.
+    func work() async {
+      for await job in self.queue.stream { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+  }
+
+  @Test("C9 the states' observer runs on its executor → a blocked one delays no call")
+  func executor() async throws {
+    let desk = Desk()
+    let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
+    let worker = try await EchoServer.serving { port, _ in
+      var config = NetworkAwareTransport.Config.defaults
+      config.socket = "/nonexistent/connd.sock"
+      config.onConnectivityStateChange = { state.yield($0) }
+      config.connectivityStateExecutor = desk
+      return try await withChannel(
+        to: .ipv4(address: "127.0.0.1", port: port), config: config
+      ) { client, transport in
+        // Nothing runs the executor yet.
+        _ = try await client.echo()
+        #expect(transport.connectivityState == .ready)
+        return Task { await desk.work() }
+      }
+    }
+    worker.cancel()
+    state.finish()
+    let observed = await states.reduce(into: []) { $0.append($1) }
+    #expect(observed == [.connecting, .ready, .shutdown])
+  }
+}
