@@ -122,6 +122,41 @@ func networkAwareChannelsStates(_ transport: NetworkAwareTransport) async {
   // end
 }
 
+func networkAwareChannelsEvents(_ transport: NetworkAwareTransport) async {
+  // snippet: events
+  for await event in transport.events {
+    switch event {
+    case .path(let path): show("by \(path.interface ?? "nothing")")
+    case .viability(let isViable): show(isViable ? "goes on" : "stands still")
+    case .betterPath(let exists): show(exists ? "a better path exists" : "this path is the best")
+    case .invalidated(let invalidation): show("\(invalidation)")
+    case .unguarded(let reason): show("not guarded: \(reason)")
+    @unknown default: break
+    }
+  }
+  // end
+}
+
+func networkAwareChannelsWait() async throws {
+  // snippet: wait
+  try await withCallSettings {
+    $0.onWait = { path in show("waits: \(path)") }
+  } operation: {
+    try await report()
+  }
+  // end
+}
+
+func networkAwareChannelsRefuse() {
+  // snippet: refuse
+  let config = NetworkAwareTransport.Config.defaults {
+    $0.access.allowsExpensiveAccess = false
+    $0.access.whenUnknown = .refuse
+  }
+  // end
+  show("\(config)")
+}
+
 func networkAwareChannelsInterface() {
   // snippet: interface
   let config = NetworkAwareTransport.Config.defaults {

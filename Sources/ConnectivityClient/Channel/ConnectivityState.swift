@@ -4,8 +4,7 @@
   ///
   /// A channel also becomes idle if its connection closes or breaks while no call uses it. The
   /// document reserves ``transientFailure`` for failures "while expecting successful
-  /// communication", and gRPC's own pick-first policy also goes from ready to idle. The next call
-  /// connects immediately.
+  /// communication", and gRPC's own pick-first policy also goes from ready to idle.
   case idle
   /// A connection is being made, from name resolution to the server's HTTP/2 SETTINGS.
   case connecting
