@@ -59,7 +59,8 @@ extension NetworkAwareTransport {
         decompressionLimit: nil, access: .unrestricted, mark: 0, interface: nil,
         onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
-        onConnectivityStateChange: nil, connectivityStateExecutor: nil, channelDebuggingCallbacks: .defaults,
+        onConnectivityStateChange: nil, connectivityStateExecutor: nil,
+        channelDebuggingCallbacks: .defaults,
         socket: SocketPath.default, guardsLoopback: false)
       configure(&config)
       return config

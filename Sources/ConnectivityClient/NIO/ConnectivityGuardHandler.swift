@@ -268,7 +268,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       case .viability(let isViable): ConnectivityEvents.ViabilityUpdate(isViable: isViable)
       case .betterPath(true): ConnectivityEvents.BetterPathAvailable()
       case .betterPath(false): ConnectivityEvents.BetterPathUnavailable()
-      case .invalidated(let invalidation): ConnectivityEvents.Invalidated(invalidation: invalidation)
+      case .invalidated(let invalidation):
+        ConnectivityEvents.Invalidated(invalidation: invalidation)
       case .unguarded: nil
       }
     if let event { context.fireUserInboundEventTriggered(event) }
