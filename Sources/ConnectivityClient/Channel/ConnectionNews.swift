@@ -1,5 +1,5 @@
 internal import Connectivity
-internal import ConnectivitySession
+internal import ConnectivityMonitor
 
 /// The known state of a guarded connection. Turns the events of its guard into news for its owner.
 struct ConnectionNews: Sendable {

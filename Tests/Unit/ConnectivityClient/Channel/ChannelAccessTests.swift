@@ -172,7 +172,8 @@ struct ChannelAccessTests {
   }
 
   @Test(
-    "C8 C7 connd is away → a channel that refuses an unknown network sends nothing until it is back")
+    "C8 C7 connd is away → a channel that refuses an unknown network sends nothing until it is back"
+  )
   func unknown() async throws {
     try await playingNetwork {
       $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
