@@ -148,6 +148,7 @@ let clients: [Target] = [
     dependencies: all(
       [
         "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient",
+        "ConnectivityMonitor",
       ], nio("NIOCore", "NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .target(

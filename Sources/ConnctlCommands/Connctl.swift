@@ -31,7 +31,7 @@ struct Connctl: RunnableCommand {
 
   /// Without a command, shows the status, and in a terminal a hint on other commands.
   func run(through connector: Connector) async throws {
-    let socket = self.options.socket ?? SocketPath.default
+    let socket = self.options.socket ?? ConndSocket.default.path
     try await StatusCommand.show(socket, json: self.options.json, through: connector)
     Console.current.hint(
       "“connctl watch” follows changes, “connctl explain” explains the path; --help lists the rest")
@@ -66,7 +66,7 @@ protocol RunnableCommand: ParsableCommand {
 
 extension ConnctlCommand {
   var socket: String {
-    self.options.socket ?? self.parent.options.socket ?? SocketPath.default
+    self.options.socket ?? self.parent.options.socket ?? ConndSocket.default.path
   }
 
   var json: Bool { self.options.json || self.parent.options.json }

@@ -73,7 +73,7 @@ public enum Program {
     case let error as ConndError:
       let socket =
         (command as? any ConnctlCommand)?.socket
-        ?? (command as? Connctl).map { $0.options.socket ?? SocketPath.default }
+        ?? (command as? Connctl).map { $0.options.socket ?? ConndSocket.default.path }
       console.remark(error.advice(socket: socket))
       return error.exitStatus
     case let foreign as ForeignNamespace:

@@ -1,4 +1,5 @@
 public import Connectivity
+public import ConnectivityMonitor
 internal import ConnectivityRules
 private import Synchronization
 
@@ -55,12 +56,17 @@ public final class SimulatedNetwork: Sendable {
   private let listener = Mutex<Listener?>(nil)
   let connd: SimulatedConnd
 
-  /// The path of connd's socket, which clients take as `socket`.
-  public var socket: String { self.directory.socket }
+  private let treatsLoopbackAsRemote: Bool
+
+  /// The socket of the simulated connd, which clients take as `socket`. If traffic to loopback
+  /// addresses uses the default network, they guard loopback connections, too.
+  public var socket: ConndSocket {
+    ConndSocket(path: self.directory.socket, guardsLoopback: self.treatsLoopbackAsRemote)
+  }
 
   /// The environment for programs in any language, which leads them to the simulated connd:
   /// `CONND_SOCKET`.
-  public var environment: [String: String] { ["CONND_SOCKET": self.socket] }
+  public var environment: [String: String] { ["CONND_SOCKET": self.socket.path] }
 
   /// Creates a network whose connd is not running yet.
   ///
@@ -75,6 +81,7 @@ public final class SimulatedNetwork: Sendable {
     treatsLoopbackAsRemote: Bool = true, clock: some Clock<Duration> = ContinuousClock()
   ) throws {
     self.directory = try SocketDirectory()
+    self.treatsLoopbackAsRemote = treatsLoopbackAsRemote
     let simulation = Simulation(policy: policy, treatsLoopbackAsRemote: treatsLoopbackAsRemote)
     self.connd = SimulatedConnd(simulation, Timekeeper(clock))
     self.become(networks)
@@ -91,7 +98,7 @@ public final class SimulatedNetwork: Sendable {
     self.connd.start()
     do {
       let listener = try await Listener(
-        on: self.socket,
+        on: self.socket.path,
         [ConndService(connd: self.connd), DiagnosticsService(connd: self.connd)])
       self.listener.withLock { $0 = listener }
     } catch {

@@ -7,10 +7,7 @@ import NIOPosix
 package struct Album: Sendable {
   private let host: String
   private let port: Int
-  /// The path of connd's socket.
-  package var socket = SocketPath.default
-  /// Whether loopback connections are guarded, too, as tests need.
-  package var guardsLoopback = false
+  package var socket = ConndSocket.default
 
   package init(host: String, port: Int) { (self.host, self.port) = (host, port) }
 
@@ -33,10 +30,11 @@ package struct Album: Sendable {
     _ pictures: [String], onWait: @escaping @Sendable (NetworkPath) -> Void = { _ in },
     keep: (String, ByteBuffer) async throws -> Void
   ) async throws {
-    let task = DiscretionaryTask {
-      $0.monitor = PathMonitor(socket: self.socket)
-      $0.onWait = onWait
-    }
+    let task = DiscretionaryTask(
+      config: .defaults {
+        $0.monitor = PathMonitor(socket: self.socket)
+        $0.onWait = onWait
+      })
     try await task.run { network in
       for picture in pictures {
         let bytes = try await network.restarting {
@@ -52,13 +50,12 @@ package struct Album: Sendable {
   private func get(
     _ path: String, over access: NetworkAccess = .unrestricted
   ) async throws -> ByteBuffer {
-    var guarding = ConnectivityGuardHandler.Configuration()
+    var guarding = ConnectivityGuardHandler.Config.defaults
     (guarding.socket, guarding.access) = (self.socket, access)
-    guarding.guardsLoopback = self.guardsLoopback
     let exchange = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .connect(host: self.host, port: self.port) { [guarding] channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(guarding))
+          try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(config: guarding))
           try channel.pipeline.syncOperations.addHTTPClientHandlers()
           return try Exchange(wrappingChannelSynchronously: channel)
         }

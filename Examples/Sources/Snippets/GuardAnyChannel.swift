@@ -46,20 +46,19 @@ private final class MyHandler: ChannelInboundHandler {
 
 func guardAnyChannelDrain() {
   // snippet: drain
-  var configuration = ConnectivityGuardHandler.Configuration()
-  configuration.onInvalidation = .drain
-  let handler = ConnectivityGuardHandler(configuration)
+  let handler = ConnectivityGuardHandler(config: .defaults { $0.onInvalidation = .drain })
   // end
   show("\(handler)")
 }
 
 func guardAnyChannelRefuse() {
   // snippet: refuse
-  var configuration = ConnectivityGuardHandler.Configuration()
-  configuration.access = .inexpensive
-  configuration.access.whenUnknown = .refuse
+  let config = ConnectivityGuardHandler.Config.defaults {
+    $0.access = .inexpensive
+    $0.access.whenUnknown = .refuse
+  }
   // end
-  show("\(configuration)")
+  show("\(config)")
 }
 
 /// As libpq declares it.
@@ -68,7 +67,8 @@ private func PQsocket(_ connection: OpaquePointer) -> CInt { -1 }
 
 func guardAnyChannelDescriptor(_ connection: OpaquePointer) throws {
   // snippet: descriptor
-  let watch = try SocketGuard(descriptor: PQsocket(connection)) { $0.shutsDown = true }
+  let watch = try SocketGuard(
+    descriptor: PQsocket(connection), config: .defaults { $0.shutsDown = true })
   // end
   watch.end()
 }

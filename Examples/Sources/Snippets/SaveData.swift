@@ -19,9 +19,10 @@ private struct Client {
 
 func saveDataBackup() async throws {
   // snippet: backup
-  let backup = DiscretionaryTask {
-    $0.onWait = { path in show("waits: \(path)") }
-  }
+  let backup = DiscretionaryTask(
+    config: .defaults {
+      $0.onWait = { path in show("waits: \(path)") }
+    })
   try await backup.run { network in
     for photo in photos {
       try await network.wait()
@@ -48,10 +49,9 @@ func saveDataRestarting() async throws {
 
 func saveDataExpires() async throws {
   // snippet: expires
+  let soon = DiscretionaryTask(config: .defaults { $0.timeLimit = .timeout(.seconds(10)) })
   let article = try await withFallback(on: [.constrained, .expensive]) {
-    try await DiscretionaryTask { $0.timeLimit = .timeout(.seconds(10)) }.run { _ in
-      try await download("article with films")
-    }
+    try await soon.run { _ in try await download("article with films") }
   } fallback: { _ in
     try await download("article without films")
   }
@@ -62,11 +62,12 @@ func saveDataExpires() async throws {
 func saveDataDestination() async throws {
   // snippet: destination
   guard let server = IPAddress("192.0.2.10") else { return }
-  let backup = DiscretionaryTask {
-    $0.monitor = PathMonitor(destination: server)
-    $0.access = .requiring([.wired])
-    $0.access.whenUnknown = .refuse
-  }
+  let backup = DiscretionaryTask(
+    config: .defaults {
+      $0.monitor = PathMonitor(destination: server)
+      $0.access = .requiring([.wired])
+      $0.access.whenUnknown = .refuse
+    })
   // end
   backup.promote()
 }

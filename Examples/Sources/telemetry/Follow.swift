@@ -16,7 +16,7 @@ struct Follow: AsyncParsableCommand {
   var without = false
 
   @Option(help: ArgumentHelp("connd's socket.", valueName: "path"))
-  var conndSocket = SocketPath.default
+  var conndSocket = ConndSocket.default.path
 
   func run() async throws {
     let target: any ResolvableTarget = .dns(host: self.target.host, port: self.target.port)
@@ -29,8 +29,8 @@ struct Follow: AsyncParsableCommand {
       try await self.run(
         with: .networkAware(
           target: target, transportSecurity: .plaintext,
-          config: .defaults { $0.socket = self.conndSocket }),
-        NetworkTeller(monitor: PathMonitor(socket: self.conndSocket)))
+          config: .defaults { $0.socket = ConndSocket(path: self.conndSocket) }),
+        NetworkTeller(monitor: PathMonitor(socket: ConndSocket(path: self.conndSocket))))
     }
   }
 

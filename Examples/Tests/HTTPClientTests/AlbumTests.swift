@@ -8,7 +8,7 @@ struct AlbumTests {
   private func album(_ url: String, _ network: SimulatedNetwork) throws -> Album {
     let port = try #require(url.split(separator: ":").last.flatMap { Int($0) })
     var album = Album(host: "127.0.0.1", port: port)
-    (album.socket, album.guardsLoopback) = (network.socket, true)
+    album.socket = network.socket
     return album
   }
 

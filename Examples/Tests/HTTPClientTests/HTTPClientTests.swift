@@ -9,14 +9,13 @@ import Testing
 struct HTTPClientTests {
   /// An application's configuration, with the socket and loopback setting of a simulated network.
   private func configuration(_ network: SimulatedNetwork) -> HTTPClient.Configuration {
-    var guarding = ConnectivityGuardHandler.Configuration()
+    var guarding = ConnectivityGuardHandler.Config.defaults
     guarding.socket = network.socket
-    guarding.guardsLoopback = true
     let add: @Sendable (any Channel) -> EventLoopFuture<Void> = { [guarding] channel in
       channel.eventLoop.makeCompletedFuture {
         // Before the client's own handlers, which must receive its events.
         try channel.pipeline.syncOperations.addHandler(
-          ConnectivityGuardHandler(guarding), position: .first)
+          ConnectivityGuardHandler(config: guarding), position: .first)
       }
     }
     var configuration = HTTPClient.Configuration()

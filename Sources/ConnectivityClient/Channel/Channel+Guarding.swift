@@ -45,7 +45,7 @@ extension Channel {
     let config = self.settings.config
     return FlowGuard.Flow(
       to: remote, transport, mark: config.mark, boundTo: config.interface ?? link,
-      for: config.access, guardsLoopback: config.guardsLoopback)
+      for: config.access, guardsLoopback: config.socket.guardsLoopback)
   }
 
   private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
@@ -211,7 +211,7 @@ extension Channel.State {
 
 extension FlowInvalidation {
   /// The data of the flow and connd's complete answer, for the log.
-  fileprivate func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {
+  func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {
     var metadata: Logger.Metadata = [
       "reason": "\(self.reason.rawValue)",
       "cause": "\(self.cause.trigger.rawValue) \(self.cause.change)",

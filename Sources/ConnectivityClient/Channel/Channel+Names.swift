@@ -29,7 +29,8 @@ extension Channel {
   private func followResolver(_ id: UInt64, _ hub: GuardHub) async {
     let flows = Self.elsewhere.compactMap { self.following($0, hub) }
     self.follow(flows)
-    let resolver = ResolverWatch(socket: self.settings.config.socket, patience: Self.patience) {
+    let resolver = ResolverWatch(socket: self.settings.config.socket.path, patience: Self.patience)
+    {
       [weak self] in self?.networkChanged()
     }
     let isWanted = self.state.withLock { state in

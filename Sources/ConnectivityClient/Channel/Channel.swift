@@ -191,7 +191,7 @@ final class Channel: Sendable {
 
   /// Keeps connections until ``shutdown()`` was called and the last call has ended.
   func run() async {
-    let hub = GuardHub.shared(socket: self.settings.config.socket)
+    let hub = GuardHub.shared(socket: self.settings.config.socket.path)
     await withTaskExecutorPreference(EventLoopTaskExecutor(self.settings.eventLoop)) {
       await self.keepConnections(hub)
     }

@@ -43,7 +43,7 @@ final class Connection: Sendable {
     self.serial = serial
     self.target = target
     let address = target.address.ip
-    self.isLocal = address.map { $0.isLoopback && !settings.config.guardsLoopback } ?? true
+    self.isLocal = address.map { $0.isLoopback && !settings.config.socket.guardsLoopback } ?? true
     self.core = core
     self.eventLoop = settings.eventLoop
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }

@@ -3,7 +3,7 @@ internal import ConnectivityMonitor
 
 /// The known state of a guarded connection. Turns the events of its guard into news for its owner.
 struct ConnectionNews: Sendable {
-  private var path: Path?
+  private(set) var path: Path?
   private var isViable = true
   private var hasBetterPath = false
 

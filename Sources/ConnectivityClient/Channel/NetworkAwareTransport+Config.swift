@@ -1,4 +1,4 @@
-internal import ConnectivityMonitor
+public import ConnectivityMonitor
 public import GRPCNIOTransportHTTP2Posix
 public import Logging
 
@@ -42,11 +42,8 @@ extension NetworkAwareTransport {
     public var connectivityStateExecutor: (any TaskExecutor)?
     /// gRPC's callbacks for NIO channels.
     public var channelDebuggingCallbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
-    /// The path of connd's socket.
-    public var socket: String
-    /// Whether loopback connections are guarded, too. They do not need it, but tests that simulate
-    /// a network on loopback do.
-    public var guardsLoopback: Bool
+    /// connd's socket.
+    public var socket: ConndSocket
 
     public static var defaults: Config { .defaults { _ in } }
 
@@ -61,7 +58,7 @@ extension NetworkAwareTransport {
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,
         channelDebuggingCallbacks: .defaults,
-        socket: SocketPath.default, guardsLoopback: false)
+        socket: .default)
       configure(&config)
       return config
     }

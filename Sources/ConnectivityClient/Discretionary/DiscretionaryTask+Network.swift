@@ -3,7 +3,7 @@ extension DiscretionaryTask {
   /// any number of tasks, until the run is over. A task that still waits then is cancelled.
   public struct Network: Sendable {
     let gate: NetworkGate
-    let configuration: Configuration
+    let config: Config
 
     /// A safe point of the work. Returns immediately if the work may continue, otherwise once it
     /// may.
@@ -21,7 +21,7 @@ extension DiscretionaryTask {
     /// that themselves. If `operation` fails because a forbidden network replaced its network, it
     /// also starts again. It must tolerate such restarts. Its gRPC calls do not start on forbidden
     /// networks (C8), so nothing is sent there during a change. Other connections need a rule of
-    /// their own (``ConnectivityGuardHandler/Configuration/access``).
+    /// their own (``ConnectivityGuardHandler/Config/access``).
     ///
     /// - Returns: The result of `operation`.
     /// - Throws: The error of `operation` on a network that it may use; `CancellationError` if the
@@ -44,7 +44,7 @@ extension DiscretionaryTask {
     private func attempt<Result: Sendable>(
       _ operation: @escaping @Sendable () async throws -> Result
     ) async -> (result: Swift.Result<Result, any Error>, wasCancelled: Bool) {
-      let access = self.gate.isOpenForGood ? .unrestricted : self.configuration.allowed
+      let access = self.gate.isOpenForGood ? .unrestricted : self.config.allowed
       return await withTaskGroup(of: Swift.Result<Result, any Error>?.self) { group in
         group.addTask {
           await withCallSettings {
@@ -76,12 +76,12 @@ extension DiscretionaryTask {
     private func mayNotBeUsed(_ wasCancelled: Bool, _ error: any Error) async throws -> Bool {
       let news = self.gate.news
       if wasCancelled || self.gate.isForbidden { return true }
-      let path = await self.configuration.monitor.unlimited.currentPath
-      switch self.configuration.verdict(on: path) {
+      let path = await self.config.monitor.unlimited.currentPath
+      switch self.config.verdict(on: path) {
       case .forbidden: break
       // A call was refused because connd was away. It may be back.
       case .free:
-        return self.configuration.allowed.whenUnknown == .refuse
+        return self.config.allowed.whenUnknown == .refuse
           && NetworkUnavailable.Reason(of: error) == .unknown
       case .absent(let refusal): guard refusal?.reason == .unknown else { return false }
       }

@@ -1,5 +1,6 @@
 public import ConnectivityMonitor
 public import GRPCCore
+public import Logging
 private import Synchronization
 
 /// Work that waits for a network that it may use freely: a backup, a prefetch, a synchronisation.
@@ -22,7 +23,7 @@ private import Synchronization
 /// 2. When the path changes to another kind, the work yields. It waits at its own safe points
 ///    (``Network/wait(isolation:)``). A part without safe points is cancelled and started again
 ///    (``Network/restarting(_:)``). A step between two safe points continues.
-/// 3. Work that the user asks for is never held back: if ``Configuration/isUserInitiated`` is set,
+/// 3. Work that the user asks for is never held back: if ``Config/isUserInitiated`` is set,
 ///    or after ``promote()``. The priority of the task does not matter, because everything that the
 ///    main actor starts has a high one.
 /// 4. Without connd the work runs as if nothing had a cost (C7). If
@@ -37,7 +38,7 @@ private import Synchronization
 /// Implements rule C8.
 public final class DiscretionaryTask: Sendable {
   /// The networks that the work needs, and how long it may wait.
-  public struct Configuration: Sendable {
+  public struct Config: Sendable {
     /// The networks that the work may use, in addition to the monitor's rules.
     public var access: NetworkAccess = .inexpensive
     /// The path that counts: the system's, or that to one destination
@@ -53,8 +54,17 @@ public final class DiscretionaryTask: Sendable {
     /// Called with the current path when the work begins to wait, and after each change of the path
     /// while it waits. Must not block.
     public var onWait: (@Sendable (NetworkPath) -> Void)?
+    /// Logs when the work waits, continues, yields or expires. `nil` logs nothing.
+    public var logger: Logger?
 
-    public init() {}
+    public static var defaults: Config { Config() }
+
+    /// Returns the defaults, changed by `configure`.
+    public static func defaults(_ configure: (inout Config) -> Void) -> Config {
+      var config = Config()
+      configure(&config)
+      return config
+    }
   }
 
   /// The error of work that was held back until its time limit.
@@ -77,14 +87,12 @@ public final class DiscretionaryTask: Sendable {
     var runs: [ObjectIdentifier: NetworkGate] = [:]
   }
 
-  private let configuration: Configuration
+  private let config: Config
   private let state: Mutex<State>
 
-  public init(_ configure: (inout Configuration) -> Void = { _ in }) {
-    var configuration = Configuration()
-    configure(&configuration)
-    self.configuration = configuration
-    self.state = Mutex(State(isUserInitiated: configuration.isUserInitiated))
+  public init(config: Config = .defaults) {
+    self.config = config
+    self.state = Mutex(State(isUserInitiated: config.isUserInitiated))
   }
 
   /// Marks the work as requested by the user. All waiting runs continue immediately, and no run is
@@ -108,7 +116,7 @@ public final class DiscretionaryTask: Sendable {
   ) async throws -> Result {
     // A cancelled task does not need to query connd.
     try Task.checkCancellation()
-    let gate = NetworkGate(self.configuration)
+    let gate = NetworkGate(self.config)
     let isUserInitiated = self.state.withLock { state in
       state.runs[ObjectIdentifier(gate)] = gate
       return state.isUserInitiated
@@ -118,15 +126,15 @@ public final class DiscretionaryTask: Sendable {
       gate.end()
     }
     if isUserInitiated { gate.openForGood() }
-    let configuration = self.configuration
+    let config = self.config
     return try await withThrowingTaskGroup(of: Void.self) { group in
       defer { group.cancelAll() }
       if !isUserInitiated {
         let thread = Connector.shared.thread
         group.addTask(executorPreference: thread.executor) {
-          await configuration.monitor.follow(gate.put)
+          await config.monitor.follow(gate.put)
         }
-        if let rest = configuration.timeLimit.remaining(.now) {
+        if let rest = config.timeLimit.remaining(.now) {
           group.addTask(executorPreference: thread.executor) {
             try await thread.sleep(for: rest)
             gate.expire()
@@ -134,7 +142,7 @@ public final class DiscretionaryTask: Sendable {
         }
       }
       try await gate.wait(for: .free)
-      return try await operation(Network(gate: gate, configuration: configuration))
+      return try await operation(Network(gate: gate, config: config))
     }
   }
 }

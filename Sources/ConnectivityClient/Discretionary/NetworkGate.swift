@@ -1,8 +1,9 @@
 private import Connectivity
 private import ConnectivityMonitor
+private import Logging
 private import Synchronization
 
-extension DiscretionaryTask.Configuration {
+extension DiscretionaryTask.Config {
   /// The meaning of a path for the work.
   enum Verdict: Hashable {
     /// The work may use it.
@@ -39,7 +40,7 @@ extension DiscretionaryTask.Configuration {
 ///
 /// Implements rules I8 and C8.
 final class NetworkGate: Sendable {
-  typealias Verdict = DiscretionaryTask.Configuration.Verdict
+  typealias Verdict = DiscretionaryTask.Config.Verdict
 
   /// The event that a task waits for.
   enum Event: Hashable {
@@ -71,11 +72,11 @@ final class NetworkGate: Sendable {
     var announced: NetworkPath?
   }
 
-  private let configuration: DiscretionaryTask.Configuration
+  private let config: DiscretionaryTask.Config
   private let state = Mutex(State())
 
-  init(_ configuration: DiscretionaryTask.Configuration) {
-    self.configuration = configuration
+  init(_ config: DiscretionaryTask.Config) {
+    self.config = config
   }
 
   /// The number of received paths.
@@ -92,7 +93,7 @@ final class NetworkGate: Sendable {
     for path in paths {
       self.change { state in
         state.path = path
-        state.verdict = self.configuration.verdict(on: path)
+        state.verdict = self.config.verdict(on: path)
         state.news += 1
       }
     }
@@ -108,12 +109,30 @@ final class NetworkGate: Sendable {
   func end() { self.change { $0.isOver = true } }
 
   private func change(_ change: (inout State) -> Void) {
-    let (ready, announcement) = self.state.withLock { state in
+    let (ready, announcement, turn, path) = self.state.withLock { state in
+      let couldRun = state.mayRun
       change(&state)
-      return (state.ready(), state.announcement())
+      let turn = state.mayRun == couldRun ? nil : state.mayRun
+      return (state.ready(), state.announcement(), turn, state.path)
     }
+    self.log(turn, announcement, path)
     for (continuation, result) in ready { continuation.resume(with: result) }
-    if let announcement { self.configuration.onWait?(announcement) }
+    if let announcement { self.config.onWait?(announcement) }
+  }
+
+  /// - Parameters:
+  ///   - mayRun: Whether the work may run, if that has changed.
+  ///   - announcement: The path, if the work waits.
+  private func log(_ mayRun: Bool?, _ announcement: NetworkPath?, _ path: NetworkPath?) {
+    guard let logger = self.config.logger else { return }
+    if let mayRun {
+      let text: Logger.Message =
+        mayRun ? "discretionary work may run" : "discretionary work yields"
+      logger.debug(text, metadata: path.map { ["path": "\($0)"] })
+    }
+    if let announcement {
+      logger.info("discretionary work waits", metadata: ["path": "\(announcement)"])
+    }
   }
 
   // MARK: Waiters
@@ -147,6 +166,9 @@ final class NetworkGate: Sendable {
 }
 
 extension NetworkGate.State {
+  /// Whether the work may start or continue.
+  fileprivate var mayRun: Bool { self.isOpenForGood || self.verdict == .free }
+
   var isForbidden: Bool {
     if case .forbidden = self.verdict { return !self.isOpenForGood }
     return false

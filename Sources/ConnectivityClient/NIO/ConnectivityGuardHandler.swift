@@ -1,6 +1,7 @@
 internal import Connectivity
 private import ConnectivityProtocol
-internal import ConnectivityMonitor
+public import ConnectivityMonitor
+public import Logging
 public import NIOCore
 
 #if canImport(Glibc)
@@ -35,7 +36,8 @@ public import NIOCore
 ///    connection may still work.
 /// 4. Without connd, or with one in another network namespace, it does nothing. It uses connd once
 ///    connd appears (C7). It does not guard Unix sockets and loopback connections, which do not
-///    need it.
+///    need it. connd judges the connection by its mark and by the link that it is bound to, which
+///    the handler reads from the socket. Set them before the connection is made.
 /// 5. If connd rejects three new connections to the same place in a row, connd is wrong.
 ///    Connections to that place are then not guarded for five minutes, or longer if it continues.
 ///    That includes connections for which connd never saw a path (I11). Such a connection receives
@@ -50,24 +52,25 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   public typealias OutboundIn = NIOAny
 
   /// The configuration of a guard.
-  public struct Configuration: Sendable {
+  public struct Config: Sendable {
     /// The networks that the connection may use. If its path becomes a forbidden one, the
     /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
     /// The reaction to an invalidation of the connection.
     public var onInvalidation: InvalidationHandling = .destroy
-    /// The `SO_MARK` of the connection; 0 means none.
-    public var mark: UInt32 = 0
-    /// The name of the link that the connection is bound to (`SO_BINDTODEVICE`). A connection to a
-    /// link-local address (`fe80::1%eth0`) is bound to the address's link without setting this.
-    public var interface: String?
-    /// The path of connd's socket.
-    public var socket: String = SocketPath.default
-    /// Whether loopback connections are guarded, too; for tests that simulate a network on
-    /// loopback.
-    public var guardsLoopback = false
+    /// connd's socket.
+    public var socket: ConndSocket = .default
+    /// Logs why the connection is no longer viable, refused or not guarded. `nil` logs nothing.
+    public var logger: Logger?
 
-    public init() {}
+    public static var defaults: Config { Config() }
+
+    /// Returns the defaults, changed by `configure`.
+    public static func defaults(_ configure: (inout Config) -> Void) -> Config {
+      var config = Config()
+      configure(&config)
+      return config
+    }
   }
 
   /// A connection that waits for connd to report its network.
@@ -78,7 +81,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     var reports: [ConnectionGuard.Report] = []
   }
 
-  private let configuration: Configuration
+  private let config: Config
   private var flow: ConnectionGuard?
   /// The link of the first path.
   private var link: UInt32?
@@ -87,9 +90,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   /// Why the connection is not guarded. Reported once it is made.
   private var unguardedReason: String?
 
-  public init(_ configuration: Configuration = Configuration()) {
-    self.configuration = configuration
-  }
+  public init(config: Config = .defaults) { self.config = config }
 
   public func handlerAdded(context: ChannelHandlerContext) {
     guard context.channel.isActive, let remote = context.remoteAddress else { return }
@@ -118,7 +119,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
   ) {
     // connd compares its answer from before the connection with the state afterwards.
-    let isRestricted = !self.configuration.access.isUnrestricted
+    let isRestricted = !self.config.access.isUnrestricted
     guard let asked = self.begin(to: address, context: context, isRestricted: isRestricted) else {
       return context.connect(to: address, promise: promise)
     }
@@ -136,8 +137,11 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard let held = self.held else { return }
     self.held = nil
     // connd may be running but not know the path either (K8).
-    if let refusal = self.configuration.access.refusal(of: answer.path ?? .unknown) {
+    if let refusal = self.config.access.refusal(of: answer.path ?? .unknown) {
       self.end()
+      self.config.logger?.info(
+        "the connection is not made",
+        metadata: ["remote": "\(held.address)", "reason": "\(refusal)"])
       held.promise?.fail(refusal)
       return context.close(promise: nil)
     }
@@ -165,10 +169,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   /// Returns the flow of a connection, or `nil` if there is nothing to guard.
   private func flow(to address: SocketAddress, _ context: ChannelHandlerContext) -> FlowGuard.Flow?
   {
-    FlowGuard.Flow(
+    let socket = ChannelSocket(channel: context.channel)
+    // connect(2) binds a link-local connection to the link of its address.
+    return FlowGuard.Flow(
       to: address.ip, Transport(Self.number(of: context.channel), remotePort: address.ipPort),
-      mark: self.configuration.mark, boundTo: self.configuration.interface ?? address.link,
-      for: self.configuration.access, guardsLoopback: self.configuration.guardsLoopback)
+      mark: socket.mark, boundTo: socket.boundLink ?? address.link,
+      for: self.config.access, guardsLoopback: self.config.socket.guardsLoopback)
   }
 
   /// Begins to guard the connection, if it is not guarded yet.
@@ -184,10 +190,10 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard let flow = self.flow(to: address, context) else { return nil }
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
-    let breaker = DestinationBreaker(flow, socket: self.configuration.socket)
+    let breaker = DestinationBreaker(flow, socket: self.config.socket.path)
     self.unguardedReason = breaker.allowsGuarding ? nil : DestinationBreaker.openReason
     let begun = ConnectionGuard.begin(
-      flow, hub: GuardHub.shared(socket: self.configuration.socket), breaker: breaker,
+      flow, hub: GuardHub.shared(socket: self.config.socket.path), breaker: breaker,
       // If the peer does not support Multipath TCP, that is known once the connection is made.
       mayGuard: !ChannelSocket(channel: context.channel).isMultipath, asksOtherwise: isRestricted
     ) { absence in
@@ -228,6 +234,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       return
     }
     self.unguardedReason = nil
+    self.config.logger?.info(
+      "the connection is not guarded", metadata: self.metadata(context, ["reason": "\(reason)"]))
     context.fireUserInboundEventTriggered(ConnectivityEvents.Unguarded(reason: reason))
   }
 
@@ -247,17 +255,45 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     if let path = event.ownPath, context.remoteAddress?.ip?.isLoopback == false {
       self.link = self.link ?? path.chain.first?.index
     }
-    for news in self.news.record(event, for: self.configuration.access) {
+    for news in self.news.record(event, for: self.config.access) {
       self.fire(news, context)
     }
-    guard let invalidation = self.configuration.access.invalidation(by: event) else { return }
-    if self.configuration.onInvalidation.action(for: invalidation) == .destroy {
+    if let rest = report.rest, let invalidation = event.invalidation {
+      self.config.logger?.warning(
+        "connd wrongly rejects new connections; for \(rest) they are not guarded",
+        metadata: self.metadata(context, invalidation.evidence(against: report.flow)))
+    }
+    guard let invalidation = self.config.access.invalidation(by: event) else { return }
+    let action = self.config.onInvalidation.action(for: invalidation)
+    self.config.logger?.info(
+      "the connection is no longer viable",
+      metadata: self.metadata(
+        context,
+        [
+          "reason": "\(invalidation.reason.rawValue)",
+          "severity": "\(invalidation.severity.rawValue)",
+          "cause": "\(invalidation.cause)", "action": "\(action)",
+        ]))
+    if action == .destroy {
       self.end()
       context.fireErrorCaught(invalidation)
       ConnectionCutter(channel: context.channel).cut(link: self.link)
     } else {
       report.keep(despite: invalidation, awaitsReturn: true)
     }
+  }
+
+  /// Returns the metadata for a log message about the connection.
+  private func metadata(
+    _ context: ChannelHandlerContext, _ more: Logger.Metadata
+  ) -> Logger.Metadata {
+    var metadata = more
+    if let remote = context.remoteAddress { metadata["remote"] = "\(remote)" }
+    if let path = self.news.path {
+      metadata["network_interface"] = path.interface.map { "\($0)" }
+      metadata["network_medium"] = "\(path.medium.rawValue)"
+    }
+    return metadata
   }
 
   private func fire(_ news: NetworkAwareTransport.Event, _ context: ChannelHandlerContext) {

@@ -17,9 +17,6 @@ struct ConnectedSocket: SocketOptions, Sendable {
   let localPort: UInt16
   /// The IANA number of the protocol. For Multipath TCP, that of TCP.
   let number: UInt8
-  let mark: UInt32
-  /// The name of the link that it is bound to. A link-local connection is always bound.
-  let interface: String?
   /// The kernel's cookie, which distinguishes the socket from a later one with the same descriptor.
   private let cookie: UInt64
 
@@ -30,9 +27,6 @@ struct ConnectedSocket: SocketOptions, Sendable {
     (self.local, self.localPort) = try Self.name("getsockname", getsockname, descriptor)
     let number = Self.option(Self.protocolOption, of: descriptor, CInt(0)) ?? 0
     self.number = UInt8(exactly: number) ?? Transport.tcp
-    self.mark = Self.option(Self.markOption, of: descriptor, UInt32(0)) ?? 0
-    let index = Self.option(Self.bindToLink, of: descriptor, CInt(0)) ?? 0
-    self.interface = linkName(UInt32(bitPattern: index))
     self.cookie = Self.option(Self.cookieOption, of: descriptor, UInt64(0)) ?? 0
   }
 
@@ -53,7 +47,6 @@ struct ConnectedSocket: SocketOptions, Sendable {
   }
 
   // Constants that C library modules lack, or that are specific to Linux (asm-generic/socket.h).
-  private static let markOption: CInt = 36  // SO_MARK
   private static let protocolOption: CInt = 38  // SO_PROTOCOL
   private static let cookieOption: CInt = 57  // SO_COOKIE
   private static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX

@@ -26,6 +26,14 @@ package protocol SocketOptions {
 }
 
 extension SocketOptions {
+  /// The mark of its packets (`SO_MARK`); 0 means none.
+  package var mark: UInt32 { self.option(SOL_SOCKET, Option.mark, UInt32(0)) ?? 0 }
+
+  /// The name of the link that it is bound to, or `nil` if it is not.
+  package var boundLink: String? {
+    linkName(UInt32(bitPattern: self.option(SOL_SOCKET, Option.boundLink, CInt(0)) ?? 0))
+  }
+
   /// The number of its protocol, which may exceed the range of a packet's protocol field.
   var protocolNumber: CInt { self.option(SOL_SOCKET, Option.protocol, CInt(0)) ?? 0 }
 
@@ -69,6 +77,8 @@ private struct MultipathInformation: BitwiseCopyable {
 /// Constants that C library modules lack, or that are specific to Linux (asm-generic/socket.h,
 /// linux/in.h, linux/in6.h, linux/mptcp.h).
 private enum Option {
+  static let mark: CInt = 36  // SO_MARK
+  static let boundLink: CInt = 62  // SO_BINDTOIFINDEX
   static let `protocol`: CInt = 38  // SO_PROTOCOL
   static let multipath: CInt = 262  // IPPROTO_MPTCP
   static let multipathLevel: CInt = 284  // SOL_MPTCP

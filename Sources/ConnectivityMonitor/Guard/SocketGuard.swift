@@ -2,17 +2,17 @@ public import Connectivity
 private import Synchronization
 
 /// Guards any connection by its descriptor: a BSD socket, libpq's (`PQsocket`), hiredis'
-/// (`redisContext.fd`), libcurl's
-/// (`CURLINFO_ACTIVESOCKET`).
+/// (`redisContext.fd`), libcurl's (`CURLINFO_ACTIVESOCKET`).
 ///
 /// ```swift
-/// let watch = try SocketGuard(descriptor: PQsocket(connection)) { $0.shutsDown = true }
+/// let watch = try SocketGuard(
+///   descriptor: PQsocket(connection), config: .defaults { $0.shutsDown = true })
 /// ```
 ///
 /// 1. It guards the connection until ``end()`` is called or its last reference is released. End it
 ///    before closing the descriptor.
 /// 2. ``events`` reports the connection's path, and when it is no longer viable.
-/// 3. With ``Configuration/shutsDown``, it ends a connection that is no longer viable with
+/// 3. With ``Config/shutsDown``, it ends a connection that is no longer viable with
 ///    shutdown(2). A library that waits on the connection sees the end immediately, and reports its
 ///    own error. The owner must still close the descriptor.
 /// 4. Without connd, or with one in another network namespace, nothing happens. It uses connd once
@@ -20,7 +20,7 @@ private import Synchronization
 /// 5. A new connection works, so a verdict against it is evidence against connd. If connd rejects
 ///    three new connections to the same place in a row, new ones to that place are not guarded for
 ///    a while. That includes connections for which connd never saw a path (I11). Mark new
-///    connections with ``Configuration/isNew``.
+///    connections with ``Config/isNew``.
 /// 6. Two kinds of connections are not guarded and receive ``Event/unguarded(_:)``. A Multipath TCP
 ///    connection survives the end of one of its subflows. A connection whose own address does not
 ///    belong to this machine, as with a transparent proxy, arrives by rules that connd does not
@@ -31,7 +31,7 @@ private import Synchronization
 /// Implements rule C10.
 public final class SocketGuard: Sendable {
   /// The configuration of a guard.
-  public struct Configuration: Sendable {
+  public struct Config: Sendable {
     /// The networks that the connection may use. If its path becomes a forbidden one, the
     /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
@@ -39,13 +39,17 @@ public final class SocketGuard: Sendable {
     public var shutsDown = false
     /// Whether the connection was made a moment ago, so that it is known to work.
     public var isNew = false
-    /// The path of connd's socket.
-    public var socket: String = SocketPath.default
-    /// Whether loopback connections are guarded, too; for tests that simulate a network on
-    /// loopback.
-    public var guardsLoopback = false
+    /// connd's socket.
+    public var socket: ConndSocket = .default
 
-    public init() {}
+    public static var defaults: Config { Config() }
+
+    /// Returns the defaults, changed by `configure`.
+    public static func defaults(_ configure: (inout Config) -> Void) -> Config {
+      var config = Config()
+      configure(&config)
+      return config
+    }
   }
 
   /// An event of the connection.
@@ -105,13 +109,9 @@ public final class SocketGuard: Sendable {
   /// come from the kernel.
   ///
   /// - Throws: ``Failure`` for any other socket.
-  public init(
-    descriptor: CInt, _ configure: (inout Configuration) -> Void = { _ in }
-  ) throws(Failure) {
-    var configuration = Configuration()
-    configure(&configuration)
+  public init(descriptor: CInt, config: Config = .defaults) throws(Failure) {
     let socket = try ConnectedSocket(descriptor: descriptor)
-    (self.stream, self.core) = Core.make(configuration, socket)
+    (self.stream, self.core) = Core.make(config, socket)
     self.core.begin()
   }
 
@@ -123,7 +123,7 @@ public final class SocketGuard: Sendable {
 
 /// The state that a guard and its flow share.
 private final class Core: Sendable {
-  private let configuration: SocketGuard.Configuration
+  private let config: SocketGuard.Config
   private let socket: ConnectedSocket
   private let events: AsyncStream<SocketGuard.Event>.Continuation
   private struct State {
@@ -135,42 +135,42 @@ private final class Core: Sendable {
   private let state = Mutex(State())
 
   private init(
-    _ configuration: SocketGuard.Configuration, _ socket: ConnectedSocket,
+    _ config: SocketGuard.Config, _ socket: ConnectedSocket,
     _ events: AsyncStream<SocketGuard.Event>.Continuation
   ) {
-    self.configuration = configuration
+    self.config = config
     self.socket = socket
     self.events = events
   }
 
   static func make(
-    _ configuration: SocketGuard.Configuration, _ socket: ConnectedSocket
+    _ config: SocketGuard.Config, _ socket: ConnectedSocket
   ) -> (AsyncStream<SocketGuard.Event>, Core) {
     let (events, continuation) = AsyncStream.makeStream(
       of: SocketGuard.Event.self, bufferingPolicy: .bufferingNewest(64))
-    return (events, Core(configuration, socket, continuation))
+    return (events, Core(config, socket, continuation))
   }
 
   func begin() {
-    let (socket, configuration) = (self.socket, self.configuration)
+    let (socket, config) = (self.socket, self.config)
     guard
       let flow = FlowGuard.Flow(
         to: socket.remote, from: socket.local,
         Transport(socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
-        mark: socket.mark, boundTo: socket.interface, for: configuration.access,
-        guardsLoopback: configuration.guardsLoopback)
+        mark: socket.mark, boundTo: socket.boundLink, for: config.access,
+        guardsLoopback: config.socket.guardsLoopback)
     else { return self.finish(.unguarded("a loopback connection needs no guard")) }
     if let obstacle = self.socket.obstacle(from: self.socket.local) {
       return self.finish(.unguarded(obstacle.rawValue))
     }
     // Only a new connection can show that connd is wrong.
     let breaker =
-      configuration.isNew ? DestinationBreaker(flow, socket: configuration.socket) : nil
+      config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
     if breaker?.allowsGuarding == false {
       return self.finish(.unguarded(DestinationBreaker.openReason))
     }
     let guarded = ConnectionGuard(
-      flow, hub: GuardHub.shared(socket: configuration.socket), breaker: breaker
+      flow, hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
     ) { absence in
       self.events.yield(.unguarded("\(absence)"))
     } onEvent: { report in
@@ -206,7 +206,7 @@ private final class Core: Sendable {
       self.events.yield(.path(path))
       if case .betterPathGone = report.event { self.events.yield(.betterPathUnavailable) }
     }
-    if let invalidation = self.configuration.access.invalidation(by: report.event) {
+    if let invalidation = self.config.access.invalidation(by: report.event) {
       self.invalidate(invalidation, report)
     }
   }
@@ -214,7 +214,7 @@ private final class Core: Sendable {
   private func invalidate(_ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report) {
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
-    if self.configuration.shutsDown {
+    if self.config.shutsDown {
       // Under the lock: after ``end()`` the descriptor may belong to another socket.
       self.state.withLock { state in
         let link = self.socket.remote.isLoopback ? nil : state.link

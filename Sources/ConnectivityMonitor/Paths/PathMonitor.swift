@@ -39,7 +39,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
 
   let subject: Subject
   package let access: NetworkAccess
-  let socket: String
+  let socket: ConndSocket
   let patience: Duration
 
   /// Follows the system's connectivity: the paths to the default destination.
@@ -49,8 +49,8 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///     `NWPathMonitor(prohibitedInterfaceTypes:)` and `(requiredInterfaceType:)`. Any other path
   ///     is unsatisfied, with its ``NetworkPath/refusal``. The kernel still chooses the path; the
   ///     monitor does not look for another one.
-  ///   - socket: The path of connd's socket.
-  public init(access: NetworkAccess = .unrestricted, socket: String = SocketPath.default) {
+  ///   - socket: connd's socket.
+  public init(access: NetworkAccess = .unrestricted, socket: ConndSocket = .default) {
     self.init(.system, access: access, socket: socket)
   }
 
@@ -63,16 +63,16 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///   - destination: An address; the caller resolves names.
   ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
   ///   - access: The networks that the application may use. Any other path is unsatisfied.
-  ///   - socket: The path of connd's socket.
+  ///   - socket: connd's socket.
   public init(
     destination: IPAddress, mark: UInt32 = 0, access: NetworkAccess = .unrestricted,
-    socket: String = SocketPath.default
+    socket: ConndSocket = .default
   ) {
     self.init(.destination(destination, mark: mark), access: access, socket: socket)
   }
 
   init(
-    _ subject: Subject, access: NetworkAccess = .unrestricted, socket: String,
+    _ subject: Subject, access: NetworkAccess = .unrestricted, socket: ConndSocket,
     patience: Duration = Self.patience
   ) {
     self.subject = subject

@@ -50,13 +50,15 @@ extension PathMonitor {
     case .system:
       let reader = Mutex(StatusReader())
       let follower = StatusFollower(
-        socket: self.socket, through: connector, kinds: [.transition, .path, .dns])
+        socket: self.socket.path, through: connector, kinds: [.transition, .path, .dns])
       try? await follower.run { event in
         if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
       }
     case .destination(let destination, let mark):
       let path = FollowedPath(to: destination, mark: mark)
-      try? await Follower(path, socket: self.socket, through: connector).run { teller.tell($0) }
+      try? await Follower(path, socket: self.socket.path, through: connector).run {
+        teller.tell($0)
+      }
     }
     teller.finish()
   }

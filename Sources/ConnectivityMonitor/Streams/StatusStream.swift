@@ -19,16 +19,16 @@
 public struct StatusStream: AsyncSequence, Sendable {
   public typealias Element = StatusEvent
 
-  private let socket: String
+  private let socket: ConndSocket
   private let since: UInt64?
   private let kinds: Set<EventKind>
 
   /// - Parameters:
-  ///   - socket: The path of connd's socket.
+  ///   - socket: connd's socket.
   ///   - since: The last generation that is already known, or `nil`.
   ///   - events: The kinds of changes to receive; empty means all.
   public init(
-    socket: String = SocketPath.default, since: UInt64? = nil, events: Set<EventKind> = []
+    socket: ConndSocket = .default, since: UInt64? = nil, events: Set<EventKind> = []
   ) {
     self.socket = socket
     self.since = since
@@ -40,7 +40,7 @@ public struct StatusStream: AsyncSequence, Sendable {
 
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(
-      subscription: Subscription(socket: self.socket, since: self.since, kinds: self.kinds))
+      subscription: Subscription(socket: self.socket.path, since: self.since, kinds: self.kinds))
   }
 
   /// An iterator over events. Its stream from connd ends with the last copy of the iterator.

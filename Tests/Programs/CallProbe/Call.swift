@@ -88,7 +88,7 @@ struct Call: AsyncParsableCommand {
   private func config(_ channel: Int, authority: String?) -> NetworkAwareTransport.Config {
     .defaults { config in
       config.http2.authority = authority
-      config.socket = self.socket
+      config.socket = ConndSocket(path: self.socket)
       config.interface = self.interface
       config.mark = self.mark
       if let seconds = self.keepalive {

@@ -87,8 +87,8 @@ private struct NIOConnection: PlainConnection {
   private let channel: any Channel
 
   init(_ id: String, to host: Host, _ options: SocketSettings, connd: String) async throws {
-    var configuration = ConnectivityGuardHandler.Configuration()
-    configuration.socket = connd
+    var configuration = ConnectivityGuardHandler.Config.defaults
+    configuration.socket = ConndSocket(path: connd)
     var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .enableMPTCP(options.isMultipath)
     let level = SocketOptionLevel(IPPROTO_IP)
@@ -105,7 +105,7 @@ private struct NIOConnection: PlainConnection {
       .channelInitializer { [configuration] channel in
         channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
-          try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          try pipeline.addHandler(ConnectivityGuardHandler(config: configuration))
           try pipeline.addHandler(Witness(id))
         }
       }
@@ -157,10 +157,12 @@ private final class SocketConnection: PlainConnection {
     let descriptor = try Self.connected(to: host, options)
     report("open", ["id": id])
     (self.id, self.descriptor) = (id, descriptor)
-    self.watch = try SocketGuard(descriptor: descriptor) {
-      $0.socket = connd
-      ($0.isNew, $0.shutsDown) = (true, true)
-    }
+    self.watch = try SocketGuard(
+      descriptor: descriptor,
+      config: .defaults {
+        $0.socket = ConndSocket(path: connd)
+        ($0.isNew, $0.shutsDown) = (true, true)
+      })
     let events = self.watch.events
     Task {
       for await event in events {

@@ -44,11 +44,12 @@ struct Backup: AsyncParsableCommand {
     if self.plain {
       for part in 1...self.parts { try await self.get(part, client) }
     } else {
-      let task = DiscretionaryTask {
-        $0.monitor = PathMonitor(socket: self.socket)
-        $0.isUserInitiated = self.userInitiated
-        $0.onWait = { report("waits", ["message": $0.description]) }
-      }
+      let task = DiscretionaryTask(
+        config: .defaults {
+          $0.monitor = PathMonitor(socket: ConndSocket(path: self.socket))
+          $0.isUserInitiated = self.userInitiated
+          $0.onWait = { report("waits", ["message": $0.description]) }
+        })
       try await task.run { network in
         for part in 1...self.parts {
           try await network.restarting { try await self.get(part, client) }

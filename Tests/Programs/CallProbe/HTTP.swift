@@ -10,14 +10,14 @@ import Synchronization
 struct HTTPClient: Sendable {
   let host: Host
   /// How connections are guarded, or `nil` if they are not.
-  let guarding: ConnectivityGuardHandler.Configuration?
+  let guarding: ConnectivityGuardHandler.Config?
 
   private typealias Exchange = NIOAsyncChannel<HTTPClientResponsePart, HTTPClientRequestPart>
 
   init(_ host: Host, socket: String, plain: Bool) {
     self.host = host
-    var guarding = ConnectivityGuardHandler.Configuration()
-    guarding.socket = socket
+    var guarding = ConnectivityGuardHandler.Config.defaults
+    guarding.socket = ConndSocket(path: socket)
     self.guarding = plain ? nil : guarding
   }
 
@@ -48,14 +48,15 @@ struct HTTPClient: Sendable {
   }
 
   private static func connect(
-    to host: Host, _ guarding: ConnectivityGuardHandler.Configuration?
+    to host: Host, _ guarding: ConnectivityGuardHandler.Config?
   ) async throws -> Exchange {
     try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .connect(host: host.address, port: host.port) { channel in
         channel.eventLoop.makeCompletedFuture {
           if let guarding {
             // The additional line.
-            try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(guarding))
+            try channel.pipeline.syncOperations.addHandler(
+              ConnectivityGuardHandler(config: guarding))
           }
           try channel.pipeline.syncOperations.addHTTPClientHandlers()
           return try Exchange(wrappingChannelSynchronously: channel)

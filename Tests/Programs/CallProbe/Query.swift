@@ -20,10 +20,12 @@ struct Query: ParsableCommand {
     let watch =
       self.unguarded
       ? nil
-      : try SocketGuard(descriptor: libpq.socket(connection)) {
-        $0.socket = self.socket
-        $0.shutsDown = true
-      }
+      : try SocketGuard(
+        descriptor: libpq.socket(connection),
+        config: .defaults {
+          $0.socket = ConndSocket(path: self.socket)
+          $0.shutsDown = true
+        })
     report("open")
     libpq.execute(connection, "select pg_sleep(3600)")
     report("ended", ["message": libpq.message(connection)])

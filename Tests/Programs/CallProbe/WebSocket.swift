@@ -21,8 +21,8 @@ struct WebSocket: AsyncParsableCommand {
 
   func run() async throws {
     guard let host = Host(self.target) else { throw ValidationError("\(self.target) is no target") }
-    var configuration = ConnectivityGuardHandler.Configuration()
-    configuration.socket = self.socket
+    var configuration = ConnectivityGuardHandler.Config.defaults
+    configuration.socket = ConndSocket(path: self.socket)
     if self.forbidExpensive { configuration.access.allowsExpensiveAccess = false }
     if self.drain { configuration.onInvalidation = .drain }
     let (events, event) = AsyncStream.makeStream(of: String.self)
@@ -60,14 +60,15 @@ struct WebSocket: AsyncParsableCommand {
 
   /// swift-nio's own example with one additional line.
   private static func connect(
-    to host: Host, _ configuration: ConnectivityGuardHandler.Configuration,
+    to host: Host, _ configuration: ConnectivityGuardHandler.Config,
     _ event: AsyncStream<String>.Continuation?
   ) async throws -> Frames {
     try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .connect(host: host.address, port: host.port) { channel in
         channel.eventLoop.makeCompletedFuture {
           // The additional line.
-          try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(configuration))
+          try channel.pipeline.syncOperations.addHandler(
+            ConnectivityGuardHandler(config: configuration))
           if let event {
             try channel.pipeline.syncOperations.addHandler(BetterPaths(event))
           }

@@ -92,7 +92,6 @@ struct ChannelAccessTests {
   ) async throws {
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       try await withChannel(
         to: .ipv4(address: "127.0.0.1", port: port), config: config, body)
@@ -127,7 +126,6 @@ struct ChannelAccessTests {
     try await withSimulatedNetwork(.cellular, clock: StoppedClock()) { network in
       network.delaysFlows = true
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       try await withChannel(
         to: .ipv4(address: "127.0.0.1", port: listener.port), config: config
@@ -215,13 +213,16 @@ struct ChannelAccessTests {
 
   @Test("C8 a call to loopback, which needs no network → it goes out although connd is away")
   func loopback() async throws {
-    try await playingNetwork {
-      $0.guardsLoopback = false
-      $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
-    } _: { network, client, _, _ in
-      await network.stop()
-      let answer = try await client.echo()
-      #expect(answer == "hello")
+    try await EchoServer.serving { port, _ in
+      let config = NetworkAwareTransport.Config.defaults {
+        $0.socket = "/nonexistent/connd.sock"
+        $0.access = NetworkAccess(allowsExpensiveAccess: false, whenUnknown: .refuse)
+      }
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        let answer = try await client.echo()
+        #expect(answer == "hello")
+      }
     }
   }
 

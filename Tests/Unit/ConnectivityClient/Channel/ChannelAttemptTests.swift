@@ -16,7 +16,7 @@ struct ChannelAttemptTests {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       try await EchoServer.serving { port, _ in
         var config = NetworkAwareTransport.Config.defaults
-        (config.guardsLoopback, config.socket) = (true, network.socket)
+        config.socket = network.socket
         let pairs = closed.map { ("127.0.0.1", $0.port) } + [("127.0.0.1", port)]
         try await withChannel(to: .ipv4(pairs: pairs), config: config) { client, _ in
           _ = try await client.echo()

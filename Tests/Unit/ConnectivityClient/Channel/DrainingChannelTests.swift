@@ -35,7 +35,6 @@ struct DrainingChannelTests {
     let listener = try SilentListener()
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       config.onInvalidation = .drain
       try await withChannel(

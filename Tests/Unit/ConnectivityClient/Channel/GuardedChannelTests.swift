@@ -78,7 +78,7 @@ struct GuardedChannelTests {
       let spared = try await EchoServer.serving { [calls] port, other in
         // Loopback is not guarded, as outside of tests.
         var config = NetworkAwareTransport.Config.defaults
-        config.socket = network.socket
+        config.socket = ConndSocket(path: network.socket.path)
         return try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
           client, transport in
           let call = await hangingCall(client, other)
@@ -225,7 +225,6 @@ struct GuardedChannelTests {
   @Test("C4 a path that becomes satisfied cuts the backoff short")
   func backoff() async throws {
     var config = NetworkAwareTransport.Config.defaults
-    config.guardsLoopback = true
     // The test never waits for that.
     config.backoff.initial = .seconds(3600)
     config.backoff.max = .seconds(3600)
@@ -292,7 +291,6 @@ struct GuardedChannelTests {
   func leftovers() async throws {
     try await withSimulatedNetwork(.wifi) { network in
       var config = NetworkAwareTransport.Config.defaults
-      config.guardsLoopback = true
       config.socket = network.socket
       try await EchoServer.serving { [config] port, _ in
         for _ in 0..<20 {
@@ -314,7 +312,6 @@ struct GuardedChannelTests {
       _ = try await client.echo()
       try await EchoServer.serving { port, _ in
         var config = NetworkAwareTransport.Config.defaults
-        config.guardsLoopback = true
         config.socket = network.socket
         try await withThrowingTaskGroup(of: Void.self) { [config] group in
           for _ in 0..<50 {

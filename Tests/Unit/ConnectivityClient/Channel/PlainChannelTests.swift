@@ -19,7 +19,7 @@ struct PlainChannelTests {
   func calls() async throws {
     try await EchoServer.serving { port, record in
       var config = Self.config
-      config.guardsLoopback = true
+      config.socket.guardsLoopback = true
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
         client, transport in
         #expect(transport.connectivityState == .idle)

@@ -47,7 +47,6 @@ struct RaceTests {
     try await withSimulatedNetwork(.wifi) { network in
       try await EchoServer.serving(security: serverSecurity) { port, _ in
         var config = NetworkAwareTransport.Config.defaults
-        config.guardsLoopback = true
         config.socket = network.socket
         try await body(network, port, config)
       }

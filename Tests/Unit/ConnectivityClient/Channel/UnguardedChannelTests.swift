@@ -60,7 +60,6 @@ struct UnguardedChannelTests {
     try await Stranger.serving(kind) { socket in
       try await EchoServer.serving { port, record in
         var config = NetworkAwareTransport.Config.defaults
-        config.guardsLoopback = true
         config.socket = socket
         config.backgroundActivityLogger = log.logger
         try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {

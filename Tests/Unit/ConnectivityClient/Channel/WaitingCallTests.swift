@@ -38,7 +38,7 @@ struct WaitingCallTests {
     let port = 20_772
     try await withSimulatedNetwork(.none) { network in
       var config = NetworkAwareTransport.Config.defaults
-      (config.guardsLoopback, config.socket) = (true, network.socket)
+      config.socket = network.socket
       config.backoff.initial = .milliseconds(10)
       config.backoff.max = .milliseconds(10)
       let host = "127.7.7.5"
@@ -89,7 +89,7 @@ struct WaitingCallTests {
     let listener = try SilentListener()
     try await withSimulatedNetwork(.wifi.failing(.noCarrier), clock: StoppedClock()) { network in
       var config = NetworkAwareTransport.Config.defaults
-      (config.guardsLoopback, config.socket) = (true, network.socket)
+      config.socket = network.socket
       config.calls.onWait = waits.add
       try await withChannel(
         to: .ipv4(address: "127.0.0.1", port: listener.port), config: config

@@ -104,10 +104,11 @@ struct DiscretionaryRestartTests {
       try await PathConnd.serving(socket) { connd in
         let words = Happenings()
         let attempts = Atomic(0)
-        let task = DiscretionaryTask {
-          $0.monitor = PathMonitor(.system, socket: socket, patience: longPatience)
-          $0.onWait = { words.say("waits, \(word(for: $0))") }
-        }
+        let task = DiscretionaryTask(
+          config: .defaults {
+            $0.monitor = PathMonitor(.system, socket: socket, patience: longPatience)
+            $0.onWait = { words.say("waits, \(word(for: $0))") }
+          })
         async let answer = task.run { turn in
           try await turn.restarting {
             let attempt = attempts.add(1, ordering: .relaxed).newValue

@@ -54,7 +54,7 @@ struct DiscretionaryTaskTests {
     var path = Path(status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
     path.isCostUnknown = true
     let present = NetworkPath(path, family: .ipv4)
-    var configuration = DiscretionaryTask.Configuration()
+    var configuration = DiscretionaryTask.Config.defaults
     let refusal = NetworkUnavailable(reason: .costUnknown, path: path)
     #expect(configuration.verdict(on: present) == .absent(refusal))
     #expect("\(refusal)" == "the cost of the path over wg0 is unknown")
@@ -119,7 +119,7 @@ struct DiscretionaryTaskTests {
   ) {
     let path = NetworkPath(PathSample.status(ipv4, ipv6))
     for isMonitors in [false, true] {
-      var configuration = DiscretionaryTask.Configuration()
+      var configuration = DiscretionaryTask.Config.defaults
       configuration.access = isMonitors ? .unrestricted : access
       if isMonitors { configuration.monitor = PathMonitor(access: access) }
       switch configuration.verdict(on: path) {

@@ -42,10 +42,9 @@ struct DistrustTests {
     log.lines.filter { $0.hasPrefix("warning connd wrongly rejects new connections") }
   }
 
-  private func config(_ socket: String, _ log: LogRecorder) -> NetworkAwareTransport.Config {
+  private func config(_ socket: ConndSocket, _ log: LogRecorder) -> NetworkAwareTransport.Config {
     .defaults {
       $0.socket = socket
-      $0.guardsLoopback = true
       $0.backoff.initial = .milliseconds(1)
       $0.backoff.max = .milliseconds(1)
       $0.backgroundActivityLogger = log.logger
@@ -180,13 +179,13 @@ struct DistrustTests {
         told.yield(request.add)
         return .with { $0.path = Self.path(.wifi) }
       } _: { _ in
-        var configuration = ConnectivityGuardHandler.Configuration()
-        (configuration.socket, configuration.guardsLoopback) = (socket, true)
+        var configuration = ConnectivityGuardHandler.Config.defaults
+        configuration.socket = socket
         let initialize: @Sendable (any NIOCore.Channel) -> EventLoopFuture<Void> = {
           [configuration] channel in
           channel.eventLoop.makeCompletedFuture {
             let pipeline = channel.pipeline.syncOperations
-            try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+            try pipeline.addHandler(ConnectivityGuardHandler(config: configuration))
           }
         }
         let group = MultiThreadedEventLoopGroup.singleton
@@ -214,15 +213,15 @@ struct DistrustTests {
       try await PathConnd.serving(socket) { _ in
         Self.destroy(.betterPath)
       } _: { _ in
-        var configuration = ConnectivityGuardHandler.Configuration()
-        (configuration.socket, configuration.guardsLoopback) = (socket, true)
+        var configuration = ConnectivityGuardHandler.Config.defaults
+        configuration.socket = socket
         let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
         let address = try #require(server.localAddress)
         let connect: @Sendable () async throws -> any NIOCore.Channel = { [configuration] in
           try await ClientBootstrap(group: group).channelInitializer { channel in
             channel.eventLoop.makeCompletedFuture {
               let pipeline = channel.pipeline.syncOperations
-              try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+              try pipeline.addHandler(ConnectivityGuardHandler(config: configuration))
             }
           }.connect(to: address).get()
         }
@@ -259,12 +258,14 @@ struct DistrustTests {
 
   /// All reports about a new connection.
   private static func words(
-    of connection: LoopbackSocket, _ socket: String, shutsDown: Bool
+    of connection: LoopbackSocket, _ socket: ConndSocket, shutsDown: Bool
   ) async throws -> [String] {
-    let watch = try SocketGuard(descriptor: connection.descriptor) {
-      ($0.socket, $0.guardsLoopback) = (socket, true)
-      ($0.isNew, $0.shutsDown) = (true, shutsDown)
-    }
+    let watch = try SocketGuard(
+      descriptor: connection.descriptor,
+      config: .defaults {
+        $0.socket = socket
+        ($0.isNew, $0.shutsDown) = (true, shutsDown)
+      })
     var words: [String] = []
     for await event in watch.events {
       switch event {

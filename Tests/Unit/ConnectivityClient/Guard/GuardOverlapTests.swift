@@ -38,7 +38,7 @@ struct GuardOverlapTests {
     let remote = try #require(IPAddress("203.0.113.9"))
     let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
     try await PathConnd.withSocket { socket in
-      let hub = GuardHub(socket: socket)
+      let hub = GuardHub(socket: socket.path)
       let (absences, absence) = AsyncStream.makeStream(of: Void.self)
       let second = Mutex<(@Sendable () -> Void)?>(nil)
       let heard = Mutex<[ConnectionGuard.EventPhase]>([])

@@ -24,11 +24,12 @@ struct SocketGuardTests {
   private func guarded(
     _ connection: Connection, _ network: SimulatedNetwork, shutsDown: Bool = false
   ) throws -> SocketGuard {
-    try SocketGuard(descriptor: connection.descriptor) {
-      $0.guardsLoopback = true
-      $0.socket = network.socket
-      $0.shutsDown = shutsDown
-    }
+    try SocketGuard(
+      descriptor: connection.descriptor,
+      config: .defaults {
+        $0.socket = network.socket
+        $0.shutsDown = shutsDown
+      })
   }
 
   @Test(
@@ -66,11 +67,12 @@ struct SocketGuardTests {
     ] {
       try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { simulated in
         let connection = try Connection()
-        let watch = try SocketGuard(descriptor: connection.descriptor) {
-          $0.guardsLoopback = true
-          $0.socket = simulated.socket
-          $0.access = access
-        }
+        let watch = try SocketGuard(
+          descriptor: connection.descriptor,
+          config: .defaults {
+            $0.socket = simulated.socket
+            $0.access = access
+          })
         var events = watch.events.makeAsyncIterator()
         guard case .path = await events.next() else { Issue.record("no path"); return }
         simulated.become(network)
@@ -148,10 +150,11 @@ struct SocketGuardTests {
     for await case .unguarded(let why) in local.events { reasons.append(why) }
     #expect(reasons.count == 1)
 
-    let alone = try SocketGuard(descriptor: connection.descriptor) {
-      $0.guardsLoopback = true
-      $0.socket = "/nonexistent/connd.sock"
-    }
+    let alone = try SocketGuard(
+      descriptor: connection.descriptor,
+      config: .defaults {
+        $0.socket = ConndSocket(path: "/nonexistent/connd.sock", guardsLoopback: true)
+      })
     var events = alone.events.makeAsyncIterator()
     guard case .unguarded(let why) = await events.next() else { Issue.record("guarded"); return }
     #expect(why.contains("/nonexistent/connd.sock"))

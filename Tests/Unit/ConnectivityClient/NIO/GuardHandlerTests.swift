@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityClient
 import ConnectivityProtocol
 import ConnectivityTestKit
+import Glibc
 import NIOCore
 import NIOEmbedded
 import NIOPosix
@@ -52,12 +53,11 @@ struct GuardHandlerTests {
   /// Runs `body` with a connection to an echo server, on a network that begins as Wi-Fi, with a
   /// stopped clock.
   private func connected(
-    _ change: (inout ConnectivityGuardHandler.Configuration) -> Void = { _ in },
+    _ change: (inout ConnectivityGuardHandler.Config) -> Void = { _ in },
     _ body:
       (SimulatedNetwork, any Channel, inout AsyncStream<String>.AsyncIterator) async throws -> Void
   ) async throws {
-    var configuration = ConnectivityGuardHandler.Configuration()
-    configuration.guardsLoopback = true
+    var configuration = ConnectivityGuardHandler.Config.defaults
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       configuration.socket = network.socket
       change(&configuration)
@@ -70,7 +70,7 @@ struct GuardHandlerTests {
         .channelInitializer { [configuration] channel in
           channel.eventLoop.makeCompletedFuture {
             let pipeline = channel.pipeline.syncOperations
-            try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+            try pipeline.addHandler(ConnectivityGuardHandler(config: configuration))
             try pipeline.addHandler(Witness(continuation))
           }
         }
@@ -188,7 +188,7 @@ struct GuardHandlerTests {
           Self.told(.destroy, .betterPath, Self.path("eth0")),
         ]
       } _: { _ in
-        var configuration = ConnectivityGuardHandler.Configuration()
+        var configuration = ConnectivityGuardHandler.Config.defaults
         (configuration.socket, configuration.onInvalidation) = (socket, .drain)
         // With a restriction, the handler waits longer for connd's first answer, which names the
         // link to keep. On a busy machine it may be late.
@@ -198,7 +198,7 @@ struct GuardHandlerTests {
         let channel = NIOAsyncTestingChannel()
         try await channel.testingEventLoop.executeInContext { [configuration] in
           let pipeline = channel.pipeline.syncOperations
-          try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          try pipeline.addHandler(ConnectivityGuardHandler(config: configuration))
           try pipeline.addHandler(Witness(continuation))
         }
         channel.localAddress = try SocketAddress(ipAddress: "192.0.2.7", port: 40_000)
@@ -263,20 +263,52 @@ struct GuardHandlerTests {
 
   /// Connects to a port with a handler, with scripted reports from connd.
   private func connect(
-    to port: Int, at socket: String, whenUnknown: NetworkAccess.WhenUnknown = .allow
+    to port: Int, at socket: ConndSocket, whenUnknown: NetworkAccess.WhenUnknown = .allow
   ) async throws -> any Channel {
-    var configuration = ConnectivityGuardHandler.Configuration()
-    configuration.guardsLoopback = true
+    var configuration = ConnectivityGuardHandler.Config.defaults
     configuration.socket = socket
     configuration.access = NetworkAccess(
       allowsExpensiveAccess: false, whenUnknown: whenUnknown)
     return try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .channelInitializer { [configuration] channel in
         channel.eventLoop.makeCompletedFuture {
-          try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(configuration))
+          try channel.pipeline.syncOperations.addHandler(
+            ConnectivityGuardHandler(config: configuration))
         }
       }
       .connect(host: "127.0.0.1", port: port).get()
+  }
+
+  @Test("C10 a socket is bound to a link and has a mark → connd judges its path by them")
+  func bound() async throws {
+    let (flows, flow) = AsyncStream.makeStream(of: Connectivity_V1_Flow.self)
+    let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+      .bind(host: "127.0.0.1", port: 0).get()
+    // Only a privileged process may set a mark.
+    let mark: UInt32 = geteuid() == 0 ? 7 : 0
+    try await PathConnd.withSocket { socket in
+      try await PathConnd.serving(socket) { request -> [Connectivity_V1_GuardResponse] in
+        guard case .add(let added) = request.request else { return [] }
+        flow.yield(added)
+        return [.with { $0.path = Self.path("lo") }]
+      } _: { _ in
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+          .channelOption(.socketOption(.init(rawValue: 62)), value: CInt(if_nametoindex("lo")))
+          .channelOption(.socketOption(.init(rawValue: 36)), value: CInt(mark))
+          .channelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+              try channel.pipeline.syncOperations.addHandler(
+                ConnectivityGuardHandler(config: .defaults { $0.socket = socket }))
+            }
+          }
+          .connect(to: try #require(server.localAddress)).get()
+        let asked = try #require(await flows.first { _ in true })
+        #expect(asked.interface == "lo")
+        #expect(asked.mark == mark)
+        try await channel.close()
+      }
+    }
+    try await server.close()
   }
 
   @Test("C10 C8 a connection that may not use the path is refused before anything is sent")
@@ -298,7 +330,7 @@ struct GuardHandlerTests {
   @Test("C10 C7 the network is unknown → the connection is made or refused, as configured")
   func unknown() async throws {
     let listener = try SilentListener()
-    let nowhere = "/nonexistent/connd.sock"
+    let nowhere = ConndSocket(path: "/nonexistent/connd.sock", guardsLoopback: true)
     let error = await #expect(throws: (any Error).self) {
       _ = try await self.connect(to: listener.port, at: nowhere, whenUnknown: .refuse)
     }
@@ -315,14 +347,14 @@ struct GuardHandlerTests {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       network.delaysFlows = true
       let (channels, channel) = AsyncStream.makeStream(of: (any Channel).self)
-      var configuration = ConnectivityGuardHandler.Configuration()
-      configuration.guardsLoopback = true
+      var configuration = ConnectivityGuardHandler.Config.defaults
       configuration.socket = network.socket
       configuration.access = .inexpensive
       let connecting = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
         .channelInitializer { [configuration] made in
           made.eventLoop.makeCompletedFuture {
-            try made.pipeline.syncOperations.addHandler(ConnectivityGuardHandler(configuration))
+            try made.pipeline.syncOperations.addHandler(
+              ConnectivityGuardHandler(config: configuration))
             channel.yield(made)
           }
         }
@@ -363,12 +395,11 @@ struct GuardHandlerTests {
       network.become(.cellular)
       try await channel.writeAndFlush(ByteBuffer(string: "hello"))
       await #expect(told.next() == "read hello")
-      var configuration = ConnectivityGuardHandler.Configuration()
-      configuration.guardsLoopback = true
+      var configuration = ConnectivityGuardHandler.Config.defaults
       configuration.socket = network.socket
       try await channel.eventLoop.submit { [configuration] in
         try channel.pipeline.syncOperations.addHandler(
-          ConnectivityGuardHandler(configuration), position: .first)
+          ConnectivityGuardHandler(config: configuration), position: .first)
       }.get()
       await #expect(told.next() == "path wwan0")
       network.become(.wired)

@@ -30,12 +30,12 @@ struct UnguardedHandlerTests {
   /// Runs `body` with a function that connects to a server, with the reasons that each connection
   /// receives.
   private func connecting(
-    to socket: String,
+    to socket: ConndSocket,
     _ body: (() async throws -> (any NIOCore.Channel, AsyncStream<String>)) async throws -> Void
   ) async throws {
     let group = MultiThreadedEventLoopGroup.singleton
-    var configuration = ConnectivityGuardHandler.Configuration()
-    (configuration.socket, configuration.guardsLoopback) = (socket, true)
+    var configuration = ConnectivityGuardHandler.Config.defaults
+    configuration.socket = socket
     let server = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
     let address = try #require(server.localAddress)
     try await body { [configuration] in
@@ -43,7 +43,7 @@ struct UnguardedHandlerTests {
       let channel = try await ClientBootstrap(group: group).channelInitializer { channel in
         channel.eventLoop.makeCompletedFuture {
           let pipeline = channel.pipeline.syncOperations
-          try pipeline.addHandler(ConnectivityGuardHandler(configuration))
+          try pipeline.addHandler(ConnectivityGuardHandler(config: configuration))
           try pipeline.addHandler(Witness(reason))
         }
       }.connect(to: address).get()
@@ -93,7 +93,9 @@ struct UnguardedHandlerTests {
 
   @Test("C7 C10 connd is not running → the connection learns that it is not guarded")
   func absent() async throws {
-    try await self.connecting(to: "/nonexistent/connd.sock") { connect in
+    try await self.connecting(
+      to: ConndSocket(path: "/nonexistent/connd.sock", guardsLoopback: true)
+    ) { connect in
       let (channel, reasons) = try await connect()
       let reason = await reasons.first { _ in true }
       #expect(reason?.contains("/nonexistent/connd.sock") == true)

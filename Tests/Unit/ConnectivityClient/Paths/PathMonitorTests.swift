@@ -17,7 +17,7 @@ struct PathMonitorTests {
   private static let forever: Duration = .seconds(3_600)
 
   private static func system(
-    _ socket: String, patience: Duration = Self.forever
+    _ socket: ConndSocket, patience: Duration = Self.forever
   ) -> PathSubscription {
     PathMonitor(.system, socket: socket, patience: patience).makeAsyncIterator().subscription
   }

@@ -10,13 +10,14 @@ let longPatience: Duration = .seconds(3_600)
 /// Work on a simulated network that reports in words what it waits for.
 func discretionaryTask(
   _ network: SimulatedNetwork, _ words: Happenings,
-  _ change: (inout DiscretionaryTask.Configuration) -> Void = { _ in }
+  _ change: (inout DiscretionaryTask.Config) -> Void = { _ in }
 ) -> DiscretionaryTask {
-  DiscretionaryTask {
-    $0.monitor = PathMonitor(.system, socket: network.socket, patience: longPatience)
-    $0.onWait = { words.say("waits, \(word(for: $0))") }
-    change(&$0)
-  }
+  DiscretionaryTask(
+    config: .defaults {
+      $0.monitor = PathMonitor(.system, socket: network.socket, patience: longPatience)
+      $0.onWait = { words.say("waits, \(word(for: $0))") }
+      change(&$0)
+    })
 }
 
 func word(for path: NetworkPath) -> String {

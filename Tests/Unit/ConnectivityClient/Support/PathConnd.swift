@@ -1,3 +1,4 @@
+import ConnectivityMonitor
 import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
@@ -110,7 +111,7 @@ extension PathConnd {
 
   /// Runs `body` while a stub serves at `socket`, and then disconnects every client.
   static func serving<Result: Sendable>(
-    _ socket: String, answer: Answer? = nil, _ body: (PathConnd) async throws -> Result
+    _ socket: ConndSocket, answer: Answer? = nil, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
     let answers = answer.map { answer -> Answers in
       { request in answer(request).map { [$0] } ?? [] }
@@ -119,13 +120,13 @@ extension PathConnd {
   }
 
   static func serving<Result: Sendable>(
-    _ socket: String, answers: Answers?, _ body: (PathConnd) async throws -> Result
+    _ socket: ConndSocket, answers: Answers?, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
     let connd = PathConnd(answers)
     // One thread, so that connections are set up in order of arrival: NIO traps if that happens
     // after the listener has ended.
     let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
+      address: .unixDomainSocket(path: socket.path), transportSecurity: .plaintext,
       config: .defaults {
         $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
           // A stream's parent is its connection. A client that only checks whether connd listens
@@ -144,19 +145,20 @@ extension PathConnd {
       _ = try await transport.listeningAddress
       defer {
         // A disconnected client reconnects immediately.
-        unlink(socket)
+        unlink(socket.path)
         group.cancelAll()
       }
       return try await body(connd)
     }
   }
 
-  /// Runs `body` with the path of a socket without a listener, in a temporary directory.
+  /// Runs `body` with a socket without a listener, in a temporary directory.
   static func withSocket<Result: Sendable>(
-    _ body: (_ socket: String) async throws -> Result
+    _ body: (_ socket: ConndSocket) async throws -> Result
   ) async throws -> Result {
     let directory = try TemporaryDirectory()
     defer { withExtendedLifetime(directory) {} }
-    return try await body("\(directory.path)/connd.sock")
+    return try await body(
+      ConndSocket(path: "\(directory.path)/connd.sock", guardsLoopback: true))
   }
 }

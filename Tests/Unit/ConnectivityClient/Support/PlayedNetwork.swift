@@ -13,7 +13,6 @@ func playingNetwork(
     ) async throws -> Void
 ) async throws {
   var config = NetworkAwareTransport.Config.defaults
-  config.guardsLoopback = true
   change(&config)
   try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { [config] network in
     try await EchoServer.serving { port, record in

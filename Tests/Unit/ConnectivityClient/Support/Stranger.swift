@@ -1,3 +1,4 @@
+import ConnectivityMonitor
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import NIOCore
@@ -17,7 +18,7 @@ enum Stranger {
 
   /// Serves on a Unix socket while `body` runs.
   static func serving(
-    _ kind: Kind, _ body: @Sendable (_ socket: String) async throws -> Void
+    _ kind: Kind, _ body: @Sendable (_ socket: ConndSocket) async throws -> Void
   ) async throws {
     let directory = try TemporaryDirectory()
     defer { withExtendedLifetime(directory) {} }
@@ -30,7 +31,7 @@ enum Stranger {
           return channel.pipeline.addHandler(Babbler())
         }
         .bind(unixDomainSocketPath: socket).get()
-      try await body(socket)
+      try await body(ConndSocket(path: socket, guardsLoopback: true))
       try await listener.close()
     case .otherService:
       let transport = HTTP2ServerTransport.Posix(
@@ -41,7 +42,7 @@ enum Stranger {
         group.addTask { try await server.serve() }
         _ = try await transport.listeningAddress
         defer { server.beginGracefulShutdown() }
-        try await body(socket)
+        try await body(ConndSocket(path: socket, guardsLoopback: true))
       }
     }
   }

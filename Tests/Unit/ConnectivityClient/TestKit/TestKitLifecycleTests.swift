@@ -154,7 +154,7 @@ private func useNetwork() async throws -> String {
         try await network.play("none, 2 s, stop, start, cellular", speed: .infinity)
       }
     }
-    return network.socket
+    return network.socket.path
   }
 }
 

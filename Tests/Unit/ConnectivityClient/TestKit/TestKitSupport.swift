@@ -10,10 +10,10 @@ import Testing
 
 /// Runs the body with the generated client.
 func withConnd<Result: Sendable>(
-  at socket: String,
+  at socket: ConndSocket,
   _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
 ) async throws -> Result {
-  try await Connector.shared.withConnd(at: socket, body)
+  try await Connector.shared.withConnd(at: socket.path, body)
 }
 
 /// Runs `Watch` with the generated client.
@@ -114,7 +114,9 @@ extension FlowGuard {
 
 extension FlowGuard {
   /// Uses the library's own way to connect.
-  convenience init(socket: String) { self.init(socket: socket, through: .shared) }
+  convenience init(socket: ConndSocket) {
+    self.init(socket: socket.path, through: .shared)
+  }
 }
 
 /// Runs the body with a client of connd's diagnostics.
