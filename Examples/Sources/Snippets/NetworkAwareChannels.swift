@@ -99,7 +99,7 @@ func networkAwareChannelsConfig() throws {
     $0.onConnectivityStateChange = { state in show("\(state)") }
     $0.connection.maxIdleTime = .seconds(5 * 60)
     $0.compression = .init(algorithm: .gzip, enabledAlgorithms: [.gzip])
-    $0.decompressionLimit = .ratio(20)
+    $0.calls.decompressionLimit = .ratio(20)
   }
   let transport = try NetworkAwareTransport(
     target: .dns(host: "telemetry.example.com"), transportSecurity: .tls, config: config)

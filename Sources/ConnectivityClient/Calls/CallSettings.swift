@@ -1,5 +1,6 @@
 public import Connectivity
 public import ConnectivityMonitor
+public import GRPCCore
 public import Logging
 
 /// Settings of a call beyond gRPC's `CallOptions`, which libraries cannot extend.
@@ -35,6 +36,12 @@ public struct CallSettings: Sendable {
   /// The maximum duration of the call, after which it ends with `DEADLINE_EXCEEDED`. A timeout in
   /// the call's own `CallOptions` takes precedence.
   public var timeLimit: TimeLimit?
+  /// The algorithms that the server may compress the call's responses with, among those that the
+  /// channel accepts. `nil` means all of them.
+  public var acceptedCompression: CompressionAlgorithmSet?
+  /// The maximum size of a decompressed response. A call with a larger response fails with
+  /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
+  public var decompressionLimit: DecompressionLimit?
   /// Called at most once for each call, when it has to wait for connectivity: the last attempt to
   /// connect failed, or the path carries nothing. Receives the path to the server as far as connd
   /// has reported it. Not called while a connection is made without trouble. Must not block.
@@ -45,10 +52,14 @@ public struct CallSettings: Sendable {
   public init(
     logger: Logger? = nil, requestID: RequestIDProvider? = nil, requestIDHeader: String? = nil,
     access: NetworkAccess = .unrestricted, timeLimit: TimeLimit? = nil,
+    acceptedCompression: CompressionAlgorithmSet? = nil,
+    decompressionLimit: DecompressionLimit? = nil,
     onRequestID: (@Sendable (String) -> Void)? = nil, onWait: (@Sendable (Path) -> Void)? = nil
   ) {
     self.onRequestID = onRequestID
     self.onWait = onWait
+    self.acceptedCompression = acceptedCompression
+    self.decompressionLimit = decompressionLimit
     self.logger = logger
     self.requestID = requestID
     self.requestIDHeader = requestIDHeader
@@ -63,6 +74,8 @@ public struct CallSettings: Sendable {
       requestIDHeader: self.requestIDHeader ?? channel.requestIDHeader,
       access: self.access.intersection(channel.access),
       timeLimit: self.timeLimit ?? channel.timeLimit,
+      acceptedCompression: self.acceptedCompression ?? channel.acceptedCompression,
+      decompressionLimit: self.decompressionLimit ?? channel.decompressionLimit,
       onRequestID: self.onRequestID ?? channel.onRequestID,
       onWait: self.onWait ?? channel.onWait)
   }

@@ -38,7 +38,7 @@ internal import Synchronization
   }
 }
 
-/// Enforces the ``DecompressionLimit`` of a channel.
+/// Enforces each call's ``DecompressionLimit``, and the algorithms that it accepts for responses.
 ///
 /// gRPC decompresses a message first, and does not report its compressed size. Therefore a handler
 /// in front of gRPC's (``handler()``) records the size of each message on the wire, and the reader
@@ -57,16 +57,16 @@ final class DecompressionGuard: Sendable {
     var open: [UInt64: ResponseSizes] = [:]
   }
 
-  private let limit: DecompressionLimit
   private let state = Mutex(State())
 
-  init(limit: DecompressionLimit) { self.limit = limit }
-
-  /// Starts a call.
-  func begin() -> ResponseSizes {
-    self.state.withLock { state in
+  /// Starts a call. Returns `nil` if its settings contain nothing to enforce.
+  func begin(_ settings: CallSettings) -> ResponseSizes? {
+    if settings.decompressionLimit == nil, settings.acceptedCompression == nil { return nil }
+    return self.state.withLock { state in
       state.last += 1
-      let sizes = ResponseSizes(id: state.last, limit: self.limit)
+      let sizes = ResponseSizes(
+        id: state.last, limit: settings.decompressionLimit,
+        accepted: settings.acceptedCompression)
       state.open[state.last] = sizes
       return sizes
     }
@@ -88,16 +88,32 @@ final class DecompressionGuard: Sendable {
   }
 }
 
-/// The sizes on the wire of one call's responses, in order, until they are compared.
+/// The algorithms that one call accepts, and the sizes on the wire of its responses, in order,
+/// until they are compared.
 final class ResponseSizes: Sendable {
   let id: UInt64
-  private let limit: DecompressionLimit
+  /// `nil` means no limit.
+  private let limit: DecompressionLimit?
+  /// `nil` means all algorithms of the channel.
+  private let accepted: CompressionAlgorithmSet?
   /// `nil` for a message that is not compressed.
   private let waiting = Mutex<Deque<Int?>>([])
 
-  init(id: UInt64, limit: DecompressionLimit) {
+  init(id: UInt64, limit: DecompressionLimit?, accepted: CompressionAlgorithmSet? = nil) {
     self.id = id
     self.limit = limit
+    self.accepted = accepted
+  }
+
+  /// Removes the algorithms from the request's headers that the call does not accept.
+  func restrict(_ headers: inout HPACKHeaders) {
+    guard let accepted = self.accepted else { return }
+    let name = "grpc-accept-encoding"
+    let offered = headers[canonicalForm: name]
+    headers.remove(name: name)
+    for algorithm in offered where accepted.contains(named: algorithm) {
+      headers.add(name: name, value: String(algorithm))
+    }
   }
 
   /// Tells the stream's handler which call this is.
@@ -107,6 +123,7 @@ final class ResponseSizes: Sendable {
 
   /// Records the start of a message on the wire, before gRPC sees it.
   func arrived(_ prefix: MessagePrefix) {
+    if self.limit == nil { return }
     self.waiting.withLock { $0.append(prefix.isCompressed ? prefix.length : nil) }
   }
 
@@ -118,8 +135,19 @@ final class ResponseSizes: Sendable {
   ///
   /// - Throws: `RESOURCE_EXHAUSTED` if it is too large.
   func check(_ size: Int) throws(RPCError) {
-    guard let compressed = self.next() else { return }
-    try self.limit.check(compressed: compressed, decompressed: size)
+    guard let limit = self.limit, let compressed = self.next() else { return }
+    try limit.check(compressed: compressed, decompressed: size)
+  }
+}
+
+extension CompressionAlgorithmSet {
+  /// Returns whether it contains the algorithm with this name on the wire.
+  fileprivate func contains(named name: some StringProtocol) -> Bool {
+    switch name {
+    case "gzip": self.contains(.gzip as CompressionAlgorithm)
+    case "deflate": self.contains(.deflate as CompressionAlgorithm)
+    default: name == "identity"
+    }
   }
 }
 
@@ -197,6 +225,7 @@ final class ResponseSizesHandler: ChannelDuplexHandler {
     else { return context.write(data, promise: promise) }
     self.sizes = self.guard.find(mark)
     payload.headers.remove(name: DecompressionGuard.key)
+    self.sizes?.restrict(&payload.headers)
     context.write(self.wrapOutboundOut(.headers(payload)), promise: promise)
   }
 

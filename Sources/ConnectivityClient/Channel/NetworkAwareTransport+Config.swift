@@ -17,9 +17,6 @@ extension NetworkAwareTransport {
     /// The algorithm for requests, and those accepted for responses. By default nothing is
     /// compressed.
     public var compression: HTTP2ClientTransport.Config.Compression
-    /// The maximum size of a decompressed response. A call with a larger response fails with
-    /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
-    public var decompressionLimit: DecompressionLimit?
     /// The networks that the channel may use (C8).
     public var access: NetworkAccess
     /// The mark of the channel's packets (`SO_MARK`, socket(7)), which routing rules can match; 0
@@ -31,7 +28,8 @@ extension NetworkAwareTransport {
     public var interface: String?
     /// How the channel handles an invalidation.
     public var onInvalidation: InvalidationHandling
-    /// The settings for calls that have none of their own: logger, IDs, and time limit.
+    /// The settings for calls that have none of their own: logger, IDs, time limit, and limit for
+    /// decompressed responses.
     public var calls: CallSettings
     /// Logs events of connections: state changes, failures, invalidations. `nil` logs nothing.
     public var backgroundActivityLogger: Logger?
@@ -53,7 +51,7 @@ extension NetworkAwareTransport {
       connection.maxIdleTime = .seconds(5 * 60)
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
-        decompressionLimit: nil, access: .unrestricted, mark: 0, interface: nil,
+        access: .unrestricted, mark: 0, interface: nil,
         onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,

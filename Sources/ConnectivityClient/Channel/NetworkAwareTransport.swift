@@ -67,7 +67,7 @@ public final class NetworkAwareTransport: ClientTransport {
         code: .invalidArgument,
         message: "The service config lists load balancing policies, but not pick-first.")
     }
-    self.limit = config.decompressionLimit.map { DecompressionGuard(limit: $0) }
+    self.limit = config.compression.enabledAlgorithms == .none ? nil : DecompressionGuard()
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
       shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next())
@@ -164,7 +164,7 @@ public final class NetworkAwareTransport: ClientTransport {
           continue
         }
         log?.assigned(to: connection.metadata)
-        let sizes = self.limit?.begin()
+        let sizes = self.limit?.begin(box.settings)
         defer { if let sizes { self.limit?.end(sizes) } }
         var hasStarted = false
         do {

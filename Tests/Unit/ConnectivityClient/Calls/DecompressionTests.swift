@@ -140,8 +140,8 @@ struct DecompressionTests {
 
   @Test("C9 the mark leads the handler to its call, and stays on this machine")
   func handler() throws {
-    let `guard` = DecompressionGuard(limit: .ratio(2))
-    let sizes = `guard`.begin()
+    let `guard` = DecompressionGuard()
+    let sizes = try #require(`guard`.begin(CallSettings(decompressionLimit: .ratio(2))))
     let channel = EmbeddedChannel(handler: `guard`.handler())
     var metadata: Metadata = ["x-test": "1"]
     sizes.mark(&metadata)
@@ -167,8 +167,9 @@ struct DecompressionTests {
 
   @Test("C9 calls do not see each other's sizes")
   func twoCalls() throws {
-    let `guard` = DecompressionGuard(limit: .ratio(2))
-    let calls = [`guard`.begin(), `guard`.begin()]
+    let `guard` = DecompressionGuard()
+    let settings = CallSettings(decompressionLimit: .ratio(2))
+    let calls = [settings, settings].compactMap { `guard`.begin($0) }
     let channels = calls.map { _ in EmbeddedChannel(handler: `guard`.handler()) }
     for (call, channel) in zip(calls, channels).reversed() {
       var metadata = Metadata()
@@ -185,13 +186,18 @@ struct DecompressionTests {
     "C9 an unknown mark, or one of an ended call, leads nowhere",
     arguments: ["1", "99", "", "-1", "\u{E9}", "18446744073709551616"])
   func strangers(mark: String) throws {
-    let `guard` = DecompressionGuard(limit: .absolute(0))
-    let ended = `guard`.begin()
+    let `guard` = DecompressionGuard()
+    let ended = try #require(`guard`.begin(CallSettings(decompressionLimit: .absolute(0))))
     `guard`.end(ended)
     let channel = EmbeddedChannel(handler: `guard`.handler())
     #expect(try self.sent([DecompressionGuard.key: mark], by: channel)?.isEmpty == true)
     try self.receive([1, 0, 0, 0, 1, 1], on: channel)
     #expect(ended.next() == nil)
+  }
+
+  @Test("C9 a call without a limit or algorithms of its own → nothing is marked")
+  func unlimited() {
+    #expect(DecompressionGuard().begin(CallSettings()) == nil)
   }
 
   // MARK: On the wire
@@ -264,7 +270,7 @@ struct DecompressionTests {
     server: CompressionAlgorithmSet = .gzip,
     each: @Sendable @escaping (ResponseSizes, Int) throws -> Void
   ) async throws -> Outcome {
-    let `guard` = DecompressionGuard(limit: limit)
+    let `guard` = DecompressionGuard()
     let bytes = ByteCounter()
     return try await withEchoServer(compression: server) { port in
       let transport = try HTTP2ClientTransport.Posix(
@@ -282,7 +288,7 @@ struct DecompressionTests {
       return try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { try await transport.connect() }
         defer { transport.beginGracefulShutdown() }
-        let sizes = `guard`.begin()
+        let sizes = try #require(`guard`.begin(CallSettings(decompressionLimit: limit)))
         defer { `guard`.end(sizes) }
         return try await transport.withStream(
           descriptor: MethodDescriptor(fullyQualifiedService: "echo.Echo", method: method),

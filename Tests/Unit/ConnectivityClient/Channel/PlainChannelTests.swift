@@ -133,6 +133,50 @@ struct PlainChannelTests {
     }
   }
 
+  @Test("C9 a call accepts fewer algorithms than its channel → the server learns of these only")
+  func acceptedCompression() async throws {
+    try await EchoServer.serving { port, record in
+      var config = Self.config
+      config.compression.enabledAlgorithms = [.gzip, .deflate]
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        _ = try await client.echo()
+        for accepted in [CompressionAlgorithmSet.gzip, .none] {
+          try await withCallSettings {
+            $0.acceptedCompression = accepted
+          } operation: {
+            _ = try await client.echo()
+          }
+        }
+      }
+      let offers = record.metadata.map { Set($0[stringValues: "grpc-accept-encoding"]) }
+      #expect(offers == [["gzip", "deflate"], ["gzip"], []])
+      #expect(record.metadata.allSatisfy { $0[stringValues: "connd-response-sizes"].isEmpty })
+    }
+  }
+
+  @Test("C9 one call has a smaller limit than its channel → only it fails")
+  func decompressionLimit() async throws {
+    try await EchoServer.serving { port, _ in
+      var config = Self.config
+      config.compression = .init(algorithm: .gzip, enabledAlgorithms: [.gzip])
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        let text = String(repeating: "a", count: 10_000)
+        let error = try await failure {
+          try await withCallSettings {
+            $0.decompressionLimit = .absolute(1_000)
+          } operation: {
+            try await client.echo(EchoServer.get, text)
+          }
+        }
+        #expect(error?.code == .resourceExhausted)
+        let answer = try await client.echo(EchoServer.get, text)
+        #expect(answer == text)
+      }
+    }
+  }
+
   @Test("C9 the state observer is called by one task at a time, in order")
   func observedInTurn() async throws {
     let inside = Mutex(0)
@@ -259,7 +303,7 @@ struct PlainChannelTests {
     try await EchoServer.serving { port, record in
       var config = Self.config
       config.compression = .init(algorithm: .gzip, enabledAlgorithms: [.gzip])
-      config.decompressionLimit = limit
+      config.calls.decompressionLimit = limit
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
         client, _ in
         let text = String(repeating: "a", count: 100_000)

@@ -67,7 +67,7 @@ struct UpstreamTests {
         var config = NetworkAwareTransport.Config.defaults
         config.compression.algorithm = algorithm
         config.compression.enabledAlgorithms = name == "gzip" ? .gzip : .deflate
-        config.decompressionLimit = limit
+        config.calls.decompressionLimit = limit
         try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
           client, _ in
           let text = String(repeating: "b", count: 100_000)
