@@ -54,6 +54,7 @@ let package = Package(
         .product(name: "Connectivity", package: "connd"),
         .product(name: "ConnectivityClient", package: "connd"),
         .product(name: "ConnectivityTestKit", package: "connd"),
+        .product(name: "AsyncHTTPClient", package: "async-http-client"),
         .product(name: "GRPCCore", package: "grpc-swift-2"),
         .product(name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport"),
         .product(name: "Logging", package: "swift-log"),
@@ -66,7 +67,7 @@ let package = Package(
     .testTarget(
       name: "HTTPClientTests",
       dependencies: [
-        "Album",
+        "Album", "Snippets",
         .product(name: "ConnectivityClient", package: "connd"),
         .product(name: "ConnectivityTestKit", package: "connd"),
         .product(name: "AsyncHTTPClient", package: "async-http-client"),

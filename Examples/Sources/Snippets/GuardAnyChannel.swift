@@ -1,5 +1,7 @@
 // The examples of the article GuardAnyChannel: it contains the code between the marks.
 
+import AsyncHTTPClient
+
 // snippet: imports
 import Connectivity
 import ConnectivityClient
@@ -43,6 +45,25 @@ private final class MyHandler: ChannelInboundHandler {
   }
   // end
 }
+
+// snippet: httpClient
+extension HTTPClient.Configuration {
+  /// Guards all connections of a client.
+  package mutating func guardConnections(_ config: ConnectivityGuardHandler.Config = .defaults) {
+    let add: @Sendable (any Channel) -> EventLoopFuture<Void> = { channel in
+      channel.eventLoop.makeCompletedFuture {
+        // Before the client's own handlers, which must receive its events and its error.
+        try channel.pipeline.syncOperations.addHandler(
+          ConnectivityGuardHandler(config: config), position: .first)
+      }
+    }
+    self.http1_1ConnectionDebugInitializer = add
+    self.http2ConnectionDebugInitializer = add
+    // The client runs its hook after connecting. Until then, only this limit ends an attempt.
+    self.timeout.connect = .seconds(2)
+  }
+}
+// end
 
 func guardAnyChannelDrain() {
   // snippet: drain
