@@ -110,8 +110,8 @@ extension Invalidation.Scope: CustomStringConvertible {
 }
 
 extension FlowInvalidation: CustomStringConvertible {
-  /// The text `destroy, interface lost: carrier lost on eth0 (RTM_NEWLINK); now requires connection:
-  /// eth0 has no carrier`.
+  /// The text `destroy, interface lost: carrier lost on eth0 (RTM_NEWLINK); now requires
+  /// connection: eth0 has no carrier`.
   public var description: String {
     var words = "\(self.severity.rawValue), \(self.reason.words)"
     if let reason = self.networkUnavailableReason { words += " (\(reason.rawValue))" }

@@ -19,7 +19,8 @@ private import Synchronization
 ///
 /// 1. The work starts when there is a path that it may use. By default that is a path that costs no
 ///    money and on which the user did not ask to save data. A path of unknown cost does not
-///    qualify in any case. Until then nothing of the work runs, and only messages from connd wake it.
+///    qualify in any case. Until then nothing of the work runs, and only messages from connd wake
+///    it.
 /// 2. When the path changes to another kind, the work yields. It waits at its own safe points
 ///    (``Network/wait(isolation:)``). A part without safe points is cancelled and started again
 ///    (``Network/restarting(_:)``). A step between two safe points continues.

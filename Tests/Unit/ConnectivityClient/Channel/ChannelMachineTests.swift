@@ -113,7 +113,7 @@ struct ChannelMachineTests {
     #expect(story.connected(3) == ["ready", "resume [4] on 3"])
   }
 
-  @Test("C4 a call has to wait for the backoff or a lost path → its caller is told")
+  @Test("C4 a call has to wait for the backoff or a lost path → the machine says so")
   func toldToWait() {
     var story = Story()
     _ = story.call(1)

@@ -32,7 +32,7 @@ struct WaitingCallTests {
     return options
   }
 
-  @Test("C4 a call waits through failures → its caller is told once, with the path")
+  @Test("C4 a call waits through failures → its caller receives the path once")
   func throughFailures() async throws {
     let waits = Waits()
     let port = 20_772
@@ -60,7 +60,7 @@ struct WaitingCallTests {
     #expect(await waits.all() == [])
   }
 
-  @Test("I10 a call within the grace period waits for the path → its caller is told")
+  @Test("I10 a call within the grace period waits for the path → its caller receives it")
   func suspended() async throws {
     let waits = Waits()
     try await playingNetwork {
@@ -82,7 +82,7 @@ struct WaitingCallTests {
     }
   }
 
-  @Test("C4 the path of an attempt carries nothing → the callers that wait for it are told")
+  @Test("C4 the path of an attempt carries nothing → the waiting callers receive the path")
   func deadAttempt() async throws {
     let waits = Waits()
     // Its connection is made, but the server never sends SETTINGS.
@@ -102,7 +102,7 @@ struct WaitingCallTests {
     }
   }
 
-  @Test("C1 a call waits only for a connection to be made → its caller is not told")
+  @Test("C1 a call waits only for a connection to be made → its caller receives nothing")
   func connecting() async throws {
     let waits = Waits()
     try await playingNetwork {
