@@ -36,8 +36,8 @@ public struct CallSettings: Sendable {
   /// The maximum duration of the call, after which it ends with `DEADLINE_EXCEEDED`. A timeout in
   /// the call's own `CallOptions` takes precedence.
   public var timeLimit: TimeLimit?
-  /// The algorithms that the server may compress the call's responses with, among those that the
-  /// channel accepts. `nil` means all of them.
+  /// The algorithms that the server may compress the call's responses with. Only algorithms of the
+  /// channel count. `nil` means all of them.
   public var acceptedCompression: CompressionAlgorithmSet?
   /// The maximum size of a decompressed response. A call with a larger response fails with
   /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.

@@ -66,7 +66,7 @@ struct ChannelMachine: Sendable {
     self.isSuspended ? nil : self.current
   }
 
-  /// The connection in use, even if calls wait for its path, or `nil` if there is none.
+  /// The connection in use, even if calls wait for its path, or `nil` without one.
   var current: ConnectionID? { if case .ready(let id, _) = self.state { id } else { nil } }
 
   /// Whether this is still the attempt that calls wait for.

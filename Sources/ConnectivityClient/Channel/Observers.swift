@@ -3,7 +3,7 @@ struct Observers<Element: Sendable>: Sendable {
   private var continuations: [UInt64: AsyncStream<Element>.Continuation] = [:]
   private var lastID: UInt64 = 0
 
-  /// - Parameter first: The element to begin with, or `nil` if there is none yet.
+  /// - Parameter first: The element to begin with, or `nil` to begin with the next one.
   mutating func add(first: Element?) -> (AsyncStream<Element>, Observer<Element>) {
     // A slow observer needs only the most recent elements.
     let (elements, continuation) = AsyncStream.makeStream(

@@ -11,7 +11,7 @@ private struct Story {
   /// Seconds since the beginning.
   var now = 0.0
   private let start = ContinuousClock.now
-  /// The calls that were told to wait for connectivity, in order.
+  /// The calls that have to wait for connectivity, as reported, in order.
   private var told: [UInt64] = []
 
   init(_ backoff: HTTP2ClientTransport.Config.Backoff = .defaults) {
@@ -60,7 +60,7 @@ private struct Story {
   mutating func wake() -> [String] { self.words(self.machine.wake(now: self.instant)) }
   mutating func shutdown() -> [String] { self.words(self.machine.shutdown()) }
 
-  /// Returns the calls that were told to wait since the last time.
+  /// Returns the calls that were reported to wait since the last time.
   mutating func newlyTold() -> [UInt64] {
     defer { self.told = [] }
     return self.told
