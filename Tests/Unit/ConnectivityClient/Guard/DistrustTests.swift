@@ -341,7 +341,7 @@ struct DistrustTests {
         let remote = try #require(IPAddress("203.0.113.9"))
         let (phases, phase) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
-        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
+        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket.path)) {
           phase.yield($0.phase)
         }
         var heard = phases.makeAsyncIterator()
@@ -373,7 +373,7 @@ struct DistrustTests {
         let (phases, phase) = AsyncStream.makeStream(of: ConnectionGuard.EventPhase.self)
         let registered = Mutex<FlowGuard.Flow?>(nil)
         let flow = FlowGuard.Flow(remote: remote, transport: Transport(6, remotePort: 443))
-        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket)) {
+        let connection = ConnectionGuard(flow, hub: GuardHub(socket: socket.path)) {
           // An observer of the report looks at the registration.
           registered.withLock { [flow = $0.flow] in $0 = flow }
           phase.yield($0.phase)

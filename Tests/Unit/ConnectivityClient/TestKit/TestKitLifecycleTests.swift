@@ -132,7 +132,7 @@ struct TestKitLifecycleTests {
   @Test("a network whose body throws is taken down as well")
   func throwing() async throws {
     let kept = await #expect(throws: KeptSocket.self) {
-      try await withSimulatedNetwork(.wifi) { throw KeptSocket(path: $0.socket) }
+      try await withSimulatedNetwork(.wifi) { throw KeptSocket(path: $0.socket.path) }
     }
     #expect(access(try #require(kept).path, F_OK) != 0)
   }
