@@ -48,7 +48,7 @@ struct PathMonitorTests {
   func shared() async throws {
     try await PathConnd.withSocket { socket in
       // Holding the hub keeps the guard.
-      let hub = GuardHub(socket: socket)
+      let hub = GuardHub(socket: socket.path)
       let address = try #require(IPAddress("203.0.113.9"))
       let watcher = GuardHub.Watcher(onEvent: { _ in }, onAbsence: { _ in })
       let guarded = hub.watch(FlowGuard.Flow(remote: address), watcher)
