@@ -1,4 +1,4 @@
-// swift-tools-version:6.1
+// swift-tools-version:6.3
 import PackageDescription
 
 let swiftSettings: [SwiftSetting] = [
@@ -30,8 +30,8 @@ let grpc: [Target.Dependency] = [
     name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport", condition: forClient),
 ]
 let grpcProtobuf: [Target.Dependency] = [
-  .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf"),
-  .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+  .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf", condition: forBoth),
+  .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forBoth),
 ]
 func nio(_ names: String...) -> [Target.Dependency] {
   names.map { .product(name: $0, package: "swift-nio", condition: forClient) }
@@ -126,11 +126,9 @@ let monitor: [Target] = [
     name: "ConnectivityMonitor",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol",
-        .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
-        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+        "Connectivity", .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
       ], core),
-    swiftSettings: settingsBesideC)
+    swiftSettings: swiftSettings)
 ]
 
 // The clients.
@@ -156,7 +154,7 @@ let clients: [Target] = [
       [
         "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
         "ConnectivityMonitor", "UnixTransport", arguments,
-        .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+        .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forPrograms),
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(
@@ -179,7 +177,9 @@ let tests: [Target] = [
     path: "Tests/Programs/Instructions", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConnectivityProtocolTests",
-    dependencies: all(["ConnectivityProtocol", "Connectivity", "TestKit"], core, grpcProtobuf),
+    dependencies: all(
+      ["ConnectivityProtocol", "ConnectivityMonitor", "Connectivity", "TestKit"], core, grpcProtobuf
+    ),
     path: "Tests/Unit/ConnectivityProtocol", swiftSettings: swiftSettings),
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
@@ -245,7 +245,8 @@ func isChosen(_ target: Target) -> Bool {
 
 let package = Package(
   name: "connd",
-  platforms: [.macOS(.v15)],
+  // As gRPC Swift 2. connd runs only on Linux, so on other systems monitors report `unknown`.
+  platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
   products: [
     .library(name: "Connectivity", targets: ["Connectivity"]),
     .library(name: "ConnectivityMonitor", targets: ["ConnectivityMonitor"]),
@@ -266,8 +267,7 @@ let package = Package(
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
     // Some code relies on behaviour that the package does not promise; `UpstreamTests` check it.
-    .package(
-      url: "https://github.com/grpc/grpc-swift-nio-transport", .upToNextMinor(from: "2.9.2")),
+    .package(url: "https://github.com/grpc/grpc-swift-nio-transport", from: "2.9.2"),
     .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),
     .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
     .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),

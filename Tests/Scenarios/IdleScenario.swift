@@ -17,6 +17,27 @@ struct IdleScenario {
     }
   }
 
+  @Test("D7 an application's guarded connections are idle → the library's thread waits for events")
+  func idleLibrary() throws {
+    let bench = try CallBench(["eth0"])
+    let server = try CallServer(bench.lab)
+    let client = try bench.client()
+    let calls = try client.open(CallBench.far)
+    let process = client.command.processIdentifier
+    let thread = try #require(
+      Self.entries(of: "/proc/\(process)/task").first {
+        Self.contents(of: "/proc/\(process)/task/\($0)/comm") == "connd-client\n"
+      })
+    let call = "/proc/\(process)/task/\(thread)/syscall"
+    // Timeouts of the calls' beginnings pass within seconds.
+    try waitUntil("the thread waits for events: \(Self.contents(of: call))", within: .seconds(60)) {
+      Self.waitsForever(Self.contents(of: call))
+    }
+    try client.quit()
+    try server.end()
+    withExtendedLifetime(calls) {}
+  }
+
   /// Whatever will wake the process within a minute although nothing happens.
   static func due(_ process: pid_t) -> [String] {
     let threads = entries(of: "/proc/\(process)/task").compactMap { thread -> String? in

@@ -28,7 +28,7 @@ final class OverviewFeed: Sendable {
       )
     }
     var overview = Overview(try Snapshot(status))
-    if let own = NetworkNamespace.own, status.networkNamespace != 0, status.networkNamespace != own
+    if let own = ProcessNamespace.own, status.networkNamespace != 0, status.networkNamespace != own
     {
       overview.isElsewhere = true
     }

@@ -12,7 +12,7 @@ struct Published: Sendable {
   init(_ change: Change) throws {
     self.change = change
     self.message = try Connectivity_V1_WatchResponse(
-      change, networkNamespace: NetworkNamespace.told
+      change, networkNamespace: ProcessNamespace.told
     ).serializedBytes()
   }
 

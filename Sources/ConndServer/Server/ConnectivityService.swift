@@ -16,7 +16,7 @@ struct ConnectivityService: RegistrableRPCService {
 
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
-      Connectivity_V1_Status(self.store.snapshot, networkNamespace: NetworkNamespace.told)
+      Connectivity_V1_Status(self.store.snapshot, networkNamespace: ProcessNamespace.told)
     }
     router.unary(Method.GetPath.descriptor) { (request: Connectivity_V1_GetPathRequest, caller) in
       try await self.path(request, caller)
@@ -45,7 +45,7 @@ struct ConnectivityService: RegistrableRPCService {
     return Connectivity_V1_GetPathResponse.with {
       $0.destination = request.destination
       $0.path = Connectivity_V1_Path(path)
-      $0.networkNamespace = NetworkNamespace.told
+      $0.networkNamespace = ProcessNamespace.told
     }
   }
 

@@ -134,10 +134,10 @@ extension Connectivity_V1_ListTransitionsResponse {
     self.init()
     switch change {
     case .transition(let transition):
-      self.transitions = [.init(transition, networkNamespace: NetworkNamespace.told)]
+      self.transitions = [.init(transition, networkNamespace: ProcessNamespace.told)]
     case .invalidation(let invalidation): self.invalidations = [.init(invalidation)]
     case .path(let change):
-      self.choices = [.init(change, networkNamespace: NetworkNamespace.told)]
+      self.choices = [.init(change, networkNamespace: ProcessNamespace.told)]
     case .dns: break
     }
   }

@@ -155,6 +155,6 @@ private func linkIndex(_ name: String) -> UInt32? {
 extension Connectivity_V1_GuardResponse {
   fileprivate init(_ message: GuardMailbox.Message) {
     self.init(message.id, message.event, generation: message.generation)
-    self.networkNamespace = NetworkNamespace.told
+    self.networkNamespace = ProcessNamespace.told
   }
 }

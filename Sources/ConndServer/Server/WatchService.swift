@@ -87,9 +87,9 @@ private final class WatchSource: MessageSource {
       }
       switch self.service.next(for: &self.subscriber) {
       case .snapshot(let snapshot):
-        return Self.message(.snapshot(snapshot, networkNamespace: NetworkNamespace.told))
+        return Self.message(.snapshot(snapshot, networkNamespace: ProcessNamespace.told))
       case .gap(let snapshot):
-        return Self.message(.gap(snapshot, networkNamespace: NetworkNamespace.told))
+        return Self.message(.gap(snapshot, networkNamespace: ProcessNamespace.told))
       case .changes(let changes): self.unsent = changes[...]
       case .finished: return .end(Status(RPCError.stopping))
       case nil: return .later

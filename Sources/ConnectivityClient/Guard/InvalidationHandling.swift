@@ -9,7 +9,7 @@ public enum InvalidationHandling: Sendable {
   /// Calls in flight continue as long as they can, and new calls use a new connection. If the
   /// connection's address, link or network is gone, the connection is destroyed.
   case drain
-  /// Calls the closure each time. It runs on a NIO thread and must not block.
+  /// Calls the closure each time. It runs on a thread of the library or NIO and must not block.
   case custom(@Sendable (FlowInvalidation) -> Action)
 
   /// The action for one connection.

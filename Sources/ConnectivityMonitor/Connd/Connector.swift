@@ -1,4 +1,3 @@
-package import ConnectivityProtocol
 package import GRPCCore
 private import Synchronization
 
@@ -17,7 +16,7 @@ package final class Connector: Sendable {
 
   package let thread: ClientThread
   #if os(Linux)
-    private let directory = Mutex(SharedConnection.Directory())
+    private let directory = Mutex(SharedConnections())
   #endif
 
   package init(_ thread: ClientThread) { self.thread = thread }
@@ -30,70 +29,61 @@ package final class Connector: Sendable {
   /// The executor for tasks that read input.
   package var executor: (any TaskExecutor)? { self.thread.executor }
 
-  /// Runs the body with a client of connd.
+  /// Makes a call on the shared connection. The call ends with the body.
   ///
-  /// - Throws: ``ConndError`` if connd is not running or refuses this user; the error of the body;
-  ///   gRPC's errors.
-  package func withClient<Result: Sendable>(
-    of socket: String,
-    _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+  /// - Throws: ``ConndError`` if connd is not running or refuses this user; the error of the body,
+  ///   such as gRPC's.
+  package func withCall<Result: Sendable>(
+    _ method: MethodDescriptor, at socket: String,
+    _ body: (any StreamCall) async throws -> Result
   ) async throws -> Result {
     #if os(Linux)
-      try await self.withConnection(to: socket) { connection in
-        try await body(Connectivity_V1_Connectivity.Client(wrapping: connection.client))
-      }
+      try await self.withConnection(to: socket) { try await $0.withCall(method, body) }
     #else
       throw ConndError.notThere("connd runs only on Linux")
     #endif
   }
 
-  /// Like `withClient`, with connd's errors in place of gRPC's.
-  package func withConnd<Result: Sendable>(
-    at socket: String,
-    _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
-  ) async throws -> Result {
-    do {
-      return try await self.withClient(of: socket, body)
-    } catch {
-      throw ConndError.reading(error)
-    }
-  }
-
-  #if os(Linux)
-    /// Runs the body with gRPC's client, for calls of other services than `Connectivity`.
-    ///
-    /// - Throws: ``ConndError``; other errors of the body.
-    package func withGRPC<Result: Sendable>(
-      at socket: String,
-      _ body: (GRPCClient<UnixClientTransport>) async throws -> Result
-    ) async throws -> Result {
-      do {
-        return try await self.withConnection(to: socket) { try await body($0.client) }
-      } catch {
-        throw ConndError.reading(error)
-      }
-    }
-  #endif
-
-  /// Makes a call with one request and a stream of responses, until it ends. For each message, the
-  /// layers of gRPC's client would take as long as reading and decoding it.
+  /// Makes a call with one request and a stream of responses, until it ends.
   ///
   /// - Parameters:
   ///   - accepted: Called when connd has accepted the call. The first message may arrive much
   ///     later.
   ///   - take: Called with each message. The next one is not read before it returns.
-  /// - Throws: The errors of `withClient`; the errors of the closures.
+  /// - Throws: The errors of `withCall`; the errors of the closures.
   package func stream(
     _ method: MethodDescriptor, _ request: [UInt8], at socket: String,
     accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void
   ) async throws {
-    #if os(Linux)
-      try await self.withConnection(to: socket) { connection in
-        try await connection.transport.stream(method, request, accepted: accepted, take)
-      }
-    #else
-      throw ConndError.notThere("connd runs only on Linux")
-    #endif
+    try await self.withCall(method, at: socket) { call in
+      try await call.send(request)
+      call.finish()
+      try await call.receive(accepted, take)
+    }
+  }
+}
+
+/// A call to connd without gRPC's client. For each message, the layers of that client would take as
+/// long as reading and decoding it.
+package protocol StreamCall: Sendable {
+  func send(_ message: [UInt8]) async throws
+  /// Nothing more is sent.
+  func finish()
+  /// Reads the responses until the call ends.
+  ///
+  /// - Parameters:
+  ///   - accepted: Called when connd has accepted the call.
+  ///   - take: Called with each message. The next one is not read before it returns.
+  /// - Throws: `RPCError`; the errors of the closures.
+  func receive(
+    _ accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void
+  ) async throws
+}
+
+extension MethodDescriptor {
+  /// A method of connd's service for applications.
+  static func connd(_ method: String) -> Self {
+    MethodDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity", method: method)
   }
 }
 
@@ -136,22 +126,24 @@ extension Connector {
 
 #if os(Linux)
   extension Connector {
+    /// The codes of calls that end with their connection.
+    private static let lossCodes: [RPCError.Code] = [.unavailable, .resourceExhausted]
     /// How long to wait for room in the listen backlog.
     private static let patience = Duration.seconds(5)
     /// How long to wait before the next look for room there.
     private static let pause = Duration.milliseconds(10)
 
     private func withConnection<Result: Sendable>(
-      to socket: String, _ body: (SharedConnection) async throws -> Result
+      to socket: String, _ body: (UnixClientTransport) async throws -> Result
     ) async throws -> Result {
       let (connection, number) = try await self.join(socket)
       defer {
         // Ended outside the lock, which the end of a connection takes, too.
-        self.directory.withLock { $0.leave(number, socket) }?.end()
+        self.directory.withLock { $0.leave(number, socket) }?.close()
       }
       do {
         return try await body(connection)
-      } catch let error as RPCError where error.code == .unavailable {
+      } catch let error as RPCError where Self.lossCodes.contains(error.code) {
         // The connection has ended, or is about to. The next user makes a new one.
         self.directory.withLock { $0.close(number, socket) }
         throw error
@@ -161,7 +153,7 @@ extension Connector {
     /// Joins a connection, or makes one.
     private func join(
       _ socket: String
-    ) async throws -> (SharedConnection, SharedConnection.Directory.Number) {
+    ) async throws -> (UnixClientTransport, SharedConnections.Number) {
       if let joined = self.directory.withLock({ $0.join(socket) }) { return joined }
       let reactor = try self.thread.reactor
       let descriptor = try await self.connect(to: socket)
@@ -171,15 +163,14 @@ extension Connector {
           SocketProbe.disconnect(descriptor)
           return joined
         }
-        return directory.add(to: socket) { number in
-          SharedConnection(descriptor, on: reactor) { [weak self] in
-            self?.directory.withLock { $0.close(number, socket) }
-          }
-        }
+        return directory.add(UnixClientTransport(connected: descriptor, on: reactor), to: socket)
       }
     }
 
-    private func connect(to socket: String) async throws -> CInt {
+    /// Returns a new connection, which the caller closes.
+    ///
+    /// - Throws: ``ConndError``; `CancellationError`.
+    package func connect(to socket: String) async throws -> CInt {
       let end = ContinuousClock.now + Self.patience
       while true {
         if let descriptor = try SocketProbe.connection(to: socket) { return descriptor }

@@ -1,5 +1,4 @@
 package import Connectivity
-internal import ConnectivityProtocol
 
 extension FlowGuard {
   /// A connection for connd to guard.
@@ -29,19 +28,5 @@ extension FlowGuard {
       self.forbidsExpensive = forbidsExpensive
       self.forbidsConstrained = forbidsConstrained
     }
-  }
-}
-
-extension Connectivity_V1_Flow {
-  init(_ flow: FlowGuard.Flow, id: UInt64) {
-    self.init()
-    self.id = id
-    self.remote = flow.remote.description
-    if let local = flow.local { self.local = local.description }
-    if let transport = flow.transport { self.setTransport(transport) }
-    if flow.mark != 0 { self.mark = flow.mark }
-    if let interface = flow.interface { self.interface = interface }
-    self.forbidsExpensive = flow.forbidsExpensive
-    self.forbidsConstrained = flow.forbidsConstrained
   }
 }

@@ -1,4 +1,4 @@
-package import Connectivity
+internal import Connectivity
 private import Synchronization
 
 /// A guard like ``FlowGuard``, shared by all channels of a process that use the same connd socket.

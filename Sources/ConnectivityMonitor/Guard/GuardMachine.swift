@@ -1,4 +1,4 @@
-package import Connectivity
+internal import Connectivity
 
 /// Decides how one connection is guarded, from before it is made to its end. A value: it takes
 /// inputs and returns the actions to perform.

@@ -1,4 +1,3 @@
-internal import ConnectivityProtocol
 internal import GRPCCore
 private import Synchronization
 
@@ -71,20 +70,24 @@ package final class GuardSession: Sendable {
     let (changes, wake) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     defer { wake.finish() }
-    try await self.connector.withClient(of: self.socket) { connd in
+    try await self.connector.withCall(.connd("Guard"), at: self.socket) { call in
       self.state.withLock { state in
         state.flows.connecting()
         state.wake = wake
       }
       wake.yield()
-      try await connd.guard { writer in
-        for await _ in changes {
-          try await writer.write(contentsOf: self.state.withLock { $0.flows.requests() })
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        defer { group.cancelAll() }
+        group.addTask {
+          for await _ in changes {
+            for request in self.state.withLock({ $0.flows.pendingRequests() }) {
+              try await call.send(request)
+            }
+          }
         }
-      } onResponse: { response in
-        _ = try response.accepted.get()
-        try await self.report(self.state.withLock { $0.flows.accepted() }, to: tell)
-        for try await message in response.messages {
+        try await call.receive {
+          try await self.report(self.state.withLock { $0.flows.accepted() }, to: tell)
+        } _: { message in
           let event = try self.state.withLock { try $0.flows.received(message) }
           // Remove the flows, because a connd in another network namespace cannot guard them.
           if case .absent(.elsewhere) = event { wake.yield() }

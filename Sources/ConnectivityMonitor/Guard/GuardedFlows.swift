@@ -1,12 +1,11 @@
 package import Connectivity
-internal import ConnectivityProtocol
 
 /// The flows of a guard: their pending requests and their last answers.
 package struct GuardedFlows: Sendable {
   private struct Entry: Sendable {
     var flow: FlowGuard.Flow
     /// The path as connd sent it, including fields of a newer version.
-    var knownPath: Connectivity_V1_Path?
+    var knownPath: [UInt8]?
     /// Whether connd has reported anything about the flow as registered.
     var isAnswered = false
   }
@@ -26,7 +25,7 @@ package struct GuardedFlows: Sendable {
   /// its messages are ignored.
   private var isElsewhere = false
 
-  init(namespace: UInt64? = NetworkNamespace.own) { self.namespace = namespace }
+  init(namespace: UInt64? = ProcessNamespace.own) { self.namespace = namespace }
 
   var isEmpty: Bool { self.entries.isEmpty }
 
@@ -36,7 +35,7 @@ package struct GuardedFlows: Sendable {
   ///   immediately reports what has changed since.
   package mutating func add(_ flow: FlowGuard.Flow, id: UInt64, madeOn path: Path? = nil) {
     guard self.entries[id] == nil else { return }
-    self.entries[id] = Entry(flow: flow, knownPath: path.map { Connectivity_V1_Path($0) })
+    self.entries[id] = Entry(flow: flow, knownPath: path?.message)
     self.unsent.insert(id)
   }
 
@@ -52,15 +51,15 @@ package struct GuardedFlows: Sendable {
     self.isElsewhere = false
   }
 
-  /// Returns the pending requests.
-  mutating func requests() -> [Connectivity_V1_GuardRequest] {
+  /// Returns the pending requests, as protobuf.
+  mutating func pendingRequests() -> [[UInt8]] {
     if self.isElsewhere {
       defer { self.removed = [] }
-      return self.removed.sorted().map(Self.removal)
+      return self.removed.sorted().map(GuardMessage.removal)
     }
     defer { (self.removed, self.unsent) = ([], []) }
     // Removals come first, because an id may have been freed and reused.
-    return self.removed.sorted().map(Self.removal)
+    return self.removed.sorted().map(GuardMessage.removal)
       + self.unsent.sorted().compactMap { id in self.entries[id].map { self.addition($0, id) } }
   }
 
@@ -68,12 +67,14 @@ package struct GuardedFlows: Sendable {
   mutating func accepted() -> GuardEvent? { self.outage.accepted() ? .resumed : nil }
 
   /// connd sent a message. Returns `nil` if it is about a removed flow, or unknown.
-  mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
+  mutating func received(_ message: [UInt8]) throws -> GuardEvent? {
+    let message = try GuardMessage(message)
     if let foreign = self.foreignNamespace(message) { return self.namespaceMismatch(foreign) }
-    let event = try FlowEvent(message)
     self.generation = message.generation
     self.outage.received()
-    guard let event, var entry = self.entries[message.id], !self.unsent.contains(message.id) else {
+    guard let event = message.event, var entry = self.entries[message.id],
+      !self.unsent.contains(message.id)
+    else {
       return nil
     }
     switch event {
@@ -81,7 +82,7 @@ package struct GuardedFlows: Sendable {
       // connd uses the address of the first path that carries traffic, and not the kernel's later
       // choice for new connections.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
-      (entry.knownPath, entry.isAnswered) = (message.ownPath, true)
+      (entry.knownPath, entry.isAnswered) = (message.path, true)
       self.entries[message.id] = entry
     case .invalidation(let invalidation):
       // Unless it is destroyed, the flow stays on its path, which is compared after an outage.
@@ -93,7 +94,7 @@ package struct GuardedFlows: Sendable {
   }
 
   /// Returns the namespaces if connd's differs, or `nil` if either is unknown (0).
-  private func foreignNamespace(_ message: Connectivity_V1_GuardResponse) -> ForeignNamespace? {
+  private func foreignNamespace(_ message: GuardMessage) -> ForeignNamespace? {
     let connd = message.networkNamespace
     guard let own = self.namespace, connd != 0, connd != own else { return nil }
     return ForeignNamespace(connd: connd, own: own)
@@ -125,28 +126,9 @@ package struct GuardedFlows: Sendable {
     self.entries.isEmpty && self.outage.accepted() ? .resumed : nil
   }
 
-  private func addition(_ entry: Entry, _ id: UInt64) -> Connectivity_V1_GuardRequest {
-    var request = Connectivity_V1_GuardRequest()
-    request.add = Connectivity_V1_Flow(entry.flow, id: id)
-    if let path = entry.knownPath {
-      request.add.knownPath = path
-      if entry.isAnswered, let generation = self.generation {
-        request.add.sinceGeneration = generation
-      }
-    }
-    return request
-  }
-
-  private static func removal(_ id: UInt64) -> Connectivity_V1_GuardRequest {
-    var request = Connectivity_V1_GuardRequest()
-    request.remove.id = id
-    return request
-  }
-}
-
-extension Connectivity_V1_GuardResponse {
-  /// The flow's path as connd sent it, or an empty one if the event has none.
-  fileprivate var ownPath: Connectivity_V1_Path {
-    if case .betterPathGone(let path) = self.event { path } else { self.path }
+  private func addition(_ entry: Entry, _ id: UInt64) -> [UInt8] {
+    GuardMessage.addition(
+      entry.flow, id: id, knownPath: entry.knownPath,
+      since: entry.isAnswered ? self.generation : nil)
   }
 }

@@ -1,10 +1,9 @@
 internal import Connectivity
-internal import ConnectivityProtocol
 internal import GRPCCore
 
 /// The path to one destination. Each connection to connd begins with the current path.
 struct FollowedPath: FollowedState {
-  static let method = Connectivity_V1_Connectivity.Method.WatchPath.descriptor
+  static let method = MethodDescriptor.connd("WatchPath")
 
   let destination: IPAddress
   /// The mark (`SO_MARK`) of the traffic; 0 means none.
@@ -16,18 +15,14 @@ struct FollowedPath: FollowedState {
     self.mark = mark
   }
 
-  var request: Connectivity_V1_WatchPathRequest {
-    var request = Connectivity_V1_WatchPathRequest()
-    request.destination = self.destination.description
-    if self.mark != 0 { request.mark = self.mark }
-    return request
-  }
+  var request: [UInt8] { WatchPathMessages.request(self.destination, mark: self.mark) }
 
   /// connd's first message follows at once.
   mutating func accepted() -> PathEvent? { nil }
 
-  mutating func received(_ message: Connectivity_V1_WatchPathResponse) throws -> PathEvent? {
-    let path = NetworkPath(try Path(message.path), family: self.destination.family)
+  mutating func received(_ message: [UInt8]) throws -> PathEvent? {
+    let path = NetworkPath(
+      try WatchPathMessages.path(message), family: self.destination.family)
     _ = self.outage.accepted()
     self.outage.received()
     return .path(path, interrupted: false)

@@ -1,20 +1,17 @@
 package import GRPCCore
 private import Synchronization
-package import SwiftProtobuf
 
 /// A call with one request and a stream of responses that report a state.
 package protocol FollowedState: Sendable {
-  associatedtype Request: Message
-  associatedtype Response: Message
   associatedtype Event: Sendable
 
   static var method: MethodDescriptor { get }
-  /// The request that continues after the last response.
-  var request: Request { get }
+  /// The request that continues after the last response, as protobuf.
+  var request: [UInt8] { get }
   /// connd accepted the request. Returns what to report.
   mutating func accepted() -> Event?
   /// connd sent a message. Returns what to report.
-  mutating func received(_ response: Response) throws -> Event?
+  mutating func received(_ message: [UInt8]) throws -> Event?
   /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
   mutating func lost(_ error: any Error) -> (Event?, pause: Duration)
 }
@@ -46,12 +43,11 @@ package final class Follower<State: FollowedState>: Sendable {
   /// - Throws: `CancellationError`, or the error of the receiver.
   package func run(_ tell: Receiver) async throws {
     try await self.connector.repeating {
-      let request: [UInt8] = try self.state.withLock { $0.request }.serializedBytes()
+      let request = self.state.withLock { $0.request }
       try await self.connector.stream(State.method, request, at: self.socket) {
         try await self.report(self.state.withLock { $0.accepted() }, to: tell)
-      } _: { bytes in
-        let response = try State.Response(serializedBytes: bytes)
-        try await self.report(try self.state.withLock { try $0.received(response) }, to: tell)
+      } _: { message in
+        try await self.report(try self.state.withLock { try $0.received(message) }, to: tell)
       }
     } lost: { error in
       let (event, pause) = self.state.withLock { $0.lost(error) }

@@ -1,4 +1,3 @@
-package import ConnectivityProtocol
 package import GRPCCore
 
 /// Follows connd: reports the current status, and then each change in order, across restarts of
@@ -26,7 +25,7 @@ extension Follower<FollowedStatus> {
 
 /// The progress of a stream of changes, and the next event to report.
 package struct FollowedStatus: FollowedState {
-  package static let method = Connectivity_V1_Connectivity.Method.Watch.descriptor
+  package static let method = MethodDescriptor.connd("Watch")
 
   private let kinds: Set<StatusEvent.Kind>
   /// The last generation received.
@@ -38,35 +37,18 @@ package struct FollowedStatus: FollowedState {
     self.kinds = kinds
   }
 
-  package var request: Connectivity_V1_WatchRequest {
-    var request = Connectivity_V1_WatchRequest()
-    if let generation = self.generation { request.sinceGeneration = generation }
-    request.events = StatusEvent.Kind.allCases.filter(self.kinds.contains).map { kind in
-      switch kind {
-      case .transition: .transition
-      case .path: .path
-      case .invalidation: .invalidation
-      case .dns: .dns
-      }
-    }
-    return request
-  }
+  package var request: [UInt8] { WatchMessage.request(since: self.generation, self.kinds) }
 
   package mutating func accepted() -> StatusEvent? {
     self.outage.accepted() ? .resumed(self.generation) : nil
   }
 
   /// An unknown message from a newer connd only advances the generation.
-  package mutating func received(_ message: Connectivity_V1_WatchResponse) throws -> StatusEvent? {
-    let event = try WatchEvent(message)
+  package mutating func received(_ message: [UInt8]) throws -> StatusEvent? {
+    let message = try WatchMessage(message)
     self.generation = message.generation
     self.outage.received()
-    switch event {
-    case .snapshot(let snapshot): return .snapshot(snapshot)
-    case .change(let change): return .change(change)
-    case .gap(let snapshot): return .gap(snapshot)
-    case nil: return nil
-    }
+    return message.event
   }
 
   package mutating func lost(_ error: any Error) -> (StatusEvent?, pause: Duration) {

@@ -32,7 +32,7 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     var response = Connectivity_V1_GetPathResponse()
     response.destination = request.destination
     response.path = Connectivity_V1_Path(self.connd.read { $0.path(to: destination) })
-    response.networkNamespace = NetworkNamespace.told
+    response.networkNamespace = ProcessNamespace.told
     return response
   }
 

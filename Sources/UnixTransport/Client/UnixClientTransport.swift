@@ -43,35 +43,19 @@ package struct UnixClientTransport: ClientTransport {
     }
   }
 
-  private func close() {
+  package func close() {
     let connection = self.connection
     self.reactor.run { connection.value.close() }
   }
 
-  /// Makes one call with a request and a stream of responses, without gRPC's client. For each
-  /// message, the layers of that client would take as long as reading and decoding it.
-  ///
-  /// - Parameters:
-  ///   - accepted: Called when the server has started its response.
-  ///   - take: Called with each response. The next one is not read before it returns.
-  /// - Throws: `RPCError`, or the errors of the closures.
-  package func stream(
-    _ method: MethodDescriptor, _ request: [UInt8], accepted: () async throws -> Void,
-    _ take: ([UInt8]) async throws -> Void
-  ) async throws {
+  /// Makes a call without gRPC's client. The call ends with the body, but the connection does not.
+  package func withCall<Result: Sendable>(
+    _ method: MethodDescriptor, _ body: (ClientCall) async throws -> Result
+  ) async throws -> Result {
     self.begin()
     let stream = try await self.stream(method)
     defer { self.reactor.run { stream.cancel() } }
-    try await stream.requests.write(request)
-    stream.requests.end(Status(code: .ok, message: ""))
-    while let event = try await stream.responses.next() {
-      switch event {
-      case .begin: try await accepted()
-      case .message(let response): try await take(response)
-      case .end(let status):
-        if let error = status.flatMap({ RPCError(status: $0) }) { throw error }
-      }
-    }
+    return try await body(ClientCall(stream))
   }
 
   private func stream(_ method: MethodDescriptor) async throws -> ClientStream {

@@ -194,7 +194,7 @@ struct GuardTests {
 
   @Test("C7 connd in another network namespace: one line that names both, and 69")
   func elsewhere() async throws {
-    let own = try #require(NetworkNamespace.own)
+    let own = try #require(ProcessNamespace.own)
     let stub = StubConnd(onGuard: { requests, writer in
       for try await _ in requests {
         var answer = Connectivity_V1_GuardResponse.flow(generation: 17, .invalidation(.sample))

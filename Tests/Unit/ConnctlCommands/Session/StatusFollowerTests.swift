@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
+import SwiftProtobuf
 import Synchronization
 import Testing
 
@@ -118,9 +119,17 @@ struct ProgressTests {
     var message = Connectivity_V1_WatchResponse()
     message.generation = 9
     #expect(try progress.received(message) == nil)
-    #expect(progress.request.sinceGeneration == 9)
-    #expect(progress.request.events == [])
-    #expect(FollowedStatus(since: nil, [.path]).request.events == [.path])
+    let request = try Connectivity_V1_WatchRequest(serializedBytes: progress.request)
+    #expect(request.sinceGeneration == 9)
+    #expect(request.events == [])
+  }
+
+  @Test("some kinds of changes are followed → the request names them")
+  func kinds() throws {
+    let bytes = FollowedStatus(since: nil, [.dns, .path]).request
+    let request = try Connectivity_V1_WatchRequest(serializedBytes: bytes)
+    #expect(request.events == [.path, .dns])
+    #expect(!request.hasSinceGeneration)
   }
 }
 

@@ -82,7 +82,7 @@ struct RegistrationTests {
 
 @Suite("The network namespace in messages")
 struct NetworkNamespaceTests {
-  private let own = NetworkNamespace.own ?? 0
+  private let own = ProcessNamespace.own ?? 0
 
   @Test("every message with a status carries it, also the messages shared by all subscribers")
   func statuses() throws {

@@ -141,7 +141,7 @@ struct DistrustTests {
 
   @Test("C7 a connd in another network namespace is ignored: calls work, whatever it reports")
   func elsewhere() async throws {
-    let own = try #require(NetworkNamespace.own)
+    let own = try #require(ProcessNamespace.own)
     let log = LogRecorder()
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { _ in

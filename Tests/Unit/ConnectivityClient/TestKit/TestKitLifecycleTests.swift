@@ -56,11 +56,8 @@ struct TestKitLifecycleTests {
       let events = Task { try await watched(network, 2) }
       try await network.waitForSubscribers(atLeast: 1)
       await network.stop()
-      let error = await #expect(throws: ConndError.self) { try await events.value }
-      guard case .notThere? = error else {
-        Issue.record("not \(String(describing: error))")
-        return
-      }
+      let error = await #expect(throws: RPCError.self) { try await events.value }
+      #expect(error?.code == .unavailable)
     }
   }
 

@@ -8,12 +8,14 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-/// Runs the body with the generated client.
+/// Runs the body with a client of connd's service for applications.
 func withConnd<Result: Sendable>(
   at socket: String,
-  _ body: (any Connectivity_V1_Connectivity.ClientProtocol) async throws -> Result
+  _ body: (Connectivity_V1_Connectivity.Client<HTTP2ClientTransport.Posix>) async throws -> Result
 ) async throws -> Result {
-  try await Connector.shared.withConnd(at: socket, body)
+  try await withGRPC(at: socket) {
+    try await body(Connectivity_V1_Connectivity.Client(wrapping: $0))
+  }
 }
 
 /// Runs `Watch` with the generated client.
@@ -122,10 +124,17 @@ func withDiagnostics<Result: Sendable>(
   at socket: String,
   _ body: (Connectivity_V1_Diagnostics.Client<HTTP2ClientTransport.Posix>) async throws -> Result
 ) async throws -> Result {
+  try await withGRPC(at: socket) {
+    try await body(Connectivity_V1_Diagnostics.Client(wrapping: $0))
+  }
+}
+
+private func withGRPC<Result: Sendable>(
+  at socket: String,
+  _ body: (GRPCClient<HTTP2ClientTransport.Posix>) async throws -> Result
+) async throws -> Result {
   let transport = try HTTP2ClientTransport.Posix(
     target: .unixDomainSocket(path: socket, authority: "localhost"),
     transportSecurity: .plaintext)
-  return try await withGRPCClient(transport: transport) { client in
-    try await body(Connectivity_V1_Diagnostics.Client(wrapping: client))
-  }
+  return try await withGRPCClient(transport: transport) { try await body($0) }
 }

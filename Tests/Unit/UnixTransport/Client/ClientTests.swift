@@ -57,7 +57,7 @@ struct ClientTests {
       let told = Mutex<[String]>([])
       let transport = UnixClientTransport(connected: socket, on: reactor)
       await expect(.unavailable, "over") {
-        try await transport.stream(.count, [3]) {
+        try await transport.single(.count, [3]) {
           told.withLock { $0.append("accepted") }
         } _: { response in
           told.withLock { $0.append("\(response)") }
@@ -87,7 +87,7 @@ struct ClientTests {
       if closesAtOnce { close(other) }
       let transport = UnixClientTransport(connected: sockets[0], on: reactor)
       await expect(.resourceExhausted, "no more") {
-        try await transport.stream(.count, [3]) {
+        try await transport.single(.count, [3]) {
         } _: { _ in
         }
       }
@@ -105,10 +105,25 @@ struct ClientTests {
       let other = sockets[1]
       reactor.execute { close(other) }
       await expect(.unavailable, "the connection was closed") {
-        try await transport.stream(.count, [3]) {
+        try await transport.single(.count, [3]) {
         } _: { _ in
         }
       }
     }
+  }
+}
+
+extension UnixClientTransport {
+  /// Makes a call with one request.
+  fileprivate func single(
+    _ method: MethodDescriptor, _ request: [UInt8], accepted: () async throws -> Void,
+    _ take: ([UInt8]) async throws -> Void
+  ) async throws {
+    try await self.withCall(method) { call in
+      try await call.send(request)
+      call.finish()
+      try await call.receive(accepted, take)
+    }
+    self.close()
   }
 }

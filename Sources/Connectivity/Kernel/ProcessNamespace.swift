@@ -6,8 +6,8 @@
   private import Darwin
 #endif
 
-/// Network namespaces, identified by their inodes as in the messages.
-package enum NetworkNamespace {
+/// The network namespace of this process, identified by its inode as in the messages.
+package enum ProcessNamespace {
   /// The namespace of this process, or of the first thread that uses this property. `nil` if /proc
   /// does not reveal it.
   package static let own = Self.inode(of: "/proc/thread-self/ns/net")

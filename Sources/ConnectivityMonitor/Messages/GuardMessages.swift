@@ -1,0 +1,119 @@
+internal import Connectivity
+
+/// A message of the call `Guard`.
+struct GuardMessage {
+  private(set) var generation: UInt64 = 0
+  private(set) var id: UInt64 = 0
+  /// `nil` if it comes from a newer connd.
+  private(set) var event: FlowEvent?
+  /// The flow's path as connd sent it, with the fields of a newer version.
+  private(set) var path: [UInt8] = []
+  /// connd's network namespace, or 0 if unknown.
+  private(set) var networkNamespace: UInt64 = 0
+
+  /// - Throws: ``ProtobufError`` if it is malformed.
+  init(_ message: [UInt8]) throws(ProtobufError) {
+    try ProtobufReader.read(message[...]) { (field) throws(ProtobufError) in
+      let content = field.message ?? []
+      switch field.number {
+      case 1: self.generation = field.uint64 ?? 0
+      case 2: self.id = field.uint64 ?? 0
+      case 3: (self.event, self.path) = (.path(try Path(message: content)), Array(content))
+      case 4: self.event = .invalidation(try FlowInvalidation(message: content))
+      case 5: self.event = .refused(try FlowRefusal(message: content))
+      case 6:
+        (self.event, self.path) = (.betterPathGone(try Path(message: content)), Array(content))
+      case 7: self.networkNamespace = field.uint64 ?? 0
+      default: break
+      }
+    }
+  }
+
+  /// Returns the request to guard a flow.
+  ///
+  /// - Parameters:
+  ///   - path: The flow's last known path, as a message.
+  ///   - generation: The last generation that is known.
+  static func addition(
+    _ flow: FlowGuard.Flow, id: UInt64, knownPath path: [UInt8]?, since generation: UInt64?
+  ) -> [UInt8] {
+    var writer = ProtobufWriter()
+    writer.put(1, id)
+    writer.put(2, flow.remote.description)
+    if let local = flow.local { writer.put(3, local.description) }
+    if flow.mark != 0 { writer.put(4, UInt64(flow.mark)) }
+    if let interface = flow.interface { writer.put(5, interface) }
+    if let generation { writer.put(6, generation) }
+    if let path { writer.put(7, message: path) }
+    writer.put(8, flow.forbidsExpensive)
+    writer.put(9, flow.forbidsConstrained)
+    if let transport = flow.transport {
+      if transport.localPort != 0 { writer.put(10, UInt64(transport.localPort)) }
+      if transport.remotePort != 0 { writer.put(11, UInt64(transport.remotePort)) }
+      writer.put(12, UInt64(transport.number))
+    }
+    return Self.request(1, writer.bytes)
+  }
+
+  /// Returns the request to stop guarding a flow.
+  static func removal(_ id: UInt64) -> [UInt8] {
+    var writer = ProtobufWriter()
+    writer.put(1, id)
+    return Self.request(2, writer.bytes)
+  }
+
+  private static func request(_ number: Int, _ content: [UInt8]) -> [UInt8] {
+    var writer = ProtobufWriter()
+    writer.put(number, message: content)
+    return writer.bytes
+  }
+}
+
+extension FlowInvalidation {
+  fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
+    var (reason, severity) = (Invalidation.Reason.categoryChanged, Invalidation.Severity.advise)
+    var cause = Cause(.kernel, "")
+    var (path, socket): (Path?, SocketTestimony?)
+    try ProtobufReader.read(message) { (field) throws(ProtobufError) in
+      let content = field.message ?? []
+      switch field.number {
+      case 1: reason = Invalidation.Reason(number: field.int32) ?? .categoryChanged
+      case 2: severity = Invalidation.Severity(number: field.int32) ?? .advise
+      case 3: cause = try Cause(message: content)
+      case 4: path = try Path(message: content)
+      case 5: socket = try SocketTestimony(message: content)
+      default: break
+      }
+    }
+    self.init(reason: reason, severity: severity, cause: cause, path: path, socket: socket)
+  }
+}
+
+extension SocketTestimony {
+  fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
+    self.init(
+      lastHeard: .zero, roundTrip: .zero, timeouts: 0, hasUnacknowledgedData: false)
+    try ProtobufReader.read(message) { (field) throws(ProtobufError) in
+      switch field.number {
+      case 1: self.lastHeard = try Duration(message: field.message ?? [])
+      case 2: self.roundTrip = try Duration(message: field.message ?? [])
+      case 3: self.timeouts = Int(field.uint32 ?? 0)
+      case 4: self.hasUnacknowledgedData = field.bool ?? false
+      default: break
+      }
+    }
+  }
+}
+
+extension FlowRefusal {
+  fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
+    self.init(code: .invalidArgument, message: "")
+    try ProtobufReader.read(message) { (field) throws(ProtobufError) in
+      switch field.number {
+      case 1: self.code = field.int32 == 8 ? .resourceExhausted : .invalidArgument
+      case 2: self.message = try field.string ?? ""
+      default: break
+      }
+    }
+  }
+}
