@@ -69,7 +69,7 @@ let package = Package(
       .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
-    ours("ConnectivityMonitor", "Connectivity", "ConnectivityProtocol", grpc),
+    ours("ConnectivityMonitor", "Connectivity", "UnixTransport", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
       "ConnectivityMonitor", "UnixTransport", arguments, grpc, protobuf),
