@@ -35,7 +35,7 @@ example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev protoc-gen-go
 # With systemd, ocserv would start when it is installed, so it is left out and its test is skipped.
 tunnel_packages := nftables $(if $(wildcard /run/systemd/system),,ocserv) openconnect openssl openvpn wireguard-go wireguard-tools
-test_packages := dbus-daemon git iproute2 libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv tmux iputils-ping $(go_packages) $(example_packages) \
+test_packages := dbus-daemon git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv tmux iputils-ping $(go_packages) $(example_packages) \
     $(tunnel_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
@@ -89,7 +89,7 @@ install-built:
 	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
 	fi
 	# Completion scripts are read by a shell and not run, so they need no #! line.
-	completion() { "$(BUILT)/connctl" --generate-completion-script "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
+	completion() { "$(BUILT)/connctl" completion "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
 	completion bash bash-completion/completions/connctl
 	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
 	completion fish fish/vendor_completions.d/connctl.fish
@@ -127,11 +127,20 @@ build: deps ## build everything, with debug information
 release: deps ## build the programs to install
 	@for program in $(programs); do $(release) --product "$$program"; done
 
-.PHONY: test
-test: deps deps-test ## run all tests except those in the VM
+.PHONY: test test-notice
+test: test-notice deps deps-test ## run all tests except those in the VM (installs servers, and names them first)
 	@Tests/Programs/python/setup >/dev/null
 	Tests/Programs/examples/build-cpp >/dev/null
 	dev/test
+
+test-notice:
+	@cat <<'END' >&2
+	make test takes about 13 minutes and 2 GB. Its tests use real servers, so it installs those that are missing:
+	  postgresql-15                     a database's connections across a change of network; Debian also starts it as a service
+	  openvpn, ocserv, wireguard-go     tunnels; ocserv only where systemd does not run, because it would start it
+	  dbus-daemon                       stand-ins for NetworkManager, ModemManager and polkit
+	The tests run their own instances, in network namespaces and on private sockets.
+	END
 
 .PHONY: check
 check: lint check-rules deps ## run the two-minute checks: format, rules, tests without networks

@@ -17,14 +17,30 @@ struct Connctl: RunnableCommand {
       \(ExitStatus.help)
       """,
     version: "connctl \(Version.string)",
-    subcommands: [
-      StatusCommand.self, TopCommand.self, WatchCommand.self, PathCommand.self,
-      ExplainCommand.self,
-      LinksCommand.self, HistoryCommand.self, GuardCommand.self, IsCommand.self, WaitCommand.self,
-      DNSCommand.self, ConstrainCommand.self, MeteredCommand.self, NetworksCommand.self,
-      ForgetCommand.self,
-      OnCommand.self, RunCommand.self, KeepCommand.self, StatsCommand.self, RecordCommand.self,
-      ReportCommand.self,
+    subcommands: [],
+    groupedSubcommands: [
+      CommandGroup(
+        name: "Look",
+        subcommands: [
+          StatusCommand.self, TopCommand.self, ExplainCommand.self, PathCommand.self,
+          LinksCommand.self, DNSCommand.self, HistoryCommand.self,
+        ]),
+      CommandGroup(
+        name: "Follow", subcommands: [WatchCommand.self, OnCommand.self, GuardCommand.self]),
+      CommandGroup(
+        name: "Script",
+        subcommands: [
+          IsCommand.self, WaitCommand.self, RunCommand.self, KeepCommand.self,
+          MetricsCommand.self, CompletionCommand.self, NamesCommand.self,
+        ]),
+      CommandGroup(
+        name: "Costs",
+        subcommands: [
+          MeteredCommand.self, ConstrainCommand.self, NetworksCommand.self, ForgetCommand.self,
+        ]),
+      CommandGroup(
+        name: "Trouble",
+        subcommands: [StatsCommand.self, RecordCommand.self, ReportCommand.self]),
     ])
 
   @OptionGroup var options: Options
@@ -38,8 +54,18 @@ struct Connctl: RunnableCommand {
   }
 }
 
-/// The options of every command, accepted before and after its name.
-struct Options: ParsableArguments {
+/// The options of a command, accepted before and after its name.
+protocol CommandOptions: ParsableArguments {
+  /// Whether the command prints JSON.
+  static var includesJSON: Bool { get }
+  var socket: String? { get }
+  var json: Bool { get }
+}
+
+/// The options of a command that prints text or JSON.
+struct Options: CommandOptions {
+  static let includesJSON = true
+
   @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"), completion: .file())
   var socket: String?
 
@@ -51,10 +77,27 @@ struct Options: ParsableArguments {
   }
 }
 
+/// The options of a command without JSON.
+struct PlainOptions: CommandOptions {
+  static let includesJSON = false
+
+  @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"), completion: .file())
+  var socket: String?
+
+  // Parsed, so that the error can name the commands that have it.
+  @Flag(help: .hidden)
+  var json = false
+
+  func validate() throws {
+    guard self.socket != "" else { throw ValidationError("--socket needs a path") }
+  }
+}
+
 /// A command that queries connd.
 protocol ConnctlCommand: RunnableCommand {
+  associatedtype Accepted: CommandOptions
   /// The options after the command's name.
-  var options: Options { get }
+  var options: Accepted { get }
   /// The options before the command's name.
   var parent: Connctl { get }
 }
@@ -72,6 +115,19 @@ extension ConnctlCommand {
   var json: Bool { self.options.json || self.parent.options.json }
 
   var console: Console { Console.current }
+
+  static var includesJSON: Bool { Accepted.includesJSON }
+
+  /// - Throws: `ValidationError` if JSON was requested and the command prints none.
+  func checkJSON() throws {
+    guard self.json, !Self.includesJSON else { return }
+    let names = Connctl.configuration.subcommands.filter {
+      ($0 as? any ConnctlCommand.Type)?.includesJSON ?? false
+    }.compactMap { $0.configuration.commandName }
+    throw ValidationError(
+      "\(Self.configuration.commandName ?? "this command") prints no JSON. --json works with \(names.joined(separator: ", "))"
+    )
+  }
 }
 
 extension CallOptions {

@@ -20,6 +20,8 @@ struct Console: Sendable {
   var glyphs = Glyphs.unicode
   /// Whether standard output is a terminal on which pictures can be updated.
   var isLive = false
+  /// Shows a text in a pager if it has more lines than the screen. Returns whether it did.
+  var page: @Sendable (_ text: String, _ lines: Int) async -> Bool = { _, _ in false }
   /// Ends the process when the reader of its output is gone. A command that prints only events
   /// would otherwise notice that with the next event, perhaps a day later.
   var endWithReader: @Sendable () -> Void = {}
@@ -30,6 +32,13 @@ struct Console: Sendable {
   func print(_ lines: [String]) throws {
     guard !lines.isEmpty else { return }
     try self.write(lines.joined(separator: "\n") + "\n")
+  }
+
+  /// Prints lines, in a pager if they do not fit on the screen.
+  func printPaged(_ lines: [String], pages: Bool) async throws {
+    guard !lines.isEmpty else { return }
+    if pages, await self.page(lines.joined(separator: "\n") + "\n", lines.count) { return }
+    try self.print(lines)
   }
 
   func print(_ json: JSON) throws {
@@ -107,7 +116,7 @@ extension Console {
     glyphs: Glyphs.ofLocale(Console.variable),
     isLive: Console.movesCursor(
       isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable),
-    endWithReader: Console.endWithPipe)
+    page: Pager.show, endWithReader: Console.endWithPipe)
 
   /// Like tail(1): poll(2) reports a pipe without a reader, and a thread that waits only for that
   /// costs no wake-ups.

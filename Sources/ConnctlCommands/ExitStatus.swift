@@ -35,8 +35,12 @@ extension ConndError {
 
   /// Returns one line with the problem and what to do.
   ///
-  /// - Parameter socket: The path at which connd was expected.
-  func advice(socket: String?) -> String {
+  /// - Parameters:
+  ///   - socket: The path at which connd was expected.
+  ///   - hasSystemd: Whether systemd runs this machine.
+  func advice(
+    socket: String?, hasSystemd: Bool = access("/run/systemd/system", F_OK) == 0
+  ) -> String {
     switch self {
     case .notThere(let why):
       switch socket {
@@ -44,7 +48,7 @@ extension ConndError {
         "connd is not running: \(socket) is not a socket (name connd's socket with --socket or CONND_SOCKET)"
       case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
         "connd is not running: \(why) (the path is from CONND_SOCKET: unset it to use the system's connd, or start connd there)"
-      case let socket? where Self.isDefault(socket):
+      case let socket? where hasSystemd && Self.isDefault(socket):
         "connd is not running: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
       default:
         "connd is not running: \(why) (start connd there, or name its socket with --socket or CONND_SOCKET)"

@@ -1,8 +1,8 @@
 import ArgumentParser
 import CLinux
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Glibc
 import UnixTransport
 
@@ -41,6 +41,7 @@ public enum Program {
         try Connctl.checkCommandName(in: arguments)
         let parsed = try Connctl.parseAsRoot(arguments)
         command = parsed
+        try (parsed as? any ConnctlCommand)?.checkJSON()
         try await self.run(parsed, through: connector)
         return ExitStatus.holds.rawValue
       } catch {
@@ -114,7 +115,7 @@ public enum Program {
     let code = Connctl.exitCode(for: error)
     let message = Connctl.fullMessage(for: error) + "\n"
     guard code.isSuccess else {
-      console.complainInLines(message)
+      console.complainInLines(message.withoutFarFetchedSuggestion)
       return code
     }
     do {

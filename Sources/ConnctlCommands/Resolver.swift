@@ -33,7 +33,9 @@ enum Resolver {
         result == EAI_SYSTEM
         ? strerror(errno) : UnsafeMutablePointer(mutating: gai_strerror(result))
       let words = why.map { String(cString: $0) } ?? "error \(result)"
-      throw ResolutionError(description: "cannot resolve “\(host)”: \(words)")
+      let link =
+        if_nametoindex(host) == 0 ? "" : " (it is a link of this machine: “connctl links” shows it)"
+      throw ResolutionError(description: "cannot resolve “\(host)”: \(words)\(link)")
     }
     defer { freeaddrinfo(list) }
     var hosts: [Host] = []
@@ -81,18 +83,6 @@ enum Resolver {
       return IPAddress(bytes: withUnsafeBytes(of: address) { Array($0) })?.unmapped
     default:
       return nil
-    }
-  }
-}
-
-extension Console {
-  /// Remarks that path queries ignore the links of addresses.
-  func remarkLinks(of hosts: [Resolver.Host]) {
-    for host in hosts {
-      guard let link = host.link else { continue }
-      self.remark(
-        "ignoring the link \(link) of \(host.address); the kernel may choose another one. "
-          + "“connctl guard \(host.address)%\(link)” uses it")
     }
   }
 }

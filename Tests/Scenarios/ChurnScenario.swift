@@ -173,6 +173,18 @@ struct ChurnScenario {
     #expect(history.first?.from == "unknown")
     #expect(history.first?.cause?.trigger == "start")
   }
+
+  @Test("T5 the history contains path changes: when did the VPN come up?")
+  func paths() throws {
+    let lab = try self.online()
+    try lab.addLink("vpn0", "10.8.0.2")
+    try lab.ip("route add 0.0.0.0/1 via 10.8.0.1 dev vpn0")
+    _ = try lab.events { $0.status.interface == "vpn0" }
+    let line = try #require(
+      try lab.connctl("history").output.split(separator: "\n").last { $0.contains("vpn0") })
+    #expect(line.contains("route added on vpn0"), "\(line)")
+    #expect(line.contains("connections on eth0") || line.contains("connections by a gateway"))
+  }
 }
 
 extension Laboratory {

@@ -42,6 +42,16 @@ struct CommandsScenario {
     #expect(try hook.nextLine()?.hasPrefix("transition none>wired ") == true)
   }
 
+  @Test("on --now also runs the command at the start, with the present state")
+  func now() throws {
+    let lab = try self.online()
+    let hook = try self.spawn(
+      lab, "on", "--now", "transition", "--", "sh", "-c", #"echo "$CONND_EVENT $CONND_CATEGORY""#)
+    #expect(try hook.nextLine() == "snapshot wired")
+    try lab.outside.ip("link set eth0 down")
+    #expect(try hook.nextLine() == "transition none")
+  }
+
   @Test("a command run on an invalidation gets the category of that moment")
   func invalidations() throws {
     let lab = try self.online()
@@ -99,12 +109,15 @@ struct CommandsScenario {
     let script = #"[ "$CONND_CATEGORY" = none ] && exec sleep 1000; echo "$CONND_CATEGORY"; exit 3"#
     let slow = try self.spawn(
       lab, "on", "transition", "--timeout", "100ms", "--", "sh", "-c", script)
-    let absent = try self.spawn(lab, "on", "transition", "--", "/nonexistent/command")
-    try waitUntil("both follow") { try lab.connctl("stats").output.contains(/subscribers +2\n/) }
+    // A misspelt command does not wait for the first change to fail.
+    let absent = try lab.connctl("on", "transition", "--", "/nonexistent/command")
+    #expect(
+      absent.status == 127 && absent.standardError.contains("cannot run “/nonexistent/command”"))
+    #expect(try lab.connctl("on", "transition", "--", "/").status == 126)
+    try waitUntil("it follows") { try lab.connctl("stats").output.contains(/subscribers +1\n/) }
     try lab.outside.ip("link set eth0 down")
     try self.waitForError("“sh” exceeded 100ms and is terminated", of: slow)
     try self.waitForError("“sh” exited with 143", of: slow)
-    try self.waitForError("cannot run “/nonexistent/command”", of: absent)
     try lab.outside.ip("link set eth0 up")
     #expect(try slow.nextLine() == "wired")
     try self.waitForError("“sh” exited with 3", of: slow)
@@ -121,6 +134,7 @@ struct CommandsScenario {
     #expect(try status("online,not-expensive", "--", "sh", "-c", "exit 7") == 7)
     #expect(try status("online", "--", "sh", "-c", "kill -TERM $$") == 128 + Int(SIGTERM))
     #expect(try status("online", "--stop", "--", "sh", "-c", "kill -TERM $$") == 128 + Int(SIGTERM))
+    #expect(try status("online", "sh", "-c", "exit 7") == 7)
     #expect(try status("online", "--", "/nonexistent/command") == 127)
     #expect(try status("online", "--", "/") == 126)
     let waiting = try self.spawn(lab, "run", "--when", "none,not-wifi", "--", "echo", "offline")
@@ -225,7 +239,7 @@ struct CommandsScenario {
     try self.waitForError("waiting for connd", of: keep)
     try lab.startConnd()
     #expect(try keep.nextLine() == "--user --no-block stop -- sync.service")
-    try self.waitForError("stop of sync.service failed: systemctl exited with 5", of: keep)
+    try self.waitForError("sync.service: stop failed: systemctl exited with 5", of: keep)
     try lab.namespace.ip("route add default via 192.0.2.1")
     #expect(try keep.nextLine() == "--user --no-block start -- sync.service")
     keep.signal(SIGTERM)

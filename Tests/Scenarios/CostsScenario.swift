@@ -47,7 +47,7 @@ struct CostsScenario {
     #expect(try flow.invalidation().reason == "policy")
     #expect(try lab.connctl("is", "constrained").status == 0)
     let history = try lab.connctl("history").output
-    #expect(history.contains("(uid \(getuid()))"), "\(history)")
+    #expect(history.contains("constrained on wlan0, by "), "\(history)")
 
     // The override does not apply on the other network, and applies again on this one.
     try lab.ip("link set wlan0 down")
@@ -91,6 +91,43 @@ struct CostsScenario {
     #expect(try !lab.status().expensive)
   }
 
+  @Test("I8 a network that is named away from it keeps its name, and is one row")
+  func named() throws {
+    let lab = try self.laboratory()
+    let said = try lab.connctl("metered", "--network", "Home")
+    #expect(said.status == 0 && said.standardError.contains("the machine is not on “Home” now"))
+    #expect(
+      said.output
+        == "the network “Home” is metered from now on; undo: connctl metered --network Home auto\n")
+    func rows() throws -> [Substring] {
+      try lab.connctl("networks").output.split(separator: "\n").filter { $0.hasPrefix("Home ") }
+    }
+    #expect(try rows().count == 1)
+    #expect(try rows().first?.hasSuffix("metered") == true)
+    try lab.connd?.terminate()
+    try lab.startConnd()
+    #expect(try rows().count == 1)
+    let mode = try Command.run(["stat", "--format=%a", "\(lab.directory.path)/connd.networks"])
+    #expect(mode == "600\n")
+    #expect(try lab.connctl("forget", "Home").status == 0)
+    #expect(try rows().isEmpty)
+  }
+
+  @Test("no network is known → connctl networks says so, and constrain how to proceed")
+  func unknown() throws {
+    let lab = try Uplinks.laboratory(["wlan0"])
+    try lab.start()
+    let networks = try lab.connctl("networks")
+    #expect(networks.status == 0 && networks.output == "")
+    #expect(networks.standardError.contains("no network is known"))
+    let constrained = try lab.connctl("constrain")
+    #expect(constrained.status == 1)
+    #expect(
+      constrained.standardError.contains(
+        "(ping -c 1 10.0.0.1), or name the link: “connctl constrain wlan0”"),
+      "\(constrained)")
+  }
+
   @Test("I4 a network keeps its identity across restarts of connd, even before any override")
   func identity() throws {
     let lab = try self.laboratory()
@@ -104,7 +141,11 @@ struct CostsScenario {
   func here() throws {
     let lab = try self.laboratory()
     let marked = try lab.connctl("constrain")
-    #expect(marked.status == 0 && marked.standardError.contains("“10.0.0.1”"), "\(marked)")
+    #expect(
+      marked.status == 0
+        && marked.output.hasPrefix(
+          "data is saved on this network (10.0.0.1, wlan0) from now on; undo: "),
+      "\(marked)")
     #expect(try lab.event().status.constrained)
     try lab.ip("link set wlan0 down")
     #expect(try !lab.event().status.constrained)

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
 import SwiftProtobuf
 
@@ -9,7 +9,7 @@ struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(
     "constrain", "Mark a link or a network as constrained: save data (Low Data Mode).")
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
   @OptionGroup var cost: CostOptions
 
@@ -18,13 +18,21 @@ struct ConstrainCommand: CostCommand {
   ) {
     request.constrained = choice
   }
+
+  static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String {
+    switch choice {
+    case .on: "data is saved on \(place)"
+    case .off: "data is not saved on \(place)"
+    case .auto, .unspecified, .UNRECOGNIZED: "connd decides again whether to save data on \(place)"
+    }
+  }
 }
 
 struct MeteredCommand: CostCommand {
   static let configuration = CostOptions.configuration(
     "metered", "Mark a link or a network as metered: traffic costs money.", alias: "expensive")
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
   @OptionGroup var cost: CostOptions
 
@@ -33,104 +41,12 @@ struct MeteredCommand: CostCommand {
   ) {
     request.expensive = choice
   }
-}
 
-/// The target of an override, its value, and its end.
-struct CostOptions: ParsableArguments {
-  static func configuration(
-    _ name: String, _ abstract: String, alias: String? = nil
-  ) -> CommandConfiguration {
-    CommandConfiguration(
-      commandName: name, abstract: abstract,
-      usage: "connctl \(name) [<options>] [<link> | --network <name>] [on|off|auto]",
-      discussion: self.discussion, aliases: alias.map { [$0] } ?? [])
-  }
-
-  private static let discussion = """
-    Sets an override. Without a link or a network, it applies to the current network. The default \
-    is on; auto removes the override. connd informs all programs immediately. The override takes \
-    precedence over what connd detects, and the configuration takes precedence over the override.
-
-    An override for a network applies again whenever the machine returns to it. connd stores only \
-    a hash of the network. “connctl networks” lists all overrides.
-
-    Allowed for root and for users that polkit authorises (org.connd.set-cost): the user at the \
-    machine's seat, and members of the group connd. The same users are allowed without polkit. \
-    Exit status: 77 for other users, 69 if polkit does not decide.
-    """
-
-  @Option(
-    parsing: .unconditional,
-    help: ArgumentHelp(
-      "A network: its identity or, while the machine is on it, its SSID, operator or gateway address.",
-      valueName: "name"))
-  var network: String?
-
-  @Option(
-    parsing: .unconditional, help: ArgumentHelp("How long it applies.", valueName: "time"),
-    transform: Timeout.reading)
-  var `for`: Timeout?
-
-  @Option(
-    help: ArgumentHelp(
-      "When it ends: at reboot, or on leaving the network.", valueName: "boot|left"))
-  var until: End?
-
-  @Argument(help: "A link's name (not with --network), and on, off or auto.")
-  var words: [String] = []
-
-  enum End: String, ExpressibleByArgument, CaseIterable {
-    case boot, left
-  }
-
-  func validate() throws {
-    _ = try self.parsed()
-    if self.for != nil, self.until != nil {
-      throw ValidationError("use either --for or --until")
-    }
-    if let time = self.for, time.duration < .seconds(1) {
-      throw ValidationError("--for must be at least 1s")
-    }
-    if self.until == .left, case .link = try self.parsed().target {
-      throw ValidationError("--until left needs a network: use --network instead of a link")
-    }
-  }
-
-  /// The target of an override.
-  enum Target {
-    case link(String)
-    case network(String)
-    case here
-  }
-
-  /// Returns the target and the value of the override.
-  func parsed() throws -> (target: Target, Connectivity_V1_Choice) {
-    var words = self.words[...]
-    let target: Target
-    if let network {
-      target = .network(network)
-    } else if let word = words.first, Self.choice(word) == nil {
-      target = .link(word)
-      words.removeFirst()
-    } else {
-      target = .here
-    }
-    let choice = try words.popFirst().map { word in
-      guard let choice = Self.choice(word) else {
-        throw ValidationError("“\(word)” is not on, off or auto")
-      }
-      return choice
-    }
-    guard words.isEmpty else { throw ValidationError("on, off or auto must be the last argument") }
-    return (target, choice ?? .on)
-  }
-
-  private static func choice(_ word: String) -> Connectivity_V1_Choice? {
-    switch word {
-    case "on": .on
-    case "off": .off
-    case "auto": .auto
-    default: nil
+  static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String {
+    switch choice {
+    case .on: "\(place) is metered"
+    case .off: "\(place) is not metered"
+    case .auto, .unspecified, .UNRECOGNIZED: "connd decides again whether \(place) is metered"
     }
   }
 }
@@ -140,6 +56,17 @@ protocol CostCommand: ConnctlCommand {
   var cost: CostOptions { get }
   static func say(
     _ choice: Connectivity_V1_Choice, in request: inout Connectivity_V1_SetCostRequest)
+  /// Returns the effect of an override, for the user.
+  static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String
+}
+
+/// The target of an override, as shown to the user.
+struct CostPlace: Hashable {
+  var name: String
+  /// The arguments that select it, with a space before each.
+  var arguments = ""
+  /// Why the override has no effect yet.
+  var remark: String?
 }
 
 extension CostCommand {
@@ -155,43 +82,117 @@ extension CostCommand {
     case .left: request.whenLeft = true
     case nil: break
     }
-    let response = try await connector.withServices(at: self.socket) { [request] connd in
+    let (response, place) = try await connector.withServices(at: self.socket) { [request] connd in
       var request = request
+      var place: CostPlace?
       switch target {
       case .link(let name): request.link = name
       case .network(let name): request.network = name
-      case .here: request.network = try await self.networkHere(connd)
+      case .here:
+        let (identity, here) = try await self.here(connd)
+        (request.network, place) = (identity, here)
       }
       let response = try await decided { try await connd.costs.setCost(request, options: .prompt) }
-      // The override is in effect, even if the following query fails.
-      if choice != .auto, case .link(let name) = target,
-        let links = try? await connd.links(),
-        !links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
-      {
-        self.console.remark("the link “\(name)” does not exist: the override applies once it does")
-      }
-      return response
+      // The override is in effect, even if a following query fails.
+      if let place { return (response, place) }
+      return (response, await self.place(of: target, connd))
     }
-    if response.hasOverruledBy {
-      self.console.remark(
-        "no effect: the configuration's rule for “\(response.overruledBy)” takes precedence")
-    }
+    if choice != .auto, let remark = place.remark { self.console.remark(remark) }
     if response.notKept {
       self.console.remark(
         "the override lasts only until connd exits: connd cannot save it (see connd's log)")
     }
+    guard !response.hasOverruledBy else {
+      return self.console.remark(
+        "no effect: the configuration's rule for “\(response.overruledBy)” takes precedence")
+    }
+    try self.console.print([self.success(choice, place).printable])
   }
 
-  /// Returns the identity of the current network.
-  private func networkHere(_ connd: ConndServices) async throws -> String {
-    guard let network = try await connd.networks().first(where: \.current) else {
-      self.console.remark("connd cannot identify the current network: name a link instead")
+  /// Returns what was done and how to undo it.
+  private func success(_ choice: Connectivity_V1_Choice, _ place: CostPlace) -> String {
+    let effect = Self.effect(of: choice, on: place.name)
+    guard choice != .auto else { return effect }
+    let end =
+      switch (self.cost.for, self.cost.until) {
+      case (let time?, _): "for \(time.words)"
+      case (nil, .boot): "until the machine reboots"
+      case (nil, .left): "until the machine leaves it"
+      case (nil, nil): "from now on"
+      }
+    let undo = "connctl \(Self.configuration.commandName ?? "")\(place.arguments) auto"
+    return "\(effect) \(end); undo: \(undo)"
+  }
+
+  /// Returns the identity and the description of the current network.
+  private func here(_ connd: ConndServices) async throws -> (String, CostPlace) {
+    let networks = try await connd.networks()
+    let status = try Snapshot(
+      try await connd.connectivity.getStatus(.init(), options: .prompt)
+    ).status
+    guard let network = networks.first(where: \.current) else {
+      self.console.remark(self.unidentified(status))
       throw ExitStatus.doesNotHold
     }
-    self.console.remark(
-      "applies to the current network, \(network.hasName ? "“\(network.name)”" : network.identity)"
+    let names = [network.hasName ? network.name : network.identity, status.interface]
+    return (
+      network.identity,
+      CostPlace(name: "this network (\(names.compactMap { $0 }.joined(separator: ", ")))")
     )
-    return network.identity
+  }
+
+  private func unidentified(_ status: ConnectivityStatus) -> String {
+    let command = "connctl \(Self.configuration.commandName ?? "")"
+    guard let interface = status.interface else {
+      return "the machine is on no network: name a link, as in “\(command) wlan0”"
+    }
+    let ping =
+      status.path.gateway.map { gateway in
+        " (ping -c 1 \(gateway)\(gateway.isLinkLocal ? "%\(interface)" : ""))"
+      } ?? ""
+    return "connd cannot identify the current network, because its router has not answered yet: "
+      + "send it something\(ping), or name the link: “\(command) \(interface)”"
+  }
+
+  private func place(of target: CostOptions.Target, _ connd: ConndServices) async -> CostPlace {
+    switch target {
+    case .here: return CostPlace(name: "this network")
+    case .link(let name):
+      var place = CostPlace(name: "the link \(name)", arguments: " \(name.shellWord)")
+      if let links = try? await connd.links(),
+        !links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) }
+        )
+      {
+        place.remark = "there is no link “\(name)” now: the override applies once there is"
+      }
+      return place
+    case .network(let name):
+      var place = CostPlace(
+        name: "the network “\(name)”", arguments: " --network \(name.shellWord)")
+      if let networks = try? await connd.networks(),
+        !networks.contains(where: { $0.current && [$0.name, $0.identity].contains(name) }
+        )
+      {
+        place.remark =
+          "the machine is not on “\(name)” now: the override applies when it joins a network of exactly that name"
+      }
+      return place
+    }
+  }
+}
+
+extension String {
+  /// The text as one word for a shell.
+  fileprivate var shellWord: String {
+    let isPlain = self.utf8.allSatisfy { byte in
+      switch Character(Unicode.Scalar(byte)) {
+      case "a"..."z", "A"..."Z", "0"..."9", "-", "_", ".", ":", "@", "/": true
+      default: false
+      }
+    }
+    guard self.isEmpty || !isPlain else { return self }
+    let quoted = self.split(separator: "'", omittingEmptySubsequences: false)
+    return "'\(quoted.joined(separator: #"'\''"#))'"
   }
 }
 

@@ -4,15 +4,15 @@ import ConnectivityJSON
 import ConnectivityMonitor
 
 struct DNSCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "dns", abstract: "Show the DNS servers of this machine.",
+  static let configuration = CommandConfiguration.describing(
+    "dns", "Show the DNS servers of this machine.",
     discussion: """
       Reads them from files such as resolv.conf. If the machine uses a local stub resolver, such as \
       systemd-resolved, shows the servers behind it. “connctl on dns” runs a command when they \
       change.
-
-      Exit status: 0 if a server is known, otherwise 1.
-      """)
+      """,
+    examples: ["connctl dns", "connctl dns --json | jq -r '.servers[]'"],
+    exit: "0 if a server is known, otherwise 1.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

@@ -1,22 +1,23 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 struct ExplainCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "explain",
-    abstract: "Explain a path: rule, table, route, gateway, links, medium, flags, category.",
+  static let configuration = CommandConfiguration.describing(
+    "explain", "Explain a path: rule, table, route, gateway, links, medium, flags, category.",
     discussion: """
-      Uses the first address of a host name. Without a host, explains the path to the internet. \
-      Ignores the interface of a link-local address; connctl guard uses it.
+      Uses the first address of a host name. Without a host, explains the path to the internet.
 
       With the host's port, and --local with a port, explains that TCP connection, and shows the \
       state of its socket.
-
-      Exit status: 0 even if no path is satisfied, 1 if the name cannot be resolved.
-      """)
+      """,
+    examples: [
+      "connctl explain", "connctl explain example.com",
+      "connctl explain 203.0.113.9:22 --local 192.0.2.7:42912",
+    ],
+    exit: "0 even if no path is satisfied, 1 if the name cannot be resolved.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -39,7 +40,12 @@ struct ExplainCommand: ConnctlCommand {
   func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ExplainRequest()
     if let remote = self.remote, let first = try Resolver.hosts(of: remote.host).first {
-      self.console.remarkLinks(of: [first])
+      if let link = first.link {
+        // The request has no link, and the kernel may choose another one.
+        throw ValidationError(
+          "cannot explain traffic that is bound to a link: “connctl path \(first.address)%\(link)” shows its path"
+        )
+      }
       request.destination = first.address.description
       if remote.port != 0 { request.remotePort = UInt32(remote.port) }
       if let local = self.local {

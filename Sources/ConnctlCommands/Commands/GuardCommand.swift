@@ -1,13 +1,12 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 struct GuardCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "guard",
-    abstract: "Guard a connection: show its path, changes and invalidations.",
+  static let configuration = CommandConfiguration.describing(
+    "guard", "Guard a connection: show its path, changes and invalidations.",
     usage: "connctl guard [<options>] <remote>",
     discussion: """
       Shows the path to the remote host, and then each change and each invalidation. Ends when the \
@@ -19,9 +18,12 @@ struct GuardCommand: ConnctlCommand {
 
       Continues across restarts of connd. Messages about the connection to connd go to standard \
       error.
-
-      Exit status: 0 when the flow was destroyed.
-      """)
+      """,
+    examples: [
+      "connctl guard example.com:443", "connctl guard 203.0.113.9:22 --local 192.0.2.7:42912",
+      "connctl guard db.example >/dev/null && systemctl restart replica",
+    ],
+    exit: "0 when the flow was destroyed.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

@@ -1,13 +1,21 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 struct HistoryCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "history",
-    abstract:
-      "List transitions, invalidations and cost overrides, oldest first.")
+  static let configuration = CommandConfiguration.describing(
+    "history", "List past changes with their consequences, oldest first.",
+    usage: "connctl history [<options>]",
+    discussion: """
+      Each line is one change: a transition, another path, lost connections, or a cost override. --json prints \
+      each invalidation by itself. On a terminal, output that is longer than the screen goes to \
+      PAGER, or to less.
+      """,
+    examples: [
+      "connctl history --since 1h", "connctl history --limit 20", "connctl history --graph",
+      "connctl history --json | jq -r .event",
+    ])
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -19,8 +27,17 @@ struct HistoryCommand: ConnctlCommand {
     transform: UInt32.reading)
   var limit: UInt32?
 
+  @Option(
+    parsing: .unconditional,
+    help: ArgumentHelp("Show only the changes of this last time: 30m, 2h, 1d.", valueName: "time"),
+    transform: Timeout.reading)
+  var since: Timeout?
+
   @Flag(help: "Draw a timeline as wide as the terminal.")
   var graph = false
+
+  @Flag(help: "Print long output without a pager.")
+  var noPager = false
 
   func validate() throws {
     if self.graph, self.json { throw ValidationError("use either --graph or --json") }
@@ -31,15 +48,23 @@ struct HistoryCommand: ConnctlCommand {
     let entries = try await connector.withServices(at: self.socket) { connd in
       try await connd.history(limit: self.limit)
     }
+    let now = self.console.now()
+    let all = HistoryEntry.changes(entries).filter { change in
+      guard let since, let time = change.first?.time else { return true }
+      return time.duration(to: now) <= since.duration
+    }
     // connd limits the number of transitions, so its response always contains enough changes.
-    let changes = HistoryEntry.changes(entries).suffix(self.limit.map(Int.init) ?? .max)
-    if self.graph { return try self.draw(changes.flatMap { $0 }) }
-    for change in changes {
-      if self.json {
-        for entry in change { try self.console.print(.history(entry)) }
-      } else {
-        try self.console.print(self.console.style.history(change))
-      }
+    let changes = all.suffix(self.limit.map(Int.init) ?? .max)
+    if self.json {
+      for entry in changes.joined() { try self.console.print(.history(entry)) }
+    } else if changes.isEmpty {
+      self.console.remark(
+        "nothing has changed\(self.since.map { " in the last \($0.words)" } ?? "")")
+    } else if self.graph {
+      try self.draw(changes.flatMap { $0 })
+    } else {
+      try await self.console.printPaged(
+        changes.flatMap { self.console.style.history($0) }, pages: !self.noPager)
     }
   }
 
@@ -48,28 +73,21 @@ struct HistoryCommand: ConnctlCommand {
     let timeline = Timeline(entries, until: self.console.now())
     let lines = timeline?.lines(
       columns: style.width == .max ? 80 : style.width, self.console.glyphs, style)
-    try self.console.print(
-      lines?.map { $0.text(color: style.color) } ?? ["nothing has changed yet"])
+    try self.console.print(lines?.map { $0.text(color: style.color) } ?? [])
   }
 }
 
-/// An entry of the history: a change that concerns channels.
+/// An entry of the history: a change that concerns connections.
 enum HistoryEntry: Hashable, Sendable {
   case transition(Transition)
   case invalidation(Invalidation)
-  /// A change of the path's cost by an override.
-  case override(PathChange)
+  /// A change of the path or its cost, within the same category.
+  case path(PathChange)
 
   /// Groups entries by change. A group is a transition with its invalidations, or invalidations
   /// without a transition.
   static func changes(_ entries: [HistoryEntry]) -> [[HistoryEntry]] {
-    entries.reduce(into: []) { changes, entry in
-      if case .invalidation = entry, let first = changes.last?.first, first.time == entry.time {
-        changes[changes.count - 1].append(entry)
-      } else {
-        changes.append([entry])
-      }
-    }
+    FoldedChange.groups(entries, \.change)
   }
 
   /// Returns the entries of a response in the order of publication.
@@ -77,7 +95,7 @@ enum HistoryEntry: Hashable, Sendable {
     let entries =
       try response.transitions.map { Self.transition(try Transition($0)) }
       + response.invalidations.map { Self.invalidation(try Invalidation($0)) }
-      + response.choices.map { Self.override(try PathChange($0)) }
+      + response.paths.map { Self.path(try PathChange($0)) }
     return entries.sorted { $0.generation < $1.generation }
   }
 
@@ -87,15 +105,7 @@ enum HistoryEntry: Hashable, Sendable {
     switch self {
     case .transition(let transition): .transition(transition)
     case .invalidation(let invalidation): .invalidation(invalidation)
-    case .override(let change): .path(change)
-    }
-  }
-
-  var cause: Cause {
-    switch self {
-    case .transition(let transition): transition.cause
-    case .invalidation(let invalidation): invalidation.cause
-    case .override(let change): change.cause
+    case .path(let change): .path(change)
     }
   }
 

@@ -4,33 +4,40 @@ import ConnectivityJSON
 import ConnectivityMonitor
 
 struct IsCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "is", abstract: "Succeed if a condition holds now.",
-    usage: "connctl is [<options>] <condition>",
-    discussion: Condition.help)
+  static let configuration = CommandConfiguration.describing(
+    "is", "Succeed if a condition holds now.", usage: "connctl is [<options>] <condition>",
+    discussion: Condition.help,
+    examples: [
+      "connctl is online && ./sync", "connctl is not-metered && ./upload",
+      "connctl is online --via wwan0 --family ipv6",
+    ],
+    exit: "0 if the condition holds, 1 if not.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(
-    help: "The condition.", completion: .list(Condition.allNames),
-    transform: Condition.reading)
-  var condition: Condition
+  @Argument(help: "The condition.", completion: .list(Condition.allNames))
+  var condition: String
 
   @OptionGroup var traffic: TrafficOptions
 
+  func validate() throws { _ = try Condition.reading(self.condition) }
+
   func run(through connector: Connector) async throws {
+    let condition = try Condition.reading(self.condition)
     let snapshot = try await StatusCommand.status(self.socket, through: connector)
-    let requirement = await self.traffic.requirement(self.condition)
-      .resolved(for: snapshot.status) { await connector.firstName(ofLink: $0, at: self.socket) }
+    let requirement = await self.traffic.requirement(condition)
+      .resolved(for: snapshot.status) { await connector.link(named: $0, at: self.socket) }
+    // A misspelt link would look like a link without traffic.
+    if requirement.isLinkMissing { self.console.remark(requirement.missing(in: snapshot.status)) }
     try self.console.tell(requirement, of: snapshot, json: self.json)
   }
 }
 
 extension Condition {
   static let help = """
-    A condition is \(Condition.choice). “online” holds unless the category is none. If the cost of \
-    the path is unknown, neither “metered” nor “not-metered” holds.
+    A condition is one of \(Condition.choice); not- before it negates it. “online” holds unless the \
+    category is none. If the cost of the path is unknown, neither “metered” nor “not-metered” holds.
     """
 }
 

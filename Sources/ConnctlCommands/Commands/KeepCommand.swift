@@ -4,8 +4,8 @@ import ConnectivityMonitor
 import Synchronization
 
 struct KeepCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "keep", abstract: "Keep systemd units running while conditions hold.",
+  static let configuration = CommandConfiguration.describing(
+    "keep", "Keep systemd units running while conditions hold.",
     usage: "connctl keep [<options>] <condition>[,...]=<unit> ...",
     discussion: """
       \(Condition.help)
@@ -13,9 +13,13 @@ struct KeepCommand: ConnctlCommand {
       A unit is started (systemctl start) when all of its conditions hold, and stopped when they \
       have not held for the grace period. Failed requests to systemd are retried. connctl continues \
       across restarts of connd, and leaves units as they are in the meantime.
-      """)
+      """,
+    examples: [
+      "connctl keep --user online,not-metered=syncthing.service",
+      "connctl keep wired=backup.timer online=mirror.service",
+    ])
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
 
   @Flag(help: "Control units of the user's systemd instance.")
@@ -31,12 +35,17 @@ struct KeepCommand: ConnctlCommand {
 
   @Argument(
     help: "Comma-separated conditions as for “connctl is”, =, and the unit.",
-    transform: UnitSupervisor.Rule.init(reading:))
-  var rules: [UnitSupervisor.Rule]
+    completion: .conditions)
+  var rules: [String]
+
+  private func parsed() throws -> [UnitSupervisor.Rule] {
+    try self.rules.map(UnitSupervisor.Rule.init(reading:))
+  }
 
   func validate() throws {
-    guard Set(self.rules.map(\.unit)).count == self.rules.count else {
-      throw ValidationError("duplicate unit")
+    let units = try self.parsed().map(\.unit)
+    for (place, unit) in units.enumerated() where units[..<place].contains(unit) {
+      throw ValidationError("duplicate unit “\(unit)”")
     }
   }
 
@@ -46,12 +55,13 @@ struct KeepCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
+    let rules = try self.parsed()
     // While a unit is being started, only the latest inputs matter.
     let (inputs, input) = AsyncStream.makeStream(
       of: Input.self, bufferingPolicy: .bufferingNewest(8))
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await self.follow(through: connector) { input.yield(.status($0)) } }
-      group.addTask { await self.keep(inputs) { input.yield(.time) } }
+      group.addTask { await self.keep(rules, inputs) { input.yield(.time) } }
       defer { group.cancelAll() }
       try await group.next()
     }
@@ -83,9 +93,12 @@ struct KeepCommand: ConnctlCommand {
     }
   }
 
-  private func keep(_ inputs: AsyncStream<Input>, wake: @escaping @Sendable () -> Void) async {
+  private func keep(
+    _ rules: [UnitSupervisor.Rule], _ inputs: AsyncStream<Input>,
+    wake: @escaping @Sendable () -> Void
+  ) async {
     await withDiscardingTaskGroup { group in
-      var units = UnitSupervisor(self.rules, grace: self.grace.duration)
+      var units = UnitSupervisor(rules, grace: self.grace.duration)
       var alarm: SuspendingClock.Instant?
       for await input in inputs {
         let now = SuspendingClock.now
@@ -116,8 +129,8 @@ struct KeepCommand: ConnctlCommand {
       let status = try await ChildProcess(command).end()
       self.console.remark(
         status.isSuccess
-          ? "\(verb) of \(action.unit)"
-          : "\(verb) of \(action.unit) failed: systemctl exited with \(status.rawValue)")
+          ? "\(action.unit): \(verb) requested"
+          : "\(action.unit): \(verb) failed: systemctl exited with \(status.rawValue)")
       return status.isSuccess
     } catch {
       self.console.remark("\(error)")

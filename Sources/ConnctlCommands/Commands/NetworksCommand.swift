@@ -1,19 +1,19 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
 import SwiftProtobuf
 
 struct NetworksCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "networks",
-    abstract: "List the current networks, and those with overrides.",
+  static let configuration = CommandConfiguration.describing(
+    "networks", "List the current networks, and those with overrides.",
     discussion: """
-      For networks that the machine is not on, connd stores only the identity: a hash that does not \
-      reveal where the machine has been.
-      """)
+      Of networks that the machine is not on, connd stores the identity, a hash, and the name if \
+      you wrote one in an override. Only you and root see that name.
+      """,
+    examples: ["connctl networks", "connctl networks --json | jq -r .identity"])
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -22,6 +22,9 @@ struct NetworksCommand: ConnctlCommand {
     let networks = try await connector.withServices(at: self.socket) { try await $0.networks() }
     if self.json {
       for network in networks { try self.console.print(.network(network)) }
+    } else if networks.isEmpty {
+      self.console.remark(
+        "no network is known: the machine is on none, or its router has not answered yet")
     } else {
       try self.console.print(self.console.style.networks(networks))
     }
@@ -29,14 +32,15 @@ struct NetworksCommand: ConnctlCommand {
 }
 
 struct ForgetCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "forget", abstract: "Remove the override for a network or a link.",
-    discussion: "Exit status: 1 if there is no override, 77 if this user may not remove it.")
+  static let configuration = CommandConfiguration.describing(
+    "forget", "Remove the override for a network or a link.",
+    examples: ["connctl forget Home", "connctl forget wlan0"],
+    exit: "1 if there is no override.")
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "A network, by its name or identity, or a link.")
+  @Argument(help: "A network, by its name or identity, or a link.", completion: .overrideNames)
   var name: String
 
   func run(through connector: Connector) async throws {
@@ -57,7 +61,8 @@ struct ForgetCommand: ConnctlCommand {
         return false
       }
     }
-    if !isForgotten { throw ExitStatus.doesNotHold }
+    guard isForgotten else { throw ExitStatus.doesNotHold }
+    try self.console.print(["connd decides again about the costs of “\(self.name.printable)”"])
   }
 }
 
@@ -94,7 +99,12 @@ extension Style {
   /// Returns the text of `connctl networks`.
   func networks(_ networks: [Connectivity_V1_Network]) -> [String] {
     var rows = Columns()
-    for network in networks {
+    rows.rows.append(["NAME", "IDENTITY", "MEDIUM", "SETTINGS"].map { Text($0, .faint) })
+    for (place, network) in networks.enumerated() {
+      // The name of a Wi-Fi network means the open and the protected one, unless the machine is on
+      // one of them.
+      if networks[..<place].contains(where: network.isTwin) { continue }
+      let hasTwin = !network.current && networks[(place + 1)...].contains { $0.isTwin(of: network) }
       let name = network.hasLink ? network.link : network.name
       var words: [String] = []
       if network.current { words.append("here") }
@@ -106,7 +116,8 @@ extension Style {
         network.expensive, "metered",
         until: network.time(\.hasExpensiveEndTime, \.expensiveEndTime))
       rows.add(
-        Text(name.isEmpty ? "-" : name), Text(network.identity, .faint),
+        Text(name.isEmpty ? "-" : name),
+        Text(hasTwin ? "open or protected" : network.identity, .faint),
         Text(network.current ? Medium(network.medium).rawValue : "-"),
         Text(words.joined(separator: ", ")))
     }
@@ -129,6 +140,14 @@ extension Style {
 }
 
 extension Connectivity_V1_Network {
+  /// Whether this is a network away from the machine with the name and the settings of another.
+  fileprivate func isTwin(of other: Self) -> Bool {
+    self.hasName && !self.hasLink && !self.current && self.name == other.name
+      && self.constrained == other.constrained && self.expensive == other.expensive
+      && self.constrainedEndTime == other.constrainedEndTime
+      && self.expensiveEndTime == other.expensiveEndTime
+  }
+
   fileprivate func time(
     _ isThere: KeyPath<Self, Bool>, _ time: KeyPath<Self, Google_Protobuf_Timestamp>
   ) -> Timestamp? {

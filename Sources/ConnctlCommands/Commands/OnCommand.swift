@@ -6,8 +6,8 @@ import Glibc
 import Synchronization
 
 struct OnCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "on", abstract: "Run a command after each change of a kind.",
+  static let configuration = CommandConfiguration.describing(
+    "on", "Run a command after each change of a kind.",
     usage: "connctl on [<options>] <kind> -- <command> ...",
     discussion: """
       The command gets CONND_EVENT, CONND_GENERATION, CONND_CATEGORY, CONND_FROM and \
@@ -16,9 +16,14 @@ struct OnCommand: ConnctlCommand {
 
       Only one command runs at a time; later changes wait. connctl continues across restarts of \
       connd.
-      """)
+      """,
+    examples: [
+      "connctl on transition -- ./hook", "connctl on --now transition -- ./hook",
+      "connctl on dns -- systemctl reload unbound",
+    ],
+    exit: "127 if the command does not exist, 126 if it cannot be executed.")
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
 
   @Argument(
@@ -33,6 +38,9 @@ struct OnCommand: ConnctlCommand {
       valueName: "time"),
     transform: Timeout.reading)
   var timeout = Timeout(duration: .seconds(90), words: "90s")
+
+  @Flag(help: "Also run the command at the start, with CONND_EVENT=snapshot.")
+  var now = false
 
   @Argument(parsing: .postTerminator, help: "The command to run, after --.")
   var command: [String] = []
@@ -55,6 +63,12 @@ struct OnCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
+    do {
+      try ChildProcess.check(self.command)
+    } catch let failure as CommandFailure {
+      self.console.remark("\(failure)")
+      throw failure.exitStatus
+    }
     let last = Mutex<Snapshot?>(nil)
     // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
     // as well.
@@ -70,6 +84,7 @@ struct OnCommand: ConnctlCommand {
         self.console.remark(ConndMessage.back())
       case .snapshot(let snapshot):
         last.withLock { $0 = snapshot }
+        if self.now, before == nil { try await self.perform(event, snapshot) }
       case .gap(let snapshot):
         last.withLock { $0 = snapshot }
         try await self.perform(event, snapshot)
@@ -91,7 +106,7 @@ struct OnCommand: ConnctlCommand {
         self.console.remark("“\(self.command[0])” exited with \(status.rawValue)")
       }
     } catch let failure as CommandFailure {
-      // The command may exist the next time.
+      // The command existed at the start and may exist the next time.
       self.console.remark("\(failure)")
     }
   }
@@ -133,7 +148,8 @@ struct OnCommand: ConnctlCommand {
       (name, generation) = ("invalidation", invalidation.generation)
       interface = invalidation.scope.interface ?? ""
     case .change(.dns(let change)): (name, generation) = ("dns", change.generation)
-    case .gap, .snapshot, .disconnected, .resumed: break
+    case .snapshot: name = "snapshot"
+    case .gap, .disconnected, .resumed: break
     }
     return [
       ("CONND_EVENT", name), ("CONND_GENERATION", String(generation)),

@@ -1,37 +1,41 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
 
 struct PathCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "path", abstract: "Show the path to a host for your own traffic.",
+  static let configuration = CommandConfiguration.describing(
+    "path", "Show the path to a host for your own traffic.",
     discussion: """
-      Shows all addresses of a host name. Ignores the interface of a link-local address; connctl \
-      guard uses it.
-
-      Exit status: 0 if the path to any address is satisfied; 1 if none is, or the name cannot be \
-      resolved.
-      """)
+      Shows all addresses of a host name. A port, and what follows the host in a URL, is ignored.
+      """,
+    examples: [
+      "connctl path example.com", "connctl path fe80::1%eth0", "connctl path 192.0.2.7 --json",
+    ],
+    exit:
+      "0 if the path to any address is satisfied; 1 if none is, or the name cannot be resolved.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(help: "A host name or an address.")
-  var host: String
+  @Argument(help: "A host name, an address or a URL.", transform: Endpoint.init)
+  var host: Endpoint
 
   func run(through connector: Connector) async throws {
-    let hosts = try Resolver.hosts(of: self.host)
-    self.console.remarkLinks(of: hosts)
-    let addresses = hosts.map(\.address)
-    let paths = try await connector.withConnd(at: self.socket) { connd in
-      var paths: [(destination: String, path: Path)] = []
-      for address in addresses {
-        paths.append((address.description, try await Self.path(to: address, connd)))
-      }
-      return paths
+    var paths: [(destination: String, path: Path)] = []
+    let hosts = try Resolver.hosts(of: self.host.host)
+    for host in hosts {
+      let path =
+        if let link = host.link {
+          try await self.path(to: host.address, by: link, through: connector)
+        } else {
+          try await connector.withConnd(at: self.socket) {
+            try await Self.path(to: host.address, $0)
+          }
+        }
+      paths.append((host.address.description + (host.link.map { "%\($0)" } ?? ""), path))
     }
     for (destination, path) in paths {
       if self.json {
@@ -43,6 +47,24 @@ struct PathCommand: ConnctlCommand {
     guard paths.contains(where: { $0.path.status == .satisfied }) else {
       throw ExitStatus.doesNotHold
     }
+  }
+
+  /// Queries the path of traffic that is bound to a link, as traffic to a link-local address is.
+  private func path(
+    to address: IPAddress, by link: String, through connector: Connector
+  ) async throws -> Path {
+    let flows = FlowGuard(socket: self.socket, through: connector)
+    flows.add(FlowGuard.Flow(remote: address, interface: link), id: 1)
+    while let event = await flows.next() {
+      switch event {
+      case .absent(.disconnected(let error)): throw error
+      case .absent(.elsewhere(let foreign)): throw foreign
+      case .resumed: continue
+      case .flow(_, _, .refused(let refusal)): throw ConndError.invalid(refusal.message)
+      case .flow(_, _, let event): if let path = event.ownPath { return path }
+      }
+    }
+    throw CancellationError()
   }
 
   /// Queries the path for the calling user.

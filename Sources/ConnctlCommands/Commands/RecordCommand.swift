@@ -3,8 +3,8 @@ import ConnectivityJSON
 import ConnectivityMonitor
 
 struct RecordCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "record", abstract: "Record the kernel's messages, for a replay on any machine.",
+  static let configuration = CommandConfiguration.describing(
+    "record", "Record the kernel's messages, for a replay on any machine.",
     usage: "connctl record [--for <time>] [--json] <file>",
     discussion: """
       Runs a separate connd, which needs no privileges, until Ctrl-C or for the time of --for. It \
@@ -13,7 +13,9 @@ struct RecordCommand: ConnctlCommand {
 
       The recording contains addresses, links and Wi-Fi names. To share it with others, use “connctl \
       report”.
-      """)
+      """,
+    examples: ["connctl record --for 1h trouble.recording", "connd --replay trouble.recording"],
+    exit: "1 if the file exists or cannot be written.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

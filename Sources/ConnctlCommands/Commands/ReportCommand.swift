@@ -3,9 +3,8 @@ import ConnectivityJSON
 import ConnectivityMonitor
 
 struct ReportCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "report",
-    abstract: "Make an anonymous file for a bug report.",
+  static let configuration = CommandConfiguration.describing(
+    "report", "Make an anonymous file for a bug report.",
     usage: "connctl report [--for <time> | --recording <recording>] [--json] <file>",
     discussion: """
       Records like “connctl record”, or takes an existing recording. Writes a file that begins with \
@@ -15,7 +14,12 @@ struct ReportCommand: ConnctlCommand {
       and the kernel's version.
 
       Reproduce the problem while it records.
-      """)
+      """,
+    examples: [
+      "connctl report --for 1m trouble.report",
+      "connctl report --recording trouble.recording trouble.report",
+    ],
+    exit: "1 if the file exists or cannot be written.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

@@ -5,35 +5,48 @@ import Glibc
 import Synchronization
 
 struct RunCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "run", abstract: "Run a command once conditions hold.",
-    usage: "connctl run --when <condition>[,...] [--stop] -- <command> ...",
+  static let configuration = CommandConfiguration.describing(
+    "run", "Run a command once conditions hold.",
+    usage: "connctl run --when <condition>[,...] [--stop] [--] <command> ...",
     discussion: """
       \(Condition.help)
 
       connctl exits with the command's status. With --stop, the command and its children are \
       suspended (SIGSTOP) while the conditions do not hold, and continue (SIGCONT) when they do. \
       Open connections may time out while suspended.
-      """)
+      """,
+    examples: [
+      "connctl run --when online,not-metered -- ./backup",
+      "connctl run --when wifi --stop -- rsync -a ~/photos nas:",
+    ],
+    exit: "the command's; 127 if it does not exist, 126 if it cannot be executed.")
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
 
   @Option(
     help: ArgumentHelp(
       "Comma-separated conditions, as for “connctl is”. All of them must hold.",
       valueName: "conditions"),
-    completion: .list(Condition.allNames), transform: Condition.readingAll)
-  var when: [Condition]
+    completion: .conditions)
+  var when: String
 
   @Flag(help: "Suspend the command while the conditions do not hold.")
   var stop = false
 
-  @Argument(parsing: .postTerminator, help: "The command to run, after --.")
-  var command: [String] = []
+  @Argument(
+    parsing: .captureForPassthrough,
+    help: ArgumentHelp("The command to run, and its arguments.", valueName: "command"))
+  var words: [String] = []
+
+  /// The command. A `--` before it is optional.
+  private var command: [String] {
+    Array(self.words.first == "--" ? self.words.dropFirst() : self.words[...])
+  }
 
   func validate() throws {
-    guard !self.command.isEmpty else { throw ValidationError("a command is required after --") }
+    _ = try Condition.readingAll(self.when)
+    guard !self.command.isEmpty else { throw ValidationError("a command is required") }
   }
 
   /// Thrown when the conditions hold, to stop following.
@@ -60,6 +73,7 @@ struct RunCommand: ConnctlCommand {
   private func follow(
     through connector: Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {
+    let conditions = try Condition.readingAll(self.when)
     let told = Mutex<Bool?>(nil)
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [.transition, .path])
@@ -80,14 +94,14 @@ struct RunCommand: ConnctlCommand {
         self.console.remark(ConndMessage.back())
         return
       }
-      let failing = self.when.first { !$0.holds(for: snapshot.status) }
+      let failing = conditions.first { !$0.holds(for: snapshot.status) }
       let isNew = told.withLock { told in
         defer { told = failing == nil }
         return told != (failing == nil)
       }
       guard isNew else { return }
       if let failing {
-        self.console.hint("waiting for “\(failing)”: \(failing.missing(in: snapshot.status))")
+        self.console.hint("waiting for “\(failing)” (\(failing.missing(in: snapshot.status)))")
       }
       try tell(failing == nil)
     }
@@ -128,16 +142,6 @@ struct RunCommand: ConnctlCommand {
       }
       return try await group.next() ?? ExitStatus.doesNotHold
     }
-  }
-}
-
-extension ChildProcess {
-  /// If connctl has the terminal, gives it to the command. Ctrl-C then ends the command, and with
-  /// it connctl.
-  fileprivate func takeTerminal() {
-    guard isatty(STDIN_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return }
-    Glibc.signal(SIGTTOU, SIG_IGN)
-    tcsetpgrp(STDIN_FILENO, self.id)
   }
 }
 

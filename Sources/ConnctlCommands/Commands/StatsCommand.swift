@@ -1,12 +1,12 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 struct StatsCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "stats",
-    abstract: "Show connd's counters since it started, and its current values.")
+  static let configuration = CommandConfiguration.describing(
+    "stats", "Show connd's counters since it started, and its current values.",
+    examples: ["connctl stats", "connctl stats --json | jq .subscribers"])
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl

@@ -1,19 +1,35 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 struct StatusCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "status", abstract: "Show the category, and the path of each family.",
-    discussion: "Exit status: 0 for every category. To test it, use “connctl is online”.")
+  static let configuration = CommandConfiguration.describing(
+    "status", "Show the category, and the path of each family.",
+    discussion: FormatOption.discussion,
+    examples: [
+      "connctl status", "connctl status --json | jq -r .category",
+      "connctl status --format '{category} {interface}'",
+    ],
+    exit: "0 for every category. To test it, use “connctl is online”.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
+  @OptionGroup var format: FormatOption
+
+  func validate() throws {
+    if self.format.format != nil, self.json {
+      throw ValidationError("use either --format or --json")
+    }
+  }
 
   func run(through connector: Connector) async throws {
-    try await Self.show(self.socket, json: self.json, through: connector)
+    guard let template = self.format.format else {
+      return try await Self.show(self.socket, json: self.json, through: connector)
+    }
+    let snapshot = try await Self.status(self.socket, through: connector)
+    try self.console.write(template.text(snapshot, .snapshot(snapshot)) + "\n")
   }
 
   static func show(_ socket: String, json: Bool, through connector: Connector) async throws {

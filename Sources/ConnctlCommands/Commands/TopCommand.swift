@@ -3,26 +3,20 @@ import Connectivity
 import ConnectivityMonitor
 
 struct TopCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "top",
-    abstract: "Show a live screen: category, paths, links, changes and clients.",
+  static let configuration = CommandConfiguration.describing(
+    "top", "Show a live screen: category, paths, links, changes and clients.",
     discussion: """
       Shows the category, the path of each family, the links with their throughput (from the \
       kernel's counters, every two seconds), the last changes, and the clients of connd: your own \
       programs, or all programs for root.
 
-      q or Ctrl-C quits, Ctrl-L redraws. If standard output is not a terminal, or TERM is dumb, \
+      q or Ctrl-C quits, ? shows all keys. A ? after a link's name marks a guess. If standard output is not a terminal, or TERM is dumb, \
       shows it once.
-      """)
+      """,
+    examples: ["connctl top", "connctl top | cat"])
 
-  @OptionGroup var options: Options
+  @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
-
-  func validate() throws {
-    guard !self.json else {
-      throw ValidationError("top has no --json: use status, links, history or stats instead")
-    }
-  }
 
   func run(through connector: Connector) async throws {
     let feed = try await OverviewFeed(socket: self.socket, through: connector)
@@ -43,8 +37,9 @@ struct TopCommand: ConnctlCommand {
     let console = self.console
     let (questions, ask) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
-    let view = try LiveView(color: console.style.color) { size in
-      feed.overview.frame(size, console.glyphs, console.style, now: console.now())
+    let view = try LiveView(color: console.style.color) { size, showsKeys in
+      feed.overview.frame(
+        size, console.glyphs, console.style, now: console.now(), showsKeys: showsKeys)
     } read: { isFresh in
       if feed.readCounters(isFresh: isFresh) { ask.yield() }
     }

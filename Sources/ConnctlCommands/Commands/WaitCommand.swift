@@ -4,45 +4,48 @@ import ConnectivityMonitor
 import Synchronization
 
 struct WaitCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "wait", abstract: "Wait until a condition holds.",
-    usage: "connctl wait [<options>] <condition>",
+  static let configuration = CommandConfiguration.describing(
+    "wait", "Wait until a condition holds.", usage: "connctl wait [<options>] <condition>",
     discussion: """
       \(Condition.help)
 
       With a timeout, it waits for connd, too. Without one, connd must be running at the start.
-      """)
+      """,
+    examples: [
+      "connctl wait online --timeout 30s || exit 1", "connctl wait not-metered && ./backup",
+    ],
+    exit: "0 as soon as the condition holds, 1 if it does not hold in time.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
 
-  @Argument(
-    help: "The condition.", completion: .list(Condition.allNames), transform: Condition.reading
-  )
-  var condition: Condition
+  @Argument(help: "The condition.", completion: .list(Condition.allNames))
+  var condition: String
 
   @OptionGroup var traffic: TrafficOptions
 
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp(
-      "How long to wait: 500ms, 5s, 2m, 1h; a number alone is in seconds.", valueName: "time"),
+      "How long to wait: \(Duration.notation).", valueName: "time"),
     transform: Timeout.reading)
   var timeout: Timeout?
 
+  func validate() throws { _ = try Condition.reading(self.condition) }
+
   func run(through connector: Connector) async throws {
     let wait = Wait(
-      requirement: self.traffic.requirement(self.condition),
+      requirement: self.traffic.requirement(try Condition.reading(self.condition)),
       events: StatusFollower(socket: self.socket, through: connector),
       isPatient: self.timeout != nil, say: self.console.hint,
-      firstName: { [socket = self.socket] in await connector.firstName(ofLink: $0, at: socket) })
+      search: { [socket = self.socket] in await connector.link(named: $0, at: socket) })
     guard let snapshot = try await wait.run(timeout: self.timeout?.duration) else {
       throw ConndError.failed("\(self.socket) accepts connections but does not respond")
     }
-    let requirement = await wait.requirement.resolved(for: snapshot.status, wait.firstName)
+    let requirement = await wait.requirement.resolved(for: snapshot.status, wait.search)
     if !requirement.holds(for: snapshot.status), let timeout {
       self.console.remark(
-        "“\(requirement)” does not hold after \(timeout.words): \(requirement.missing(in: snapshot.status))"
+        "“\(requirement)” does not hold after \(timeout.words) (\(requirement.missing(in: snapshot.status)))"
       )
     }
     try self.console.tell(requirement, of: snapshot, json: self.json)
@@ -58,7 +61,7 @@ struct Wait: Sendable {
   /// Informs an interactive user what it is waiting for.
   let say: @Sendable (String) -> Void
   /// Finds the link with a name or alternative name. A link may get a new name at any time.
-  var firstName: @Sendable (_ link: String) async -> String? = { _ in nil }
+  var search: @Sendable (_ link: String) async -> LinkSearch = { _ in .unknown }
 
   /// The minimum time for connd's first answer, because a shorter timeout on a loaded machine says
   /// nothing about connd.
@@ -118,10 +121,10 @@ struct Wait: Sendable {
   }
 
   private func check(_ snapshot: Snapshot, _ last: Last) async throws {
-    let requirement = await self.requirement.resolved(for: snapshot.status, self.firstName)
+    let requirement = await self.requirement.resolved(for: snapshot.status, self.search)
     let holds = requirement.holds(for: snapshot.status)
     if !holds, !last.isKnown {
-      self.say("waiting for “\(requirement)”: \(requirement.missing(in: snapshot.status))")
+      self.say("waiting for “\(requirement)” (\(requirement.missing(in: snapshot.status)))")
     }
     last.set(.success(snapshot))
     if holds { throw Holds() }

@@ -5,10 +5,20 @@ import ConnectivityMonitor
 import Synchronization
 
 struct WatchCommand: ConnctlCommand {
-  static let configuration = CommandConfiguration(
-    commandName: "watch", abstract: "Show the status, and then each change as it happens.",
-    discussion:
-      "Continues across restarts of connd. Messages about the connection go to standard error.")
+  static let configuration = CommandConfiguration.describing(
+    "watch", "Show the status, and then each change as it happens.",
+    usage: "connctl watch [<options>]",
+    discussion: """
+      Continues across restarts of connd. Messages about the connection go to standard error.
+
+      \(FormatOption.discussion) If all fields are of the status, a line appears only when it \
+      differs from the last one.
+      """,
+    examples: [
+      "connctl watch", "connctl watch --json | jq --unbuffered -c .event",
+      "connctl watch --format '{category} {interface} {metered}'",
+    ],
+    exit: "0 when the reader closes the output.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -21,22 +31,65 @@ struct WatchCommand: ConnctlCommand {
     transform: UInt64.reading)
   var since: UInt64?
 
+  @OptionGroup var format: FormatOption
+
+  func validate() throws {
+    if self.format.format != nil, self.json {
+      throw ValidationError("use either --format or --json")
+    }
+  }
+
+  /// The events and lines shown so far.
+  private struct Shown {
+    var isFirst = true
+    var snapshot: Snapshot?
+    var line: String?
+  }
+
   func run(through connector: Connector) async throws {
     self.console.endWithReader()
-    let isFirst = Atomic(true)
+    let shown = Mutex(Shown())
     try await StatusFollower(socket: self.socket, through: connector, since: self.since).run {
       [self] event in
-      if case .disconnected(let error) = event, isFirst.load(ordering: .relaxed) { throw error }
-      isFirst.store(false, ordering: .relaxed)
+      if case .disconnected(let error) = event, shown.withLock({ $0.isFirst }) { throw error }
+      shown.withLock { $0.isFirst = false }
       switch event {
       case .disconnected(let error):
         self.console.remark(ConndMessage.absent(error))
       case .resumed(let generation):
         self.console.remark(ConndMessage.back(after: generation))
       case .snapshot, .change, .gap:
-        try self.show(event)
+        if let template = self.format.format {
+          if let line = shown.withLock({ Self.line(template, event, &$0) }) {
+            try self.console.write(line + "\n")
+          }
+        } else {
+          try self.show(event)
+        }
       }
     }
+  }
+
+  /// Returns the formatted line for an event, or `nil` if there is nothing new to show.
+  private static func line(
+    _ template: Template, _ event: StatusEvent, _ shown: inout Shown
+  ) -> String? {
+    switch event {
+    case .snapshot(let snapshot), .gap(let snapshot): shown.snapshot = snapshot
+    case .change(let change):
+      if let snapshot = change.snapshot {
+        shown.snapshot = snapshot
+      } else {
+        shown.snapshot?.apply(change)
+      }
+    case .disconnected, .resumed: return nil
+    }
+    // A stream that resumes begins with a change, which may have no status.
+    guard let snapshot = shown.snapshot else { return nil }
+    let line = template.text(snapshot, event)
+    guard template.isOfEvents || line != shown.line else { return nil }
+    shown.line = line
+    return line
   }
 
   private func show(_ event: StatusEvent) throws {

@@ -23,7 +23,7 @@ extension JSON {
         .appending(.body(transition))
     case .invalidation(let invalidation):
       .invalidation(invalidation)
-    case .override(let change):
+    case .path(let change):
       .head("path", change.snapshot.generation)
         .appending(["time": .string(change.time.description)])
         .appending(.body(change))

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 /// The content of `connctl top` at one moment.
 struct Overview: Hashable, Sendable {

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
 import Synchronization
 

@@ -1,7 +1,8 @@
 import Connectivity
 import ConnectivityProtocol
 
-/// The path of a family's traffic, hop by hop: `host ─ vlan10 ─ eth0 ─ 192.0.2.1 ─ internet`.
+/// The path of a family's traffic, hop by hop: `host ─ vlan10 ─ eth0 ─ 192.0.2.1 ─ internet`. A `?`
+/// marks a link that is a guess.
 struct PathDiagram {
   /// The hops, beginning with this host.
   private(set) var stations: [String]
@@ -11,7 +12,9 @@ struct PathDiagram {
   /// - Parameter links: Their states, because the link without carrier may be in the middle.
   init(_ path: Path, links: [Connectivity_V1_Link]) {
     let names = path.chain.map(\.name)
-    self.stations = ["host"] + names
+    let certain = names.count - path.guessedLinks
+    self.stations =
+      ["host"] + names.enumerated().map { place, name in place < certain ? name : "\(name)?" }
     if let gateway = path.gateway { self.stations.append(gateway.description) }
     self.stations.append("internet")
     switch path.status {

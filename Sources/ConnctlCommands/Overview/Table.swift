@@ -40,6 +40,32 @@ struct Table {
   /// The width at which names are cut, so that there is room for other columns.
   private static let widestFirst = 15
 
+  /// The width that the table needs to show everything.
+  func width(_ glyphs: Glyphs) -> Int {
+    self.widths(of: self.cells(self.rows[...], glyphs)).reduce(
+      Self.gap * (self.columns.count - 1), +)
+  }
+
+  private func cells(_ rows: ArraySlice<[Text]>, _ glyphs: Glyphs) -> [[Line]] {
+    let titles = self.columns.map { Text($0.title, .faint) }
+    return ([titles] + rows).map { row in
+      row.enumerated().map { column, text in
+        var line = Line(glyphs)
+        line.append(text.string, text.ink, rightToLeft: self.columns[column].isTurnable)
+        return line
+      }
+    }
+  }
+
+  private func widths(of cells: [[Line]]) -> [Int] {
+    var widths = self.columns.map(\.minimum)
+    for row in cells {
+      for (column, cell) in row.enumerated() { widths[column] = max(widths[column], cell.width) }
+    }
+    widths[0] = min(widths[0], Self.widestFirst)
+    return widths
+  }
+
   /// - Parameter count: The maximum number of lines, including the title. If there is room, the
   ///   last line counts the rows that do not fit.
   func lines(_ drawing: Overview.Drawing, rows count: Int) -> [Line] {
@@ -47,19 +73,8 @@ struct Table {
     let counts = drawing.isRoomy && self.rows.count >= count
     let shown = self.rows.prefix(max(0, count - (counts ? 2 : 1)))
     let missing = counts ? self.rows.count - shown.count : 0
-    let titles = self.columns.map { Text($0.title, .faint) }
-    let cells = ([titles] + shown).map { row in
-      row.enumerated().map { column, text in
-        var line = Line(glyphs)
-        line.append(text.string, text.ink, rightToLeft: self.columns[column].isTurnable)
-        return line
-      }
-    }
-    var widths = self.columns.map(\.minimum)
-    for row in cells {
-      for (column, cell) in row.enumerated() { widths[column] = max(widths[column], cell.width) }
-    }
-    widths[0] = min(widths[0], Self.widestFirst)
+    let cells = self.cells(shown, glyphs)
+    let widths = self.widths(of: cells)
     let kept = self.kept(widths, within: drawing.columns)
     var lines = cells.map { self.line($0, widths, kept, drawing) }
     if missing > 0 {

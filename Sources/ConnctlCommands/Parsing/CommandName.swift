@@ -1,13 +1,28 @@
 import ArgumentParser
+import Connectivity
 
 extension Connctl {
   static var commandNames: [String] {
-    self.configuration.subcommands.compactMap { $0.configuration.commandName }
+    self.configuration.subcommands.filter { $0.configuration.shouldDisplay }
+      .compactMap { $0.configuration.commandName }
   }
 
-  private static var aliases: [String] {
-    self.configuration.subcommands.flatMap { $0.configuration.aliases }
+  private static var otherNames: [String] {
+    self.configuration.subcommands.flatMap { command in
+      command.configuration.aliases
+        + (command.configuration.shouldDisplay
+          ? [] : [command.configuration.commandName].compactMap { $0 })
+    }
   }
+
+  /// The commands that users of other tools expect, and what they are called here.
+  private static let hints = [
+    "list": "links", "ls": "links", "interfaces": "links", "devices": "links",
+    "monitor": "watch", "follow": "watch", "show": "status", "info": "status", "log": "history",
+    "events": "history", "why": "explain", "resolvers": "dns", "exporter": "metrics",
+    "prometheus": "metrics", "version": "--version", "completions": "completion",
+    "cost": "metered", "unmetered": "metered off", "bugreport": "report",
+  ]
 
   /// Checks the word that names a command, also after `help`. Otherwise the parser would take an
   /// unknown command for a surplus argument, or show other help.
@@ -19,10 +34,12 @@ extension Connctl {
       guard let subject = self.firstWord(of: word.rest) else { return }
       word = subject
     }
-    let known = self.commandNames + self.aliases + ["help"]
-    guard !known.contains(word.name) else { return }
-    let nearest = word.name.nearest(of: known).map { ". Did you mean '\($0)'?" } ?? ""
-    throw ValidationError("There is no command '\(word.name)'\(nearest)")
+    let known = self.commandNames + ["help"]
+    guard !(known + self.otherNames).contains(word.name) else { return }
+    let condition = Condition.hint(for: word.name).map { "is \($0)" }
+    let nearest = self.hints[word.name] ?? condition ?? word.name.nearest(of: known)
+    throw ValidationError(
+      "There is no command '\(word.name)'\(nearest.map { ". Did you mean '\($0)'?" } ?? "")")
   }
 
   /// Returns the first word that is not an option of `connctl` itself, or `nil` if no such word
@@ -45,35 +62,18 @@ extension Connctl {
 }
 
 extension String {
-  /// Returns the nearest word that begins with this one, or differs from it by one or two typos.
-  func nearest(of words: [String]) -> String? {
-    guard !self.isEmpty else { return nil }
-    if let begun = words.first(where: { $0.hasPrefix(self) }) { return begun }
-    let slips = words.map { (word: $0, count: self.slips(to: $0)) }.min { $0.count < $1.count }
-    // With typos in more than half of its letters, a word could stand for any other.
-    guard let slips, slips.count <= 2, 2 * slips.count <= min(self.count, slips.word.count) else {
-      return nil
-    }
-    return slips.word
-  }
-
-  /// Returns the number of missing, surplus or wrong letters. Two transposed letters count as one
-  /// typo.
-  private func slips(to other: String) -> Int {
-    let (from, to) = (Array(self), Array(other))
-    var before = [Int]()
-    var row = Array(0...to.count)
-    for (i, letter) in from.enumerated() {
-      var next = [i + 1]
-      for (j, wanted) in to.enumerated() {
-        var ways = [row[j] + (letter == wanted ? 0 : 1), row[j + 1] + 1, next[j] + 1]
-        if i > 0, j > 0, letter == to[j - 1], from[i - 1] == wanted {
-          ways.append(before[j - 1] + 1)
-        }
-        next.append(ways.min() ?? 0)
-      }
-      (before, row) = (row, next)
-    }
-    return row[to.count]
+  /// Returns the parser's message without a suggestion that has little in common with the word.
+  ///
+  /// The parser suggests `--json` for `--for`.
+  var withoutFarFetchedSuggestion: String {
+    let (start, middle) = ("Unknown option '", "'. Did you mean '")
+    guard let line = self.split(separator: "\n").first, let begin = line.firstRange(of: start),
+      let between = line.firstRange(of: middle), begin.upperBound <= between.lowerBound,
+      let end = line[between.upperBound...].firstRange(of: "'?")
+    else { return self }
+    let typed = String(line[begin.upperBound..<between.lowerBound].drop { $0 == "-" })
+    let meant = String(line[between.upperBound..<end.lowerBound].drop { $0 == "-" })
+    guard typed.nearest(of: [meant]) == nil else { return self }
+    return String(self[..<between.lowerBound]) + "'" + String(self[end.upperBound...])
   }
 }

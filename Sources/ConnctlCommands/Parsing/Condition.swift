@@ -28,9 +28,8 @@ struct Condition: Hashable, Sendable {
     status.summary + (self.subject.isMet(by: status) == nil ? ", cost unknown" : "")
   }
 
-  /// The text `one of online, none, …, or not- and one of them`.
-  static let choice =
-    "one of \(Subject.shown.map(\.rawValue).joined(separator: ", ")), or not- and one of them"
+  /// The text `online, none, …`.
+  static let choice = Subject.shown.map(\.rawValue).joined(separator: ", ")
 
   static let all: [Condition] = [false, true].flatMap { negated in
     Subject.shown.map { Condition(subject: $0, negated: negated) }
@@ -66,18 +65,34 @@ extension Condition: CustomStringConvertible {
     self.subject = subject
   }
 
-  /// - Throws: `ValidationError` that lists the conditions.
+  /// - Throws: `ValidationError` that names the word, a similar condition and all conditions.
   static func reading(_ text: String) throws -> Condition {
-    guard let condition = Condition(argument: text) else {
-      throw ValidationError("expected \(Self.choice)")
-    }
-    return condition
+    if let condition = Condition(argument: text) { return condition }
+    let meant = self.hint(for: text) ?? text.nearest(of: self.allNames)
+    let suggestion = meant.map { ". Did you mean '\($0)'?" } ?? "."
+    throw ValidationError(
+      "unknown condition '\(text)'\(suggestion) Conditions: \(self.choice). Put not- before one to negate it."
+    )
   }
 
   /// Parses several conditions, separated by commas.
   static func readingAll(_ text: String) throws -> [Condition] {
     try text.split(separator: ",", omittingEmptySubsequences: false).map {
       try self.reading(String($0))
+    }
+  }
+
+  /// Returns the condition for a word that is not one but means the same, or `nil` for other words.
+  static func hint(for word: String) -> String? {
+    if Condition(argument: word) != nil { return word }
+    return switch word {
+    case "offline", "disconnected": "none"
+    case "up", "connected": "online"
+    case "unmetered", "free": "not-metered"
+    case "ethernet", "cable", "lan": "wired"
+    case "wlan", "wireless": "wifi"
+    case "mobile", "wwan", "lte": "cellular"
+    default: nil
     }
   }
 

@@ -2,7 +2,7 @@ import ArgumentParser
 import Connectivity
 
 /// One end of a connection, as users write it: `example.com`, `192.0.2.1:443`, `2001:db8::1`,
-/// `[2001:db8::1]:443`.
+/// `[2001:db8::1]:443`, `https://example.com/page`.
 struct Endpoint: Hashable {
   /// A name or an address, without the brackets of IPv6.
   var host: String
@@ -11,6 +11,7 @@ struct Endpoint: Hashable {
 
   /// - Throws: `ValidationError` that names the problem. The host is not checked.
   init(_ text: String) throws {
+    let text = Self.authority(ofURL: text) ?? text
     if text.hasPrefix("[") {
       let parts = text.dropFirst().split(
         separator: "]", maxSplits: 1, omittingEmptySubsequences: false)
@@ -30,6 +31,13 @@ struct Endpoint: Hashable {
     }
     self.host = String(parts[0])
     self.port = try Self.port(parts[1])
+  }
+
+  /// Returns the host and port of a URL, or `nil` for any other text.
+  private static func authority(ofURL text: String) -> String? {
+    guard let scheme = text.firstRange(of: "://") else { return nil }
+    let authority = text[scheme.upperBound...].prefix { !"/?#".contains($0) }
+    return String(authority.lastIndex(of: "@").map { authority[$0...].dropFirst() } ?? authority)
   }
 
   private static func port(_ text: Substring) throws -> UInt16 {

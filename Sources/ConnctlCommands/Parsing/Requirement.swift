@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 
 /// A condition, optionally for one family or for traffic on one link: the subject of `is` and
 /// `wait`.
@@ -11,16 +11,22 @@ struct Requirement: Hashable, Sendable {
   var link: String?
   /// The link's name in paths, if `link` is an alternative name.
   var firstName: String?
+  /// Whether no link has the name `link`.
+  private(set) var isLinkMissing = false
 
   /// Returns the requirement with the link's current name.
   ///
-  /// - Parameter firstName: Finds the link with a name or alternative name.
+  /// - Parameter search: Finds the link with a name or alternative name.
   func resolved(
-    for status: ConnectivityStatus, _ firstName: (_ link: String) async -> String?
+    for status: ConnectivityStatus, _ search: (_ link: String) async -> LinkSearch
   ) async -> Requirement {
     guard let link, !self.holds(for: status) else { return self }
     var requirement = self
-    requirement.firstName = await firstName(link)
+    switch await search(link) {
+    case .found(let name): (requirement.firstName, requirement.isLinkMissing) = (name, false)
+    case .missing: (requirement.firstName, requirement.isLinkMissing) = (nil, true)
+    case .unknown: break
+    }
     return requirement
   }
 
@@ -40,6 +46,7 @@ struct Requirement: Hashable, Sendable {
 
   /// Returns in one line why the requirement does not hold.
   func missing(in status: ConnectivityStatus) -> String {
+    if self.isLinkMissing, let link { return "there is no link “\(link)”" }
     let concerned = self.concerned(status)
     guard self.link != nil, concerned.category == .none,
       let interface = Requirement(condition: self.condition, family: self.family)
@@ -71,17 +78,22 @@ extension Path {
 }
 
 extension Connector {
-  /// Returns the primary name of a link, given any of its names, or `nil` if connd knows none or
-  /// does not answer.
-  func firstName(ofLink name: String, at socket: String) async -> String? {
+  /// Finds the link with a name or alternative name.
+  func link(named name: String, at socket: String) async -> LinkSearch {
     let links = try? await self.withServices(at: socket) { try await $0.links() }
-    return links?.first { $0.alternativeNames.contains(name) }?.name
+    guard let links else { return .unknown }
+    let link = links.first { $0.name == name || $0.alternativeNames.contains(name) }
+    return link.map { .found($0.name) } ?? .missing
   }
 }
 
-extension CompletionKind {
-  /// The names of the existing links.
-  static var linkNames: CompletionKind { .shellCommand("ls /sys/class/net") }
+/// The result of a search for a link.
+enum LinkSearch: Hashable, Sendable {
+  /// The link has this primary name.
+  case found(String)
+  case missing
+  /// connd did not answer.
+  case unknown
 }
 
 /// The traffic for which a condition must hold.

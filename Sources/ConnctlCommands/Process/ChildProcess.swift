@@ -46,6 +46,28 @@ struct ChildProcess: Sendable {
     self.id = id
   }
 
+  /// Checks that a command exists and can be executed, as execvp(3) would find it.
+  ///
+  /// - Throws: ``CommandFailure``.
+  static func check(_ command: [String]) throws {
+    let name = command.first ?? ""
+    let search = getenv("PATH").map { String(cString: $0) } ?? "/bin:/usr/bin"
+    let files =
+      name.contains("/")
+      ? [name]
+      : search.split(separator: ":", omittingEmptySubsequences: false).map {
+        $0.isEmpty ? name : "\($0)/\(name)"
+      }
+    var reason = SystemError(ENOENT)
+    for file in files {
+      var status = stat()
+      guard stat(file, &status) == 0 else { continue }
+      if status.st_mode & S_IFMT == S_IFREG, access(file, X_OK) == 0 { return }
+      reason = SystemError(EACCES)
+    }
+    throw CommandFailure(command, reason)
+  }
+
   /// Creates a file in memory, because a pipe would need a writer while the command reads.
   private static func file(of text: String) throws -> CInt {
     let file = clinux_memory_file("event")
@@ -83,6 +105,26 @@ struct ChildProcess: Sendable {
       // Without another thread, connctl blocks until the command has ended.
       if !Thread.start(named: "connctl-command", wait) { wait() }
     }
+  }
+
+  /// If connctl has the terminal, gives it to the command. Ctrl-C then ends the command, and with
+  /// it connctl.
+  ///
+  /// - Returns: Whether the command has the terminal.
+  @discardableResult
+  func takeTerminal() -> Bool {
+    guard isatty(STDIN_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return false }
+    Glibc.signal(SIGTTOU, SIG_IGN)
+    return tcsetpgrp(STDIN_FILENO, self.id) == 0
+  }
+
+  /// Gives the command the terminal while `body` runs.
+  func inForeground<Result>(_ body: () async -> Result) async -> Result {
+    let hasTerminal = self.takeTerminal()
+    // The command may have asked for the terminal too early, and was stopped (SIGTTOU).
+    self.signal(SIGCONT)
+    defer { if hasTerminal { tcsetpgrp(STDIN_FILENO, getpgrp()) } }
+    return await body()
   }
 
   /// Sends a signal to the process group.

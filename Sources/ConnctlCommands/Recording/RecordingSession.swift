@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Glibc
 import Synchronization
 import UnixTransport

@@ -55,7 +55,14 @@ struct Line: Hashable, Sendable {
   mutating func append(_ text: Text) { self.append(text.string, text.ink) }
 
   /// connctl's own characters have a replacement in ASCII.
-  private func replacement(of scalar: Unicode.Scalar) -> String { scalar == "→" ? "->" : "?" }
+  private func replacement(of scalar: Unicode.Scalar) -> String {
+    switch scalar {
+    case "→": "->"
+    case "·": "-"
+    case "“", "”": "\""
+    default: "?"
+    }
+  }
 
   mutating func pad(to column: Int) {
     while self.width < column { self.cells.append(.blank) }

@@ -6,7 +6,7 @@ import UnixTransport
 /// except printing ones have them, or ignore unknown modes.
 struct Terminal {
   enum Key: Hashable {
-    case quit, redraw, none, ended
+    case quit, redraw, help, none, ended
   }
 
   private let settings: termios
@@ -62,6 +62,7 @@ struct Terminal {
       case UInt8(ascii: "q"), UInt8(ascii: "Q"): return .quit
       // Ctrl-L redraws, as in other programs.
       case 12: return .redraw
+      case UInt8(ascii: "?"), UInt8(ascii: "h"): return .help
       default: continue
       }
     }

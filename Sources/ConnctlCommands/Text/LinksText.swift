@@ -4,17 +4,25 @@ import ConnectivityProtocol
 extension Style {
   /// Returns the text of `connctl links`.
   ///
-  /// - Parameter asTree: Whether to show the lower links below each link.
-  func links(_ links: [Connectivity_V1_Link], asTree: Bool = false) -> [String] {
-    let rows = asTree ? LinkTree(links).rows : links.map { .init(link: $0, branch: "") }
+  /// - Parameters:
+  ///   - asTree: Whether to show the lower links below each link.
+  ///   - isComplete: Whether to show the virtual ports of bridges.
+  func links(
+    _ links: [Connectivity_V1_Link], asTree: Bool = false, isComplete: Bool = false
+  ) -> [String] {
+    let folding = isComplete || asTree ? nil : LinkFolding(links)
+    let rows =
+      asTree
+      ? LinkTree(links).rows : (folding?.links ?? links).map { .init(link: $0, branch: "") }
     var columns = Columns()
-    let titles = ["LINK", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"]
+    let titles = ["LINK", "KIND", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"]
     columns.rows.append(titles.map { Text($0, .faint) })
     for row in rows {
       let link = row.link
       let medium = Medium(link.medium)
       let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
       var notes = link.addresses
+      if let words = folding?.portWords(of: link) { notes.append(words) }
       if let words = link.alternativeNameWords { notes.append(words) }
       if link.expensive { notes.append("metered") }
       if link.constrained { notes.append("constrained") }
@@ -23,13 +31,14 @@ extension Style {
       if let words = link.viaWords { notes.append(words) }
       if link.lowerGuessed { notes.append("maybe over \(link.lower)") }
       columns.rows.append([
-        Text(row.branch + link.name), Text(medium.rawValue),
+        Text(row.branch + link.name), Text(link.kind),
+        medium == .unknown ? Text("-", .faint) : Text(medium.rawValue),
         Text((link.state.word ?? "unknown").separatingWords, link.state.ink),
         Text(defaults.compactMap { $0 }.joined(separator: " ")),
         Text(notes.joined(separator: " ")),
       ])
     }
-    return columns.lines(self)
+    return columns.withoutEmptyColumns.lines(self)
   }
 }
 

@@ -12,6 +12,10 @@ extension Style {
     var families = Columns(indent: 2)
     for family in AddressFamily.allCases {
       let path = status[family]
+      guard !status.isUnused(family) else {
+        families.add(Text(family.rawValue), Text("none", .faint))
+        continue
+      }
       var row = [Text(family.rawValue), Text(path.status.words, path.status.ink)]
       if let interface = path.interface { row.append(Text(interface)) }
       families.rows.append(row + [Text(path.details)])

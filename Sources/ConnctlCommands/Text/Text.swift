@@ -31,6 +31,21 @@ struct Columns: Sendable {
 
   mutating func add(_ cells: Text...) { self.rows.append(cells) }
 
+  /// Without the columns that only have a title.
+  var withoutEmptyColumns: Columns {
+    var columns = self
+    let count = self.rows.map(\.count).max() ?? 0
+    for column in (0..<count).reversed()
+    where self.rows.dropFirst().allSatisfy({
+      !$0.indices.contains(column) || $0[column].string.isEmpty
+    }) {
+      columns.rows = columns.rows.map { row in
+        row.enumerated().filter { $0.offset != column }.map(\.element)
+      }
+    }
+    return columns
+  }
+
   func lines(_ style: Style) -> [String] {
     var widths = self.minimum
     for row in self.rows {

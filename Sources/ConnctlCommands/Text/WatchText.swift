@@ -17,23 +17,11 @@ extension Style {
     }
   }
 
-  /// Returns the lines of `connctl history` for one change: one line per entry.
+  /// Returns the lines of `connctl history` for one change and its consequences.
   func history(_ change: [HistoryEntry]) -> [String] {
-    var told: Cause?
-    return change.flatMap { entry in
-      defer { told = entry.cause }
-      switch entry {
-      case .transition(let transition):
-        return self.row(transition.time, transition.headline, transition.details, dated: true)
-      case .invalidation(let invalidation):
-        // The path event that may have caused it is not printed above, unlike in a stream.
-        let why = entry.cause == told ? "" : "; \(entry.cause.words)"
-        return self.row(
-          invalidation.time, invalidation.headline, invalidation.details + why, dated: true)
-      case .override:
-        return self.row(entry.time, entry.change.headline, entry.change.details, dated: true)
-      }
-    }
+    FoldedChange(change.map(\.change)).map {
+      self.row($0.time, $0.headline, $0.details, dated: true)
+    } ?? []
   }
 
   /// Returns a line of `connctl guard`, for a flow to `destination`.
@@ -104,11 +92,13 @@ extension Change {
 
 extension Transition {
   fileprivate var headline: Text {
+    if self.cause.isStart { return Text(Text.tied("connd", "started"), self.to.ink) }
     if self.from == self.to { return Text("\(self.to.rawValue) bounced", .middling) }
     return Text("\(self.from.rawValue) → \(self.to.rawValue)", self.to.ink)
   }
 
   fileprivate var details: String {
+    if self.cause.isStart { return self.snapshot.status.summary }
     // A link without traffic is not named.
     let interface = self.to == .none ? nil : self.snapshot.status.interface
     var words = interface.map { Text.tied("via", $0) + ": " } ?? ""
@@ -172,10 +162,11 @@ extension Path {
 extension ConnectivityStatus {
   fileprivate var headline: String { self.summary + self.costs }
 
-  /// The text `ipv4 wlan0 from 192.0.2.7, ipv6 unsatisfied`.
-  fileprivate var families: String {
+  /// The text `ipv4 wlan0 from 192.0.2.7, ipv6 none`.
+  var families: String {
     AddressFamily.allCases.map { family in
       let path = self[family]
+      if self.isUnused(family) { return "\(family.rawValue) none" }
       var words = [family.rawValue]
       if path.status != .satisfied { words.append(path.status.words) }
       if let interface = path.interface { words.append(interface) }

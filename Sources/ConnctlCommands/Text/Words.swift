@@ -69,7 +69,17 @@ extension Path.Reason {
 
 extension Path {
   /// The text `vlan10 over bond0 over eth0`.
-  var chainWords: String { self.chain.map(\.name).joined(separator: " over ") }
+  var chainWords: String {
+    self.chain.first.map { ([$0.name] + self.lowerWords).joined(separator: " ") } ?? ""
+  }
+
+  /// The texts `over bond0`, and `maybe over eth0` for a link that is a guess.
+  private var lowerWords: [String] {
+    let certain = self.chain.count - self.guessedLinks
+    return self.chain.enumerated().dropFirst().map { place, link in
+      place < certain ? Text.tied("over", link.name) : Text.tied("maybe", "over", link.name)
+    }
+  }
 
   /// The reason if it is not satisfied, the source and the gateway, for one line.
   var details: String {
@@ -78,10 +88,7 @@ extension Path {
 
   /// The text `over eth0 from 192.0.2.7 via 192.0.2.1`, or `nil` if there is nothing to show.
   var way: String? {
-    var details: [String] = []
-    if self.chain.count > 1 {
-      details += self.chain.dropFirst().map { Text.tied("over", $0.name) }
-    }
+    var details = self.lowerWords
     if let source = self.source { details.append(Text.tied("from", source.description)) }
     if let gateway = self.gateway { details.append(Text.tied("via", gateway.description)) }
     return details.isEmpty ? nil : details.joined(separator: " ")
@@ -103,6 +110,13 @@ extension ConnectivityStatus {
     let paths = AddressFamily.allCases.map { self[$0] }
     let path = paths.first { $0.status == .requiresConnection } ?? paths.first { $0.reason != nil }
     return path?.reason?.words(of: path?.interface) ?? "no path"
+  }
+
+  /// Whether the family has no route while the other one carries traffic, as IPv6 on many networks.
+  func isUnused(_ family: AddressFamily) -> Bool {
+    let path = self[family]
+    return path.status == .unsatisfied && path.reason == .noRoute
+      && AddressFamily.allCases.contains { self[$0].status == .satisfied }
   }
 
   /// The text `, metered, constrained`. Empty if no traffic flows.
@@ -138,7 +152,7 @@ extension Invalidation.Severity {
 }
 
 extension Invalidation.Scope {
-  /// The text `channels on wlan0 (ipv4)`.
+  /// The text `connections on wlan0 (ipv4)`.
   var words: String {
     var words: [String] = []
     switch self.destination {
@@ -152,7 +166,7 @@ extension Invalidation.Scope {
         Text.tied("from", list.first ?? "") + list.dropFirst().map { ", " + $0 }.joined())
     }
     if let interface = self.interface { words.append(Text.tied("on", interface)) }
-    words.insert(words.isEmpty ? Text.tied("all", "channels") : "channels", at: 0)
+    words.insert(words.isEmpty ? Text.tied("all", "connections") : "connections", at: 0)
     if let family = self.family { words.append("(\(family.rawValue))") }
     return words.joined(separator: " ")
   }

@@ -100,8 +100,9 @@ struct ConfigurationNode {
   where Value: CaseIterable & RawRepresentable<String> {
     let text = try self.text()
     guard let value = Value(rawValue: text) else {
-      let overrides = Value.allCases.map(\.rawValue).joined(separator: ", ")
-      throw self.error("'\(text)' is not one of \(overrides)")
+      let values = Value.allCases.map(\.rawValue)
+      let hint = text.nearest(of: values).map { " (did you mean '\($0)'?)" } ?? ""
+      throw self.error("'\(text)' is not one of \(values.joined(separator: ", "))\(hint)")
     }
     return value
   }
@@ -126,8 +127,11 @@ struct ConfigurationNode {
 
   func duration() throws(ConfigurationError) -> Duration {
     let text = try self.text()
-    guard let duration = Duration(configuration: text) else {
-      throw self.error("'\(text)' is not a duration; for example 500ms, 5s or 2m")
+    guard let duration = Duration(text: text) else {
+      throw self.error("'\(text)' is not a duration; expected \(Duration.notation)")
+    }
+    guard duration <= .seconds(86_400) else {
+      throw self.error("'\(text)' is too long; the maximum is 24h")
     }
     return duration
   }
@@ -145,20 +149,10 @@ struct ConfigurationEntry {
   }
 
   func unknown(_ known: [String]) -> ConfigurationError {
-    self.error("unknown key; expected one of \(known.joined(separator: ", "))")
+    let hint = self.name.nearest(of: known).map { " (did you mean '\($0)'?)" } ?? ""
+    return self.error("unknown key\(hint); expected one of \(known.joined(separator: ", "))")
   }
 }
 
 /// The limit exists because each probe is looked up on every event.
 private let maximumProbes = 16
-
-extension Duration {
-  /// Parses `500ms`, `1.5s`, `2m`, or a bare number of seconds; at most a day.
-  init?(configuration text: String) {
-    let units: [(String, Double)] = [("ms", 0.001), ("s", 1), ("m", 60), ("", 1)]
-    guard let (suffix, scale) = units.first(where: { text.hasSuffix($0.0) }),
-      let number = Double(text.dropLast(suffix.count)), (0...86_400).contains(number * scale)
-    else { return nil }
-    self = .milliseconds(Int64(number * scale * 1000))
-  }
-}

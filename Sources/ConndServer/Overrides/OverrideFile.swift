@@ -169,6 +169,7 @@ final class OverrideFile {
       case .network(let network): ["network", network.description]
       }
     words.append("user=\(override.user)")
+    if let name = override.name { words.append("name=\(Self.hexadecimal(name))") }
     // An end applies to the word before it.
     for (name, setting) in [
       ("constrained", override.constrained), ("expensive", override.expensive),
@@ -240,6 +241,9 @@ final class OverrideFile {
       case "user":
         guard let user = UInt32(value) else { return nil }
         override.user = user
+      case "name":
+        guard let name = Self.bytes(hexadecimal: value) else { return nil }
+        override.name = String(decoding: name, as: UTF8.self)
       case "constrained", "expensive":
         guard let isOn = Bool(value) else { return nil }
         let property = name == "constrained" ? \CostOverride.constrained : \CostOverride.expensive
@@ -259,6 +263,17 @@ final class OverrideFile {
     return (subject, override)
   }
 
+  /// The bytes of a name as digits, because a name may contain spaces and line breaks.
+  private static func hexadecimal(_ name: String) -> String {
+    name.utf8.map { NetworkHash(UInt64($0)).description.suffix(2) }.joined()
+  }
+
+  private static func bytes(hexadecimal digits: some Collection<Character>) -> [UInt8]? {
+    let values = digits.compactMap(\.hexDigitValue)
+    guard values.count == digits.count, values.count.isMultiple(of: 2) else { return nil }
+    return stride(from: 0, to: values.count, by: 2).map { UInt8(values[$0] << 4 | values[$0 + 1]) }
+  }
+
   private static func end(_ name: String, _ value: String) -> CostOverride.End? {
     switch name {
     case "time": Int64(value).map { .time(Timestamp(microseconds: $0)) }
@@ -269,14 +284,10 @@ final class OverrideFile {
 
   /// `key 00112233445566778899aabbccddeeff`
   private static func key(_ line: String) -> NetworkKey? {
-    let digits = Array(line.dropFirst(4))
-    guard line.hasPrefix("key "), digits.count == 2 * NetworkKey.length else { return nil }
-    let bytes = stride(from: 0, to: digits.count, by: 2).compactMap { place in
-      digits[place].hexDigitValue.flatMap { high in
-        digits[place + 1].hexDigitValue.map { UInt8(high << 4 | $0) }
-      }
-    }
-    return bytes.count == NetworkKey.length ? NetworkKey(bytes: bytes) : nil
+    guard line.hasPrefix("key "), let bytes = self.bytes(hexadecimal: line.dropFirst(4)),
+      bytes.count == NetworkKey.length
+    else { return nil }
+    return NetworkKey(bytes: bytes)
   }
 
   /// Returns a checksum that detects a torn or edited file. It is not a protection against forgery.

@@ -74,6 +74,7 @@ struct OverrideRequests {
     for subject in subjects {
       var override = costs.overrides[subject] ?? CostOverride(user: request.user)
       override.user = request.user
+      override.name = self.name(from: request.target)
       if let value = request.constrained { override.constrained = value.setting(until: end) }
       if let value = request.expensive { override.expensive = value.setting(until: end) }
       costs.overrides[subject] = override
@@ -88,6 +89,15 @@ struct OverrideRequests {
       cause: Cause(
         .user, change, message: "uid \(request.user)", interface: request.target.link),
       isTimed: end?.isTime ?? false, overruledBy: self.overruling(request, subjects, present))
+  }
+
+  /// Returns the name of a network that the user wrote, so that it can be shown to that user away
+  /// from the network. An identity is not a name, and a gateway's address says little elsewhere.
+  private func name(from target: CostRequest.Target) -> String? {
+    guard case .network(let name) = target, self.queries.identify == .shown,
+      NetworkHash(name) == nil, IPAddress(name) == nil
+    else { return nil }
+    return name
   }
 
   private func end(of request: CostRequest.CostOverrideRequest) -> CostOverride.End? {

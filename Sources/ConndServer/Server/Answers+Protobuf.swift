@@ -126,7 +126,9 @@ extension Connectivity_V1_LinkState {
 // MARK: - Networks and statistics
 
 extension Connectivity_V1_Network {
-  init(_ network: CostRequest.ListedNetwork) {
+  /// - Parameter user: The caller. Away from the network, only root and the user who wrote its name
+  ///   see it.
+  init(_ network: CostRequest.ListedNetwork, for user: UInt32) {
     let override = network.override
     self.init()
     switch network.subject {
@@ -136,6 +138,8 @@ extension Connectivity_V1_Network {
     if let current = network.current {
       if let name = current.name { self.name = name }
       self.current = true
+    } else if let override, let name = override.name, [0, override.user].contains(user) {
+      self.name = name
     }
     self.medium = Connectivity_V1_Medium(network.current?.medium ?? .unknown)
     self.constrained = Connectivity_V1_Choice(override?.constrained)

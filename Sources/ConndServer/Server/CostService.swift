@@ -46,7 +46,9 @@ struct CostService: RegistrableRPCService {
       with: networks.enumerated(), key: { place, network in network.key(at: place) },
       token: { token in Connectivity_V1_ListNetworksResponse.with { $0.nextPageToken = token } }
     ) { _, network in
-      Connectivity_V1_ListNetworksResponse.with { $0.networks = [Connectivity_V1_Network(network)] }
+      Connectivity_V1_ListNetworksResponse.with {
+        $0.networks = [Connectivity_V1_Network(network, for: peer.uid)]
+      }
     }
   }
 

@@ -118,11 +118,10 @@ extension [Published] {
 }
 
 extension Change {
-  /// Whether the history lists it: a transition, an invalidation, or an override.
+  /// Whether the history lists it: a change of the path, or an invalidation.
   fileprivate var isInHistory: Bool {
     switch self {
-    case .transition, .invalidation: true
-    case .path(let change): change.cause.trigger == .user
+    case .transition, .path, .invalidation: true
     case .dns: false
     }
   }
@@ -137,7 +136,7 @@ extension Connectivity_V1_ListTransitionsResponse {
       self.transitions = [.init(transition, networkNamespace: NetworkNamespace.told)]
     case .invalidation(let invalidation): self.invalidations = [.init(invalidation)]
     case .path(let change):
-      self.choices = [.init(change, networkNamespace: NetworkNamespace.told)]
+      self.paths = [.init(change, networkNamespace: NetworkNamespace.told)]
     case .dns: break
     }
   }

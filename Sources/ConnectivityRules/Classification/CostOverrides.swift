@@ -63,11 +63,16 @@ package struct CostOverride: Hashable, Sendable {
   package var expensive: Setting?
   /// The user who changed it last.
   package var user: UInt32
+  /// The network's name as that user wrote it, or `nil` if the user did not name it.
+  package var name: String?
 
-  package init(constrained: Setting? = nil, expensive: Setting? = nil, user: UInt32) {
+  package init(
+    constrained: Setting? = nil, expensive: Setting? = nil, user: UInt32, name: String? = nil
+  ) {
     self.constrained = constrained
     self.expensive = expensive
     self.user = user
+    self.name = name
   }
 
   /// Whether it overrides nothing.
@@ -82,7 +87,8 @@ package struct CostOverride: Hashable, Sendable {
       setting.flatMap { $0.end.map(isOver) ?? false ? nil : $0 }
     }
     return CostOverride(
-      constrained: rest(self.constrained), expensive: rest(self.expensive), user: self.user)
+      constrained: rest(self.constrained), expensive: rest(self.expensive), user: self.user,
+      name: self.name)
   }
 }
 
@@ -164,7 +170,7 @@ package struct CostOverrides: Hashable, Sendable {
       guard let override = self.all[subject] else { continue }
       self.all[subject] = CostOverride(
         constrained: shifted(override.constrained), expensive: shifted(override.expensive),
-        user: override.user)
+        user: override.user, name: override.name)
     }
   }
 

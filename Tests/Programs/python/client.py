@@ -507,7 +507,7 @@ def costs(socket):
         generations.append(hear(False, True, "expensiveSet"))
         history = diagnostics_pb2_grpc.DiagnosticsStub(channel).ListTransitions(
             diagnostics_pb2.ListTransitionsRequest())
-        assert [choice.generation for choice in history.choices] == generations, history
+        assert [choice.generation for choice in history.paths] == generations, history
         networks = settings.ListNetworks(costs_pb2.ListNetworksRequest()).networks
         network, = (network for network in networks if network.link == "eth0")
         assert network.expensive == costs_pb2.CHOICE_OFF, network
@@ -544,7 +544,7 @@ def pages(socket):
             (diagnostics.ListLinks, diagnostics_pb2.ListLinksRequest, ["links"]),
             (diagnostics.ListClients, diagnostics_pb2.ListClientsRequest, ["clients"]),
             (diagnostics.ListTransitions, diagnostics_pb2.ListTransitionsRequest,
-             ["transitions", "invalidations", "choices"]),
+             ["transitions", "invalidations", "paths"]),
         ]
         tokens = []
         for method, request, fields in lists:

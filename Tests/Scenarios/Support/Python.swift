@@ -23,6 +23,11 @@ enum Python {
       ["\(environment)/bin/python", "-B", path] + arguments,
       environment: variables.merging(["PYTHONPATH": "\(environment)/stubs"]) { $1 })
   }
+
+  /// The words of a command that runs a script which needs no stubs.
+  static func path(_ script: String) throws -> [String] {
+    ["\(try self.environment.get())/bin/python", "-B", Checkout.path(script)]
+  }
 }
 
 extension Laboratory {

@@ -106,7 +106,7 @@ D
 systemctl daemon-reload
 check "connd-wait-online with a limit of 1 s and no network → fails" exits 1 systemctl start connd-wait-online.service
 check "connd-wait-online has failed → the journal says that online does not hold" within 60 \
-    bash -c 'journalctl --unit=connd-wait-online --output=cat | grep "“online” does not hold after 1s: none: "'
+    bash -c 'journalctl --unit=connd-wait-online --output=cat | grep "“online” does not hold after 1s (none: "'
 rm -r /etc/systemd/system/connd-wait-online.service.d
 systemctl daemon-reload
 systemctl reset-failed connd-wait-online.service

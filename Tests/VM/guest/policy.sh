@@ -50,7 +50,7 @@ echo "# targets"
 check "connd-targets.service has not started → both targets and apt are inactive" states inactive inactive inactive inactive
 check "connd-targets.service is disabled by default" is disabled systemctl is-enabled connd-targets.service
 check "enabling and starting connd-targets.service → succeeds" systemctl enable --now connd-targets.service
-check "connd-targets starts while offline → it stops connd-unmetered.target" within 60 said connd-targets "stop of connd-unmetered.target"
+check "connd-targets starts while offline → it stops connd-unmetered.target" within 60 said connd-targets "connd-unmetered.target: stop requested"
 check "connd-targets runs while offline → both targets and apt stay inactive" states inactive inactive inactive inactive
 ip route add default via 192.0.2.1
 check "an unmetered network appears → both targets and apt start" within 120 states active active active activating

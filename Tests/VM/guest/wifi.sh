@@ -83,7 +83,7 @@ check "reload without identify: hidden → succeeds" configure <<<'grace: {wifi:
 check "the user overrides the network home as constrained → accepted" connctl constrain --network home
 check "I8 the network home was constrained → connd reports constrained immediately" connctl is constrained
 check "the network home was constrained → connctl networks lists it by its SSID" networks '"name": "home"' '"medium": "wifi"' '"constrained": true'
-check "the network home was constrained → connd's state file does not contain its SSID" untold /var/lib/connd/connd.networks home
+check "the user wrote the network's name → connd's state file has it" told /var/lib/connd/connd.networks 'name=686f6d65 '
 call 10.0.1.2
 
 echo "# scans"

@@ -56,9 +56,53 @@ struct CostTests {
     #expect(try await self.said("constrain", "off") == wish)
     wish.whenLeft = true
     #expect(try await self.said("constrain", "off", "--until", "left") == wish)
-    let told = try await connctl("constrain", "auto")
-    #expect(told.screen.errors.contains("applies to the current network, “Free"))
-    #expect(!told.screen.errors.contains("\u{1b}"))
+    let told = try await connctl("constrain", "on")
+    #expect(
+      told.screen.outputLines == [
+        "data is saved on this network (Free ?[31mWi-Fi, wlan0) from now on; undo: connctl constrain auto"
+      ])
+    #expect(told.screen.errors == "")
+  }
+
+  @Test("an override → what was done, how long it lasts, and how to undo it")
+  func success() async throws {
+    for (arguments, line) in [
+      (
+        ["metered", "wlan0", "--for", "2h"],
+        "the link wlan0 is metered for 2h; undo: connctl metered wlan0 auto"
+      ),
+      (
+        ["constrain", "wlan0", "off", "--until", "boot"],
+        "data is not saved on the link wlan0 until the machine reboots; undo: connctl constrain wlan0 auto"
+      ),
+      (["metered", "wlan0", "auto"], "connd decides again whether the link wlan0 is metered"),
+      (
+        ["metered", "--network", "Uncle's Phone"],
+        #"the network “Uncle's Phone” is metered from now on; undo: connctl metered --network 'Uncle'\''s Phone' auto"#
+      ),
+    ] {
+      let said = try await withDirectory { directory in
+        let screen = Screen()
+        let socket = "\(directory)/connd.sock"
+        try await StubConnd().serving(socket) {
+          #expect(await runConnctl(arguments + ["--socket", socket], on: screen.console) == 0)
+        }
+        return screen.outputLines
+      }
+      #expect(said == [line])
+    }
+  }
+
+  @Test("a link or network that is not there → a warning that the override waits for it")
+  func absent() async throws {
+    let network = try await connctl("constrain", "--network", "Home")
+    #expect(network.status == 0)
+    #expect(network.screen.errors.contains("the machine is not on “Home” now"))
+    let link = try await connctl("constrain", "nope0")
+    #expect(link.status == 0)
+    #expect(link.screen.errors.contains("there is no link “nope0” now"))
+    let auto = try await connctl("constrain", "nope0", "auto")
+    #expect(auto.screen.errors == "")
   }
 
   @Test("an override that connd cannot save → a warning that it lasts until connd exits")
@@ -77,7 +121,7 @@ struct CostTests {
       ["constrain", "--network", "x", "wlan0", "on"], ["metered", "wlan0", "--until", "left"],
       ["metered", "wlan0", "--for", "1h", "--until", "boot"],
       ["metered", "wlan0", "--for", "0s"], ["constrain", "wlan0", "--until", "noon"],
-      ["forget"],
+      ["forget"], ["metered", "no"], ["constrain", "True"], ["metered", "yes", "on"],
     ])
   func nonsense(arguments: [String]) async throws {
     let screen = Screen()
@@ -101,6 +145,7 @@ struct CostTests {
     let overruled = try await connctl("constrain", "eth0")
     #expect(overruled.status == 0)
     #expect(overruled.screen.errors.contains("the configuration's rule for “eth*”"))
+    #expect(overruled.screen.output == "")
   }
 
   @Test("networks: JSON for programs, and no control characters in the text")
@@ -123,8 +168,28 @@ struct CostTests {
     #expect(lines == [here, away, cable])
     let text = try await connctl("networks")
     #expect(!text.screen.output.contains("\u{1b}"))
-    #expect(text.screen.outputLines.count { !$0.hasPrefix(" ") } == 3)
-    #expect(text.screen.outputLines.first?.hasSuffix("here, constrained") == true)
+    #expect(text.screen.outputLines.first?.hasPrefix("NAME ") == true)
+    #expect(text.screen.outputLines.count { !$0.hasPrefix(" ") } == 4)
+    #expect(text.screen.outputLines.dropFirst().first?.hasSuffix("here, constrained") == true)
+  }
+
+  @Test("networks: one row for the networks of one name, even while the machine is on one of them")
+  func twins() {
+    var (open, protected) = (Connectivity_V1_Network.away, Connectivity_V1_Network.away)
+    (open.name, protected.name) = ("Home", "Home")
+    protected.identity = "fedcba9876543210"
+    let style = Style.plain(width: 200)
+    let away = style.networks([open, protected, .away])
+    #expect(away.count == 3)
+    #expect(away[1].hasPrefix("Home  open or protected  -       not metered"))
+    #expect(away[2].hasPrefix("-     0123456789abcdef "))
+    var here = protected
+    (here.current, here.medium) = (true, .wifi)
+    let lines = style.networks([here, open])
+    #expect(lines.count == 2)
+    #expect(lines.last?.hasPrefix("Home  fedcba9876543210  wifi    here, not metered") == true)
+    open.expensive = .on
+    #expect(style.networks([here, open]).count == 3)
   }
 
   @Test("forget: 1 without an override")

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
 import Synchronization
 import Testing

@@ -53,7 +53,7 @@ struct HistoryTests {
       switch entry {
       case .transition(let transition): transition.snapshot.generation
       case .invalidation(let invalidation): invalidation.generation
-      case .override(let change): change.snapshot.generation
+      case .path(let change): change.snapshot.generation
       }
     }
     #expect(generations == [2, 3, 4, 5, 7, 8])
@@ -62,8 +62,8 @@ struct HistoryTests {
   @Test("history shows overrides with their users, and their effect on the path")
   func overrides() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
-    let said: [(UInt64, UInt32, Bool)] = [(1, 1000, true), (2, 1001, false)]
-    response.choices = said.map { generation, user, isOn in
+    let said: [(UInt64, UInt32, Bool)] = [(1, 0, true), (2, 4_000_001, false)]
+    response.paths = said.map { generation, user, isOn in
       var change = PathChange.sample
       change.snapshot.generation = generation
       change.snapshot.status.ipv4.isConstrained = isOn
@@ -74,11 +74,10 @@ struct HistoryTests {
     let changes = HistoryEntry.changes(try HistoryEntry.all(response))
     let lines = changes.flatMap { Style.plain(width: 200).history($0) }
     #expect(lines.count == 2)
-    #expect(lines.first?.hasSuffix(", constrained: constrained set on wlan0 (uid 1000)") == true)
-    #expect(lines.last?.hasSuffix("constrained set on wlan0 (uid 1001)") == true)
-    #expect(lines.last?.contains("constrained:") == false)
+    #expect(lines.first?.hasSuffix("cost              constrained on wlan0, by root") == true)
+    #expect(lines.last?.hasSuffix("not constrained on wlan0, by uid 4000001") == true)
     let json = JSON.history(try #require(changes.last?.last)).description
     #expect(json.hasPrefix(#"{"event": "path", "generation": 2, "time": "2026-"#))
-    #expect(json.contains(#""message": "uid 1001""#))
+    #expect(json.contains(#""message": "uid 4000001""#))
   }
 }

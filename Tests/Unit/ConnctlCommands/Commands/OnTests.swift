@@ -44,6 +44,12 @@ struct OnTests {
       ])
   }
 
+  @Test("the start, with --now: the present state")
+  func start() {
+    let told = self.variables(.snapshot(.sample), .sample)
+    #expect(told.first == "CONND_EVENT=snapshot" && told.contains("CONND_FROM="))
+  }
+
   @Test("a gap: the present state")
   func gap() {
     let told = self.variables(.gap(.sample), .sample)

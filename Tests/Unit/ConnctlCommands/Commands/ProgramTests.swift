@@ -1,8 +1,9 @@
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import GRPCCore
+import Synchronization
 import Testing
 
 @testable import ConnctlCommands
@@ -85,6 +86,38 @@ struct ProgramTests {
     #expect(far.screen.output == "2001:db8::1  unsatisfied: no route\n")
   }
 
+  @Test("path to a link-local address with a link → the path by that link, from one guarded flow")
+  func boundPath() async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await request in requests {
+        #expect(request.add.remote == "fe80::77" && request.add.interface == "lo")
+        try await writer.write(.flow(generation: 17, .path(.stack)))
+      }
+    })
+    let bound = try await connctl("path", "fe80::77%lo", "--json", stub: stub)
+    #expect(bound.status == 0)
+    #expect(bound.screen.output == "\(JSON.path(.stack, to: "fe80::77%lo"))\n")
+    #expect(bound.screen.errors == "")
+    let explained = try await connctl("explain", "fe80::77%lo")
+    #expect(explained.status == 64)
+    #expect(explained.screen.errors.contains("“connctl path fe80::77%lo” shows its path"))
+  }
+
+  @Test("path takes host:port and URLs")
+  func urls() async throws {
+    for host in ["192.0.2.80:443", "https://192.0.2.80/page"] {
+      #expect(try await connctl("path", host).status == 0)
+    }
+  }
+
+  @Test("a name that is a link's: the error says so")
+  func linkAsHost() async throws {
+    let result = try await connctl("path", "lo")
+    #expect(result.status == 1)
+    #expect(
+      result.screen.errors.contains("(it is a link of this machine: “connctl links” shows it)"))
+  }
+
   @Test("a name that cannot be resolved: 1, and one line")
   func unresolved() async throws {
     // A label of more than 63 octets is invalid without asking a name server (RFC 1035).
@@ -107,7 +140,40 @@ struct ProgramTests {
         == [JSON.history(.transition(.bounce)), JSON.history(.invalidation(.sample))]
         .map(\.description))
     let text = try await connctl("history")
-    #expect(text.screen.outputLines.count == 5)
+    #expect(
+      text.screen.outputLines.map { $0.prefix { $0 != "·" } }.count { $0.hasPrefix("2026-") } == 2)
+    // The sample is 185 s old.
+    #expect(
+      try await connctl("history", "--since", "10m").screen.outputLines.count
+        == text.screen.outputLines.count)
+    let none = try await connctl("history", "--since", "3m")
+    #expect(none.screen.output == "" && none.status == 0)
+    #expect(none.screen.errors == "connctl: nothing has changed in the last 3m\n")
+  }
+
+  @Test("history goes to the pager, except with --no-pager, --json or --graph")
+  func pager() async throws {
+    for (arguments, isPaged) in [
+      ([], true), (["--no-pager"], false), (["--json"], false), (["--graph"], false),
+    ] {
+      let paged = Mutex("")
+      let screen = Screen()
+      var console = screen.console
+      console.page = { text, lines in
+        #expect(text.count { $0 == "\n" } == lines)
+        paged.withLock { $0 = text }
+        return true
+      }
+      try await withDirectory { [console] directory in
+        let socket = "\(directory)/connd.sock"
+        try await StubConnd().serving(socket) {
+          #expect(
+            await runConnctl(["history", "--socket", socket] + arguments, on: console) == 0)
+        }
+      }
+      #expect(paged.withLock { $0.contains("wifi → none") } == isPaged, "\(arguments)")
+      #expect((screen.output == "") == isPaged, "\(arguments)")
+    }
   }
 
   @Test("stats: present values, then counters")
@@ -142,6 +208,15 @@ struct ProgramTests {
     #expect(json.status == 1)
     #expect(
       json.screen.output == #"{"condition": "ipv6", "holds": false, "generation": 17}"# + "\n")
+  }
+
+  @Test("is --via a link that does not exist: 1, and the error names it")
+  func missingLink() async throws {
+    let typo = try await connctl("is", "online", "--via", "nope0")
+    #expect(typo.status == 1)
+    #expect(typo.screen.errors == "connctl: there is no link “nope0”\n")
+    let idle = try await connctl("is", "online", "--via", "docker0")
+    #expect(idle.status == 1 && idle.screen.errors == "")
   }
 
   @Test(
@@ -200,138 +275,38 @@ struct ProgramTests {
 
   @Test("completions contain the commands and the conditions", arguments: ["bash", "zsh", "fish"])
   func completions(shell: String) async {
+    for arguments in [["--generate-completion-script", shell], ["completion", shell]] {
+      let screen = Screen()
+      #expect(await runConnctl(arguments, on: screen.console) == 0)
+      for word in ["status", "history", "guard", "not-cellular", "timeout", "connctl names links"] {
+        #expect(screen.output.contains(word), "\(word)")
+      }
+    }
     let screen = Screen()
-    #expect(
-      await runConnctl(
-        ["--generate-completion-script", shell], on: screen.console) == 0)
-    for word in ["status", "history", "guard", "not-cellular", "timeout"] {
-      #expect(screen.output.contains(word))
-    }
-  }
-}
-
-@Suite("connctl watch and wait")
-struct FollowingTests {
-  private static func endless(_ messages: [Connectivity_V1_WatchResponse]) -> StubConnd {
-    StubConnd { _, writer in
-      for message in messages { try await writer.write(message) }
-      await Gate().pass()
-    }
-  }
-
-  @Test("watch prints one object a line, and exits quietly when its reader closes the pipe")
-  func watch() async throws {
-    let stub = Self.endless([
-      .snapshot(.sample), Connectivity_V1_WatchResponse(.transition(.sample)),
-      Connectivity_V1_WatchResponse(.path(.sample)), .gap(.sample),
-    ])
-    let result = try await connctl("watch", "--json", stub: stub, screen: Screen(lines: 3))
-    #expect(result.status == 0)
-    #expect(result.screen.errors == "")
-    #expect(
-      result.screen.outputLines
-        == [
-          JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
-          JSON.event(.change(.path(.sample))),
-        ].compactMap { $0?.description })
+    #expect(await runConnctl(["completion", "tcsh"], on: screen.console) == 64)
   }
 
   @Test(
-    "watch survives a restart of connd: it reconnects, resumes, and reports it on standard error")
-  func restart() async throws {
-    try await withDirectory { directory in
-      let socket = "\(directory)/connd.sock"
-      let seen = Gate()
-      // One line before the restart, one after, and one that no reader takes.
-      let screen = Screen(lines: 2)
-      let before = StubConnd { _, writer in
-        try await writer.write(.snapshot(.sample))
-        // It ends with its server.
-        await Gate().pass()
-      }
-      let after = StubConnd { request, writer in
-        #expect(request.sinceGeneration == 17)
-        try await writer.write(Connectivity_V1_WatchResponse(.transition(.sample)))
-        try await writer.write(.gap(.sample(21)))
-      }
-      var console = screen.console
-      let write = console.write
-      console.write = {
-        try write($0)
-        seen.open()
-      }
-      let program = try await before.serving(socket) { [console] in
-        let program = Task {
-          await runConnctl(["watch", "--json", "--socket", socket], on: console)
-        }
-        await seen.pass()
-        return program
-      }
-      let status = try await after.serving(socket) { await program.value }
-      #expect(status == 0)
-      #expect(
-        screen.outputLines
-          == [
-            JSON.event(.snapshot(.sample)), JSON.event(.change(.transition(.sample))),
-          ].compactMap { $0?.description })
-      let remarks = screen.errors.split(separator: "\n")
-      #expect(remarks.first?.hasPrefix("connctl: connd went away (") == true)
-      #expect(remarks.dropFirst() == ["connctl: connd is back; continuing after generation 17"])
-    }
-  }
-
-  @Test("wait returns when the condition holds")
-  func wait() async throws {
-    let stub = Self.endless([
-      .snapshot(.sample), Connectivity_V1_WatchResponse(.invalidation(.sample)),
-      Connectivity_V1_WatchResponse(.transition(.sample)),
+    "names for completions",
+    arguments: [
+      ("links", ["wlan0", "docker0"]), ("costs", ["on", "off", "auto", "wlan0", "docker0"]),
+      ("networks", ["00000000000000ff", "0123456789abcdef"]),
+      ("overrides", ["00000000000000ff", "0123456789abcdef", "eth0"]),
     ])
-    #expect(try await connctl("wait", "wifi", stub: stub).status == 0)
-    let result = try await connctl("wait", "none", "--json", "--timeout", "1h", stub: stub)
-    #expect(result.status == 0)
-    #expect(
-      result.screen.output == #"{"condition": "none", "holds": true, "generation": 18}"# + "\n")
+  func names(kind: String, names: [String]) async throws {
+    #expect(try await connctl("names", kind).screen.outputLines == names)
   }
 
-  @Test("wait exits with 1 at the timeout")
-  func timeout() async throws {
-    let stub = Self.endless([.snapshot(.sample)])
-    #expect(try await connctl("wait", "cellular", "--timeout", "300ms", stub: stub).status == 1)
-    #expect(try await connctl("wait", "cellular", "--timeout", "0", stub: stub).status == 1)
-    #expect(try await connctl("wait", "wifi", "--timeout", "0", stub: stub).status == 0)
-  }
-
-  @Test("wait says what is missing at the timeout, and on a terminal what it waits for")
-  func timeoutHint() async throws {
-    let stub = Self.endless([.snapshot(.sample)])
-    let missing = "connctl: “not-wifi” does not hold after 300ms: wifi via wlan0\n"
-    try await withDirectory { directory in
-      let socket = "\(directory)/connd.sock"
-      try await stub.serving(socket) {
-        let arguments = ["wait", "not-wifi", "--timeout", "300ms", "--socket", socket]
-        let terminal = Screen()
-        #expect(
-          await runConnctl(arguments, on: terminal.console(errorWidth: 80)) == 1)
-        #expect(terminal.errors == "connctl: waiting for “not-wifi”: wifi via wlan0\n" + missing)
-        let pipe = Screen()
-        #expect(await runConnctl(arguments, on: pipe.console) == 1)
-        #expect(pipe.errors == missing)
-        #expect(pipe.output + terminal.output == "")
-      }
-    }
-  }
-
-  @Test("wait with a timeout also waits for connd")
-  func patience() async throws {
-    try await withDirectory { directory in
-      let socket = "\(directory)/connd.sock"
-      let program = Task {
-        await runConnctl(
-          ["wait", "wifi", "--timeout", "1h", "--socket", socket], on: Screen().console)
-      }
-      let stub = Self.endless([.snapshot(.sample)])
-      let status = try await stub.serving(socket) { await program.value }
-      #expect(status == 0)
-    }
+  @Test("a completion of conditions continues after a comma")
+  func conditionsAfterComma() async {
+    let screen = Screen()
+    let status = await runConnctl(
+      [
+        "---completion", "run", "--", "--when", "3", "12", "connctl", "run", "--when",
+        "online,not-m",
+      ],
+      on: screen.console)
+    #expect(status == 0)
+    #expect(screen.outputLines.contains("online,not-metered"), "\(screen.output) \(screen.errors)")
   }
 }

@@ -1,3 +1,4 @@
+import ArgumentParser
 import ConnectivityMonitor
 import Testing
 
@@ -8,8 +9,10 @@ struct UsageTests {
   @Test("the advice depends on the path: the system's socket, another socket, or not a socket")
   func advice() {
     let error = ConndError.notThere("there is no x")
-    #expect(error.advice(socket: "/run/connd/connd.sock").contains("systemctl start connd.socket"))
-    #expect(!error.advice(socket: "/tmp/x/connd.sock").contains("systemctl"))
+    let system = "/run/connd/connd.sock"
+    #expect(error.advice(socket: system, hasSystemd: true).contains("systemctl start connd.socket"))
+    #expect(!error.advice(socket: system, hasSystemd: false).contains("systemctl"))
+    #expect(!error.advice(socket: "/tmp/x/connd.sock", hasSystemd: true).contains("systemctl"))
     #expect(error.advice(socket: "/dev/null").contains("/dev/null is not a socket"))
     #expect(error.advice(socket: "/").contains("/ is not a socket"))
     for socket in ["/run/connd/connd.sock", "/tmp/x/connd.sock", "/dev/null"] {
@@ -40,6 +43,9 @@ struct UsageTests {
       ["keep", "online=a.target", "wifi=a.target"], ["keep", "--grace", "x", "online=a.target"],
       ["on", "weather", "--", "true"], ["on", "path"],
       ["on", "path", "--timeout", "x", "--", "true"],
+      ["top", "--json"], ["--json", "keep", "online=a.service"], ["constrain", "--json"],
+      ["run", "--json", "--when", "online", "--", "true"], ["watch", "--format", "{"],
+      ["status", "--format", "{category}", "--json"], ["completion", "tcsh"],
       ["nonsense"], ["status", "extra"], ["is"], ["is", "sunny"],
       ["wait", "online", "--timeout", "x"],
       ["wait", "online", "--timeout=-1"], ["path"], ["--socket", "", "status"],
@@ -68,15 +74,28 @@ struct UsageTests {
     "wrong usage: one line with the error, and the correct usage",
     arguments: [
       (["stauts"], "There is no command 'stauts'. Did you mean 'status'?"),
-      (["foo"], "There is no command 'foo'"),
+      (["foo"], "There is no command 'foo'"), (["ls"], "Did you mean 'links'?"),
+      (["list"], "Did you mean 'links'?"), (["monitor"], "Did you mean 'watch'?"),
+      (["show"], "Did you mean 'status'?"), (["offline"], "Did you mean 'is none'?"),
+      (["version"], "Did you mean '--version'?"),
+      (["is", "metred"], "unknown condition 'metred'. Did you mean 'metered'?"),
+      (["keep", "foo=bar.service"], "unknown condition 'foo'"),
+      (["run", "--when", "online,onlin", "--", "true"], "unknown condition 'onlin'."),
+      (["top", "--json"], "top prints no JSON. --json works with status, explain, path"),
+      (["watch", "--for", "1s"], "Unknown option '--for'"),
+      (["watch", "--format", "{categry}"], "unknown field {categry}. Did you mean {category}?"),
+      (["metered", "no"], "“no” is not on, off or auto"),
       (["help", "nosuch"], "There is no command 'nosuch'"),
       (["history", "--limit", "-1"], "must not be negative"),
       (["watch", "--since", "-1"], "must not be negative"),
       (["watch", "--since", "99999999999999999999"], "at most 18446744073709551615"),
       (["wait", "online", "--timeout", "-1"], "must not be negative"),
-      (["wait", "online", "--timeout", "soon"], "expected 500ms, 5s, 2m or 1h"),
+      (
+        ["wait", "online", "--timeout", "soon"],
+        "expected 500ms, 5s, 2m, 1h or 1d; a number alone is in seconds"
+      ),
       (["guard", "192.0.2.80", "--mark", "-1"], "must not be negative"),
-      (["is", "foo"], "or not- and one of them"),
+      (["is", "foo"], "Put not- before one to negate it."),
       (["guard", "192.0.2.80", "--local", "::1"], "no address of the family of --local"),
       (["guard", "192.0.2.80:70000"], "“70000” is not a port: write 1 to 65535"),
       (["guard", "192.0.2.80", "--local", "[::1]443"], "write [2001:db8::1]:443"),
@@ -87,8 +106,10 @@ struct UsageTests {
     let lines = screen.errors.split(separator: "\n")
     #expect(lines.first?.contains(words) == true, "\(screen.errors)")
     #expect(lines.count <= 4)
-    let command = ["foo", "stauts", "help"].contains(arguments[0]) ? "" : "\(arguments[0]) "
-    #expect(lines.contains { $0.hasPrefix("Usage: connctl \(command)[") }, "\(screen.errors)")
+    let isCommand = (Connctl.commandNames + ["expensive"]).contains(arguments[0])
+    let command = isCommand ? "\(arguments[0]) " : ""
+    #expect(lines.contains { $0.hasPrefix("Usage: connctl \(command)") }, "\(screen.errors)")
+    #expect(!screen.errors.contains("Did you mean '--json'"))
     let wide = Screen()
     #expect(await runConnctl(arguments, on: wide.console(errorWidth: 80)) == 64)
     for line in wide.errors.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
@@ -119,5 +140,43 @@ struct UsageTests {
     #expect(await runConnctl(["help"] + command, on: screen.console) == 0)
     #expect(screen.output.contains("USAGE: \((["connctl"] + command).joined(separator: " ")) "))
     for line in screen.outputLines { #expect(line.count <= 80, "\(line)") }
+  }
+
+  @Test("every command's help has examples that parse, and its exit status")
+  func examples() async throws {
+    for command in Connctl.commandNames {
+      let screen = Screen()
+      #expect(await runConnctl(["help", command], on: screen.console) == 0)
+      #expect(screen.output.contains("Exit status: "), "\(command)")
+      let lines = screen.output.split(separator: "\n", omittingEmptySubsequences: false)
+      let examples = lines.drop { $0 != "Examples:" }.dropFirst().prefix { $0.hasPrefix("  ") }
+      #expect(!examples.isEmpty, "\(command)")
+      for example in examples {
+        // Up to what belongs to the shell.
+        let words = example.split(separator: " ").map(String.init)
+        let own = words.prefix { !["&&", "||", "|", ">", ">/dev/null"].contains($0) }
+        guard own.first == "connctl", !example.contains("'"), !example.contains("\"") else {
+          continue
+        }
+        #expect(throws: Never.self, "\(example)") {
+          try Connctl.parseAsRoot(Array(own.dropFirst()))
+        }
+      }
+    }
+  }
+
+  @Test("the list of commands is grouped, and JSON is offered only by commands that print it")
+  func groups() async {
+    let screen = Screen()
+    #expect(await runConnctl(["--help"], on: screen.console) == 0)
+    for group in ["LOOK", "FOLLOW", "SCRIPT", "COSTS", "TROUBLE"] {
+      #expect(screen.output.contains("\(group) SUBCOMMANDS:"), "\(group)")
+    }
+    #expect(!screen.output.contains("names "))
+    for (command, hasJSON) in [("status", true), ("top", false), ("on", false), ("keep", false)] {
+      let help = Screen()
+      #expect(await runConnctl(["help", command], on: help.console) == 0)
+      #expect(help.outputLines.contains { $0.hasPrefix("  --json ") } == hasJSON, "\(command)")
+    }
   }
 }

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Glibc
 import TestKit
 import Testing
@@ -69,7 +69,7 @@ struct DocumentationTests {
     #expect(code.isSuperset(of: ["graceEnded", "pathChanged", "resynchronised"]))
 
     let manual = try Self.words(
-      of: "man/connctl.1", from: "\n.It change\n", to: "there may be more",
+      of: "man/connctl-json.5", from: "\n.It change\n", to: "there may be more",
       #/\b([a-z]+[A-Z]\w*|dormant|started|resumed|resynchronised|reloaded)\b/#)
     #expect(manual == code, "\(manual.symmetricDifference(code))")
     let surface = try Self.words(

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityJSON
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Testing
 
 @testable import ConnctlCommands

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import TestKit
 import Testing
 
@@ -47,9 +47,9 @@ extension Overview {
       wlan, .stacked("vlan10", kind: "vlan"), .stacked("bond0", kind: "bond"), .stacked("eth0"),
       .ppp, .usb,
     ]
-    overview.note([
-      .transition(.sample), .invalidation(.sample), .invalidation(.everything), .path(.sample),
-    ])
+    var loss = Invalidation.sample
+    loss.generation = 19
+    overview.note([.transition(.sample), .invalidation(loss), .path(.sample)])
     let start = ContinuousClock.now
     overview.rates.take(
       ["wlan0": .init(received: 0, sent: 0), "eth0": .init(received: 7, sent: 7)], at: start)

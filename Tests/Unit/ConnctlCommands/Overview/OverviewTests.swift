@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Testing
 
 @testable import ConnctlCommands
@@ -27,6 +27,44 @@ struct OverviewTests {
     let lines = Overview.sample.picture(80, 24, .ascii)
     try expectPicture(lines, "top-ascii")
     #expect(lines.joined().unicodeScalars.allSatisfy { $0.isASCII })
+  }
+
+  @Test("a screen of 160 by 24: changes on the left, links and clients on the right")
+  func wide() throws {
+    try expectPicture(Overview.sample.picture(160, 24), "top-160x24")
+    // Nothing follows a right-to-left name that it could reverse.
+    var overview = Overview.sample
+    overview.links[0].wireless.ssid = "שלום"
+    let rows = overview.picture(160, 24)
+    #expect(rows.contains { $0.hasSuffix("metered, \"שלום\"") })
+  }
+
+  @Test("? explains the keys")
+  func keys() {
+    for size in [Frame.Size(columns: 80, rows: 24), Frame.Size(columns: 40, rows: 12)] {
+      let frame = Overview.sample.frame(
+        size, .unicode, .plain(width: size.columns), now: .sample, showsKeys: true)
+      let lines = frame.lines.map { $0.text(color: false) }
+      #expect(lines.suffix(4).first == "q, Ctrl-C  quit")
+      #expect(lines.last == "?          hide this help")
+      #expect(lines.count == size.rows)
+    }
+  }
+
+  @Test("without rates their columns are left out")
+  func elsewhere() {
+    var overview = Overview.sample
+    overview.isElsewhere = true
+    #expect(!overview.picture(80, 24).contains { $0.contains(" OUT") })
+  }
+
+  @Test("a machine without IPv6 has nothing red")
+  func unusedFamily() {
+    let overview = Overview(.sample)
+    let frame = overview.frame(
+      Frame.Size(columns: 80, rows: 24), .unicode, .plain(), now: .sample)
+    #expect(frame.lines.map { $0.text(color: false) }.contains("  ipv6  none"))
+    #expect(!frame.lines.contains { $0.cells.contains { $0.ink == .bad } })
   }
 
   @Test("any size works, and no line is longer than the terminal's")
@@ -67,8 +105,6 @@ struct OverviewTests {
     let absent = try await connctl("top", stub: nil)
     #expect(absent.status == 69)
     #expect(absent.screen.errors.hasPrefix("connctl: connd is not running: "))
-    let json = try await connctl("top", "--json")
-    #expect(json.status == 64)
   }
 
   @Test("hostile names neither affect the terminal nor shift a column", arguments: [80, 132])

@@ -1,3 +1,4 @@
+import ArgumentParser
 import Connectivity
 import Testing
 
@@ -11,7 +12,8 @@ struct ParsingTests {
       ("500ms", .milliseconds(500)), ("5s", .seconds(5)), ("2m", .seconds(120)),
       ("1h", .seconds(3_600)), ("3", .seconds(3)), ("0", .zero), ("0s", .zero),
       ("1.5s", .milliseconds(1_500)), ("0.25", .milliseconds(250)), ("1.5m", .seconds(90)),
-      ("0.000001s", .microseconds(1)), ("1000000000h", .seconds(3_600_000_000_000)),
+      ("1d", .seconds(86_400)), ("1.5d", .seconds(129_600)), ("0.000001s", .microseconds(1)),
+      ("1000000000h", .seconds(3_600_000_000_000)),
     ] as [(String, Duration)])
   func timeout(text: String, duration: Duration) {
     #expect(Timeout(argument: text)?.duration == duration)
@@ -20,7 +22,8 @@ struct ParsingTests {
   @Test(
     "a text that is not a timeout is refused",
     arguments: [
-      "", "-1", "-5s", "+5s", "s", "ms", ".", "5.", ".5", "1.2.3", "5 s", "5S", "5d", "1e3", "abc",
+      "", "-1", "-5s", "+5s", "s", "ms", ".", "5.", ".5", "1.2.3", "5 s", "5S", "5w", "1m30s",
+      "1e3", "abc",
       "0x10",
       "9999999999", "99999999999999999999", "1.0000000000", "٣s", "nan", "inf",
     ])
@@ -32,7 +35,8 @@ struct ParsingTests {
     "a misspelt word suggests the nearest one",
     arguments: [
       ("stauts", "status"), ("hist", "history"), ("wtach", "watch"), ("i", "is"), ("link", "links"),
-      ("foo", nil), ("", nil), ("zz", nil), ("statusstatus", nil), ("pth", "path"),
+      ("foo", nil), ("", nil), ("zz", nil), ("ls", nil), ("far", nil), ("statusstatus", nil),
+      ("pth", "path"),
     ] as [(String, String?)])
   func nearest(word: String, nearest: String?) {
     #expect(word.nearest(of: Connctl.commandNames) == nearest)
@@ -55,6 +59,8 @@ struct ParsingTests {
       ("example.com", "example.com", 0), ("example.com:443", "example.com", 443),
       ("192.0.2.1:65535", "192.0.2.1", 65_535), ("2001:db8::1", "2001:db8::1", 0),
       ("::1", "::1", 0), ("[::1]", "::1", 0), ("[2001:db8::1]:1", "2001:db8::1", 1),
+      ("https://example.com/page?x#y", "example.com", 0), ("ssh://me@[::1]:22", "::1", 22),
+      ("https://example.com:8443", "example.com", 8443),
       ("fe80::1%lo", "fe80::1%lo", 0), ("::ffff:192.0.2.7", "::ffff:192.0.2.7", 0),
     ] as [(String, String, UInt16)])
   func endpoint(text: String, host: String, port: UInt16) throws {
@@ -76,6 +82,32 @@ struct ParsingTests {
   @Test("a host is accepted", arguments: ["localhost", "example.com", "fe80::1%lo", "a_b", "10.1"])
   func host(text: String) {
     #expect(!Resolver.isMoreThanHost(text))
+  }
+
+  @Test(
+    "a word that means a condition suggests it",
+    arguments: [
+      ("onlin", "Did you mean 'online'?"), ("offline", "Did you mean 'none'?"),
+      ("unmetered", "Did you mean 'not-metered'?"), ("not-wif", "Did you mean 'not-wifi'?"),
+      ("telepathic", "unknown condition 'telepathic'. Conditions: online, none"),
+    ])
+  func conditionHint(word: String, hint: String) {
+    let error = #expect(throws: ValidationError.self) { try Condition.reading(word) }
+    #expect(error?.message.contains(hint) == true, "\(error?.message ?? "")")
+  }
+
+  @Test(
+    "the parser's suggestion stays if it is near",
+    arguments: [
+      (
+        "Error: Unknown option '--for'. Did you mean '--json'?\nUsage: x",
+        "Error: Unknown option '--for'\nUsage: x"
+      ),
+      ("Error: Unknown option '--jsn'. Did you mean '--json'?", nil), ("Error: other", nil),
+      ("", nil),
+    ] as [(String, String?)])
+  func suggestion(message: String, changed: String?) {
+    #expect(message.withoutFarFetchedSuggestion == changed ?? message)
   }
 
   @Test("every condition parses from its description")

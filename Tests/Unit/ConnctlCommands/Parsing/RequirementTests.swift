@@ -12,7 +12,7 @@ struct RequirementTests {
   private static func requirement(_ arguments: String) throws -> Requirement {
     let command = try Connctl.parseAsRoot(["is"] + arguments.split(separator: " ").map(String.init))
     let ask = try #require(command as? IsCommand)
-    return ask.traffic.requirement(ask.condition)
+    return ask.traffic.requirement(try Condition.reading(ask.condition))
   }
 
   @Test(

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityMonitor
+import ConnectivityProtocol
 import Synchronization
 import TestKit
 import Testing
@@ -60,6 +60,10 @@ extension Transition {
     from: .wifi, to: .none, bounced: false,
     cause: Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"),
     time: .sample, snapshot: .sample(18, .offline))
+
+  static let started = Transition(
+    from: .unknown, to: .wifi, bounced: false,
+    cause: Cause(.start, "started", learntLate: true), time: .sample, snapshot: .sample(16))
 
   static let bounce = Transition(
     from: .wifi, to: .wifi, bounced: true, cause: Cause(.overrun, "read again", learntLate: true),

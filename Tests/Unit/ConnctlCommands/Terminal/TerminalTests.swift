@@ -30,6 +30,19 @@ struct TerminalTests {
     #expect(Console.terminalWidth(file) == nil)
   }
 
+  @Test("the pager is PAGER, or less if it exists")
+  func pager() {
+    func command(_ variables: [String: String], exists: Bool = true) -> [String]? {
+      Pager.command({ (["TERM": "xterm"].merging(variables) { $1 })[$0] }, exists: { _ in exists })
+    }
+    #expect(command([:]) == ["less"])
+    #expect(command([:], exists: false) == nil)
+    #expect(command(["PAGER": "most -s"]) == ["sh", "-c", "most -s"])
+    #expect(command(["PAGER": ""]) == nil)
+    #expect(command(["PAGER": "cat"]) == nil)
+    #expect(command(["TERM": "dumb"]) == nil)
+  }
+
   @Test("a link's name cannot move the cursor")
   func controlCharacters() {
     var path = Path.wlan
@@ -70,7 +83,7 @@ struct TerminalTests {
     #expect(lines.first == "\u{1B}[32mwifi via wlan0\u{1B}[0m (since 0 s)")
     #expect(
       lines.dropFirst().first
-        == "  ipv4  \u{1B}[32msatisfied\u{1B}[0m    wlan0  from 192.0.2.7 via 192.0.2.1")
+        == "  ipv4  \u{1B}[32msatisfied\u{1B}[0m  wlan0  from 192.0.2.7 via 192.0.2.1")
   }
 
   @Test(

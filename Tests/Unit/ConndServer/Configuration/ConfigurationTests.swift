@@ -63,7 +63,16 @@ struct ConfigurationTests {
   @Test(
     "an error names file, line and key",
     arguments: [
-      ("sockett: /x", "connd.yaml:1: sockett: unknown key"),
+      (
+        "sockett: /x",
+        "connd.yaml:1: sockett: unknown key (did you mean 'socket'?); expected one of"
+      ),
+      ("link: []", "connd.yaml:1: link: unknown key (did you mean 'links'?); expected one of"),
+      ("metered: []", "connd.yaml:1: metered: unknown key; expected one of"),
+      (
+        "links: [{match: a, medium: celular}]",
+        "links[0].medium: 'celular' is not one of wired, wifi, cellular"
+      ),
       ("\nprefer: ipv5", "connd.yaml:2: prefer: 'ipv5' is not one of ipv4, ipv6"),
       ("socket: relative", "connd.yaml:1: socket: must be an absolute path"),
       ("socket: [a]", "connd.yaml:1: socket: must be a string"),
@@ -93,7 +102,15 @@ struct ConfigurationTests {
         "connd.yaml:1: invalidations.betterPath: must be destroy or drain"
       ),
       ("grace: {wifi: -1s}", "connd.yaml:1: grace.wifi: '-1s' is not a duration"),
-      ("grace: {route: 1441m}", "connd.yaml:1: grace.route: '1441m' is not a duration"),
+      (
+        "grace: {route: 1e3}",
+        "connd.yaml:1: grace.route: '1e3' is not a duration; expected 500ms, 5s"
+      ),
+      (
+        "grace: {route: 1441m}",
+        "connd.yaml:1: grace.route: '1441m' is too long; the maximum is 24h"
+      ),
+      ("grace: {route: 2d}", "connd.yaml:1: grace.route: '2d' is too long; the maximum is 24h"),
       ("limits: {streems: 1}", "connd.yaml:1: limits.streems: unknown key"),
       ("limits:\n  streams: 0", "connd.yaml:2: limits.streams: must be a whole number from 1 to"),
       ("limits: {flows: 1.5}", "connd.yaml:1: limits.flows: must be a whole number"),

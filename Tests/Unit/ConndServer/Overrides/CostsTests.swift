@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtocol
 import ConnectivityRules
 import Logging
 import Netlink
@@ -115,6 +116,28 @@ struct CostsTests {
     try self.forget("eth0")
     #expect(self.last == ": choiceForgotten uid 1000")
     #expect(throws: CostRequest.Refusal.self) { try self.forget("eth0") }
+  }
+
+  @Test(
+    "I8 the name that a user writes for a network is kept, and shown to that user and root; an address and an identity are not kept"
+  )
+  mutating func names() throws {
+    try self.set(.network("Home"), constrained: .on)
+    try self.set(.network("192.0.2.1"), constrained: .on)
+    try self.set(.network("00000000000000aa"), expensive: .on)
+    guard case .list(let networks) = try self.loop.loop.answer(.list).get() else {
+      Issue.record("not a list")
+      return
+    }
+    func named(_ user: UInt32) -> [String] {
+      networks.map { Connectivity_V1_Network($0, for: user) }.filter(\.hasName).map(\.name).sorted()
+    }
+    #expect(networks.map(\.override?.name).filter { $0 != nil } == ["Home", "Home"])
+    #expect(named(1000) == ["192.0.2.1", "Home", "Home"])
+    #expect(named(0) == named(1000))
+    #expect(named(1001) == ["192.0.2.1"])
+    try self.forget("Home")
+    #expect(try self.list() == ["192.0.2.1 here constrained", "? expensive"])
   }
 
   @Test("I8 a link is set to metered → a flow that forbids that is destroyed")

@@ -46,7 +46,7 @@ struct OverrideFileTests {
       .link("wlan0"): CostOverride(expensive: .init(false, until: .left), user: 0),
       .network(NetworkHash(7)): CostOverride(
         constrained: .off, expensive: .init(true, until: .time(Timestamp(microseconds: -5))),
-        user: 7),
+        user: 7, name: "ä o\n"),
       .network(NetworkHash(.max)): CostOverride(constrained: .init(true, until: .boot), user: 1000),
     ]))
 
@@ -89,13 +89,13 @@ struct OverrideFileTests {
     #expect(self.file(directory, boot: "").load().overrides[.network(NetworkHash(.max))] == nil)
   }
 
-  @Test("the file lists its contents, but no SSID")
+  @Test("the file lists its contents, and of a network the hash and the name that a user wrote")
   func form() {
     #expect(
       OverrideFile.text(Self.contents, boot: "a").split(separator: "\n").dropLast() == [
         "connd networks 2", "key 000102030405060708090a0b0c0d0e0f",
         "link eth0 user=1000 constrained=true", "link wlan0 user=0 expensive=false left=true",
-        "network 0000000000000007 user=7 constrained=false expensive=true time=-5",
+        "network 0000000000000007 user=7 name=c3a4206f0a constrained=false expensive=true time=-5",
         "network ffffffffffffffff user=1000 constrained=true boot=a",
       ])
   }

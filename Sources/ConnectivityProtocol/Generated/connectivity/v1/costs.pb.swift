@@ -235,9 +235,9 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// The SSID, written as in Wireless.ssid, or the gateway's address. Not set if the machine is not
-  /// on the network, because connd stores only the identity. Not set either with `identify: hidden`
-  /// in the configuration.
+  /// The SSID, written as in Wireless.ssid, or the gateway's address. If the machine is not on the
+  /// network: the name that a user wrote in an override, for that user and root only, because connd
+  /// stores no other. Not set with `identify: hidden` in the configuration.
   public var name: String {
     get {_name ?? String()}
     set {_name = newValue}

@@ -165,8 +165,8 @@ extension Connectivity_V1_Diagnostics {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-        /// > by users, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+        /// > with their causes.
         ///
         /// - Parameters:
         ///   - request: A streaming request of `Connectivity_V1_ListTransitionsRequest` messages.
@@ -271,8 +271,8 @@ extension Connectivity_V1_Diagnostics {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-        /// > by users, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+        /// > with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -375,8 +375,8 @@ extension Connectivity_V1_Diagnostics {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-        /// > by users, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+        /// > with their causes.
         ///
         /// - Parameters:
         ///   - request: A `Connectivity_V1_ListTransitionsRequest` message.
@@ -683,8 +683,8 @@ extension Connectivity_V1_Diagnostics {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-        /// > by users, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+        /// > with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -844,8 +844,8 @@ extension Connectivity_V1_Diagnostics {
         ///
         /// > Source IDL Documentation:
         /// >
-        /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-        /// > by users, with their causes.
+        /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+        /// > with their causes.
         ///
         /// - Parameters:
         ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -1012,8 +1012,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-    /// > by users, with their causes.
+    /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+    /// > with their causes.
     ///
     /// - Parameters:
     ///   - request: A request containing a single `Connectivity_V1_ListTransitionsRequest` message.
@@ -1172,8 +1172,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ///
     /// > Source IDL Documentation:
     /// >
-    /// > Lists the history that connd holds, oldest first: transitions, invalidations and cost overrides
-    /// > by users, with their causes.
+    /// > Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+    /// > with their causes.
     ///
     /// - Parameters:
     ///   - message: request message to send.

@@ -1040,9 +1040,9 @@ public nonisolated struct Connectivity_V1_ListTransitionsResponse: Sendable {
   /// The invalidations since the first of these transitions, or all that the history holds.
   public var invalidations: [Connectivity_V1_Invalidation] = []
 
-  /// The changes of cost by overrides, over the same time. If several users disagree, the user and
-  /// time of the last override.
-  public var choices: [Connectivity_V1_PathChange] = []
+  /// The changes of the path and its cost that are not transitions, over the same time. For an
+  /// override, the user and time of the last one.
+  public var paths: [Connectivity_V1_PathChange] = []
 
   /// The token of the next page. Empty on the last page.
   public var nextPageToken: String = String()
@@ -2119,7 +2119,7 @@ nonisolated extension Connectivity_V1_ListTransitionsRequest: SwiftProtobuf.Mess
 
 nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ListTransitionsResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0\u{1}invalidations\0\u{1}choices\0\u{3}next_page_token\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transitions\0\u{1}invalidations\0\u{1}paths\0\u{3}next_page_token\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -2129,7 +2129,7 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.transitions) }()
       case 2: try { try decoder.decodeRepeatedMessageField(value: &self.invalidations) }()
-      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.choices) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.paths) }()
       case 4: try { try decoder.decodeSingularStringField(value: &self.nextPageToken) }()
       default: break
       }
@@ -2143,8 +2143,8 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
     if !self.invalidations.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.invalidations, fieldNumber: 2)
     }
-    if !self.choices.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.choices, fieldNumber: 3)
+    if !self.paths.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.paths, fieldNumber: 3)
     }
     if !self.nextPageToken.isEmpty {
       try visitor.visitSingularStringField(value: self.nextPageToken, fieldNumber: 4)
@@ -2155,7 +2155,7 @@ nonisolated extension Connectivity_V1_ListTransitionsResponse: SwiftProtobuf.Mes
   public static func ==(lhs: Connectivity_V1_ListTransitionsResponse, rhs: Connectivity_V1_ListTransitionsResponse) -> Bool {
     if lhs.transitions != rhs.transitions {return false}
     if lhs.invalidations != rhs.invalidations {return false}
-    if lhs.choices != rhs.choices {return false}
+    if lhs.paths != rhs.paths {return false}
     if lhs.nextPageToken != rhs.nextPageToken {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true

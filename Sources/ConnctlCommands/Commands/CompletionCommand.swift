@@ -1,0 +1,132 @@
+import ArgumentParser
+import Connectivity
+import ConnectivityMonitor
+import ConnectivityProtocol
+
+struct CompletionCommand: RunnableCommand {
+  static let configuration = CommandConfiguration.describing(
+    "completion", "Print a completion script for a shell.",
+    examples: [
+      #"eval "$(connctl completion bash)""#,
+      "connctl completion fish > ~/.config/fish/completions/connctl.fish",
+    ])
+
+  @Argument(help: "The shell: bash, zsh or fish.", completion: .list(["bash", "zsh", "fish"]))
+  var shell: String
+
+  func validate() throws { _ = try self.parsed() }
+
+  private func parsed() throws -> CompletionShell {
+    guard let shell = CompletionShell(rawValue: self.shell) else {
+      throw ValidationError("“\(self.shell)” is not bash, zsh or fish")
+    }
+    return shell
+  }
+
+  func run(through connector: Connector) async throws {
+    let shell = try self.parsed()
+    try Console.current.write(
+      Self.withHelpTopics(Connctl.completionScript(for: shell), for: shell) + "\n")
+  }
+
+  /// Adds the commands as completions of `connctl help`, which the parser omits.
+  private static func withHelpTopics(_ script: String, for shell: CompletionShell) -> String {
+    let topics = Connctl.commandNames.joined(separator: " ")
+    switch shell {
+    case .bash:
+      return script.inserting(
+        "    __connctl_add_completions -W \"${topics// /$'\\n'}\"\n",
+        before: "}\n", after: "_connctl_help() {\n    local topics='\(topics)'\n",
+        replacing: "_connctl_help() {\n")
+    case .zsh:
+      return script.inserting(
+        "(\(topics))", before: "'\n", after: "'*:subcommands:", replacing: "'*:subcommands:")
+    default:
+      return script
+        + "\ncomplete -c 'connctl' -n '__fish_seen_subcommand_from help' -fa '\(topics)'"
+    }
+  }
+}
+
+extension String {
+  /// Replaces `old` by `new`, and inserts a text before the first `end` after it.
+  fileprivate func inserting(
+    _ text: String, before end: String, after new: String, replacing old: String
+  ) -> String {
+    guard let start = self.firstRange(of: old),
+      let place = self[start.upperBound...].firstRange(of: end)
+    else { return self }
+    return String(self[..<start.lowerBound]) + new
+      + self[start.upperBound..<place.lowerBound] + text + self[place.lowerBound...]
+  }
+}
+
+extension CompletionKind {
+  /// The names of connd's links.
+  static var linkNames: CompletionKind { .names(.links) }
+  /// The names or identities of the networks that connd knows.
+  static var networkNames: CompletionKind { .names(.networks) }
+  /// The names of links, and the values of an override.
+  static var costWords: CompletionKind { .names(.costs) }
+  /// The links and networks with an override.
+  static var overrideNames: CompletionKind { .names(.overrides) }
+
+  private static func names(_ kind: NamesCommand.Kind) -> CompletionKind {
+    .shellCommand("connctl names \(kind.rawValue) 2>/dev/null")
+  }
+
+  /// Conditions, also after a comma.
+  static var conditions: CompletionKind {
+    .custom { _, _, prefix in
+      let before = prefix.lastIndex(of: ",").map { prefix[...$0] } ?? ""
+      return Condition.allNames.map { before + $0 }
+    }
+  }
+}
+
+/// Prints names, for the completion scripts.
+struct NamesCommand: ConnctlCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "names", abstract: "Print names for completion scripts.", shouldDisplay: false)
+
+  enum Kind: String, ExpressibleByArgument, CaseIterable {
+    case links, networks, overrides, costs
+  }
+
+  @OptionGroup var options: PlainOptions
+  @ParentCommand var parent: Connctl
+
+  @Argument(help: "The kind of names.")
+  var kind: Kind
+
+  func run(through connector: Connector) async throws {
+    let names = try await connector.withServices(at: self.socket) { connd in
+      switch self.kind {
+      case .links, .costs:
+        try await connd.links().map(\.name)
+      case .networks:
+        try await connd.networks()
+          .filter { !$0.hasLink }.map(\.completion)
+      case .overrides:
+        try await connd.networks()
+          .filter { $0.constrained != .auto || $0.expensive != .auto }.map(\.completion)
+      }
+    }
+    let values = self.kind == .costs ? ["on", "off", "auto"] : []
+    try self.console.print((values + names).map(\.printable))
+  }
+}
+
+extension Connectivity_V1_Network {
+  /// The name if it is one word for every shell, or else the identity.
+  fileprivate var completion: String {
+    if self.hasLink { return self.link }
+    let isWord =
+      self.hasName
+      && self.name.utf8.allSatisfy { byte in
+        (0x30...0x3A).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+          || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_") || byte == UInt8(ascii: ".")
+      }
+    return isWord ? self.name : self.identity
+  }
+}

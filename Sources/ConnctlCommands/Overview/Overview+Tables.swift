@@ -1,0 +1,141 @@
+import Connectivity
+import ConnectivityProtocol
+
+// The tables of the overview.
+
+extension Overview {
+  // MARK: The links
+
+  func linkTable(_ drawing: Drawing) -> Table? {
+    guard !self.links.isEmpty else { return nil }
+    let folding = LinkFolding(self.links)
+    let hasSignal = folding.links.contains { $0.signal != nil }
+    // Rates need two readings, and connd's links.
+    let hasRates = !self.isElsewhere && drawing.rows != nil
+    var columns = [Table.Column("LINK")]
+    if folding.links.contains(where: \.hasKind) { columns.append(.init("KIND", giveWay: 1)) }
+    let hasKind = columns.count == 2
+    columns.append(.init("MEDIUM", giveWay: 2))
+    columns.append(.init("STATE", giveWay: 3))
+    if hasSignal { columns.append(.init("SIGNAL", giveWay: 4)) }
+    if hasRates {
+      columns.append(.init("IN", minimum: 8, isRight: true))
+      columns.append(.init("OUT", minimum: 8, isRight: true))
+    }
+    columns.append(.init("NOTES", giveWay: 0, isTurnable: true))
+    var table = Table(columns)
+    for link in folding.links {
+      var cells = [Text(link.name)]
+      if hasKind { cells.append(Text(link.kind)) }
+      let medium = Medium(link.medium)
+      cells.append(medium == .unknown ? Text("-", .faint) : Text(medium.rawValue))
+      cells.append(Text((link.state.word ?? "unknown").separatingWords, link.state.ink))
+      if hasSignal {
+        cells.append(link.signal.map { Text($0.words(drawing.glyphs), $0.ink) } ?? "")
+      }
+      if hasRates {
+        let rate = self.rates.perSecond[link.name]
+        cells += [Self.rate(rate?.received), Self.rate(rate?.sent)]
+      }
+      cells.append(Text(Self.notes(on: link, ports: folding.portWords(of: link))))
+      table.rows.append(cells)
+    }
+    return table
+  }
+
+  fileprivate static func rate(_ rate: UInt64?) -> Text {
+    guard let rate else { return "" }
+    return Text(rate.rateWords, rate == 0 ? .faint : nil)
+  }
+
+  /// Returns the costs and the network behind a link. The network's name comes last, so that a
+  /// right-to-left name does not affect other text.
+  fileprivate static func notes(
+    on link: Connectivity_V1_Link, ports: String?
+  ) -> String {
+    var notes = [ports].compactMap { $0 }
+    if link.expensive { notes.append("metered") }
+    if link.constrained { notes.append("constrained") }
+    if link.hasModem { notes += link.modem.words }
+    if let words = link.viaWords { notes.append(words) }
+    if link.lowerGuessed { notes.append("maybe over \(link.lower)") }
+    if link.hasWireless, link.wireless.hasSsid { notes.append("\"\(link.wireless.ssid)\"") }
+    return notes.joined(separator: ", ")
+  }
+
+  // MARK: Changes
+
+  func changeTable(_ drawing: Drawing) -> Table? {
+    guard !self.changes.isEmpty else { return nil }
+    var table = Table([.init("CHANGES"), .init(""), .init("")])
+    let today = drawing.style.localTime(drawing.now).date
+    let folded = FoldedChange.groups(self.changes, { $0 }).compactMap { FoldedChange($0) }
+    for change in folded.suffix(drawing.rows ?? 10).reversed() {
+      let local = drawing.style.localTime(change.time)
+      let time =
+        local.date == today ? String(local.time.prefix(8)) : String(local.date.dropFirst(5))
+      table.rows.append([Text(time, .faint), change.headline, Text(change.details)])
+    }
+    return table
+  }
+
+  // MARK: Clients
+
+  func clientTable(_ drawing: Drawing) -> Table? {
+    guard let clients = self.clients, !clients.isEmpty else { return nil }
+    var table = Table([
+      .init("CLIENT"), .init("PID", isRight: true), .init("USER", giveWay: 1, isRight: true),
+      .init("FOLLOWS"),
+    ])
+    let processes = Dictionary(grouping: clients) { [$0.process, $0.user] }
+    for key in processes.keys.sorted(by: { ($0[1], $0[0]) < ($1[1], $1[0]) }) {
+      let streams = processes[key] ?? []
+      let process = key[0]
+      table.rows.append([
+        Text(process == 0 ? "-" : self.processNames[process] ?? "-"),
+        Text(process == 0 ? "-" : "\(process)", .faint), Text("\(key[1])", .faint),
+        self.follows(streams, drawing),
+      ])
+    }
+    return table
+  }
+
+  /// Returns `changes, 2 paths, guards 3 flows (destroy: interface lost, 00:40:02)`.
+  func follows(_ streams: [Connectivity_V1_Client], _ drawing: Drawing) -> Text {
+    var words: [String] = []
+    var (paths, flows, guards) = ([String](), UInt64(0), false)
+    var last: (told: Connectivity_V1_GuardingClient, time: Timestamp)?
+    for stream in streams {
+      switch stream.subject {
+      case .watch, nil: if !words.contains("changes") { words.append("changes") }
+      case .path(let path): paths.append(path.destination)
+      case .guarding(let guarding):
+        guards = true
+        flows += UInt64(guarding.flows)
+        guard guarding.hasInvalidationTime,
+          let time = try? Timestamp(guarding.invalidationTime)
+        else { continue }
+        if last.map({ $0.time <= time }) ?? true { last = (guarding, time) }
+      }
+    }
+    if let first = paths.first {
+      words.append(paths.count == 1 ? "path to \(first)" : "\(paths.count) paths")
+    }
+    if guards { words.append("guards \(flows) \(flows == 1 ? "flow" : "flows")") }
+    guard let last else { return Text(words.joined(separator: ", ")) }
+    let severity = Invalidation.Severity(last.told.severity)
+    let reason = Invalidation.Reason(last.told.reason).words
+    let time = drawing.style.localTime(last.time).time.prefix(8)
+    return Text(
+      "\(words.joined(separator: ", ")) (\(severity.rawValue): \(reason), \(time))", severity.ink)
+  }
+}
+
+extension Connectivity_V1_Link {
+  /// The signal of its network, or `nil` if unknown.
+  fileprivate var signal: Signal? {
+    if self.hasWireless, self.wireless.hasSignal { return .strength(self.wireless.signal) }
+    if self.hasModem, self.modem.hasSignalQuality { return .quality(self.modem.signalQuality) }
+    return nil
+  }
+}

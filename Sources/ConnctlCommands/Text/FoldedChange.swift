@@ -1,0 +1,130 @@
+import Connectivity
+
+/// A change with its consequences, as one line of `history` and `top`.
+struct FoldedChange: Hashable, Sendable {
+  var time: Timestamp
+  /// The change in one to three words. It is red if traffic was lost.
+  var headline: Text
+  var details: String
+
+  /// Groups changes in the order of publication: a transition or a path change with its
+  /// invalidations, or invalidations alone.
+  static func groups<Element>(_ all: [Element], _ change: (Element) -> Change) -> [[Element]] {
+    all.reduce(into: []) { groups, element in
+      if case .invalidation(let invalidation) = change(element),
+        let first = groups.last?.first.map(change), first.time == invalidation.time
+      {
+        groups[groups.count - 1].append(element)
+      } else {
+        groups.append([element])
+      }
+    }
+  }
+
+  /// - Parameter group: As from ``groups(_:_:)``.
+  init?(_ group: [Change]) {
+    guard let first = group.first else { return nil }
+    self.time = first.time
+    self.headline = first.headline
+    switch first {
+    case .transition(let transition):
+      let losses = group.compactMap(\.invalidation).filter { $0.reason != .categoryChanged }
+      self.details = ([transition.briefDetails] + losses.consequences).joined(separator: " · ")
+    case .path(let change) where change.cause.trigger == .user:
+      self.headline = "cost"
+      let losses = group.compactMap(\.invalidation).consequences
+      self.details = ([change.overrideWords] + losses).joined(separator: " · ")
+    case .path(let change):
+      let path = change.snapshot.status
+      let what = "\(path.families + path.costs): \(change.cause.brief)"
+      let losses = group.compactMap(\.invalidation).consequences
+      self.details = ([what] + losses).joined(separator: " · ")
+    case .invalidation(let first):
+      let all = group.compactMap(\.invalidation).narrow
+      let worst = all.map(\.severity).min { $0.rank < $1.rank } ?? first.severity
+      self.headline = Text(worst.shortWords, worst.ink)
+      let what = all.map { "\($0.scope.words): \($0.reason.words)" }.unique
+      self.details = "\(what.joined(separator: ", ")); \(first.cause.brief)"
+    case .dns:
+      self.details = first.details
+    }
+  }
+}
+
+extension Transition {
+  /// The text `via wlan0: route removed on eth0`.
+  fileprivate var briefDetails: String {
+    if self.cause.isStart { return self.snapshot.status.summary }
+    let interface = self.to == .none ? nil : self.snapshot.status.interface
+    return (interface.map { Text.tied("via", $0) + ": " } ?? "") + self.cause.brief
+      + (self.bounced && self.from != self.to ? ", after a bounce" : "")
+  }
+}
+
+extension PathChange {
+  /// The text `constrained on wlan0, by alice`.
+  fileprivate var overrideWords: String {
+    let status = self.snapshot.status
+    let what =
+      switch self.cause.change {
+      case "constrainedSet": status.isConstrained ? "constrained" : "not constrained"
+      case "expensiveSet": status.isExpensive ? "metered" : "not metered"
+      case "choiceForgotten": "override removed\(status.costs)"
+      default: self.cause.change.separatingWords
+      }
+    let link = (self.cause.interface ?? status.interface).map { " " + Text.tied("on", $0) } ?? ""
+    return what + link + (self.cause.message.map { ", by \(UserName.inText($0))" } ?? "")
+  }
+}
+
+extension Cause {
+  /// Whether connd has started. Then nothing changed on the machine.
+  var isStart: Bool { self.change == "started" }
+
+  /// The cause without the kernel's message: `carrier lost on wlan0`.
+  var brief: String {
+    var cause = self
+    cause.message = nil
+    return cause.words
+  }
+}
+
+extension [Invalidation] {
+  /// A changed category invalidates everything, so only narrower losses tell more.
+  fileprivate var narrow: [Invalidation] {
+    let narrow = self.filter { $0.reason != .categoryChanged }
+    return narrow.isEmpty ? self : narrow
+  }
+
+  /// The texts `connections on wlan0 (ipv4) lost` and `connections by a gateway in doubt`.
+  fileprivate var consequences: [String] {
+    self.map { "\($0.scope.words) \($0.severity.shortWords)" }.unique
+  }
+}
+
+extension [String] {
+  /// Without repetitions.
+  fileprivate var unique: [String] {
+    self.reduce(into: []) { words, word in if !words.contains(word) { words.append(word) } }
+  }
+}
+
+extension Invalidation.Severity {
+  /// The consequence for connections.
+  fileprivate var shortWords: String {
+    switch self {
+    case .destroy: "lost"
+    case .drain: "to be replaced"
+    case .advise: "in doubt"
+    }
+  }
+
+  /// The worst comes first.
+  fileprivate var rank: Int {
+    switch self {
+    case .destroy: 0
+    case .drain: 1
+    case .advise: 2
+    }
+  }
+}

@@ -1,0 +1,166 @@
+import Connectivity
+import ConnectivityProtocol
+
+/// connd's state and counters in the OpenMetrics text format, version 1.0.0.
+///
+/// Only gauges and counters, because Prometheus' older text format, which node_exporter reads, has
+/// no other types in common with it.
+struct Metrics {
+  private var lines: [String] = []
+
+  init(
+    _ snapshot: Snapshot, _ statistics: [Connectivity_V1_Statistic], since: Timestamp
+  ) {
+    let status = snapshot.status
+    self.gauge(
+      "category", "Whether this is the category of the machine's traffic.",
+      Category.allCases.map {
+        (("category", $0.rawValue), $0 == status.category ? "1" : "0")
+      })
+    let flags = status.flags
+    self.gauge(
+      "flag", "The reachability flags.",
+      [
+        ("reachable", flags.reachable), ("connectionRequired", flags.connectionRequired),
+        ("isWWAN", flags.isWWAN),
+      ].map { (("flag", $0), $1 ? "1" : "0") })
+    self.gauge(
+      "path_satisfied", "Whether the default path of the address family carries traffic.",
+      AddressFamily.allCases.map {
+        (("family", $0.rawValue), status[$0].status == .satisfied ? "1" : "0")
+      })
+    self.gauge(
+      "metered", "Whether the path costs money. Absent while that is unknown.",
+      status.path.costsMoney.map { [(nil, $0 ? "1" : "0")] } ?? [])
+    self.gauge(
+      "constrained", "Whether the user asked to save data on the path.",
+      [(nil, status.isConstrained ? "1" : "0")])
+    self.gauge(
+      "generation", "The generation of the last published change.",
+      [(nil, String(snapshot.generation))])
+    self.gauge(
+      "category_change_time_seconds", "The Unix time of the last transition.",
+      [(nil, snapshot.since.secondsWords)], unit: "seconds")
+    self.gauge(
+      "start_time_seconds", "The Unix time of connd's start.", [(nil, since.secondsWords)],
+      unit: "seconds")
+    for (name, figures) in Self.grouped(statistics) {
+      let samples = figures.map { figure in
+        (figure.kind.isEmpty ? nil : (Self.label(of: name), figure.kind), String(figure.value))
+      }
+      let help = Self.help[name] ?? "See “stats” in connctl-json(5)."
+      if figures.contains(where: \.present) {
+        self.gauge(name, help, samples)
+      } else {
+        self.family(name, "counter", help, samples, suffix: "_total")
+      }
+    }
+    self.lines.append("# EOF")
+  }
+
+  var text: String { self.lines.map { $0 + "\n" }.joined() }
+
+  /// The figures by name, in the order of their first occurrence.
+  private static func grouped(
+    _ statistics: [Connectivity_V1_Statistic]
+  ) -> [(String, [Connectivity_V1_Statistic])] {
+    var names: [String] = []
+    let groups = Dictionary(grouping: statistics.filter { $0.name.isMetricName }, by: \.name)
+    for statistic in statistics
+    where statistic.name.isMetricName && !names.contains(statistic.name) {
+      names.append(statistic.name)
+    }
+    return names.map { ($0, groups[$0] ?? []) }
+  }
+
+  private typealias Sample = (label: (name: String, value: String)?, value: String)
+
+  private mutating func gauge(
+    _ name: String, _ help: String, _ samples: [Sample], unit: String? = nil
+  ) {
+    self.family(name, "gauge", help, samples, unit: unit)
+  }
+
+  private mutating func family(
+    _ name: String, _ type: String, _ help: String, _ samples: [Sample], suffix: String = "",
+    unit: String? = nil
+  ) {
+    guard !samples.isEmpty else { return }
+    self.lines.append("# HELP connd_\(name) \(help.escaped)")
+    self.lines.append("# TYPE connd_\(name) \(type)")
+    if let unit { self.lines.append("# UNIT connd_\(name) \(unit)") }
+    for (label, value) in samples {
+      let labels = label.map { "{\($0.name)=\"\($0.value.escaped)\"}" } ?? ""
+      self.lines.append("connd_\(name)\(suffix)\(labels) \(value)")
+    }
+  }
+
+  /// The name of the label for the kinds of a counter.
+  private static func label(of name: String) -> String {
+    switch name {
+    case "published": "event"
+    case "invalidations", "flow_invalidations", "refutations": "reason"
+    case "limits_hit": "limit"
+    default: "kind"
+    }
+  }
+
+  private static let help = [
+    "batches": "Batches of kernel messages.",
+    "bounces": "Transitions for a path that went and came back.",
+    "events": "Kernel messages that passed connd's filter.",
+    "flow_invalidations": "Invalidations of guarded flows.",
+    "flow_paths": "Path changes that were reported to guarded flows.",
+    "found": "Flows whose sockets showed that they were dead.",
+    "gaps": "Times that a subscriber missed changes.",
+    "guarded_flows": "Flows that connd guards now.",
+    "guarding_clients": "Clients that guard flows now.",
+    "history": "Changes in the history now.",
+    "invalidations": "Invalidations of the default paths.",
+    "kernel_losses": "Times that the kernel became unavailable.",
+    "limits_hit": "Rejected clients and requests.",
+    "malformed": "Malformed kernel messages.",
+    "overruns": "Times that the kernel dropped messages.",
+    "published": "Published changes.",
+    "readings": "Readings of the default paths.",
+    "refutations": "New connections that connd declared dead.",
+    "resynchronisations": "Readings of everything.",
+    "spared": "Flows that connd kept because their sockets received data.",
+    "subscribers": "Subscribers now.",
+    "subscriptions": "Subscriptions since the start.",
+    "suppressed": "Readings without a change.",
+    "watched_paths": "Paths that clients follow now.",
+  ]
+}
+
+extension String {
+  /// Whether a metric can have this name.
+  fileprivate var isMetricName: Bool {
+    !self.isEmpty
+      && self.utf8.allSatisfy {
+        (0x61...0x7A).contains($0) || (0x30...0x39).contains($0) || $0 == UInt8(ascii: "_")
+      }
+  }
+
+  /// The text of a label or of help, escaped.
+  fileprivate var escaped: String {
+    self.reduce(into: "") { text, character in
+      switch character {
+      case "\\": text += #"\\"#
+      case "\"": text += #"\""#
+      case "\n": text += #"\n"#
+      default: text.append(character)
+      }
+    }
+  }
+}
+
+extension Timestamp {
+  /// The Unix time in seconds: `1795224300.123456`.
+  fileprivate var secondsWords: String {
+    let fraction = String(self.microseconds.magnitude % 1_000_000)
+    let sign = self.microseconds < 0 ? "-" : ""
+    return
+      "\(sign)\(self.microseconds.magnitude / 1_000_000).\(String(repeating: "0", count: 6 - fraction.count))\(fraction)"
+  }
+}

@@ -1,0 +1,33 @@
+extension String {
+  /// Returns the nearest word that begins with this one, or differs from it by one or two typos.
+  package func nearest(of words: [String]) -> String? {
+    guard !self.isEmpty else { return nil }
+    if let begun = words.first(where: { $0.hasPrefix(self) }) { return begun }
+    let slips = words.map { (word: $0, count: self.slips(to: $0)) }.min { $0.count < $1.count }
+    // With typos in half of its letters, a word could stand for any other.
+    guard let slips, slips.count <= 2, 2 * slips.count < min(self.count, slips.word.count) else {
+      return nil
+    }
+    return slips.word
+  }
+
+  /// Returns the number of missing, surplus or wrong letters. Two transposed letters count as one
+  /// typo.
+  private func slips(to other: String) -> Int {
+    let (from, to) = (Array(self), Array(other))
+    var before = [Int]()
+    var row = Array(0...to.count)
+    for (i, letter) in from.enumerated() {
+      var next = [i + 1]
+      for (j, wanted) in to.enumerated() {
+        var ways = [row[j] + (letter == wanted ? 0 : 1), row[j + 1] + 1, next[j] + 1]
+        if i > 0, j > 0, letter == to[j - 1], from[i - 1] == wanted {
+          ways.append(before[j - 1] + 1)
+        }
+        next.append(ways.min() ?? 0)
+      }
+      (before, row) = (row, next)
+    }
+    return row[to.count]
+  }
+}

@@ -1,0 +1,69 @@
+import Testing
+
+@testable import ConnctlCommands
+
+@Suite("connctl metrics")
+struct MetricsTests {
+  @Test("state and counters as OpenMetrics")
+  func text() async throws {
+    let metrics = try await connctl("metrics")
+    #expect(metrics.status == 0)
+    expectLines(
+      metrics.screen.output.split(separator: "\n", omittingEmptySubsequences: false).map(
+        String.init),
+      """
+      # HELP connd_category Whether this is the category of the machine's traffic.
+      # TYPE connd_category gauge
+      connd_category{category="none"} 0
+      connd_category{category="wifi"} 1
+      connd_category{category="cellular"} 0
+      connd_category{category="wired"} 0
+      connd_category{category="other"} 0
+      connd_category{category="unknown"} 0
+      # HELP connd_flag The reachability flags.
+      # TYPE connd_flag gauge
+      connd_flag{flag="reachable"} 1
+      connd_flag{flag="connectionRequired"} 0
+      connd_flag{flag="isWWAN"} 0
+      # HELP connd_path_satisfied Whether the default path of the address family carries traffic.
+      # TYPE connd_path_satisfied gauge
+      connd_path_satisfied{family="ipv4"} 1
+      connd_path_satisfied{family="ipv6"} 0
+      # HELP connd_metered Whether the path costs money. Absent while that is unknown.
+      # TYPE connd_metered gauge
+      connd_metered 0
+      # HELP connd_constrained Whether the user asked to save data on the path.
+      # TYPE connd_constrained gauge
+      connd_constrained 0
+      # HELP connd_generation The generation of the last published change.
+      # TYPE connd_generation gauge
+      connd_generation 17
+      # HELP connd_category_change_time_seconds The Unix time of the last transition.
+      # TYPE connd_category_change_time_seconds gauge
+      # UNIT connd_category_change_time_seconds seconds
+      connd_category_change_time_seconds 1795224300.123456
+      # HELP connd_start_time_seconds The Unix time of connd's start.
+      # TYPE connd_start_time_seconds gauge
+      # UNIT connd_start_time_seconds seconds
+      connd_start_time_seconds 1795224300.123456
+      # HELP connd_kernel_losses Times that the kernel became unavailable.
+      # TYPE connd_kernel_losses counter
+      connd_kernel_losses_total 0
+      # HELP connd_overruns Times that the kernel dropped messages.
+      # TYPE connd_overruns counter
+      connd_overruns_total 12
+      # HELP connd_published Published changes.
+      # TYPE connd_published counter
+      connd_published_total{event="path"} 3
+      connd_published_total{event="transition"} 104
+      # HELP connd_refutations New connections that connd declared dead.
+      # TYPE connd_refutations counter
+      connd_refutations_total{reason="betterPath"} 5
+      # HELP connd_subscribers Subscribers now.
+      # TYPE connd_subscribers gauge
+      connd_subscribers 2
+      # EOF
+
+      """)
+  }
+}
