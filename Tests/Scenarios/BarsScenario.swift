@@ -150,8 +150,8 @@ struct BarsScenario {
 
   @Test("a link-local address with a link → its path by that link, although another one is default")
   func boundPath() throws {
-    let lab = try self.online()
-    try lab.addLink("wlan0", "198.51.100.2")
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"], ipv6: true)
+    try lab.startConnd()
     let path = try Command.outcome(
       of: lab.namespace.wrapped(
         [Programs.connctl, "--socket", lab.socket, "path", "fe80::77%wlan0", "--json"]))

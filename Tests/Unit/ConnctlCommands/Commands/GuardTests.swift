@@ -98,27 +98,14 @@ struct GuardTests {
     #expect(screen.errors.contains("there is no link with index 4294967295"))
   }
 
-  @Test(
-    "path and explain ignore a link in the address, say so, and name the command that uses it",
-    arguments: ["path", "explain"])
-  func unaskedLink(command: String) async throws {
-    try await withDirectory { directory in
-      let socket = "\(directory)/connd.sock"
-      try await StubConnd().serving(socket) {
-        for (address, isRemarked) in [
-          ("fe80::77%lo", true), ("fe80::77%1", true), ("fe80::77", false),
-        ] {
-          let screen = Screen()
-          _ = await runConnctl(
-            [command, address, "--socket", socket], on: screen.console(width: .max))
-          #expect(screen.output.contains("fe80::77"))
-          #expect(
-            screen.errors
-              == (isRemarked
-                ? "connctl: ignoring the link lo of fe80::77; the kernel may choose another one. "
-                  + "“connctl guard fe80::77%lo” uses it\n" : ""))
-        }
-      }
+  @Test("explain of an address with a link → an error that names the command that uses the link")
+  func explainedLink() async throws {
+    for address in ["fe80::77%lo", "fe80::77%1"] {
+      let screen = Screen()
+      let status = await runConnctl(
+        ["explain", address, "--socket", "/nonexistent"], on: screen.console(width: .max))
+      #expect(status == 64)
+      #expect(screen.errors.contains("connctl path fe80::77%"), "\(screen.errors)")
     }
   }
 

@@ -92,17 +92,18 @@ struct StatusFollowerTests {
 
 @Suite("Stream progress")
 struct ProgressTests {
-  @Test("an outage is reported once, pauses grow to two seconds, and a message resets them")
+  @Test("an outage is reported once, pauses grow to a minute, and a message resets them")
   func pauses() throws {
     var progress = FollowedStatus(since: nil)
     let error = ConndError.notThere("gone")
     #expect(progress.lost(error).0 == .disconnected(error))
-    let pauses = (0..<6).map { _ in progress.lost(error) }
+    let pauses = (0..<10).map { _ in progress.lost(error) }
     #expect(pauses.allSatisfy { $0.0 == nil })
     #expect(
       pauses.map(\.pause) == [
         .milliseconds(200), .milliseconds(400), .milliseconds(800),
-        .milliseconds(1_600), .seconds(2), .seconds(2),
+        .milliseconds(1_600), .milliseconds(3_200), .milliseconds(6_400), .milliseconds(12_800),
+        .milliseconds(25_600), .milliseconds(51_200), .seconds(60),
       ])
     #expect(progress.accepted() == .resumed(nil))
     #expect(progress.accepted() == nil)
