@@ -53,6 +53,17 @@ extension Anonymizer {
     return substitute
   }
 
+  func checks(_ checks: [String: ConnectivityChecks]) -> [String: ConnectivityChecks] {
+    Dictionary(checks.map { (self.linkName($0.key), $0.value) }) { first, _ in first }
+  }
+
+  func portals(_ portals: [String: String]) -> [String: String] {
+    Dictionary(portals.map { (self.linkName($0.key), self.portal) }) { first, _ in first }
+  }
+
+  /// The substitute for the URI of every captive portal, which may name the place.
+  var portal: String { "https://portal.invalid/" }
+
   private func destination(_ destination: Destination) -> Destination {
     var destination = destination
     destination.address = self.address(destination.address)

@@ -37,7 +37,7 @@ extension FactSource {
 /// The sources of facts. Recordings refer to them by their order, so new ones come last.
 enum FactSources {
   static func all(_ dnsFiles: DNSFiles, _ serialLines: SerialLines) -> [any FactSource] {
-    [DNSWatch(dnsFiles), ModemWatch(serialLines), MeteringWatch()]
+    [DNSWatch(dnsFiles), ModemWatch(serialLines), MeteringWatch(), PortalWatch()]
   }
 }
 
@@ -48,4 +48,10 @@ enum FactUpdate: Hashable, Sendable {
   case modems([String: ModemLink])
   /// The costs of links.
   case metering(MeteringWords)
+  /// NetworkManager's connectivity checks.
+  case checks([String: ConnectivityChecks])
+  /// The captive portals in the state files of systemd-networkd, by the names of links.
+  case portals([String: String])
+  /// A router's advertisement of a captive portal.
+  case advertisement(PortalAdvertisement)
 }

@@ -50,7 +50,9 @@ extension ReadTrigger {
     switch self {
     case .events(let events): events.contains(where: \.mayCostPath)
     case .resumed, .kernelBack: true
-    case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .override, .metering: false
+    case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .override, .metering,
+      .validation:
+      false
     }
   }
 }

@@ -51,7 +51,7 @@ struct Engine {
 
   /// Applies another configuration. The caller must run a step afterwards.
   mutating func configure(_ configuration: Configuration) {
-    self.reader = PathReader(configuration, self.costs, self.metering)
+    self.reader = PathReader(configuration, self.costs, self.metering, self.validations)
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
@@ -77,6 +77,13 @@ struct Engine {
   var metering: MeteringWords {
     get { self.reader.classifier.metering }
     set { self.reader.classifier.metering = newValue }
+  }
+
+  /// Whether links lead to the internet, according to sources other than the kernel. After a
+  /// change, the caller must run a step.
+  var validations: ValidationWords {
+    get { self.reader.classifier.validations }
+    set { self.reader.classifier.validations = newValue }
   }
 
   /// The address family that decides a tie.
@@ -171,12 +178,13 @@ struct Engine {
 extension PathReader {
   fileprivate init(
     _ configuration: Configuration, _ costs: OverrideFile.Contents,
-    _ metering: MeteringWords = MeteringWords()
+    _ metering: MeteringWords = MeteringWords(), _ validations: ValidationWords = ValidationWords()
   ) {
     self.init(
       destinations: configuration.destinations,
       classifier: PathClassifier(
-        policy: configuration.links, overrides: costs.overrides, metering: metering),
+        policy: configuration.links, overrides: costs.overrides, metering: metering,
+        validations: validations),
       networkKey: costs.key)
   }
 }

@@ -27,6 +27,7 @@ extension MonitorLoop {
         var events: [KernelEvent] = []
         mayHaveMore = try self.drain(kernel, into: &events)
         hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
+        self.engine.validations.forget(after: events)
         if self.engine.mayMatter(events) { self.read(.events(events)) }
         if events.contains(.overrun), self.pauses.overrun.begins(at: self.clock.now) { break }
         if !mayHaveMore { self.engine.context.subscriptions.ignoredLinks.endDraining() }

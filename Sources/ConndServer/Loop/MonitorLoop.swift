@@ -199,8 +199,18 @@ struct MonitorLoop {
         self.engine.metering = words
         self.read(.metering)
       case .metering: break
+      case .checks(let checks): self.validate { $0.checks = checks }
+      case .portals(let portals): self.validate { $0.portals = portals }
+      case .advertisement(let advertisement): self.validate { $0.note(advertisement) }
       }
     }
+  }
+
+  /// Stores what others report about the way to the internet, and publishes its effect.
+  private mutating func validate(_ change: (inout ValidationWords) -> Void) {
+    let former = self.engine.validations
+    change(&self.engine.validations)
+    if self.engine.validations != former { self.read(.validation) }
   }
 
   // MARK: - Overrides

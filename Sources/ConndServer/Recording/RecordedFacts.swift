@@ -40,6 +40,9 @@ struct ReplayedFacts: FactSource {
 enum FactKind: UInt8 {
   case modems = 1
   case metering
+  case checks
+  case portals
+  case advertisement
 }
 
 extension FactUpdate {
@@ -49,6 +52,9 @@ extension FactUpdate {
     case .dns: nil
     case .modems(let links): (.modems, ModemLink.encoded(links))
     case .metering(let words): (.metering, words.encoded)
+    case .checks(let checks): (.checks, ConnectivityChecks.encoded(checks))
+    case .portals(let portals): (.portals, PortalAdvertisement.encoded(portals))
+    case .advertisement(let advertisement): (.advertisement, advertisement.encoded)
     }
   }
 
@@ -58,6 +64,9 @@ extension FactUpdate {
       switch kind {
       case .modems: self = .modems(try ModemLink.decoded(bytes))
       case .metering: self = .metering(try MeteringWords(decoding: bytes))
+      case .checks: self = .checks(try ConnectivityChecks.decoded(bytes))
+      case .portals: self = .portals(try PortalAdvertisement.decoded(bytes))
+      case .advertisement: self = .advertisement(try PortalAdvertisement(decoding: bytes))
       }
     } catch {
       return nil
@@ -70,6 +79,10 @@ extension FactUpdate {
     case .dns: self
     case .modems(let links): .modems(anonymizer.modems(links))
     case .metering(let words): .metering(anonymizer.metering(words))
+    case .checks(let checks): .checks(anonymizer.checks(checks))
+    case .portals(let portals): .portals(anonymizer.portals(portals))
+    case .advertisement(let advertisement):
+      .advertisement(PortalAdvertisement(link: advertisement.link, portal: anonymizer.portal))
     }
   }
 }

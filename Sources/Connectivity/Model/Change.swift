@@ -127,6 +127,9 @@ public struct Cause: Hashable, Sendable {
     case modem
     /// NetworkManager or a DHCP server changed its report on whether a link is metered.
     case metering
+    /// NetworkManager, a router or systemd-networkd changed its report on whether a link leads to
+    /// the internet.
+    case validation
   }
 
   public var trigger: Trigger

@@ -69,6 +69,8 @@ public struct Path: Hashable, Sendable {
   /// report its remote endpoint (K6). They determine the medium and the cost, but never whether
   /// traffic can flow.
   public var guessedLinks = 0
+  /// Whether traffic on this path reaches the internet, according to others.
+  public var validation = Validation.unknown
 
   public init(
     status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,

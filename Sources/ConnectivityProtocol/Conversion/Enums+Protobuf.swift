@@ -132,6 +132,7 @@ extension Connectivity_V1_CauseTrigger {
     case .user: self = .user
     case .modem: self = .modem
     case .metering: self = .metering
+    case .validation: self = .unspecified
     }
   }
 }

@@ -118,14 +118,17 @@ package struct PathClassifier: Hashable, Sendable {
 
   /// The costs of links according to other sources.
   package var metering: MeteringWords
+  /// Whether links lead to the internet, according to other sources.
+  package var validations: ValidationWords
 
   package init(
     policy: LinkPolicy = LinkPolicy(), overrides: CostOverrides = CostOverrides(),
-    metering: MeteringWords = MeteringWords()
+    metering: MeteringWords = MeteringWords(), validations: ValidationWords = ValidationWords()
   ) {
     self.policy = policy
     self.overrides = overrides
     self.metering = metering
+    self.validations = validations
   }
 
   /// Returns the path for the facts.
@@ -158,6 +161,7 @@ package struct PathClassifier: Hashable, Sendable {
         isConstrained: cost.constrained)
       path.guessedLinks = facts.guess?.links.count ?? 0
       path.isCostUnknown = cost.evidence.state == .unknown
+      path.validation = self.validations.validation(of: path.chain, facts.destination.family)
       return path
     }
   }

@@ -82,6 +82,8 @@ package enum ReadTrigger: Hashable, Sendable {
   case override(Cause)
   /// NetworkManager or a lease reports other costs of links.
   case metering
+  /// NetworkManager, a router or systemd-networkd reports other validations of links.
+  case validation
 }
 
 extension ReadTrigger {
@@ -98,6 +100,7 @@ extension ReadTrigger {
     case .expiry: Cause(.timer, "routeExpired")
     case .override(let cause): cause
     case .metering: Cause(.metering, "meteringChanged")
+    case .validation: Cause(.validation, "validationChanged")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }
@@ -109,7 +112,9 @@ extension ReadTrigger {
   var isOfOtherSource: Bool {
     switch self {
     case .modem, .configuration, .start: true
-    case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .override, .metering: false
+    case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .override, .metering,
+      .validation:
+      false
     }
   }
 }

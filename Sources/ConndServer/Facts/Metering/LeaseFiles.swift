@@ -16,25 +16,14 @@ struct LeaseFiles {
 
   /// Returns the names of the links with a lease from such a phone.
   func phones() -> Set<String> {
-    let names = (try? self.files.answer(FileQuestion(.names, self.directory)).get()) ?? []
-    var phones: Set<String> = []
-    for name in names.split(separator: 0).map({ String(decoding: $0, as: UTF8.self) }) {
-      // Leases are named by the link's index. Other files are being written.
-      guard UInt32(name) != nil,
-        let text = try? self.files.answer(FileQuestion(.file, "\(self.directory)/\(name)")).get(),
-        Self.isOfPhone(text),
-        let link = try? self.files.answer(FileQuestion(.linkName, name)).get()
-      else { continue }
-      phones.insert(String(decoding: link, as: UTF8.self))
-    }
-    return phones
+    Set(
+      self.files.networkdFiles(in: self.directory).lazy.filter { Self.isOfPhone($0.text) }
+        .map(\.link))
   }
 
-  /// Parses `VENDOR_SPECIFIC=414e…` (systemd's sd-dhcp-lease.c, whose format is not guaranteed).
+  /// Parses `VENDOR_SPECIFIC=414e…` (systemd's sd-dhcp-lease.c).
   private static func isOfPhone(_ text: [UInt8]) -> Bool {
-    let key = Array("VENDOR_SPECIFIC=".utf8)
-    let line = text.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: key) }
-    guard let digits = line?.dropFirst(key.count) else { return false }
+    guard let digits = networkdValue(of: "VENDOR_SPECIFIC", in: text) else { return false }
     var octets: [UInt8] = []
     var rest = digits[...]
     while rest.count >= 2 {

@@ -1,12 +1,13 @@
 import ConnectivityRules
 import Glibc
 
-/// NetworkManager and the leases of systemd-networkd.
+/// NetworkManager, for costs and connectivity checks, and the leases of systemd-networkd.
 final class MeteringWatch: FactSource {
   private let leases: LeaseFiles
   private let changes = FileWatch()
   private let manager = NetworkManagerWatch()
   private var told = MeteringWords()
+  private var toldChecks: [String: ConnectivityChecks] = [:]
   private var phones: Set<String>?
 
   init(_ leases: LeaseFiles = LeaseFiles()) { self.leases = leases }
@@ -24,9 +25,11 @@ final class MeteringWatch: FactSource {
     self.manager.process()
     let phones = self.readPhones()
     let words = MeteringWords(manager: self.manager.words, phones: phones)
-    guard words != self.told else { return [] }
-    self.told = words
-    return [.metering(words)]
+    var updates: [FactUpdate] = []
+    if words != self.told { updates.append(.metering(words)) }
+    if self.manager.checks != self.toldChecks { updates.append(.checks(self.manager.checks)) }
+    (self.told, self.toldChecks) = (words, self.manager.checks)
+    return updates
   }
 
   func noteLinks() -> [FactUpdate] {

@@ -1,8 +1,9 @@
+import Connectivity
 import ConnectivityRules
 import Glibc
 import Systemd
 
-/// The costs of NetworkManager's devices, read from the system bus.
+/// The costs and connectivity checks of NetworkManager's devices, read from the system bus.
 ///
 /// The last cost of a link remains valid while NetworkManager is absent, and after its restart
 /// until it reports the link again. It ends with the link. Updating NetworkManager must not end
@@ -15,6 +16,8 @@ final class NetworkManagerWatch {
     var metering = Metering.unknown
     /// The `NMDeviceState`, or `nil` if not reported.
     var state: Int64?
+    /// The results of the last connectivity checks.
+    var checks = ConnectivityChecks()
 
     /// The cost of the link, or `nil` if it is unknown. Before there is a lease, a guess of
     /// "unmetered" does not count, because the lease may say otherwise.
@@ -32,6 +35,7 @@ final class NetworkManagerWatch {
   }
 
   private enum Question: Hashable {
+    case manager
     case devices
     case device(String)
   }
@@ -45,12 +49,20 @@ final class NetworkManagerWatch {
   private let hasLink: (_ name: String) -> Bool
   /// The costs of links by name, as of the last complete answer.
   private(set) var words: [String: Metering] = [:]
+  /// Whether NetworkManager checks connectivity. If it does not, it reports each device with a
+  /// default route as fully connected.
+  private var isChecking = false
+  /// The connectivity checks of links by name, as of the last complete answer.
+  private(set) var checks: [String: ConnectivityChecks] = [:]
 
   private static let name = "org.freedesktop.NetworkManager"
   private static let root = "/org/freedesktop/NetworkManager"
   private static let device = "\(name).Device"
   private static let propertiesInterface = "org.freedesktop.DBus.Properties"
-  private static let properties: Set<String> = ["Interface", "IpInterface", "Metered", "State"]
+  private static let properties: Set<String> = [
+    "Interface", "IpInterface", "Metered", "State", "Ip4Connectivity", "Ip6Connectivity",
+  ]
+  private static let checking = "ConnectivityCheckEnabled"
   private static let mostDevices = 256
 
   init(hasLink: @escaping (_ name: String) -> Bool = { if_nametoindex($0) != 0 }) {
@@ -62,6 +74,8 @@ final class NetworkManagerWatch {
         "interface='\(Self.propertiesInterface)',member='PropertiesChanged',"
           + "path_namespace='\(Self.root)/Devices',arg0='\(Self.device)'",
         "interface='\(Self.name)',path='\(Self.root)'",
+        "interface='\(Self.propertiesInterface)',member='PropertiesChanged',path='\(Self.root)',"
+          + "arg0='\(Self.name)'",
       ])
   }
 
@@ -83,7 +97,9 @@ final class NetworkManagerWatch {
   /// Processes messages.
   func process() {
     self.service.process(self.take)
+    if !self.service.isThere { self.checks = [:] }
     guard self.service.isThere, self.service.questions.isEmpty else { return }
+    self.checks = self.isChecking ? self.checksByName() : [:]
     let said = self.devices.values.compactMap { device in
       device.name.isEmpty ? nil : device.word.map { (device.name, $0) }
     }
@@ -95,12 +111,23 @@ final class NetworkManagerWatch {
     self.words = self.inherited.merging(words) { $1 }
   }
 
+  private func checksByName() -> [String: ConnectivityChecks] {
+    let checks = self.devices.values.compactMap { device in
+      device.name.isEmpty || device.checks == ConnectivityChecks()
+        ? nil : (device.name, device.checks)
+    }
+    return Dictionary(checks) { first, _ in first }
+  }
+
   private func take(_ event: BusService<Question>.Event) {
     switch event {
     case .came:
       self.begin()
+      self.service.ask(
+        .manager, Self.root, Self.propertiesInterface, "GetAll", [Self.name])
       self.service.ask(.devices, Self.root, Self.name, "GetDevices")
     case .gone: self.begin()
+    case .answer(.manager, let message): self.updateManager(message)
     case .answer(.devices, let message):
       for path in message.readTexts(most: Self.mostDevices) ?? [] { self.ask(of: path) }
     case .answer(.device(let path), let message):
@@ -109,11 +136,21 @@ final class NetworkManagerWatch {
     }
   }
 
-  private func begin() { (self.devices, self.inherited) = ([:], self.words) }
+  private func begin() {
+    (self.devices, self.inherited, self.isChecking) = ([:], self.words, false)
+  }
+
+  private func updateManager(_ message: BusMessage) {
+    if case .flag(let isChecking)? = message.readProperties([Self.checking])?[Self.checking] {
+      self.isChecking = isChecking
+    }
+  }
 
   private func takeSignal(_ message: BusMessage) {
     if message.isSignal(Self.propertiesInterface, "PropertiesChanged") {
-      guard let path = message.path, message.readText() == Self.device else { return }
+      guard let path = message.path, let interface = message.readText() else { return }
+      if path == Self.root, interface == Self.name { return self.updateManager(message) }
+      guard interface == Self.device else { return }
       self.update(path, message.readProperties(Self.properties) ?? [:])
     } else if message.isSignal(Self.name, "DeviceAdded") {
       if let path = message.readText() { self.ask(of: path) }
@@ -139,6 +176,8 @@ final class NetworkManagerWatch {
     if let name = values["IpInterface"] { device.trafficInterface = name.linkName ?? "" }
     if let value = values["Metered"] { device.metering = Metering(value) }
     if case .number(let state)? = values["State"] { device.state = state }
+    if let value = values["Ip4Connectivity"] { device.checks.ipv4 = Validation.State(value) }
+    if let value = values["Ip6Connectivity"] { device.checks.ipv6 = Validation.State(value) }
     self.devices[path] = device
   }
 }
@@ -152,5 +191,19 @@ extension Metering {
       return
     }
     self = states[Int(number)]
+  }
+}
+
+extension Validation.State {
+  /// Creates the state from `NMConnectivityState`, or returns `nil` if it is unknown. Any other
+  /// value counts as unknown.
+  fileprivate init?(_ value: BusValue) {
+    switch value {
+    // A device without any connection leads as little to the internet as a limited one.
+    case .number(1), .number(3): self = .limited
+    case .number(2): self = .portal
+    case .number(4): self = .full
+    default: return nil
+    }
   }
 }

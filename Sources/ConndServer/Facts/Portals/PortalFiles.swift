@@ -1,0 +1,23 @@
+import Connectivity
+import ConnectivityRules
+import Netlink
+
+/// The captive portals in the state files of systemd-networkd, which it writes since version 254
+/// (networkd-state-file.c).
+struct PortalFiles {
+  /// The prefix of all paths. Empty outside of tests.
+  var root = ""
+  var files: any FileReader = ResolverFiles()
+
+  var directory: String { self.root + "/run/systemd/netif/links" }
+
+  /// Returns the URIs by the names of links.
+  func portals() -> [String: String] {
+    let files = self.files.networkdFiles(in: self.directory)
+    let portals = files.compactMap { link, text in
+      networkdValue(of: "CAPTIVE_PORTAL", in: text).flatMap(PortalAdvertisement.uri)
+        .map { (link, $0) }
+    }
+    return Dictionary(portals) { first, _ in first }
+  }
+}

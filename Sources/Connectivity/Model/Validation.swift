@@ -1,0 +1,41 @@
+/// Whether traffic on a path reaches the internet, according to others (V1).
+///
+/// connd contacts nobody to find out. It passes on what NetworkManager, a router or systemd-networkd
+/// reports. The value ends no connection (V2).
+public struct Validation: Hashable, Sendable {
+  @nonexhaustive public enum State: String, Hashable, Sendable, CaseIterable {
+    /// No source has an answer.
+    case unknown
+    /// The network has a captive portal. A user may have to log in first.
+    case portal
+    /// The network works, but does not lead to the internet.
+    case limited
+    /// A check reached the internet.
+    case full
+  }
+
+  /// The most trusted source comes first.
+  @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
+    /// The connectivity check of NetworkManager for the device.
+    case networkManager
+    /// The captive-portal option of a router advertisement (RFC 8910).
+    case routerAdvertisement
+    /// The captive portal in the state file of systemd-networkd, from DHCP or a router.
+    case networkd
+  }
+
+  public var state: State
+  /// The source of the state, or `nil` if it is unknown.
+  public var source: Source?
+  /// The URI of the captive portal's API (RFC 8908), or `nil` without one. The network chose this
+  /// text: do not open it without asking the user.
+  public var portal: String?
+
+  public init(_ state: State, _ source: Source? = nil, portal: String? = nil) {
+    self.state = state
+    self.source = source
+    self.portal = portal
+  }
+
+  public static let unknown = Validation(.unknown)
+}
