@@ -48,8 +48,11 @@ extension JSON {
     ]
   }
 
+  /// `validation` is present only if a source has an answer.
   package static func path(_ path: Path) -> JSON {
-    [
+    let known: JSON =
+      path.validation == .unknown ? [:] : ["validation": .validation(path.validation)]
+    let object: JSON = [
       "status": .string(path.status.rawValue),
       "reason": .string(path.reason?.rawValue),
       "interface": .string(path.interface),
@@ -60,6 +63,15 @@ extension JSON {
       "table": .number(path.table),
       "expensive": .bool(path.isExpensive),
       "constrained": .bool(path.isConstrained),
+    ]
+    return object.appending(known)
+  }
+
+  private static func validation(_ validation: Validation) -> JSON {
+    [
+      "state": .string(validation.state.rawValue),
+      "source": .string(validation.source?.rawValue),
+      "portal": .string(validation.portal),
     ]
   }
 

@@ -6,7 +6,7 @@ import Connectivity
 /// Implements rule I8.
 struct Condition: Hashable, Sendable {
   enum Subject: String, Hashable, Sendable, CaseIterable {
-    case online, none, wifi, cellular, wired, other, ipv4, ipv6, metered, constrained
+    case online, none, wifi, cellular, wired, other, ipv4, ipv6, metered, constrained, validated
     /// The API's word for `metered`, which scripts may use.
     case expensive
 
@@ -18,14 +18,15 @@ struct Condition: Hashable, Sendable {
   var negated = false
 
   /// Returns whether the condition holds. If the cost is unknown, neither `metered` nor
-  /// `not-metered` does.
+  /// `not-metered` does, and likewise for `validated` if no source has checked the path.
   func holds(for status: ConnectivityStatus) -> Bool {
     self.subject.isMet(by: status).map { $0 != self.negated } ?? false
   }
 
   /// Returns in one line why the condition does not hold.
   func missing(in status: ConnectivityStatus) -> String {
-    status.summary + (self.subject.isMet(by: status) == nil ? ", cost unknown" : "")
+    let unknown = self.subject == .validated ? ", not checked" : ", cost unknown"
+    return status.summary + (self.subject.isMet(by: status) == nil ? unknown : "")
   }
 
   /// The text `online, none, …`.
@@ -52,6 +53,7 @@ extension Condition.Subject {
     case .ipv6: status.ipv6.status == .satisfied
     case .metered, .expensive: status.path.costsMoney
     case .constrained: status.isConstrained
+    case .validated: status.path.validation.isValidated
     }
   }
 }
@@ -87,6 +89,8 @@ extension Condition: CustomStringConvertible {
     if Condition(argument: word) != nil { return word }
     return switch word {
     case "offline", "disconnected": "none"
+    case "internet": "validated"
+    case "portal", "captive": "not-validated"
     case "up", "connected": "online"
     case "unmetered", "free": "not-metered"
     case "ethernet", "cable", "lan": "wired"

@@ -27,6 +27,7 @@ extension Style {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
     }
     if let words = explanation.costWords { steps.add("metered", Text(words)) }
+    if let words = path.validation.explanation { steps.add("internet", Text(words)) }
     if explanation.hasSocket {
       steps.add("socket", Text(SocketTestimony(explanation.socket).wordsNow))
     }

@@ -57,9 +57,10 @@ extension Path {
   /// The text `unsatisfied: no route`.
   var verdict: String { self.status.words + (self.reason.map { ": " + $0.words } ?? "") }
 
-  /// The text `, metered, constrained`.
+  /// The text `, metered, constrained, captive portal`.
   var costs: String {
     (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
+      + self.validation.words
   }
 }
 

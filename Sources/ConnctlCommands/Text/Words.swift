@@ -83,10 +83,45 @@ extension ConnectivityStatus {
       && AddressFamily.allCases.contains { self[$0].status == .satisfied }
   }
 
-  /// The text `, metered, constrained`. Empty if no traffic flows.
+  /// The text `, metered, constrained, captive portal`. Empty if no traffic flows.
   var costs: String {
     guard self.category != .none else { return "" }
     return (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
+      + self.path.validation.words
+  }
+}
+
+extension Validation {
+  /// The text `, captive portal`. Empty if traffic reaches the internet, or nothing is known.
+  var words: String {
+    switch self.state {
+    case .portal: ", captive portal"
+    case .limited: ", no internet"
+    case .full, .unknown: ""
+    @unknown default: ""
+    }
+  }
+
+  /// The text `captive portal: NetworkManager says so, https://…`, or `nil` if nothing is known.
+  var explanation: String? {
+    let state: String? =
+      switch self.state {
+      case .portal: "captive portal"
+      case .limited: "not reached"
+      case .full: "reached"
+      case .unknown: nil
+      @unknown default: nil
+      }
+    let source: String? =
+      switch self.source {
+      case .networkManager: "NetworkManager says so"
+      case .routerAdvertisement: "the router says so"
+      case .networkd: "systemd-networkd says so"
+      case nil: nil
+      @unknown default: nil
+      }
+    guard let state, let source else { return nil }
+    return "\(state): \(source)" + (self.portal.map { ", \($0.printable)" } ?? "")
   }
 }
 

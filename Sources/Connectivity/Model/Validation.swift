@@ -38,4 +38,7 @@ public struct Validation: Hashable, Sendable {
   }
 
   public static let unknown = Validation(.unknown)
+
+  /// Whether a check reached the internet, or `nil` if no source has an answer.
+  public var isValidated: Bool? { self.state == .unknown ? nil : self.state == .full }
 }

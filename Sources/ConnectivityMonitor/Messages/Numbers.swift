@@ -55,7 +55,16 @@ extension Cause.Trigger: Numbered {
   static let numbered: [Self] = [
     .link, .address, .route, .rule, .nexthop, .start, .overrun, .configuration, .timer, .kernel,
     .neighbour, .sleep, .registration, .dns, .user, .modem, .metering,
+    .validation,
   ]
+}
+
+extension Validation.State: Numbered {
+  static let numbered: [Self] = [.unknown, .portal, .limited, .full]
+}
+
+extension Validation.Source: Numbered {
+  static let numbered: [Self] = [.networkManager, .routerAdvertisement, .networkd]
 }
 
 extension Invalidation.Reason: Numbered {

@@ -22,6 +22,7 @@ extension Path {
       case 11: self.evidence = try Evidence(message: field.message ?? [])
       case 12: self.sourcePrefixLength = field.uint32.map { Int($0) }
       case 13: guessedLinks = Int(field.uint32 ?? 0)
+      case 14: self.validation = try Validation(message: field.message ?? [])
       default: break
       }
     }
@@ -44,6 +45,7 @@ extension Path {
     if let evidence = self.evidence { writer.put(11, message: evidence.message) }
     if let length = self.sourcePrefixLength { writer.put(12, UInt64(clamping: length)) }
     writer.put(13, UInt64(clamping: self.guessedLinks))
+    if self.validation != .unknown { writer.put(14, message: self.validation.message) }
     return writer.bytes
   }
 }
@@ -64,6 +66,28 @@ extension PathLink {
     var writer = ProtobufWriter()
     writer.put(1, self.name)
     writer.put(2, UInt64(self.index))
+    return writer.bytes
+  }
+}
+
+extension Validation {
+  fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
+    self.init(.unknown)
+    try ProtobufReader.read(message) { (field) throws(ProtobufError) in
+      switch field.number {
+      case 1: self.state = State(number: field.int32) ?? .unknown
+      case 2: self.source = Source(number: field.int32) ?? .networkd
+      case 3: self.portal = try field.string
+      default: break
+      }
+    }
+  }
+
+  fileprivate var message: [UInt8] {
+    var writer = ProtobufWriter()
+    writer.put(1, self.state.number)
+    if let source = self.source { writer.put(2, source.number) }
+    if let portal = self.portal { writer.put(3, portal) }
     return writer.bytes
   }
 }

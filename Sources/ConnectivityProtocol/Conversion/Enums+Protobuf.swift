@@ -132,7 +132,7 @@ extension Connectivity_V1_CauseTrigger {
     case .user: self = .user
     case .modem: self = .modem
     case .metering: self = .metering
-    case .validation: self = .unspecified
+    case .validation: self = .validation
     }
   }
 }
@@ -246,5 +246,40 @@ extension MobileGeneration {
       let value = Self.allCases.first(where: { Connectivity_V1_MobileTechnology($0) == message })
     else { return nil }
     self = value
+  }
+}
+
+extension Connectivity_V1_ValidationState {
+  public init(_ model: Validation.State) {
+    switch model {
+    case .unknown: self = .unknown
+    case .portal: self = .portal
+    case .limited: self = .limited
+    case .full: self = .full
+    }
+  }
+}
+
+extension Validation.State {
+  /// `unknown` for an unknown value.
+  public init(_ message: Connectivity_V1_ValidationState) {
+    self = Self.allCases.first { Connectivity_V1_ValidationState($0) == message } ?? .unknown
+  }
+}
+
+extension Connectivity_V1_ValidationSource {
+  public init(_ model: Validation.Source) {
+    switch model {
+    case .networkManager: self = .networkManager
+    case .routerAdvertisement: self = .routerAdvertisement
+    case .networkd: self = .networkd
+    }
+  }
+}
+
+extension Validation.Source {
+  /// `networkd` for an unknown value.
+  public init(_ message: Connectivity_V1_ValidationSource) {
+    self = Self.allCases.first { Connectivity_V1_ValidationSource($0) == message } ?? .networkd
   }
 }

@@ -18,6 +18,9 @@ extension Connectivity_V1_Path {
     if !path.isCostUnknown { self.expensive = path.isExpensive }
     self.constrained = path.isConstrained
     self.guessedLinks = UInt32(clamping: path.guessedLinks)
+    if path.validation != .unknown {
+      self.validation = Connectivity_V1_Validation(path.validation)
+    }
   }
 }
 
@@ -38,6 +41,7 @@ extension Path {
       isConstrained: message.constrained)
     self.isCostUnknown = !message.hasExpensive
     self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
+    if message.hasValidation { self.validation = Validation(message.validation) }
   }
 }
 
@@ -74,5 +78,22 @@ extension Connectivity_V1_Evidence {
 extension Evidence {
   public init(_ message: Connectivity_V1_Evidence) {
     self.init(Evidence.Source(message.source), message.value, Medium(message.medium))
+  }
+}
+
+extension Connectivity_V1_Validation {
+  fileprivate init(_ validation: Validation) {
+    self.init()
+    self.state = Connectivity_V1_ValidationState(validation.state)
+    if let source = validation.source { self.source = Connectivity_V1_ValidationSource(source) }
+    if let portal = validation.portal { self.portalUri = portal }
+  }
+}
+
+extension Validation {
+  fileprivate init(_ message: Connectivity_V1_Validation) {
+    self.init(
+      State(message.state), message.source == .unspecified ? nil : Source(message.source),
+      portal: message.hasPortalUri ? message.portalUri : nil)
   }
 }

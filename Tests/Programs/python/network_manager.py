@@ -7,6 +7,7 @@ is a JSON object with a command; `done` is printed after each:
 
     {"device": [NUMBER, {NAME: VALUE}]}   adds a device (Metered, Interface, IpInterface)
     {"set": [NUMBER, {NAME: VALUE}]}      changes it, with a signal
+    {"check": BOOLEAN}                    begins or stops to check connectivity
     {"forge": [NUMBER, {NAME: VALUE}]}    signals as another bus client
     {"remove": NUMBER}                    removes it
     {"mute": true}                        stops answering calls
@@ -36,10 +37,13 @@ class NetworkManager(BusService):
     def __init__(self, address):
         super().__init__(address)
         self.devices = {}
+        self.checks = False
 
     def write(self, reply, call):
         if (call.get_path(), call.get_interface(), call.get_member()) == (ROOT, NAME, "GetDevices"):
             reply.append(dbus.Array([dbus.ObjectPath(path(number)) for number in self.devices], signature="o"))
+        elif (call.get_interface(), call.get_member(), call.get_args_list()) == (PROPERTIES, "GetAll", [NAME]):
+            reply.append(self.manager(), signature="a{sv}")
         elif (call.get_interface(), call.get_member(), call.get_args_list()) == (PROPERTIES, "GetAll", [DEVICE]):
             number = int(call.get_path().rsplit("/", 1)[1])
             # Among many other properties, as in NetworkManager.
@@ -48,6 +52,13 @@ class NetworkManager(BusService):
         else:
             return False
         return True
+
+    def manager(self):
+        return dbus.Dictionary({"ConnectivityCheckEnabled": dbus.Boolean(self.checks)}, signature="sv")
+
+    def check(self, checks):
+        self.checks = checks
+        self.tell(ROOT, PROPERTIES, "PropertiesChanged", "sa{sv}as", NAME, self.manager(), dbus.Array([], signature="s"))
 
     def device(self, arguments):
         number, described = arguments

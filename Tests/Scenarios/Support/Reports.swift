@@ -14,6 +14,13 @@ struct PathReport: Decodable, Hashable {
   var table: UInt32?
   var expensive: Bool
   var constrained: Bool
+  var validation: ValidationReport?
+}
+
+struct ValidationReport: Decodable, Hashable {
+  var state: String
+  var source: String?
+  var portal: String?
 }
 
 /// The object of `connctl status --json`.

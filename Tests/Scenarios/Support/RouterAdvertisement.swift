@@ -5,6 +5,16 @@ import TestKit
 struct RouterAdvertisement {
   /// How many seconds hosts may use it as their default router.
   var lifetime: UInt16
+  /// The URI of the network's captive portal (RFC 8910), if it advertises one.
+  var portal: String?
+
+  private var options: [UInt8] {
+    guard let portal = self.portal else { return [] }
+    let text = Array(portal.utf8)
+    let units = (2 + text.count + 7) / 8
+    let padding = [UInt8](repeating: 0, count: units * 8 - 2 - text.count)
+    return [37, UInt8(units)] + text + padding
+  }
 
   /// Sends it repeatedly, as routers do, until the kernel has a route with a lifetime over that
   /// link.
@@ -20,12 +30,13 @@ struct RouterAdvertisement {
 
   /// Sends it to all hosts of a link, from the link's own address.
   func send(from namespace: NetworkNamespace, by link: String) throws {
-    let message: [UInt8] = [
-      134, 0, 0, 0,  // type, code, and the checksum, which the kernel fills in
-      64, 0,  // hop limit, flags
-      UInt8(self.lifetime >> 8), UInt8(truncatingIfNeeded: self.lifetime),
-      0, 0, 0, 0, 0, 0, 0, 0,  // reachable time, retransmission timer: unspecified
-    ]
+    let message: [UInt8] =
+      [
+        134, 0, 0, 0,  // type, code, and the checksum, which the kernel fills in
+        64, 0,  // hop limit, flags
+        UInt8(self.lifetime >> 8), UInt8(truncatingIfNeeded: self.lifetime),
+        0, 0, 0, 0, 0, 0, 0, 0,  // reachable time, retransmission timer: unspecified
+      ] + self.options
     try namespace.perform {
       let descriptor = socket(
         AF_INET6, CInt(SOCK_RAW.rawValue) | CInt(SOCK_CLOEXEC.rawValue), CInt(IPPROTO_ICMPV6))

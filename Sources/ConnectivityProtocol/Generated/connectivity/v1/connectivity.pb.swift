@@ -375,6 +375,108 @@ public nonisolated enum Connectivity_V1_ThreeWayCategory: SwiftProtobuf.Enum, Sw
 
 }
 
+/// Whether a path leads to the internet. Treat an unknown value as UNKNOWN.
+public nonisolated enum Connectivity_V1_ValidationState: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+  case unknown // = 1
+
+  /// The network has a captive portal. A user may have to log in first.
+  case portal // = 2
+
+  /// The network works, but does not lead to the internet.
+  case limited // = 3
+
+  /// A check reached the internet.
+  case full // = 4
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .unknown
+    case 2: self = .portal
+    case 3: self = .limited
+    case 4: self = .full
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .unknown: return 1
+    case .portal: return 2
+    case .limited: return 3
+    case .full: return 4
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_ValidationState] = [
+    .unspecified,
+    .unknown,
+    .portal,
+    .limited,
+    .full,
+  ]
+
+}
+
+/// The sources, most trusted first. Treat an unknown value as NETWORKD.
+public nonisolated enum Connectivity_V1_ValidationSource: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The connectivity check of NetworkManager for the device.
+  case networkManager // = 1
+
+  /// The captive-portal option of a router advertisement (RFC 8910).
+  case routerAdvertisement // = 2
+
+  /// The captive portal in the state file of systemd-networkd.
+  case networkd // = 3
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .networkManager
+    case 2: self = .routerAdvertisement
+    case 3: self = .networkd
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .networkManager: return 1
+    case .routerAdvertisement: return 2
+    case .networkd: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_ValidationSource] = [
+    .unspecified,
+    .networkManager,
+    .routerAdvertisement,
+    .networkd,
+  ]
+
+}
+
 /// Whether traffic can flow on a path. Treat an unknown value as UNKNOWN.
 public nonisolated enum Connectivity_V1_PathStatus: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
@@ -718,6 +820,10 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
   /// NetworkManager or a DHCP server changed its report on whether a link is metered.
   case metering // = 17
+
+  /// NetworkManager, a router or systemd-networkd changed its report on whether a link leads to the
+  /// internet.
+  case validation // = 18
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -744,6 +850,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case 15: self = .user
     case 16: self = .modem
     case 17: self = .metering
+    case 18: self = .validation
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -768,6 +875,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case .user: return 15
     case .modem: return 16
     case .metering: return 17
+    case .validation: return 18
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -792,6 +900,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     .user,
     .modem,
     .metering,
+    .validation,
   ]
 
 }
@@ -1462,118 +1571,165 @@ public nonisolated struct Connectivity_V1_Flags: Sendable {
 }
 
 /// The kernel's answer for a destination, and connd's assessment of it.
-public nonisolated struct Connectivity_V1_Path: Sendable {
+public nonisolated struct Connectivity_V1_Path: @unchecked Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  public var status: Connectivity_V1_PathStatus = .unspecified
+  public var status: Connectivity_V1_PathStatus {
+    get {_storage._status}
+    set {_uniqueStorage()._status = newValue}
+  }
 
   /// Not set if the path is satisfied.
   public var reason: Connectivity_V1_PathReason {
-    get {_reason ?? .unspecified}
-    set {_reason = newValue}
+    get {_storage._reason ?? .unspecified}
+    set {_uniqueStorage()._reason = newValue}
   }
   /// Returns true if `reason` has been explicitly set.
-  public var hasReason: Bool {self._reason != nil}
+  public var hasReason: Bool {_storage._reason != nil}
   /// Clears the value of `reason`. Subsequent reads from it will return its default value.
-  public mutating func clearReason() {self._reason = nil}
+  public mutating func clearReason() {_uniqueStorage()._reason = nil}
 
   /// The outgoing link.
   public var interface: String {
-    get {_interface ?? String()}
-    set {_interface = newValue}
+    get {_storage._interface ?? String()}
+    set {_uniqueStorage()._interface = newValue}
   }
   /// Returns true if `interface` has been explicitly set.
-  public var hasInterface: Bool {self._interface != nil}
+  public var hasInterface: Bool {_storage._interface != nil}
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
-  public mutating func clearInterface() {self._interface = nil}
+  public mutating func clearInterface() {_uniqueStorage()._interface = nil}
 
   /// The outgoing link and the links below it: vlan10, bond0, eth0. Empty without a route.
-  public var chain: [Connectivity_V1_ChainLink] = []
+  public var chain: [Connectivity_V1_ChainLink] {
+    get {_storage._chain}
+    set {_uniqueStorage()._chain = newValue}
+  }
 
-  public var medium: Connectivity_V1_Medium = .unspecified
+  public var medium: Connectivity_V1_Medium {
+    get {_storage._medium}
+    set {_uniqueStorage()._medium = newValue}
+  }
 
   /// The source address that the kernel would use, as text (RFC 5952).
   public var source: String {
-    get {_source ?? String()}
-    set {_source = newValue}
+    get {_storage._source ?? String()}
+    set {_uniqueStorage()._source = newValue}
   }
   /// Returns true if `source` has been explicitly set.
-  public var hasSource: Bool {self._source != nil}
+  public var hasSource: Bool {_storage._source != nil}
   /// Clears the value of `source`. Subsequent reads from it will return its default value.
-  public mutating func clearSource() {self._source = nil}
+  public mutating func clearSource() {_uniqueStorage()._source = nil}
 
   /// Not set if the destination is on the link, or the link needs no gateway.
   public var gateway: String {
-    get {_gateway ?? String()}
-    set {_gateway = newValue}
+    get {_storage._gateway ?? String()}
+    set {_uniqueStorage()._gateway = newValue}
   }
   /// Returns true if `gateway` has been explicitly set.
-  public var hasGateway: Bool {self._gateway != nil}
+  public var hasGateway: Bool {_storage._gateway != nil}
   /// Clears the value of `gateway`. Subsequent reads from it will return its default value.
-  public mutating func clearGateway() {self._gateway = nil}
+  public mutating func clearGateway() {_uniqueStorage()._gateway = nil}
 
   /// The routing table that answered: 254 is main.
   public var table: UInt32 {
-    get {_table ?? 0}
-    set {_table = newValue}
+    get {_storage._table ?? 0}
+    set {_uniqueStorage()._table = newValue}
   }
   /// Returns true if `table` has been explicitly set.
-  public var hasTable: Bool {self._table != nil}
+  public var hasTable: Bool {_storage._table != nil}
   /// Clears the value of `table`. Subsequent reads from it will return its default value.
-  public mutating func clearTable() {self._table = nil}
+  public mutating func clearTable() {_uniqueStorage()._table = nil}
 
   /// Whether sending on this path costs money. Not set if unknown: work that waits for an unmetered
   /// path keeps waiting.
   public var expensive: Bool {
-    get {_expensive ?? false}
-    set {_expensive = newValue}
+    get {_storage._expensive ?? false}
+    set {_uniqueStorage()._expensive = newValue}
   }
   /// Returns true if `expensive` has been explicitly set.
-  public var hasExpensive: Bool {self._expensive != nil}
+  public var hasExpensive: Bool {_storage._expensive != nil}
   /// Clears the value of `expensive`. Subsequent reads from it will return its default value.
-  public mutating func clearExpensive() {self._expensive = nil}
+  public mutating func clearExpensive() {_uniqueStorage()._expensive = nil}
 
-  public var constrained: Bool = false
+  public var constrained: Bool {
+    get {_storage._constrained}
+    set {_uniqueStorage()._constrained = newValue}
+  }
 
   /// The evidence for the medium.
   public var evidence: Connectivity_V1_Evidence {
-    get {_evidence ?? Connectivity_V1_Evidence()}
-    set {_evidence = newValue}
+    get {_storage._evidence ?? Connectivity_V1_Evidence()}
+    set {_uniqueStorage()._evidence = newValue}
   }
   /// Returns true if `evidence` has been explicitly set.
-  public var hasEvidence: Bool {self._evidence != nil}
+  public var hasEvidence: Bool {_storage._evidence != nil}
   /// Clears the value of `evidence`. Subsequent reads from it will return its default value.
-  public mutating func clearEvidence() {self._evidence = nil}
+  public mutating func clearEvidence() {_uniqueStorage()._evidence = nil}
 
   /// The prefix length, in bits, of the subnet of the source address.
   public var sourcePrefixLength: UInt32 {
-    get {_sourcePrefixLength ?? 0}
-    set {_sourcePrefixLength = newValue}
+    get {_storage._sourcePrefixLength ?? 0}
+    set {_uniqueStorage()._sourcePrefixLength = newValue}
   }
   /// Returns true if `sourcePrefixLength` has been explicitly set.
-  public var hasSourcePrefixLength: Bool {self._sourcePrefixLength != nil}
+  public var hasSourcePrefixLength: Bool {_storage._sourcePrefixLength != nil}
   /// Clears the value of `sourcePrefixLength`. Subsequent reads from it will return its default value.
-  public mutating func clearSourcePrefixLength() {self._sourcePrefixLength = nil}
+  public mutating func clearSourcePrefixLength() {_uniqueStorage()._sourcePrefixLength = nil}
 
   /// The number of guessed links at the bottom of the chain: those below a tunnel that does not
   /// report its remote endpoint. They determine the medium, expensive and constrained, but never the
   /// status.
-  public var guessedLinks: UInt32 = 0
+  public var guessedLinks: UInt32 {
+    get {_storage._guessedLinks}
+    set {_uniqueStorage()._guessedLinks = newValue}
+  }
+
+  /// Whether traffic on this path reaches the internet, according to others. connd contacts nobody
+  /// to find out. Not set if no source has an answer.
+  public var validation: Connectivity_V1_Validation {
+    get {_storage._validation ?? Connectivity_V1_Validation()}
+    set {_uniqueStorage()._validation = newValue}
+  }
+  /// Returns true if `validation` has been explicitly set.
+  public var hasValidation: Bool {_storage._validation != nil}
+  /// Clears the value of `validation`. Subsequent reads from it will return its default value.
+  public mutating func clearValidation() {_uniqueStorage()._validation = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _reason: Connectivity_V1_PathReason? = nil
-  fileprivate var _interface: String? = nil
-  fileprivate var _source: String? = nil
-  fileprivate var _gateway: String? = nil
-  fileprivate var _table: UInt32? = nil
-  fileprivate var _expensive: Bool? = nil
-  fileprivate var _evidence: Connectivity_V1_Evidence? = nil
-  fileprivate var _sourcePrefixLength: UInt32? = nil
+  fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+/// What others report about the way to the internet. It ends no connection.
+public nonisolated struct Connectivity_V1_Validation: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var state: Connectivity_V1_ValidationState = .unspecified
+
+  public var source: Connectivity_V1_ValidationSource = .unspecified
+
+  /// The URI of the captive portal's API (RFC 8908). The network chose this text: do not open it
+  /// without asking the user.
+  public var portalUri: String {
+    get {_portalUri ?? String()}
+    set {_portalUri = newValue}
+  }
+  /// Returns true if `portalUri` has been explicitly set.
+  public var hasPortalUri: Bool {self._portalUri != nil}
+  /// Clears the value of `portalUri`. Subsequent reads from it will return its default value.
+  public mutating func clearPortalUri() {self._portalUri = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _portalUri: String? = nil
 }
 
 /// A link of a path.
@@ -1640,6 +1796,7 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
   ///   USER           constrainedSet expensiveSet choiceForgotten choiceEnded
   ///   MODEM          modemConnected modemDisconnected modemSuspended modemResumed modemMoved
   ///   METERING       meteringChanged
+  ///   VALIDATION     validationChanged
   public var change: String = String()
 
   /// The kernel's message, if a message was the trigger: `RTM_NEWLINK`. For an override, the user
@@ -1699,38 +1856,32 @@ public nonisolated struct Connectivity_V1_GetPathRequest: Sendable {
   fileprivate var _mark: UInt32? = nil
 }
 
-public nonisolated struct Connectivity_V1_GetPathResponse: @unchecked Sendable {
+public nonisolated struct Connectivity_V1_GetPathResponse: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
   /// The destination of the request.
-  public var destination: String {
-    get {_storage._destination}
-    set {_uniqueStorage()._destination = newValue}
-  }
+  public var destination: String = String()
 
   /// The status is UNKNOWN if the kernel cannot be queried.
   public var path: Connectivity_V1_Path {
-    get {_storage._path ?? Connectivity_V1_Path()}
-    set {_uniqueStorage()._path = newValue}
+    get {_path ?? Connectivity_V1_Path()}
+    set {_path = newValue}
   }
   /// Returns true if `path` has been explicitly set.
-  public var hasPath: Bool {_storage._path != nil}
+  public var hasPath: Bool {self._path != nil}
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
-  public mutating func clearPath() {_uniqueStorage()._path = nil}
+  public mutating func clearPath() {self._path = nil}
 
   /// The network namespace that the response is about; see Status.network_namespace.
-  public var networkNamespace: UInt64 {
-    get {_storage._networkNamespace}
-    set {_uniqueStorage()._networkNamespace = newValue}
-  }
+  public var networkNamespace: UInt64 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _storage = _StorageClass.defaultInstance
+  fileprivate var _path: Connectivity_V1_Path? = nil
 }
 
 public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
@@ -1759,37 +1910,31 @@ public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
   fileprivate var _mark: UInt32? = nil
 }
 
-public nonisolated struct Connectivity_V1_WatchPathResponse: @unchecked Sendable {
+public nonisolated struct Connectivity_V1_WatchPathResponse: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
   /// The destination of the request.
-  public var destination: String {
-    get {_storage._destination}
-    set {_uniqueStorage()._destination = newValue}
-  }
+  public var destination: String = String()
 
   public var path: Connectivity_V1_Path {
-    get {_storage._path ?? Connectivity_V1_Path()}
-    set {_uniqueStorage()._path = newValue}
+    get {_path ?? Connectivity_V1_Path()}
+    set {_path = newValue}
   }
   /// Returns true if `path` has been explicitly set.
-  public var hasPath: Bool {_storage._path != nil}
+  public var hasPath: Bool {self._path != nil}
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
-  public mutating func clearPath() {_uniqueStorage()._path = nil}
+  public mutating func clearPath() {self._path = nil}
 
   /// The generation of the last change published before the path was read.
-  public var generation: UInt64 {
-    get {_storage._generation}
-    set {_uniqueStorage()._generation = newValue}
-  }
+  public var generation: UInt64 = 0
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _storage = _StorageClass.defaultInstance
+  fileprivate var _path: Connectivity_V1_Path? = nil
 }
 
 public nonisolated struct Connectivity_V1_GuardRequest: Sendable {
@@ -1831,131 +1976,126 @@ public nonisolated struct Connectivity_V1_GuardRequest: Sendable {
 }
 
 /// One connection of the caller.
-public nonisolated struct Connectivity_V1_Flow: @unchecked Sendable {
+public nonisolated struct Connectivity_V1_Flow: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
   /// The client's identifier for the flow in this stream. An id names one flow at a time.
-  public var id: UInt64 {
-    get {_storage._id}
-    set {_uniqueStorage()._id = newValue}
-  }
+  public var id: UInt64 = 0
 
   /// The remote address as text, IPv4 or IPv6. The client resolves names. An IPv4-mapped IPv6
   /// address (`::ffff:192.0.2.7`) of a dual-stack socket counts as IPv4, here and in `local`.
-  public var remote: String {
-    get {_storage._remote}
-    set {_uniqueStorage()._remote = newValue}
-  }
+  public var remote: String = String()
 
   /// The connection's own address, as returned by getsockname(2). Not set before it is connected:
   /// connd then uses the address that the kernel chooses at registration.
   public var local: String {
-    get {_storage._local ?? String()}
-    set {_uniqueStorage()._local = newValue}
+    get {_local ?? String()}
+    set {_local = newValue}
   }
   /// Returns true if `local` has been explicitly set.
-  public var hasLocal: Bool {_storage._local != nil}
+  public var hasLocal: Bool {self._local != nil}
   /// Clears the value of `local`. Subsequent reads from it will return its default value.
-  public mutating func clearLocal() {_uniqueStorage()._local = nil}
+  public mutating func clearLocal() {self._local = nil}
 
   /// The mark (SO_MARK) of the connection. Not set or 0 means none.
   public var mark: UInt32 {
-    get {_storage._mark ?? 0}
-    set {_uniqueStorage()._mark = newValue}
+    get {_mark ?? 0}
+    set {_mark = newValue}
   }
   /// Returns true if `mark` has been explicitly set.
-  public var hasMark: Bool {_storage._mark != nil}
+  public var hasMark: Bool {self._mark != nil}
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
-  public mutating func clearMark() {_uniqueStorage()._mark = nil}
+  public mutating func clearMark() {self._mark = nil}
 
   /// The name of the link that the connection is bound to (SO_BINDTODEVICE). For a link-local IPv6
   /// address (`fe80::1%eth0`), the link of that address, because connect(2) binds to it. If it is
   /// not set and the remote address is link-local, connd uses the only link that has `local`,
   /// provided that `local` is link-local, too. Otherwise connd refuses the flow.
   public var interface: String {
-    get {_storage._interface ?? String()}
-    set {_uniqueStorage()._interface = newValue}
+    get {_interface ?? String()}
+    set {_interface = newValue}
   }
   /// Returns true if `interface` has been explicitly set.
-  public var hasInterface: Bool {_storage._interface != nil}
+  public var hasInterface: Bool {self._interface != nil}
   /// Clears the value of `interface`. Subsequent reads from it will return its default value.
-  public mutating func clearInterface() {_uniqueStorage()._interface = nil}
+  public mutating func clearInterface() {self._interface = nil}
 
   /// The last generation that the client had received before it connected. Connections destroyed
   /// since then are reported immediately.
   public var sinceGeneration: UInt64 {
-    get {_storage._sinceGeneration ?? 0}
-    set {_uniqueStorage()._sinceGeneration = newValue}
+    get {_sinceGeneration ?? 0}
+    set {_sinceGeneration = newValue}
   }
   /// Returns true if `sinceGeneration` has been explicitly set.
-  public var hasSinceGeneration: Bool {_storage._sinceGeneration != nil}
+  public var hasSinceGeneration: Bool {self._sinceGeneration != nil}
   /// Clears the value of `sinceGeneration`. Subsequent reads from it will return its default value.
-  public mutating func clearSinceGeneration() {_uniqueStorage()._sinceGeneration = nil}
+  public mutating func clearSinceGeneration() {self._sinceGeneration = nil}
 
   /// The last path that connd reported for this flow, in a stream that broke. Without
   /// `since_generation`: the path reported before the connection was made and had an address and a
   /// port. connd immediately reports what has changed since. (Before the connection was made, connd
   /// could not know its address and port. A different path because of them is not a change.)
   public var knownPath: Connectivity_V1_Path {
-    get {_storage._knownPath ?? Connectivity_V1_Path()}
-    set {_uniqueStorage()._knownPath = newValue}
+    get {_knownPath ?? Connectivity_V1_Path()}
+    set {_knownPath = newValue}
   }
   /// Returns true if `knownPath` has been explicitly set.
-  public var hasKnownPath: Bool {_storage._knownPath != nil}
+  public var hasKnownPath: Bool {self._knownPath != nil}
   /// Clears the value of `knownPath`. Subsequent reads from it will return its default value.
-  public mutating func clearKnownPath() {_uniqueStorage()._knownPath = nil}
+  public mutating func clearKnownPath() {self._knownPath = nil}
 
   /// The channel forbids expensive paths: if its path becomes expensive, it is invalid (reason
   /// POLICY).
-  public var forbidsExpensive: Bool {
-    get {_storage._forbidsExpensive}
-    set {_uniqueStorage()._forbidsExpensive = newValue}
-  }
+  public var forbidsExpensive: Bool = false
 
   /// The channel forbids constrained paths, on which the user asked to save data.
-  public var forbidsConstrained: Bool {
-    get {_storage._forbidsConstrained}
-    set {_uniqueStorage()._forbidsConstrained = newValue}
-  }
+  public var forbidsConstrained: Bool = false
 
   /// The ports of the connection, as returned by getsockname(2) and getpeername(2), and its protocol
   /// by IANA number (6 for TCP, 17 for UDP). If only a port is set, TCP is assumed. Routing rules
   /// with `ipproto`, `sport` and `dport` use them, as does the choice between several nexthops.
   /// Without them connd queries the kernel without ports.
   public var localPort: UInt32 {
-    get {_storage._localPort ?? 0}
-    set {_uniqueStorage()._localPort = newValue}
+    get {_localPort ?? 0}
+    set {_localPort = newValue}
   }
   /// Returns true if `localPort` has been explicitly set.
-  public var hasLocalPort: Bool {_storage._localPort != nil}
+  public var hasLocalPort: Bool {self._localPort != nil}
   /// Clears the value of `localPort`. Subsequent reads from it will return its default value.
-  public mutating func clearLocalPort() {_uniqueStorage()._localPort = nil}
+  public mutating func clearLocalPort() {self._localPort = nil}
 
   public var remotePort: UInt32 {
-    get {_storage._remotePort ?? 0}
-    set {_uniqueStorage()._remotePort = newValue}
+    get {_remotePort ?? 0}
+    set {_remotePort = newValue}
   }
   /// Returns true if `remotePort` has been explicitly set.
-  public var hasRemotePort: Bool {_storage._remotePort != nil}
+  public var hasRemotePort: Bool {self._remotePort != nil}
   /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
-  public mutating func clearRemotePort() {_uniqueStorage()._remotePort = nil}
+  public mutating func clearRemotePort() {self._remotePort = nil}
 
   public var `protocol`: UInt32 {
-    get {_storage._protocol ?? 0}
-    set {_uniqueStorage()._protocol = newValue}
+    get {_protocol ?? 0}
+    set {_protocol = newValue}
   }
   /// Returns true if ``protocol`` has been explicitly set.
-  public var hasProtocol: Bool {_storage._protocol != nil}
+  public var hasProtocol: Bool {self._protocol != nil}
   /// Clears the value of ``protocol``. Subsequent reads from it will return its default value.
-  public mutating func clearProtocol() {_uniqueStorage()._protocol = nil}
+  public mutating func clearProtocol() {self._protocol = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _storage = _StorageClass.defaultInstance
+  fileprivate var _local: String? = nil
+  fileprivate var _mark: UInt32? = nil
+  fileprivate var _interface: String? = nil
+  fileprivate var _sinceGeneration: UInt64? = nil
+  fileprivate var _knownPath: Connectivity_V1_Path? = nil
+  fileprivate var _localPort: UInt32? = nil
+  fileprivate var _remotePort: UInt32? = nil
+  fileprivate var _protocol: UInt32? = nil
 }
 
 /// Removing an unknown flow is refused. This is normal if connd ended the flow at the same time.
@@ -2057,56 +2197,52 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
 }
 
 /// The flow is no longer viable.
-public nonisolated struct Connectivity_V1_FlowInvalidation: @unchecked Sendable {
+public nonisolated struct Connectivity_V1_FlowInvalidation: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  public var reason: Connectivity_V1_InvalidationReason {
-    get {_storage._reason}
-    set {_uniqueStorage()._reason = newValue}
-  }
+  public var reason: Connectivity_V1_InvalidationReason = .unspecified
 
-  public var severity: Connectivity_V1_InvalidationSeverity {
-    get {_storage._severity}
-    set {_uniqueStorage()._severity = newValue}
-  }
+  public var severity: Connectivity_V1_InvalidationSeverity = .unspecified
 
   public var cause: Connectivity_V1_Cause {
-    get {_storage._cause ?? Connectivity_V1_Cause()}
-    set {_uniqueStorage()._cause = newValue}
+    get {_cause ?? Connectivity_V1_Cause()}
+    set {_cause = newValue}
   }
   /// Returns true if `cause` has been explicitly set.
-  public var hasCause: Bool {_storage._cause != nil}
+  public var hasCause: Bool {self._cause != nil}
   /// Clears the value of `cause`. Subsequent reads from it will return its default value.
-  public mutating func clearCause() {_uniqueStorage()._cause = nil}
+  public mutating func clearCause() {self._cause = nil}
 
   /// The current path to the remote address. Not set if connd did not look it up.
   public var path: Connectivity_V1_Path {
-    get {_storage._path ?? Connectivity_V1_Path()}
-    set {_uniqueStorage()._path = newValue}
+    get {_path ?? Connectivity_V1_Path()}
+    set {_path = newValue}
   }
   /// Returns true if `path` has been explicitly set.
-  public var hasPath: Bool {_storage._path != nil}
+  public var hasPath: Bool {self._path != nil}
   /// Clears the value of `path`. Subsequent reads from it will return its default value.
-  public mutating func clearPath() {_uniqueStorage()._path = nil}
+  public mutating func clearPath() {self._path = nil}
 
   /// The answer of the connection's own socket. Not set if connd did not ask: for protocols other
   /// than TCP, for flows without ports, and if the verdict is certain without it.
   public var socket: Connectivity_V1_SocketTestimony {
-    get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
-    set {_uniqueStorage()._socket = newValue}
+    get {_socket ?? Connectivity_V1_SocketTestimony()}
+    set {_socket = newValue}
   }
   /// Returns true if `socket` has been explicitly set.
-  public var hasSocket: Bool {_storage._socket != nil}
+  public var hasSocket: Bool {self._socket != nil}
   /// Clears the value of `socket`. Subsequent reads from it will return its default value.
-  public mutating func clearSocket() {_uniqueStorage()._socket = nil}
+  public mutating func clearSocket() {self._socket = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
-  fileprivate var _storage = _StorageClass.defaultInstance
+  fileprivate var _cause: Connectivity_V1_Cause? = nil
+  fileprivate var _path: Connectivity_V1_Path? = nil
+  fileprivate var _socket: Connectivity_V1_SocketTestimony? = nil
 }
 
 /// A TCP socket's state, which shows whether its peer still answers (tcp_info of sock_diag(7)).
@@ -2194,6 +2330,14 @@ nonisolated extension Connectivity_V1_ThreeWayCategory: SwiftProtobuf._ProtoName
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0THREE_WAY_CATEGORY_UNSPECIFIED\0\u{1}THREE_WAY_CATEGORY_NONE\0\u{1}THREE_WAY_CATEGORY_WIFI\0\u{1}THREE_WAY_CATEGORY_CELLULAR\0\u{1}THREE_WAY_CATEGORY_UNKNOWN\0")
 }
 
+nonisolated extension Connectivity_V1_ValidationState: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0VALIDATION_STATE_UNSPECIFIED\0\u{1}VALIDATION_STATE_UNKNOWN\0\u{1}VALIDATION_STATE_PORTAL\0\u{1}VALIDATION_STATE_LIMITED\0\u{1}VALIDATION_STATE_FULL\0")
+}
+
+nonisolated extension Connectivity_V1_ValidationSource: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0VALIDATION_SOURCE_UNSPECIFIED\0\u{1}VALIDATION_SOURCE_NETWORK_MANAGER\0\u{1}VALIDATION_SOURCE_ROUTER_ADVERTISEMENT\0\u{1}VALIDATION_SOURCE_NETWORKD\0")
+}
+
 nonisolated extension Connectivity_V1_PathStatus: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0PATH_STATUS_UNSPECIFIED\0\u{1}PATH_STATUS_SATISFIED\0\u{1}PATH_STATUS_REQUIRES_CONNECTION\0\u{1}PATH_STATUS_UNSATISFIED\0\u{1}PATH_STATUS_UNKNOWN\0")
 }
@@ -2211,7 +2355,7 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0\u{1}CAUSE_TRIGGER_METERING\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0\u{1}CAUSE_TRIGGER_METERING\0\u{1}CAUSE_TRIGGER_VALIDATION\0")
 }
 
 nonisolated extension Connectivity_V1_RefusalCode: SwiftProtobuf._ProtoNameProviding {
@@ -3104,7 +3248,168 @@ nonisolated extension Connectivity_V1_Flags: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Path"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}source_prefix_length\0\u{3}guessed_links\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}source_prefix_length\0\u{3}guessed_links\0\u{1}validation\0")
+
+  fileprivate class _StorageClass {
+    var _status: Connectivity_V1_PathStatus = .unspecified
+    var _reason: Connectivity_V1_PathReason? = nil
+    var _interface: String? = nil
+    var _chain: [Connectivity_V1_ChainLink] = []
+    var _medium: Connectivity_V1_Medium = .unspecified
+    var _source: String? = nil
+    var _gateway: String? = nil
+    var _table: UInt32? = nil
+    var _expensive: Bool? = nil
+    var _constrained: Bool = false
+    var _evidence: Connectivity_V1_Evidence? = nil
+    var _sourcePrefixLength: UInt32? = nil
+    var _guessedLinks: UInt32 = 0
+    var _validation: Connectivity_V1_Validation? = nil
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _status = source._status
+      _reason = source._reason
+      _interface = source._interface
+      _chain = source._chain
+      _medium = source._medium
+      _source = source._source
+      _gateway = source._gateway
+      _table = source._table
+      _expensive = source._expensive
+      _constrained = source._constrained
+      _evidence = source._evidence
+      _sourcePrefixLength = source._sourcePrefixLength
+      _guessedLinks = source._guessedLinks
+      _validation = source._validation
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularEnumField(value: &_storage._status) }()
+        case 2: try { try decoder.decodeSingularEnumField(value: &_storage._reason) }()
+        case 3: try { try decoder.decodeSingularStringField(value: &_storage._interface) }()
+        case 4: try { try decoder.decodeRepeatedMessageField(value: &_storage._chain) }()
+        case 5: try { try decoder.decodeSingularEnumField(value: &_storage._medium) }()
+        case 6: try { try decoder.decodeSingularStringField(value: &_storage._source) }()
+        case 7: try { try decoder.decodeSingularStringField(value: &_storage._gateway) }()
+        case 8: try { try decoder.decodeSingularUInt32Field(value: &_storage._table) }()
+        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._expensive) }()
+        case 10: try { try decoder.decodeSingularBoolField(value: &_storage._constrained) }()
+        case 11: try { try decoder.decodeSingularMessageField(value: &_storage._evidence) }()
+        case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._sourcePrefixLength) }()
+        case 13: try { try decoder.decodeSingularUInt32Field(value: &_storage._guessedLinks) }()
+        case 14: try { try decoder.decodeSingularMessageField(value: &_storage._validation) }()
+        default: break
+        }
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if _storage._status != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._status, fieldNumber: 1)
+      }
+      try { if let v = _storage._reason {
+        try visitor.visitSingularEnumField(value: v, fieldNumber: 2)
+      } }()
+      try { if let v = _storage._interface {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+      } }()
+      if !_storage._chain.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._chain, fieldNumber: 4)
+      }
+      if _storage._medium != .unspecified {
+        try visitor.visitSingularEnumField(value: _storage._medium, fieldNumber: 5)
+      }
+      try { if let v = _storage._source {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+      } }()
+      try { if let v = _storage._gateway {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 7)
+      } }()
+      try { if let v = _storage._table {
+        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 8)
+      } }()
+      try { if let v = _storage._expensive {
+        try visitor.visitSingularBoolField(value: v, fieldNumber: 9)
+      } }()
+      if _storage._constrained != false {
+        try visitor.visitSingularBoolField(value: _storage._constrained, fieldNumber: 10)
+      }
+      try { if let v = _storage._evidence {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
+      } }()
+      try { if let v = _storage._sourcePrefixLength {
+        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 12)
+      } }()
+      if _storage._guessedLinks != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._guessedLinks, fieldNumber: 13)
+      }
+      try { if let v = _storage._validation {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
+      } }()
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Path, rhs: Connectivity_V1_Path) -> Bool {
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._status != rhs_storage._status {return false}
+        if _storage._reason != rhs_storage._reason {return false}
+        if _storage._interface != rhs_storage._interface {return false}
+        if _storage._chain != rhs_storage._chain {return false}
+        if _storage._medium != rhs_storage._medium {return false}
+        if _storage._source != rhs_storage._source {return false}
+        if _storage._gateway != rhs_storage._gateway {return false}
+        if _storage._table != rhs_storage._table {return false}
+        if _storage._expensive != rhs_storage._expensive {return false}
+        if _storage._constrained != rhs_storage._constrained {return false}
+        if _storage._evidence != rhs_storage._evidence {return false}
+        if _storage._sourcePrefixLength != rhs_storage._sourcePrefixLength {return false}
+        if _storage._guessedLinks != rhs_storage._guessedLinks {return false}
+        if _storage._validation != rhs_storage._validation {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Validation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Validation"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}state\0\u{1}source\0\u{3}portal_uri\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3112,19 +3417,9 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       // allocates stack space for every case branch when no optimizations are
       // enabled. https://github.com/apple/swift-protobuf/issues/1034
       switch fieldNumber {
-      case 1: try { try decoder.decodeSingularEnumField(value: &self.status) }()
-      case 2: try { try decoder.decodeSingularEnumField(value: &self._reason) }()
-      case 3: try { try decoder.decodeSingularStringField(value: &self._interface) }()
-      case 4: try { try decoder.decodeRepeatedMessageField(value: &self.chain) }()
-      case 5: try { try decoder.decodeSingularEnumField(value: &self.medium) }()
-      case 6: try { try decoder.decodeSingularStringField(value: &self._source) }()
-      case 7: try { try decoder.decodeSingularStringField(value: &self._gateway) }()
-      case 8: try { try decoder.decodeSingularUInt32Field(value: &self._table) }()
-      case 9: try { try decoder.decodeSingularBoolField(value: &self._expensive) }()
-      case 10: try { try decoder.decodeSingularBoolField(value: &self.constrained) }()
-      case 11: try { try decoder.decodeSingularMessageField(value: &self._evidence) }()
-      case 12: try { try decoder.decodeSingularUInt32Field(value: &self._sourcePrefixLength) }()
-      case 13: try { try decoder.decodeSingularUInt32Field(value: &self.guessedLinks) }()
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.state) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.source) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._portalUri) }()
       default: break
       }
     }
@@ -3135,62 +3430,22 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     // allocates stack space for every if/case branch local when no optimizations
     // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
     // https://github.com/apple/swift-protobuf/issues/1182
-    if self.status != .unspecified {
-      try visitor.visitSingularEnumField(value: self.status, fieldNumber: 1)
+    if self.state != .unspecified {
+      try visitor.visitSingularEnumField(value: self.state, fieldNumber: 1)
     }
-    try { if let v = self._reason {
-      try visitor.visitSingularEnumField(value: v, fieldNumber: 2)
-    } }()
-    try { if let v = self._interface {
+    if self.source != .unspecified {
+      try visitor.visitSingularEnumField(value: self.source, fieldNumber: 2)
+    }
+    try { if let v = self._portalUri {
       try visitor.visitSingularStringField(value: v, fieldNumber: 3)
     } }()
-    if !self.chain.isEmpty {
-      try visitor.visitRepeatedMessageField(value: self.chain, fieldNumber: 4)
-    }
-    if self.medium != .unspecified {
-      try visitor.visitSingularEnumField(value: self.medium, fieldNumber: 5)
-    }
-    try { if let v = self._source {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 6)
-    } }()
-    try { if let v = self._gateway {
-      try visitor.visitSingularStringField(value: v, fieldNumber: 7)
-    } }()
-    try { if let v = self._table {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 8)
-    } }()
-    try { if let v = self._expensive {
-      try visitor.visitSingularBoolField(value: v, fieldNumber: 9)
-    } }()
-    if self.constrained != false {
-      try visitor.visitSingularBoolField(value: self.constrained, fieldNumber: 10)
-    }
-    try { if let v = self._evidence {
-      try visitor.visitSingularMessageField(value: v, fieldNumber: 11)
-    } }()
-    try { if let v = self._sourcePrefixLength {
-      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 12)
-    } }()
-    if self.guessedLinks != 0 {
-      try visitor.visitSingularUInt32Field(value: self.guessedLinks, fieldNumber: 13)
-    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
-  public static func ==(lhs: Connectivity_V1_Path, rhs: Connectivity_V1_Path) -> Bool {
-    if lhs.status != rhs.status {return false}
-    if lhs._reason != rhs._reason {return false}
-    if lhs._interface != rhs._interface {return false}
-    if lhs.chain != rhs.chain {return false}
-    if lhs.medium != rhs.medium {return false}
-    if lhs._source != rhs._source {return false}
-    if lhs._gateway != rhs._gateway {return false}
-    if lhs._table != rhs._table {return false}
-    if lhs._expensive != rhs._expensive {return false}
-    if lhs.constrained != rhs.constrained {return false}
-    if lhs._evidence != rhs._evidence {return false}
-    if lhs._sourcePrefixLength != rhs._sourcePrefixLength {return false}
-    if lhs.guessedLinks != rhs.guessedLinks {return false}
+  public static func ==(lhs: Connectivity_V1_Validation, rhs: Connectivity_V1_Validation) -> Bool {
+    if lhs.state != rhs.state {return false}
+    if lhs.source != rhs.source {return false}
+    if lhs._portalUri != rhs._portalUri {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3368,81 +3623,41 @@ nonisolated extension Connectivity_V1_GetPathResponse: SwiftProtobuf.Message, Sw
   public static let protoMessageName: String = _protobuf_package + ".GetPathResponse"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{3}network_namespace\0")
 
-  fileprivate class _StorageClass {
-    var _destination: String = String()
-    var _path: Connectivity_V1_Path? = nil
-    var _networkNamespace: UInt64 = 0
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _destination = source._destination
-      _path = source._path
-      _networkNamespace = source._networkNamespace
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
-
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularStringField(value: &_storage._destination) }()
-        case 2: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
-        case 3: try { try decoder.decodeSingularUInt64Field(value: &_storage._networkNamespace) }()
-        default: break
-        }
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._path) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.networkNamespace) }()
+      default: break
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every if/case branch local when no optimizations
-      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-      // https://github.com/apple/swift-protobuf/issues/1182
-      if !_storage._destination.isEmpty {
-        try visitor.visitSingularStringField(value: _storage._destination, fieldNumber: 1)
-      }
-      try { if let v = _storage._path {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
-      } }()
-      if _storage._networkNamespace != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._networkNamespace, fieldNumber: 3)
-      }
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.destination.isEmpty {
+      try visitor.visitSingularStringField(value: self.destination, fieldNumber: 1)
+    }
+    try { if let v = self._path {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if self.networkNamespace != 0 {
+      try visitor.visitSingularUInt64Field(value: self.networkNamespace, fieldNumber: 3)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_GetPathResponse, rhs: Connectivity_V1_GetPathResponse) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._destination != rhs_storage._destination {return false}
-        if _storage._path != rhs_storage._path {return false}
-        if _storage._networkNamespace != rhs_storage._networkNamespace {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
+    if lhs.destination != rhs.destination {return false}
+    if lhs._path != rhs._path {return false}
+    if lhs.networkNamespace != rhs.networkNamespace {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3491,81 +3706,41 @@ nonisolated extension Connectivity_V1_WatchPathResponse: SwiftProtobuf.Message, 
   public static let protoMessageName: String = _protobuf_package + ".WatchPathResponse"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}generation\0")
 
-  fileprivate class _StorageClass {
-    var _destination: String = String()
-    var _path: Connectivity_V1_Path? = nil
-    var _generation: UInt64 = 0
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _destination = source._destination
-      _path = source._path
-      _generation = source._generation
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
-
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularStringField(value: &_storage._destination) }()
-        case 2: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
-        case 3: try { try decoder.decodeSingularUInt64Field(value: &_storage._generation) }()
-        default: break
-        }
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._path) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.generation) }()
+      default: break
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every if/case branch local when no optimizations
-      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-      // https://github.com/apple/swift-protobuf/issues/1182
-      if !_storage._destination.isEmpty {
-        try visitor.visitSingularStringField(value: _storage._destination, fieldNumber: 1)
-      }
-      try { if let v = _storage._path {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
-      } }()
-      if _storage._generation != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._generation, fieldNumber: 3)
-      }
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.destination.isEmpty {
+      try visitor.visitSingularStringField(value: self.destination, fieldNumber: 1)
+    }
+    try { if let v = self._path {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if self.generation != 0 {
+      try visitor.visitSingularUInt64Field(value: self.generation, fieldNumber: 3)
     }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_WatchPathResponse, rhs: Connectivity_V1_WatchPathResponse) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._destination != rhs_storage._destination {return false}
-        if _storage._path != rhs_storage._path {return false}
-        if _storage._generation != rhs_storage._generation {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
+    if lhs.destination != rhs.destination {return false}
+    if lhs._path != rhs._path {return false}
+    if lhs.generation != rhs.generation {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3642,144 +3817,86 @@ nonisolated extension Connectivity_V1_Flow: SwiftProtobuf.Message, SwiftProtobuf
   public static let protoMessageName: String = _protobuf_package + ".Flow"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}id\0\u{1}remote\0\u{1}local\0\u{1}mark\0\u{1}interface\0\u{3}since_generation\0\u{3}known_path\0\u{3}forbids_expensive\0\u{3}forbids_constrained\0\u{3}local_port\0\u{3}remote_port\0\u{1}protocol\0")
 
-  fileprivate class _StorageClass {
-    var _id: UInt64 = 0
-    var _remote: String = String()
-    var _local: String? = nil
-    var _mark: UInt32? = nil
-    var _interface: String? = nil
-    var _sinceGeneration: UInt64? = nil
-    var _knownPath: Connectivity_V1_Path? = nil
-    var _forbidsExpensive: Bool = false
-    var _forbidsConstrained: Bool = false
-    var _localPort: UInt32? = nil
-    var _remotePort: UInt32? = nil
-    var _protocol: UInt32? = nil
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _id = source._id
-      _remote = source._remote
-      _local = source._local
-      _mark = source._mark
-      _interface = source._interface
-      _sinceGeneration = source._sinceGeneration
-      _knownPath = source._knownPath
-      _forbidsExpensive = source._forbidsExpensive
-      _forbidsConstrained = source._forbidsConstrained
-      _localPort = source._localPort
-      _remotePort = source._remotePort
-      _protocol = source._protocol
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
-
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularUInt64Field(value: &_storage._id) }()
-        case 2: try { try decoder.decodeSingularStringField(value: &_storage._remote) }()
-        case 3: try { try decoder.decodeSingularStringField(value: &_storage._local) }()
-        case 4: try { try decoder.decodeSingularUInt32Field(value: &_storage._mark) }()
-        case 5: try { try decoder.decodeSingularStringField(value: &_storage._interface) }()
-        case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._sinceGeneration) }()
-        case 7: try { try decoder.decodeSingularMessageField(value: &_storage._knownPath) }()
-        case 8: try { try decoder.decodeSingularBoolField(value: &_storage._forbidsExpensive) }()
-        case 9: try { try decoder.decodeSingularBoolField(value: &_storage._forbidsConstrained) }()
-        case 10: try { try decoder.decodeSingularUInt32Field(value: &_storage._localPort) }()
-        case 11: try { try decoder.decodeSingularUInt32Field(value: &_storage._remotePort) }()
-        case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._protocol) }()
-        default: break
-        }
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularUInt64Field(value: &self.id) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.remote) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._local) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._mark) }()
+      case 5: try { try decoder.decodeSingularStringField(value: &self._interface) }()
+      case 6: try { try decoder.decodeSingularUInt64Field(value: &self._sinceGeneration) }()
+      case 7: try { try decoder.decodeSingularMessageField(value: &self._knownPath) }()
+      case 8: try { try decoder.decodeSingularBoolField(value: &self.forbidsExpensive) }()
+      case 9: try { try decoder.decodeSingularBoolField(value: &self.forbidsConstrained) }()
+      case 10: try { try decoder.decodeSingularUInt32Field(value: &self._localPort) }()
+      case 11: try { try decoder.decodeSingularUInt32Field(value: &self._remotePort) }()
+      case 12: try { try decoder.decodeSingularUInt32Field(value: &self._protocol) }()
+      default: break
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every if/case branch local when no optimizations
-      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-      // https://github.com/apple/swift-protobuf/issues/1182
-      if _storage._id != 0 {
-        try visitor.visitSingularUInt64Field(value: _storage._id, fieldNumber: 1)
-      }
-      if !_storage._remote.isEmpty {
-        try visitor.visitSingularStringField(value: _storage._remote, fieldNumber: 2)
-      }
-      try { if let v = _storage._local {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 3)
-      } }()
-      try { if let v = _storage._mark {
-        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
-      } }()
-      try { if let v = _storage._interface {
-        try visitor.visitSingularStringField(value: v, fieldNumber: 5)
-      } }()
-      try { if let v = _storage._sinceGeneration {
-        try visitor.visitSingularUInt64Field(value: v, fieldNumber: 6)
-      } }()
-      try { if let v = _storage._knownPath {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
-      } }()
-      if _storage._forbidsExpensive != false {
-        try visitor.visitSingularBoolField(value: _storage._forbidsExpensive, fieldNumber: 8)
-      }
-      if _storage._forbidsConstrained != false {
-        try visitor.visitSingularBoolField(value: _storage._forbidsConstrained, fieldNumber: 9)
-      }
-      try { if let v = _storage._localPort {
-        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 10)
-      } }()
-      try { if let v = _storage._remotePort {
-        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 11)
-      } }()
-      try { if let v = _storage._protocol {
-        try visitor.visitSingularUInt32Field(value: v, fieldNumber: 12)
-      } }()
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.id != 0 {
+      try visitor.visitSingularUInt64Field(value: self.id, fieldNumber: 1)
     }
+    if !self.remote.isEmpty {
+      try visitor.visitSingularStringField(value: self.remote, fieldNumber: 2)
+    }
+    try { if let v = self._local {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
+    try { if let v = self._mark {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._interface {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 5)
+    } }()
+    try { if let v = self._sinceGeneration {
+      try visitor.visitSingularUInt64Field(value: v, fieldNumber: 6)
+    } }()
+    try { if let v = self._knownPath {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    } }()
+    if self.forbidsExpensive != false {
+      try visitor.visitSingularBoolField(value: self.forbidsExpensive, fieldNumber: 8)
+    }
+    if self.forbidsConstrained != false {
+      try visitor.visitSingularBoolField(value: self.forbidsConstrained, fieldNumber: 9)
+    }
+    try { if let v = self._localPort {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 10)
+    } }()
+    try { if let v = self._remotePort {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 11)
+    } }()
+    try { if let v = self._protocol {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 12)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_Flow, rhs: Connectivity_V1_Flow) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._id != rhs_storage._id {return false}
-        if _storage._remote != rhs_storage._remote {return false}
-        if _storage._local != rhs_storage._local {return false}
-        if _storage._mark != rhs_storage._mark {return false}
-        if _storage._interface != rhs_storage._interface {return false}
-        if _storage._sinceGeneration != rhs_storage._sinceGeneration {return false}
-        if _storage._knownPath != rhs_storage._knownPath {return false}
-        if _storage._forbidsExpensive != rhs_storage._forbidsExpensive {return false}
-        if _storage._forbidsConstrained != rhs_storage._forbidsConstrained {return false}
-        if _storage._localPort != rhs_storage._localPort {return false}
-        if _storage._remotePort != rhs_storage._remotePort {return false}
-        if _storage._protocol != rhs_storage._protocol {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
+    if lhs.id != rhs.id {return false}
+    if lhs.remote != rhs.remote {return false}
+    if lhs._local != rhs._local {return false}
+    if lhs._mark != rhs._mark {return false}
+    if lhs._interface != rhs._interface {return false}
+    if lhs._sinceGeneration != rhs._sinceGeneration {return false}
+    if lhs._knownPath != rhs._knownPath {return false}
+    if lhs.forbidsExpensive != rhs.forbidsExpensive {return false}
+    if lhs.forbidsConstrained != rhs.forbidsConstrained {return false}
+    if lhs._localPort != rhs._localPort {return false}
+    if lhs._remotePort != rhs._remotePort {return false}
+    if lhs._protocol != rhs._protocol {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3977,95 +4094,51 @@ nonisolated extension Connectivity_V1_FlowInvalidation: SwiftProtobuf.Message, S
   public static let protoMessageName: String = _protobuf_package + ".FlowInvalidation"
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}reason\0\u{1}severity\0\u{1}cause\0\u{1}path\0\u{1}socket\0")
 
-  fileprivate class _StorageClass {
-    var _reason: Connectivity_V1_InvalidationReason = .unspecified
-    var _severity: Connectivity_V1_InvalidationSeverity = .unspecified
-    var _cause: Connectivity_V1_Cause? = nil
-    var _path: Connectivity_V1_Path? = nil
-    var _socket: Connectivity_V1_SocketTestimony? = nil
-
-      // This property is used as the initial default value for new instances of the type.
-      // The type itself is protecting the reference to its storage via CoW semantics.
-      // This will force a copy to be made of this reference when the first mutation occurs;
-      // hence, it is safe to mark this as `nonisolated(unsafe)`.
-      static nonisolated(unsafe) let defaultInstance = _StorageClass()
-
-    private init() {}
-
-    init(copying source: _StorageClass) {
-      _reason = source._reason
-      _severity = source._severity
-      _cause = source._cause
-      _path = source._path
-      _socket = source._socket
-    }
-  }
-
-  fileprivate mutating func _uniqueStorage() -> _StorageClass {
-    if !isKnownUniquelyReferenced(&_storage) {
-      _storage = _StorageClass(copying: _storage)
-    }
-    return _storage
-  }
-
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
-    _ = _uniqueStorage()
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      while let fieldNumber = try decoder.nextFieldNumber() {
-        // The use of inline closures is to circumvent an issue where the compiler
-        // allocates stack space for every case branch when no optimizations are
-        // enabled. https://github.com/apple/swift-protobuf/issues/1034
-        switch fieldNumber {
-        case 1: try { try decoder.decodeSingularEnumField(value: &_storage._reason) }()
-        case 2: try { try decoder.decodeSingularEnumField(value: &_storage._severity) }()
-        case 3: try { try decoder.decodeSingularMessageField(value: &_storage._cause) }()
-        case 4: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
-        case 5: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
-        default: break
-        }
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.reason) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.severity) }()
+      case 3: try { try decoder.decodeSingularMessageField(value: &self._cause) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._path) }()
+      case 5: try { try decoder.decodeSingularMessageField(value: &self._socket) }()
+      default: break
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
-    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
-      // The use of inline closures is to circumvent an issue where the compiler
-      // allocates stack space for every if/case branch local when no optimizations
-      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
-      // https://github.com/apple/swift-protobuf/issues/1182
-      if _storage._reason != .unspecified {
-        try visitor.visitSingularEnumField(value: _storage._reason, fieldNumber: 1)
-      }
-      if _storage._severity != .unspecified {
-        try visitor.visitSingularEnumField(value: _storage._severity, fieldNumber: 2)
-      }
-      try { if let v = _storage._cause {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
-      } }()
-      try { if let v = _storage._path {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
-      } }()
-      try { if let v = _storage._socket {
-        try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
-      } }()
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.reason != .unspecified {
+      try visitor.visitSingularEnumField(value: self.reason, fieldNumber: 1)
     }
+    if self.severity != .unspecified {
+      try visitor.visitSingularEnumField(value: self.severity, fieldNumber: 2)
+    }
+    try { if let v = self._cause {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
+    } }()
+    try { if let v = self._path {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._socket {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_FlowInvalidation, rhs: Connectivity_V1_FlowInvalidation) -> Bool {
-    if lhs._storage !== rhs._storage {
-      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
-        let _storage = _args.0
-        let rhs_storage = _args.1
-        if _storage._reason != rhs_storage._reason {return false}
-        if _storage._severity != rhs_storage._severity {return false}
-        if _storage._cause != rhs_storage._cause {return false}
-        if _storage._path != rhs_storage._path {return false}
-        if _storage._socket != rhs_storage._socket {return false}
-        return true
-      }
-      if !storagesAreEqual {return false}
-    }
+    if lhs.reason != rhs.reason {return false}
+    if lhs.severity != rhs.severity {return false}
+    if lhs._cause != rhs._cause {return false}
+    if lhs._path != rhs._path {return false}
+    if lhs._socket != rhs._socket {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
