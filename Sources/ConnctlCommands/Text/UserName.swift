@@ -16,7 +16,9 @@ enum UserName {
     var buffer = [CChar](repeating: 0, count: 1 << 14)
     return buffer.withUnsafeMutableBufferPointer { bytes in
       guard let base = bytes.baseAddress,
-        getpwuid_r(uid, &entry, base, bytes.count, &result) == 0, result != nil, let name = entry.pw_name else { return nil }
+        getpwuid_r(uid, &entry, base, bytes.count, &result) == 0, result != nil,
+        let name = entry.pw_name
+      else { return nil }
       return String(cString: name)
     }
   }

@@ -151,7 +151,8 @@ struct PlainChannelTests {
       }
       let offers = record.metadata.map { Set($0[stringValues: "grpc-accept-encoding"]) }
       #expect(offers == [["gzip", "deflate"], ["gzip"], []])
-      #expect(record.metadata.allSatisfy { Array($0[stringValues: "connd-response-sizes"]).isEmpty })
+      #expect(
+        record.metadata.allSatisfy { Array($0[stringValues: "connd-response-sizes"]).isEmpty })
     }
   }
 
