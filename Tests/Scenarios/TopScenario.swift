@@ -47,8 +47,8 @@ struct TopScenario {
     }.map {
       $0.replacing(#/\(since \d+ \w+\)/#, with: "(since …)")
         .replacing(#/\d\d:\d\d:\d\d/#, with: "hh:mm:ss")
-        .replacing(#/^connctl +\d+/#, with: "connctl  pid")
-        .replacing(#/^CLIENT +PID/#, with: "CLIENT   PID")
+        .replacing(#/connctl +\d+/#, with: "connctl  pid")
+        .replacing(#/CLIENT +PID/#, with: "CLIENT   PID")
     }
   }
 

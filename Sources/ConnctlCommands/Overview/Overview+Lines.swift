@@ -114,7 +114,8 @@ extension Overview {
   private func family(_ family: AddressFamily, _ drawing: Drawing) -> Line {
     let path = self.snapshot.status[family]
     guard !self.snapshot.status.isUnused(family) else {
-      return drawing.line(Text("  \(family.rawValue)  none", .faint))
+      let words = drawing.isNarrow ? "\(family.rawValue) none" : "  \(family.rawValue)  none"
+      return drawing.line(Text(words, .faint))
     }
     // If there is little room, the path gets it.
     var line = drawing.line(
