@@ -1,3 +1,4 @@
+import ConnectivityProtocol
 import ConnectivityTestKit
 import Testing
 
