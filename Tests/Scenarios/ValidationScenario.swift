@@ -2,7 +2,7 @@ import Glibc
 import TestKit
 import Testing
 
-/// What NetworkManager and routers report about the way to the internet.
+/// The reports of NetworkManager and routers about the way to the internet.
 @Suite("Validation", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
 struct ValidationScenario {
   private static let portal = "https://portal.example/api"

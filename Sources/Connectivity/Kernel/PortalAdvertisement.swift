@@ -12,7 +12,7 @@ package struct PortalAdvertisement: Hashable, Sendable {
   /// The URI of a network that has no captive portal (RFC 8910, 2).
   package static let unrestricted = "urn:ietf:params:capport:unrestricted"
 
-  /// Returns the text of a URI, or `nil` if the bytes are none: a URI consists of printable ASCII
+  /// Returns the text of a URI, or `nil` for other bytes. A URI consists of printable ASCII
   /// characters without spaces (RFC 3986, 2).
   package static func uri(_ bytes: some Collection<UInt8>) -> String? {
     guard !bytes.isEmpty, bytes.allSatisfy({ (0x21...0x7E).contains($0) }) else { return nil }

@@ -1,7 +1,7 @@
 /// Whether traffic on a path reaches the internet, according to others (V1).
 ///
-/// connd contacts nobody to find out. It passes on what NetworkManager, a router or systemd-networkd
-/// reports. The value ends no connection (V2).
+/// connd sends nothing to find out. It passes on what NetworkManager, a router or
+/// systemd-networkd reports. The value ends no connection (V2).
 public struct Validation: Hashable, Sendable {
   @nonexhaustive public enum State: String, Hashable, Sendable, CaseIterable {
     /// No source has an answer.

@@ -16,7 +16,7 @@ package struct ConnectivityChecks: Hashable, Sendable {
   }
 }
 
-/// What sources other than the kernel report about the way to the internet, by link.
+/// The reports of sources other than the kernel about the way to the internet, by link.
 ///
 /// Implements rule V1.
 package struct ValidationWords: Hashable, Sendable {

@@ -112,7 +112,7 @@ struct ParsingTests {
 
   @Test("every condition parses from its description")
   func conditions() {
-    #expect(Condition.all.count == 20)
+    #expect(Condition.all.count == 22)
     for condition in Condition.all {
       #expect(Condition(argument: condition.description) == condition)
     }
@@ -175,11 +175,25 @@ struct ConditionTests {
     #expect(Condition(subject: .constrained).holds(for: status))
   }
 
+  @Test("V1 the internet was not checked → neither validated nor not-validated holds")
+  func validation() {
+    var status = ConnectivityStatus.sample
+    func held() -> [Bool] {
+      [false, true].map { Condition(subject: .validated, negated: $0).holds(for: status) }
+    }
+    #expect(held() == [false, false])
+    status.ipv4.validation = Validation(.full, .networkManager)
+    #expect(held() == [true, false])
+    status.ipv4.validation = Validation(.portal, .networkManager)
+    #expect(held() == [false, true])
+  }
+
   @Test("not- negates", arguments: Condition.Subject.allCases)
   func negation(subject: Condition.Subject) {
     for category in Category.allCases {
       var status = ConnectivityStatus.sample
       status.category = category
+      status.ipv4.validation = Validation(.portal, .networkManager)
       #expect(
         Condition(subject: subject).holds(for: status)
           != Condition(subject: subject, negated: true).holds(for: status))

@@ -97,7 +97,7 @@ struct ValidationTests {
     #expect(words.advertised.isEmpty == isForgotten)
   }
 
-  @Test("a URI is printable ASCII; other bytes are no URI")
+  @Test("only printable ASCII is a URI")
   func uri() {
     #expect(PortalAdvertisement.uri(Array("https://a/".utf8)) == "https://a/")
     #expect(PortalAdvertisement.uri([]) == nil)

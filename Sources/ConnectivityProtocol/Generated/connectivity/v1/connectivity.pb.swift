@@ -1686,8 +1686,8 @@ public nonisolated struct Connectivity_V1_Path: @unchecked Sendable {
     set {_uniqueStorage()._guessedLinks = newValue}
   }
 
-  /// Whether traffic on this path reaches the internet, according to others. connd contacts nobody
-  /// to find out. Not set if no source has an answer.
+  /// Whether traffic on this path reaches the internet, according to others. connd sends nothing to
+  /// find out. Not set if no source has an answer.
   public var validation: Connectivity_V1_Validation {
     get {_storage._validation ?? Connectivity_V1_Validation()}
     set {_uniqueStorage()._validation = newValue}
@@ -1704,7 +1704,7 @@ public nonisolated struct Connectivity_V1_Path: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// What others report about the way to the internet. It ends no connection.
+/// The reports of others about the way to the internet. They end no connection.
 public nonisolated struct Connectivity_V1_Validation: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
