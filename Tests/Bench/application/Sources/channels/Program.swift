@@ -72,7 +72,7 @@ struct Server: Sendable {
     try .networkAware(
       target: self.target, transportSecurity: .plaintext,
       config: .defaults { config in
-        config.socket = socket
+        config.socket = ConndSocket(path: socket)
         config.onInvalidation = onInvalidation
       })
   }
