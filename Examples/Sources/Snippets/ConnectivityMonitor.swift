@@ -16,7 +16,8 @@ func connectivityMonitorFollow() async {
 
 func connectivityMonitorGuard(descriptor: Int32) throws {
   // snippet: guard
-  let watch = try SocketGuard(descriptor: descriptor) { $0.shutsDown = true }
+  let watch = try SocketGuard(
+    descriptor: descriptor, config: .defaults { $0.shutsDown = true })
   // end
   _ = watch
 }
