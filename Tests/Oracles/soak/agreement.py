@@ -4,6 +4,7 @@ import json
 import subprocess
 
 from clients import check, pb
+from connectivity.v1 import diagnostics_pb2 as diagnostics
 from network import PROBES
 
 LOOPBACK = ("127.", "::1")
@@ -190,8 +191,8 @@ class Kernel:
               == {(link["ifindex"], name) for name, link in self.links.items()}, "connd and ip list different links:", links)
         for link in links:
             flags = self.links[link.name]["flags"]
-            state = (pb.LINK_STATE_DOWN if "UP" not in flags else
-                     pb.LINK_STATE_UP if "LOWER_UP" in flags else pb.LINK_STATE_NO_CARRIER)
+            state = (diagnostics.LINK_STATE_DOWN if "UP" not in flags else
+                     diagnostics.LINK_STATE_UP if "LOWER_UP" in flags else diagnostics.LINK_STATE_NO_CARRIER)
             check(link.state == state, f"the state of a link does not follow from its flags {flags}:", link)
             check(set(link.addresses) == self.addresses_of(link.name), "connd and ip list different addresses:", link)
 
