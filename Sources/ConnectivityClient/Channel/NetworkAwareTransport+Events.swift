@@ -1,5 +1,5 @@
 public import Connectivity
-public import ConnectivityMonitor
+internal import ConnectivityMonitor
 
 extension NetworkAwareTransport {
   /// An event of the connection that the channel uses, as SwiftNIO connections receive them
