@@ -48,11 +48,20 @@ struct NamesScenario {
       return waiting
     }
 
-    /// Waits as long as network managers take, and does what they do.
+    /// Returns once this many lookups wait for the old name server.
+    func awaitLookups(_ count: Int) throws {
+      try waitUntil("\(count) lookups wait") {
+        let sockets = try self.bench.lab.namespace.run(
+          "ss", "--no-header", "--udp", "--numeric", "dst", "\(NamesScenario.old):53")
+        return sockets.split(separator: "\n").count >= count
+      }
+    }
+
+    /// Does what network managers do when the lookups hang already.
     ///
     /// - Returns: The moment at which the resolver's file was rewritten.
-    func manageNetwork() throws -> UInt64 {
-      usleep(250_000)
+    func manageNetwork(_ lookups: Int) throws -> UInt64 {
+      try self.awaitLookups(lookups)
       try self.bench.lab.namespace.ip("address flush dev eth0")
       try self.names.use(NamesScenario.new)
       return CallProbe.now
@@ -66,7 +75,7 @@ struct NamesScenario {
     let bench = try Bench()
     let client = try bench.client(channels)
     let calls = try bench.pullCable(client, channels)
-    let moment = try bench.manageNetwork()
+    let moment = try bench.manageNetwork(channels)
     for call in calls {
       let end = try client.next("ended", of: call)
       let delay = Duration.nanoseconds(Int64(end.at) - Int64(moment))
@@ -100,7 +109,7 @@ struct NamesScenario {
     let bench = try Bench()
     let client = try bench.client(1)
     let calls = try bench.pullCable(client, 1)
-    usleep(250_000)
+    try bench.awaitLookups(1)
     let moment = CallProbe.now
     try client.send("shutdown")
     #expect(try client.next("ended", of: calls[0]).code == "unavailable")

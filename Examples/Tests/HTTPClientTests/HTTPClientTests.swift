@@ -77,7 +77,7 @@ extension HTTPClient {
   }
 }
 
-/// A listener whose queue is full, so that the kernel drops each further SYN.
+/// A listener with a full backlog. The kernel drops further SYNs.
 private final class FullListener {
   let port: UInt16
   private var descriptors: [CInt] = []

@@ -160,10 +160,9 @@ extension CostCommand {
     case .link(let name):
       var place = CostPlace(name: "the link \(name)", arguments: " \(name.shellWord)")
       if let links = try? await connd.links(),
-        !links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) }
-        )
+        !links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
       {
-        place.remark = "there is no link “\(name)” now: the override applies once there is"
+        place.remark = "the link “\(name)” does not exist; the override applies once it does"
       }
       return place
     case .network(let name):

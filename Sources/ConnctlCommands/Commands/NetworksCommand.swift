@@ -35,7 +35,7 @@ struct ForgetCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
     "forget", "Remove the override for a network or a link.",
     examples: ["connctl forget Home", "connctl forget wlan0"],
-    exit: "1 if there is no override.")
+    exit: "1 if no override exists.")
 
   @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl

@@ -39,7 +39,7 @@ extension Connctl {
     let condition = Condition.hint(for: word.name).map { "is \($0)" }
     let nearest = self.hints[word.name] ?? condition ?? word.name.nearest(of: known)
     throw ValidationError(
-      "There is no command '\(word.name)'\(nearest.map { ". Did you mean '\($0)'?" } ?? "")")
+      "unknown command '\(word.name)'\(nearest.map { ". Did you mean '\($0)'?" } ?? "")")
   }
 
   /// Returns the first word that is not an option of `connctl` itself, or `nil` if no such word

@@ -46,7 +46,7 @@ struct Requirement: Hashable, Sendable {
 
   /// Returns in one line why the requirement does not hold.
   func missing(in status: ConnectivityStatus) -> String {
-    if self.isLinkMissing, let link { return "there is no link “\(link)”" }
+    if self.isLinkMissing, let link { return "the link “\(link)” does not exist" }
     let concerned = self.concerned(status)
     guard self.link != nil, concerned.category == .none,
       let interface = Requirement(condition: self.condition, family: self.family)

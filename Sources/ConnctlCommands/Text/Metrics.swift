@@ -111,7 +111,7 @@ struct Metrics {
     "events": "Kernel messages that passed connd's filter.",
     "flow_invalidations": "Invalidations of guarded flows.",
     "flow_paths": "Path changes that were reported to guarded flows.",
-    "found": "Flows whose sockets showed that they were dead.",
+    "found": "Flows that their own sockets proved dead.",
     "gaps": "Times that a subscriber missed changes.",
     "guarded_flows": "Flows that connd guards now.",
     "guarding_clients": "Clients that guard flows now.",

@@ -126,8 +126,8 @@ extension Connectivity_V1_LinkState {
 // MARK: - Networks and statistics
 
 extension Connectivity_V1_Network {
-  /// - Parameter user: The caller. Away from the network, only root and the user who wrote its name
-  ///   see it.
+  /// - Parameter user: The caller. While the machine is on another network, only root and the user
+  ///   who typed the name see it.
   init(_ network: CostRequest.ListedNetwork, for user: UInt32) {
     let override = network.override
     self.init()

@@ -187,7 +187,7 @@ extension Channel {
     }
   }
 
-  /// Returns `false` if the attempt is no longer wanted.
+  /// Returns whether the attempt is still wanted.
   private func begin(_ connection: Connection) -> Bool {
     self.state.withLock { state in
       guard state.machine.isConnecting(connection.id) else { return false }

@@ -33,8 +33,8 @@ final class Channel: Sendable {
     var events = Observers<NetworkAwareTransport.Event>()
     /// The state of the connection in use, as its guard reports it.
     var news = ConnectionNews()
-    /// The flows of the last attempt's failed tries, whose paths may improve. Empty once an address
-    /// is ready.
+    /// The flows of the addresses that failed in the last attempt. Their paths may improve. Empty
+    /// once an address is ready.
     var guards: [ConnectionGuard] = []
     /// Set while a name is resolved, and after that failed.
     var resolver: ResolverWatch?
@@ -127,7 +127,7 @@ final class Channel: Sendable {
   ///
   /// - Parameters:
   ///   - options: Whether the call waits through failures.
-  ///   - call: Its access, on whose behalf nothing is sent on other networks (C8), and its caller.
+  ///   - call: The networks that the call may use (C8), and its caller.
   ///   - deadline: When the call ends, even while it waits. If the method may be retried, gRPC's
   ///     own executors check the deadline only once there is a stream.
   ///   - log: Records that the call has to wait.

@@ -24,7 +24,7 @@ final class LookupThreads: Sendable {
   /// The threads of this process. Lookups beyond the limit wait for one that ends.
   static let shared = LookupThreads(limit: 64, getAddresses)
 
-  /// A lookup whose answer may no longer be wanted.
+  /// A lookup that its caller may cancel.
   private final class Request: Sendable {
     let host: String
     let port: Int

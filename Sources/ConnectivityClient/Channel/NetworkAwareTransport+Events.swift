@@ -13,8 +13,7 @@ extension NetworkAwareTransport {
     /// Whether the kernel now prefers another path. By default the channel drains its connection,
     /// and new calls use a new one.
     case betterPath(Bool)
-    /// The connection is no longer viable, or may not be. The channel acts on it as
-    /// ``Config/onInvalidation`` says.
+    /// The connection is dead or in doubt. The channel reacts as ``Config/onInvalidation`` says.
     case invalidated(FlowInvalidation)
     /// The connection is not guarded, for this reason (C7, I11). If connd is not running, that may
     /// change.

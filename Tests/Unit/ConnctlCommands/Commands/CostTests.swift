@@ -100,7 +100,7 @@ struct CostTests {
     #expect(network.screen.errors.contains("the machine is not on “Home” now"))
     let link = try await connctl("constrain", "nope0")
     #expect(link.status == 0)
-    #expect(link.screen.errors.contains("there is no link “nope0” now"))
+    #expect(link.screen.errors.contains("the link “nope0” does not exist"))
     let auto = try await connctl("constrain", "nope0", "auto")
     #expect(auto.screen.errors == "")
   }

@@ -214,7 +214,7 @@ struct ProgramTests {
   func missingLink() async throws {
     let typo = try await connctl("is", "online", "--via", "nope0")
     #expect(typo.status == 1)
-    #expect(typo.screen.errors == "connctl: there is no link “nope0”\n")
+    #expect(typo.screen.errors == "connctl: the link “nope0” does not exist\n")
     let idle = try await connctl("is", "online", "--via", "docker0")
     #expect(idle.status == 1 && idle.screen.errors == "")
   }

@@ -73,8 +73,8 @@ struct UsageTests {
   @Test(
     "wrong usage: one line with the error, and the correct usage",
     arguments: [
-      (["stauts"], "There is no command 'stauts'. Did you mean 'status'?"),
-      (["foo"], "There is no command 'foo'"), (["ls"], "Did you mean 'links'?"),
+      (["stauts"], "unknown command 'stauts'. Did you mean 'status'?"),
+      (["foo"], "unknown command 'foo'"), (["ls"], "Did you mean 'links'?"),
       (["list"], "Did you mean 'links'?"), (["monitor"], "Did you mean 'watch'?"),
       (["show"], "Did you mean 'status'?"), (["offline"], "Did you mean 'is none'?"),
       (["version"], "Did you mean '--version'?"),
@@ -85,7 +85,7 @@ struct UsageTests {
       (["watch", "--for", "1s"], "Unknown option '--for'"),
       (["watch", "--format", "{categry}"], "unknown field {categry}. Did you mean {category}?"),
       (["metered", "no"], "“no” is not on, off or auto"),
-      (["help", "nosuch"], "There is no command 'nosuch'"),
+      (["help", "nosuch"], "unknown command 'nosuch'"),
       (["history", "--limit", "-1"], "must not be negative"),
       (["watch", "--since", "-1"], "must not be negative"),
       (["watch", "--since", "99999999999999999999"], "at most 18446744073709551615"),

@@ -1,6 +1,6 @@
+import Dispatch
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
-import Glibc
 import Synchronization
 import TestKit
 import Testing
@@ -14,16 +14,24 @@ struct LookupThreadsTests {
 
   /// Lookups that end when the test says so.
   private final class Held: Sendable {
-    private let state = Mutex<(started: [String], released: Set<String>)>(([], []))
+    private let state = Mutex<(started: [String], ends: [String: DispatchSemaphore])>(([], [:]))
 
     var started: [String] { self.state.withLock { $0.started } }
 
-    func release(_ host: String) { self.state.withLock { _ = $0.released.insert(host) } }
+    func release(_ host: String) { self.end(of: host).signal() }
 
     func lookUp(_ host: String, port: Int) -> [Address] {
       self.state.withLock { $0.started.append(host) }
-      while !self.state.withLock({ $0.released.contains(host) }) { usleep(1000) }
+      self.end(of: host).wait()
       return [.ipv4(host: host, port: port)]
+    }
+
+    private func end(of host: String) -> DispatchSemaphore {
+      self.state.withLock { state in
+        let end = state.ends[host] ?? DispatchSemaphore(value: 0)
+        state.ends[host] = end
+        return end
+      }
     }
   }
 
