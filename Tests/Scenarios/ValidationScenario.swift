@@ -7,7 +7,7 @@ import Testing
 struct ValidationScenario {
   private static let portal = "https://portal.example/api"
 
-  @Test("V1 V2 NetworkManager checks → told with its cause, flows live, and a wait for it ends")
+  @Test("V1 V2 NetworkManager checks → reported with its cause; a flow lives, and a wait ends")
   func networkManager() throws {
     let bus = try NetworkManagerBus()
     let lab = try Uplinks.laboratory(["eth0"])
@@ -39,7 +39,7 @@ struct ValidationScenario {
     }
   }
 
-  @Test("V1 a router advertises a portal → told, until the link loses its carrier")
+  @Test("V1 a router advertises a portal → reported until the link loses its carrier")
   func advertised() throws {
     let lab = try Uplinks.laboratory(["eth0"], ipv6: true)
     try lab.namespace.set("net/ipv6/conf/eth0/accept_ra", "2")

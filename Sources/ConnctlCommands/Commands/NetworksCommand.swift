@@ -24,7 +24,7 @@ struct NetworksCommand: ConnctlCommand {
       for network in networks { try self.console.print(.network(network)) }
     } else if networks.isEmpty {
       self.console.remark(
-        "no network is known: the machine is on none, or its router has not answered yet")
+        "no network is known: the machine is not on one, or its router has not answered yet")
     } else {
       try self.console.print(self.console.style.networks(networks))
     }

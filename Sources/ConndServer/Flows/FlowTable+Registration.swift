@@ -139,7 +139,9 @@ extension FlowTable {
     var examination = FlowExamination()
     let verdict =
       tracker.register(on: reading, since: since, policy: policy, at: now)
-      ?? examination.begin(with: tracker, reading, reader, at: now)
+      ?? examination.begin(
+        with: tracker, reading, isTunnelled: way.facts.links.contains(where: \.isTunnel), reader,
+        at: now)
     let outcome = examination.conclude(
       FlowExamination.Look(
         verdict, isCertain: try reader.isGone(reading, madeOn: made), change: now,
@@ -223,14 +225,17 @@ extension FlowTable {
 extension FlowExamination {
   /// Asks the socket of a flow that is registered with the address of a failed link (I2).
   fileprivate mutating func begin(
-    with tracker: FlowTracker, _ reading: FlowReading, _ reader: FlowReader, at now: Instant
+    with tracker: FlowTracker, _ reading: FlowReading, isTunnelled: Bool, _ reader: FlowReader,
+    at now: Instant
   ) -> FlowTracker.Verdict? {
     guard reading.isSourceStranded else { return nil }
     let evidence = FlowTable.ownReport(on: tracker, reader).map {
       SocketEvidence($0, on: now, at: now)
     }
     if let evidence, evidence.isSilent { self.suspect(evidence, at: now) }
-    guard let severity = SocketEvidence.severityOfStranded(evidence) else { return nil }
+    guard
+      let severity = SocketEvidence.severityOfStranded(evidence, at: now, isTunnelled: isTunnelled)
+    else { return nil }
     var verdict = FlowTracker.Verdict(.interfaceLost, severity, by: evidence)
     verdict.isCertain = severity == .destroy
     return verdict

@@ -119,12 +119,20 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Returns the severity for a flow that is registered with the address of a failed link, or `nil`
-  /// if it evidently works. Three timeouts in a row mean that it is dead (E2).
+  /// if it evidently works. When the link failed is unknown, so silence counts since the peer was
+  /// last heard (E2).
   ///
-  /// - Parameter evidence: The evidence of its socket, or `nil` without any.
-  package static func severityOfStranded(_ evidence: SocketEvidence?) -> Invalidation.Severity? {
-    guard let evidence else { return .advise }
-    if evidence.isSilent { return evidence.timeouts >= 3 ? .destroy : .advise }
+  /// - Parameters:
+  ///   - evidence: The evidence of its socket about a change at this moment, or `nil` without any.
+  ///   - isTunnelled: Whether its path uses a tunnel.
+  package static func severityOfStranded(
+    _ evidence: SocketEvidence?, at now: Instant, isTunnelled: Bool = false
+  ) -> Invalidation.Severity? {
+    guard var evidence else { return .advise }
+    if evidence.isSilent {
+      evidence.change = evidence.lastHeard
+      return evidence.severityOfSilence(at: now, isTunnelled: isTunnelled) ?? .advise
+    }
     return evidence.isActive ? nil : .advise
   }
 }
