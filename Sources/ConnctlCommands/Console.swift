@@ -12,7 +12,7 @@ struct Console: Sendable {
   /// Writes to standard error.
   var complain: @Sendable (String) -> Void
   var style: Style
-  var now: @Sendable () -> Timestamp
+  var now: @Sendable () -> WallTime
   /// The width of the terminal on standard error, or `nil` if it is not a terminal. Then each error
   /// is one line.
   var errorWidth: Int?
@@ -111,7 +111,7 @@ extension Console {
     now: {
       var time = timespec()
       clock_gettime(CLOCK_REALTIME, &time)
-      return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
+      return WallTime(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
     }, errorWidth: Console.terminalWidth(STDERR_FILENO),
     glyphs: Glyphs.ofLocale(Console.variable),
     isLive: Console.movesCursor(
@@ -187,7 +187,7 @@ extension Console {
     }
   }
 
-  private static func localTime(_ timestamp: Timestamp) -> Style.LocalTime {
+  private static func localTime(_ timestamp: WallTime) -> Style.LocalTime {
     // The zone is the user's. The fraction is the same in all zones.
     var seconds = time_t(timestamp.microseconds / 1_000_000)
     var date = tm()

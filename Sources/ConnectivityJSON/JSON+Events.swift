@@ -2,17 +2,17 @@ package import Connectivity
 
 extension JSON {
   /// Returns the object with which `connctl watch --json` begins.
-  package static func event(snapshot: Snapshot) -> JSON {
+  package static func event(snapshot: ConnectivitySnapshot) -> JSON {
     .head("snapshot", snapshot.generation).appending(["status": .status(snapshot)])
   }
 
   /// Returns the object of `connctl watch --json` for a gap.
-  package static func event(gap snapshot: Snapshot) -> JSON {
+  package static func event(gap snapshot: ConnectivitySnapshot) -> JSON {
     .head("gap", snapshot.generation).appending(["status": .status(snapshot)])
   }
 
   /// Returns the object of `connctl watch --json` for a change.
-  package static func event(_ change: Change) -> JSON {
+  package static func event(_ change: ConnectivityChange) -> JSON {
     switch change {
     case .transition(let transition):
       .head("transition", transition.snapshot.generation).appending(.body(transition))
@@ -26,7 +26,7 @@ extension JSON {
     }
   }
 
-  package static func cause(_ cause: Cause) -> JSON {
+  package static func cause(_ cause: ChangeCause) -> JSON {
     [
       "trigger": .string(cause.trigger.rawValue),
       "change": .string(cause.change),
@@ -61,7 +61,7 @@ extension JSON {
 
   package static func body(
     _ reason: Invalidation.Reason, _ severity: Invalidation.Severity, _ scope: Invalidation.Scope,
-    _ cause: Cause
+    _ cause: ChangeCause
   ) -> JSON {
     [
       "reason": .string(reason.rawValue),

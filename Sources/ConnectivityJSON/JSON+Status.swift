@@ -4,7 +4,7 @@ package import Connectivity
 // version.
 extension JSON {
   /// Returns the object of `connctl status --json`.
-  package static func status(_ snapshot: Snapshot) -> JSON {
+  package static func status(_ snapshot: ConnectivitySnapshot) -> JSON {
     let status = snapshot.status
     return [
       "generation": .number(snapshot.generation),
@@ -49,7 +49,7 @@ extension JSON {
   }
 
   /// `validation` is present only if a source has an answer.
-  package static func path(_ path: Path) -> JSON {
+  package static func path(_ path: KernelPath) -> JSON {
     let known: JSON =
       path.validation == .unknown ? [:] : ["validation": .validation(path.validation)]
     let object: JSON = [
@@ -76,7 +76,7 @@ extension JSON {
   }
 
   /// Returns the object of `connctl path --json`.
-  package static func path(_ path: Path, to destination: String) -> JSON {
+  package static func path(_ path: KernelPath, to destination: String) -> JSON {
     let object: JSON = ["destination": .string(destination)]
     return object.appending(.path(path))
   }

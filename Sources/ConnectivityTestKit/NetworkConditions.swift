@@ -26,7 +26,7 @@ public struct NetworkConditions: Hashable, Sendable {
   /// Whether the user asked to save data.
   public var isConstrained: Bool
   /// Why no traffic flows although the network exists, or `nil` if it flows.
-  public var reason: Path.Reason?
+  public var reason: KernelPath.Reason?
 
   let kind: Kind
 
@@ -40,7 +40,7 @@ public struct NetworkConditions: Hashable, Sendable {
   public init(
     name: String, medium: Medium, interface: String, ipv4: Attachment? = nil,
     ipv6: Attachment? = nil, isExpensive: Bool = false, isConstrained: Bool = false,
-    reason: Path.Reason? = nil
+    reason: KernelPath.Reason? = nil
   ) {
     self.name = name
     self.medium = medium
@@ -155,7 +155,7 @@ extension NetworkConditions {
   /// has assigned no address yet. With `unreachable`, `prohibited` and `blackhole` the default
   /// route discards. For `noCarrier` and `noRoute`, connd expects a recovery, so it advises before
   /// it destroys (I10).
-  public func failing(_ reason: Path.Reason) -> Self { self.with { $0.reason = reason } }
+  public func failing(_ reason: KernelPath.Reason) -> Self { self.with { $0.reason = reason } }
 
   private func with(_ change: (inout Self) -> Void) -> Self {
     var copy = self

@@ -148,7 +148,7 @@ extension SimulatedNetwork {
   public func advance(by duration: Duration) { self.connd.pass(duration) }
 }
 
-extension Cause {
+extension ChangeCause {
   /// A cause without a kernel message.
-  fileprivate static let simulated = Cause(.configuration, "simulated")
+  fileprivate static let simulated = ChangeCause(.configuration, "simulated")
 }

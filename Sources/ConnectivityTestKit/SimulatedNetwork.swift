@@ -153,10 +153,10 @@ public final class SimulatedNetwork: Sendable {
   // MARK: - What connd knows
 
   /// The last published state.
-  public var snapshot: Snapshot { self.connd.read { $0.snapshot } }
+  public var snapshot: ConnectivitySnapshot { self.connd.read { $0.snapshot } }
 
   /// The published changes, oldest first; at most the last 512.
-  public var history: [Change] { self.connd.read { $0.history } }
+  public var history: [ConnectivityChange] { self.connd.read { $0.history } }
 
   /// The guarded flows, those of the oldest client first.
   public var guardedFlows: [GuardedFlow] {
@@ -203,7 +203,7 @@ public final class SimulatedNetwork: Sendable {
     /// The flow's own address, as specified by the client.
     public var local: IPAddress?
     /// The path that the flow was made on.
-    public var path: Path
+    public var path: KernelPath
     public var forbidsExpensive: Bool
     public var forbidsConstrained: Bool
 

@@ -5,7 +5,7 @@ import GRPCCore
 // The library's enums may gain cases in a minor version. An application's switch therefore needs
 // `@unknown default`: the compiler demands it outside the library's package.
 
-func word(for category: Connectivity.Category) -> String {
+func word(for category: NetworkCategory) -> String {
   switch category {
   case .none: "none"
   case .wifi, .cellular, .wired, .other: "online"
@@ -14,7 +14,7 @@ func word(for category: Connectivity.Category) -> String {
   }
 }
 
-func word(for status: Path.Status) -> String {
+func word(for status: KernelPath.Status) -> String {
   switch status {
   case .satisfied: "yes"
   case .requiresConnection, .unsatisfied: "no"

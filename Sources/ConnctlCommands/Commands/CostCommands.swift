@@ -127,7 +127,7 @@ extension CostCommand {
   /// Returns the identity and the description of the current network.
   private func here(_ connd: ConndServices) async throws -> (String, CostPlace) {
     let networks = try await connd.networks()
-    let status = try Snapshot(
+    let status = try ConnectivitySnapshot(
       try await connd.connectivity.getStatus(.init(), options: .prompt)
     ).status
     guard let network = networks.first(where: \.current) else {

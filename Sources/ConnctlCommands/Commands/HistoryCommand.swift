@@ -99,9 +99,9 @@ enum HistoryEntry: Hashable, Sendable {
     return entries.sorted { $0.generation < $1.generation }
   }
 
-  var time: Timestamp { self.change.time }
+  var time: WallTime { self.change.time }
 
-  var change: Change {
+  var change: ConnectivityChange {
     switch self {
     case .transition(let transition): .transition(transition)
     case .invalidation(let invalidation): .invalidation(invalidation)

@@ -43,7 +43,7 @@ extension Condition {
 
 extension Console {
   /// Prints the answer if JSON was requested. Otherwise the exit status is the answer.
-  func tell(_ requirement: Requirement, of snapshot: Snapshot, json: Bool) throws {
+  func tell(_ requirement: Requirement, of snapshot: ConnectivitySnapshot, json: Bool) throws {
     let holds = requirement.holds(for: snapshot.status)
     if json {
       try self.print([

@@ -26,7 +26,8 @@ struct MetricsCommand: ConnctlCommand {
       )
     }
     let metrics = Metrics(
-      try Snapshot(status), statistics.statistics, since: try Timestamp(statistics.startTime))
+      try ConnectivitySnapshot(status), statistics.statistics,
+      since: try WallTime(statistics.startTime))
     try self.console.write(metrics.text)
   }
 }

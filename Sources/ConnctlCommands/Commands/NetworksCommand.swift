@@ -125,7 +125,7 @@ extension Style {
   }
 
   private func words(
-    _ choice: Connectivity_V1_Choice, _ property: String, until: Timestamp?
+    _ choice: Connectivity_V1_Choice, _ property: String, until: WallTime?
   ) -> [String] {
     let end = until.map { until in
       let local = self.localTime(until)
@@ -150,7 +150,7 @@ extension Connectivity_V1_Network {
 
   fileprivate func time(
     _ isThere: KeyPath<Self, Bool>, _ time: KeyPath<Self, Google_Protobuf_Timestamp>
-  ) -> Timestamp? {
-    self[keyPath: isThere] ? try? Timestamp(self[keyPath: time]) : nil
+  ) -> WallTime? {
+    self[keyPath: isThere] ? try? WallTime(self[keyPath: time]) : nil
   }
 }

@@ -69,7 +69,7 @@ struct OnCommand: ConnctlCommand {
       self.console.remark("\(failure)")
       throw failure.exitStatus
     }
-    let last = Mutex<Snapshot?>(nil)
+    let last = Mutex<ConnectivitySnapshot?>(nil)
     // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
     // as well.
     let follower = StatusFollower(
@@ -96,7 +96,7 @@ struct OnCommand: ConnctlCommand {
   }
 
   /// Runs the command until it ends.
-  private func perform(_ event: StatusEvent, _ snapshot: Snapshot?) async throws {
+  private func perform(_ event: StatusEvent, _ snapshot: ConnectivitySnapshot?) async throws {
     guard let object = JSON.event(event) else { return }
     do {
       let child = try ChildProcess(
@@ -136,7 +136,7 @@ struct OnCommand: ConnctlCommand {
   /// Returns the command's environment variables. They are empty if the event has no value for
   /// them.
   static func variables(
-    _ event: StatusEvent, _ snapshot: Snapshot?
+    _ event: StatusEvent, _ snapshot: ConnectivitySnapshot?
   ) -> [(name: String, value: String)] {
     var (name, generation, from) = ("gap", snapshot?.generation ?? 0, "")
     var interface = snapshot?.status.interface ?? ""
@@ -159,7 +159,7 @@ struct OnCommand: ConnctlCommand {
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   fileprivate func isOf(_ kind: StatusEvent.Kind) -> Bool {
     switch self {
     case .transition: kind == .transition

@@ -24,7 +24,7 @@ struct PathCommand: ConnctlCommand {
   var host: Endpoint
 
   func run(through connector: Connector) async throws {
-    var paths: [(destination: String, path: Path)] = []
+    var paths: [(destination: String, path: KernelPath)] = []
     let hosts = try Resolver.hosts(of: self.host.host)
     for host in hosts {
       let path =
@@ -52,7 +52,7 @@ struct PathCommand: ConnctlCommand {
   /// Queries the path of traffic that is bound to a link, as traffic to a link-local address is.
   private func path(
     to address: IPAddress, by link: String, through connector: Connector
-  ) async throws -> Path {
+  ) async throws -> KernelPath {
     let flows = FlowGuard(socket: self.socket, through: connector)
     flows.add(FlowGuard.Flow(remote: address, interface: link), id: 1)
     while let event = await flows.next() {
@@ -70,9 +70,9 @@ struct PathCommand: ConnctlCommand {
   /// Queries the path for the calling user.
   private static func path(
     to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol
-  ) async throws -> Path {
+  ) async throws -> KernelPath {
     var request = Connectivity_V1_GetPathRequest()
     request.destination = address.description
-    return try Path(try await connd.getPath(request, options: .prompt).path)
+    return try KernelPath(try await connd.getPath(request, options: .prompt).path)
   }
 }

@@ -78,7 +78,7 @@ struct RunCommand: ConnctlCommand {
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [.transition, .path])
     try await follower.run { event in
-      let snapshot: Snapshot
+      let snapshot: ConnectivitySnapshot
       switch event {
       case .snapshot(let present), .gap(let present): snapshot = present
       case .change(let change):

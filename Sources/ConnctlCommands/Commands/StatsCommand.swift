@@ -15,7 +15,7 @@ struct StatsCommand: ConnctlCommand {
     let statistics = try await connector.withServices(at: self.socket) { connd in
       try await connd.diagnostics.getStatistics(.init(), options: .prompt)
     }
-    let started = try Timestamp(statistics.startTime)
+    let started = try WallTime(statistics.startTime)
     if self.json {
       try self.console.print(.statistics(statistics.statistics, since: started))
     } else {

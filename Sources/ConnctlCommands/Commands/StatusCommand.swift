@@ -43,9 +43,12 @@ struct StatusCommand: ConnctlCommand {
   }
 
   /// Returns the current status.
-  static func status(_ socket: String, through connector: Connector) async throws -> Snapshot {
+  static func status(_ socket: String, through connector: Connector) async throws
+    -> ConnectivitySnapshot
+  {
     try await connector.withConnd(at: socket) { connd in
-      try Snapshot(try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
+      try ConnectivitySnapshot(
+        try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
     }
   }
 }

@@ -71,7 +71,7 @@ struct Wait: Sendable {
   /// last known status, or `nil` if connd has not answered.
   ///
   /// - Throws: ``ConndError`` if connd is not running or refuses this user.
-  func run(timeout: Duration?) async throws -> Snapshot? {
+  func run(timeout: Duration?) async throws -> ConnectivitySnapshot? {
     let last = Last()
     return try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await self.follow(last) }
@@ -120,7 +120,7 @@ struct Wait: Sendable {
     }
   }
 
-  private func check(_ snapshot: Snapshot, _ last: Last) async throws {
+  private func check(_ snapshot: ConnectivitySnapshot, _ last: Last) async throws {
     let requirement = await self.requirement.resolved(for: snapshot.status, self.search)
     let holds = requirement.holds(for: snapshot.status)
     if !holds, !last.isKnown {
@@ -132,7 +132,7 @@ struct Wait: Sendable {
 
   /// The last answer of connd. Only the following task sets it.
   private final class Last: Sendable {
-    let result = Mutex<Result<Snapshot, ConndError>?>(nil)
+    let result = Mutex<Result<ConnectivitySnapshot, ConndError>?>(nil)
     /// Ends, without an element, when the first result is set.
     let firstWord: AsyncStream<Never>
     private let spoken: AsyncStream<Never>.Continuation
@@ -145,7 +145,7 @@ struct Wait: Sendable {
       }
     }
 
-    func set(_ word: Result<Snapshot, ConndError>) {
+    func set(_ word: Result<ConnectivitySnapshot, ConndError>) {
       self.result.withLock { $0 = word }
       self.spoken.finish()
     }

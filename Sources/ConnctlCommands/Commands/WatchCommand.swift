@@ -42,7 +42,7 @@ struct WatchCommand: ConnctlCommand {
   /// The events and lines shown so far.
   private struct Shown {
     var isFirst = true
-    var snapshot: Snapshot?
+    var snapshot: ConnectivitySnapshot?
     var line: String?
   }
 

@@ -61,7 +61,7 @@ extension JSON {
   static func explanation(_ explanation: Connectivity_V1_Explanation) throws -> JSON {
     [
       "destination": .string(explanation.destination),
-      "path": .path(try Path(explanation.path)),
+      "path": .path(try KernelPath(explanation.path)),
       "rules": .array(
         explanation.rules.map {
           [
@@ -73,7 +73,7 @@ extension JSON {
       "routePriority": .number(explanation.hasRoutePriority ? explanation.routePriority : nil),
       "links": .array(explanation.links.map { .link($0) }),
       "flags": .flags(ReachabilityFlags(explanation.flags)),
-      "category": .string(Category(explanation.category).rawValue),
+      "category": .string(NetworkCategory(explanation.category).rawValue),
       "probes": .array(
         explanation.probes.map {
           [

@@ -4,7 +4,7 @@ import ConnectivityProtocol
 
 extension JSON {
   /// Returns the object of `connctl stats --json`.
-  static func statistics(_ statistics: [Connectivity_V1_Statistic], since: Timestamp) -> JSON {
+  static func statistics(_ statistics: [Connectivity_V1_Statistic], since: WallTime) -> JSON {
     var pairs = [Pair(key: "since", value: .string(since.description))]
     // Scripts find these keys even before the first occurrence of a kind.
     var kinds: [String: [Pair]] = [

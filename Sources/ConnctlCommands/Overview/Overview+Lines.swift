@@ -9,14 +9,14 @@ extension Overview {
     var rows: Int?
     var glyphs: Glyphs
     var style: Style
-    var now: Timestamp
+    var now: WallTime
     /// Whether to explain the keys.
     var showsKeys = false
   }
 
   /// Returns the picture for a terminal.
   func frame(
-    _ size: Frame.Size, _ glyphs: Glyphs, _ style: Style, now: Timestamp, showsKeys: Bool = false
+    _ size: Frame.Size, _ glyphs: Glyphs, _ style: Style, now: WallTime, showsKeys: Bool = false
   ) -> Frame {
     Frame(
       self.lines(

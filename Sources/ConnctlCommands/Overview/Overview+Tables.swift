@@ -104,7 +104,7 @@ extension Overview {
   func follows(_ streams: [Connectivity_V1_Client], _ drawing: Drawing) -> Text {
     var words: [String] = []
     var (paths, flows, guards) = ([String](), UInt64(0), false)
-    var last: (told: Connectivity_V1_GuardingClient, time: Timestamp)?
+    var last: (told: Connectivity_V1_GuardingClient, time: WallTime)?
     for stream in streams {
       switch stream.subject {
       case .watch, nil: if !words.contains("changes") { words.append("changes") }
@@ -113,7 +113,7 @@ extension Overview {
         guards = true
         flows += UInt64(guarding.flows)
         guard guarding.hasInvalidationTime,
-          let time = try? Timestamp(guarding.invalidationTime)
+          let time = try? WallTime(guarding.invalidationTime)
         else { continue }
         if last.map({ $0.time <= time }) ?? true { last = (guarding, time) }
       }

@@ -4,10 +4,10 @@ import ConnectivityProtocol
 
 /// The content of `connctl top` at one moment.
 struct Overview: Hashable, Sendable {
-  var snapshot: Snapshot
+  var snapshot: ConnectivitySnapshot
   var links: [Connectivity_V1_Link] = []
   /// Oldest first.
-  private(set) var changes: [Change] = []
+  private(set) var changes: [ConnectivityChange] = []
   var rates = Rates()
   /// `nil` if this connd does not report its clients.
   var clients: [Connectivity_V1_Client]?
@@ -19,7 +19,7 @@ struct Overview: Hashable, Sendable {
   /// other links.
   var isElsewhere = false
 
-  init(_ snapshot: Snapshot) { self.snapshot = snapshot }
+  init(_ snapshot: ConnectivitySnapshot) { self.snapshot = snapshot }
 
   /// Handles an event of connd.
   mutating func take(_ event: StatusEvent) {
@@ -35,7 +35,7 @@ struct Overview: Hashable, Sendable {
   }
 
   /// Updates the same state: `since` changes if the wall clock was set.
-  mutating func correct(_ snapshot: Snapshot) {
+  mutating func correct(_ snapshot: ConnectivitySnapshot) {
     if snapshot.generation == self.snapshot.generation { self.snapshot.since = snapshot.since }
   }
 
@@ -43,7 +43,7 @@ struct Overview: Hashable, Sendable {
   private static let mostChanges = 64
 
   /// Adds new or newly known changes.
-  mutating func note(_ changes: [Change]) {
+  mutating func note(_ changes: [ConnectivityChange]) {
     let known = Set(self.changes.map(\.generation))
     self.changes += changes.filter { !known.contains($0.generation) }
     self.changes.sort { $0.generation < $1.generation }

@@ -27,7 +27,7 @@ final class OverviewFeed: Sendable {
         try await Answers(of: connd)
       )
     }
-    var overview = Overview(try Snapshot(status))
+    var overview = Overview(try ConnectivitySnapshot(status))
     if let own = ProcessNamespace.own, status.networkNamespace != 0, status.networkNamespace != own
     {
       overview.isElsewhere = true
@@ -100,7 +100,7 @@ extension Overview {
 
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
     self.links = answers.links
-    self.correct(try Snapshot(answers.status))
+    self.correct(try ConnectivitySnapshot(answers.status))
     self.note(answers.history.map(\.change))
     self.clients = answers.clients
     let processes = Set((answers.clients ?? []).map(\.process)).subtracting([0])

@@ -10,7 +10,7 @@ struct PathDiagram {
   private(set) var gap: Int?
 
   /// - Parameter links: Their states, because the link without carrier may be in the middle.
-  init(_ path: Path, links: [Connectivity_V1_Link]) {
+  init(_ path: KernelPath, links: [Connectivity_V1_Link]) {
     let names = path.chain.map(\.name)
     let certain = names.count - path.guessedLinks
     self.stations =

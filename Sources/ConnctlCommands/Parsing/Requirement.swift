@@ -36,7 +36,7 @@ struct Requirement: Hashable, Sendable {
 
   /// Returns the status reduced to the requested family and link.
   private func concerned(_ status: ConnectivityStatus) -> ConnectivityStatus {
-    func path(_ family: AddressFamily) -> Path {
+    func path(_ family: AddressFamily) -> KernelPath {
       let path = status[family]
       let isElsewhere = (self.firstName ?? self.link).map { !path.leaves(by: $0) } ?? false
       return isElsewhere || self.family ?? family != family ? .unsatisfied(.noRoute) : path
@@ -69,7 +69,7 @@ extension ConnectivityStatus {
   fileprivate var carryingInterface: String? { self.category.isOnline ? self.interface : nil }
 }
 
-extension Path {
+extension KernelPath {
   /// Returns whether traffic uses the link: as the top of the stack, such as a bridge or a tunnel,
   /// or below it.
   fileprivate func leaves(by link: String) -> Bool {

@@ -4,8 +4,8 @@ import ConnectivityProtocol
 extension Style {
   /// Returns the text of `connctl explain`: the steps from the rule to the category, one per line.
   func explanation(_ explanation: Connectivity_V1_Explanation, host: String?) throws -> [String] {
-    let path = try Path(explanation.path)
-    let category = Category(explanation.category)
+    let path = try KernelPath(explanation.path)
+    let category = NetworkCategory(explanation.category)
     var steps = Columns(indent: 2)
 
     for (position, rule) in explanation.rules.enumerated() {
@@ -34,7 +34,7 @@ extension Style {
     steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
     steps.add("category", Text(category.rawValue, category.ink))
     for (position, probe) in explanation.probes.enumerated() {
-      let answer = Path.Reason(rawValue: probe.answer)?.words ?? probe.answer
+      let answer = KernelPath.Reason(rawValue: probe.answer)?.words ?? probe.answer
       let outvoted = probe.agrees ? "" : " (outvoted)"
       steps.add(
         position == 0 ? "probes" : "", Text("\(probe.destination): \(answer)\(outvoted)"))
@@ -60,7 +60,7 @@ extension Connectivity_V1_Explanation {
     return "\(first.name), the default route \(way)"
   }
 
-  fileprivate func route(_ path: Path) -> String {
+  fileprivate func route(_ path: KernelPath) -> String {
     guard self.hasRoutePrefix else {
       let isListed = path.table ?? 0 == 0
       return path.reason?.words ?? (isListed ? "none" : "too many nexthops to be shown")
@@ -105,7 +105,7 @@ extension Connectivity_V1_Link {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// Returns `wired: the hardware type of eth0 says “1”`.
   fileprivate func mediumWords(_ link: String?) -> String {
     guard let evidence = self.evidence, evidence.source != .none else {

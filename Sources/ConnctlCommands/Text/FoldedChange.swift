@@ -2,14 +2,16 @@ import Connectivity
 
 /// A change with its consequences, as one line of `history` and `top`.
 struct FoldedChange: Hashable, Sendable {
-  var time: Timestamp
+  var time: WallTime
   /// The change in one to three words. It is red if traffic was lost.
   var headline: Text
   var details: String
 
   /// Groups changes in the order of publication: a transition or a path change with its
   /// invalidations, or invalidations alone.
-  static func groups<Element>(_ all: [Element], _ change: (Element) -> Change) -> [[Element]] {
+  static func groups<Element>(_ all: [Element], _ change: (Element) -> ConnectivityChange)
+    -> [[Element]]
+  {
     all.reduce(into: []) { groups, element in
       if case .invalidation(let invalidation) = change(element),
         let first = groups.last?.first.map(change), first.time == invalidation.time
@@ -22,7 +24,7 @@ struct FoldedChange: Hashable, Sendable {
   }
 
   /// - Parameter group: As from ``groups(_:_:)``.
-  init?(_ group: [Change]) {
+  init?(_ group: [ConnectivityChange]) {
     guard let first = group.first else { return nil }
     self.time = first.time
     self.headline = first.headline
@@ -77,7 +79,7 @@ extension PathChange {
   }
 }
 
-extension Cause {
+extension ChangeCause {
   /// Whether connd has started. Then nothing changed on the machine.
   var isStart: Bool { self.change == "started" }
 

@@ -9,12 +9,12 @@ struct Metrics {
   private var lines: [String] = []
 
   init(
-    _ snapshot: Snapshot, _ statistics: [Connectivity_V1_Statistic], since: Timestamp
+    _ snapshot: ConnectivitySnapshot, _ statistics: [Connectivity_V1_Statistic], since: WallTime
   ) {
     let status = snapshot.status
     self.gauge(
       "category", "Whether this is the category of the machine's traffic.",
-      Category.allCases.map {
+      NetworkCategory.allCases.map {
         (("category", $0.rawValue), $0 == status.category ? "1" : "0")
       })
     let flags = status.flags
@@ -155,7 +155,7 @@ extension String {
   }
 }
 
-extension Timestamp {
+extension WallTime {
   /// The Unix time in seconds: `1795224300.123456`.
   fileprivate var secondsWords: String {
     let fraction = String(self.microseconds.magnitude % 1_000_000)

@@ -4,7 +4,7 @@ import ConnectivityProtocol
 extension Style {
   /// Returns the text of `connctl stats`: current values and counters.
   func statistics(
-    _ statistics: [Connectivity_V1_Statistic], since: Timestamp, now: Timestamp
+    _ statistics: [Connectivity_V1_Statistic], since: WallTime, now: WallTime
   ) -> [String] {
     let start = self.localTime(since)
     let age = Duration.microseconds(

@@ -2,7 +2,7 @@ import Connectivity
 
 extension Style {
   /// Returns the text of `connctl status`: the summary, and one line per family.
-  func status(_ snapshot: Snapshot, now: Timestamp) -> [String] {
+  func status(_ snapshot: ConnectivitySnapshot, now: WallTime) -> [String] {
     let status = snapshot.status
     let age = Duration.microseconds(
       now.microseconds.subtractingReportingOverflow(snapshot.since.microseconds).partialValue)
@@ -25,13 +25,13 @@ extension Style {
   }
 
   /// Returns the text of `connctl path`: one block per destination.
-  func path(_ path: Path, to destination: String) -> [String] {
+  func path(_ path: KernelPath, to destination: String) -> [String] {
     var header = Columns()
     header.add(Text(destination), Text(path.verdict, path.status.ink))
     return header.lines(self) + self.steps(path).lines(self)
   }
 
-  private func steps(_ path: Path) -> Columns {
+  private func steps(_ path: KernelPath) -> Columns {
     var steps = Columns(indent: 2)
     if !path.chain.isEmpty {
       steps.add("link", Text(path.chainWords))
@@ -53,7 +53,7 @@ extension DNSSettings {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// The text `unsatisfied: no route`.
   var verdict: String { self.status.words + (self.reason.map { ": " + $0.words } ?? "") }
 

@@ -6,7 +6,7 @@ struct Style: Sendable {
   /// The width of a line, or `.max` if lines are not wrapped.
   var width = 80
   var color = false
-  var localTime: @Sendable (Timestamp) -> LocalTime
+  var localTime: @Sendable (WallTime) -> LocalTime
 
   struct LocalTime: Hashable, Sendable {
     /// `2026-11-21`

@@ -77,7 +77,7 @@ struct Template: Hashable, Sendable {
   }
 
   /// Returns the text for a status, and the event that led to it. Fields without a value are empty.
-  func text(_ snapshot: Snapshot, _ event: StatusEvent) -> String {
+  func text(_ snapshot: ConnectivitySnapshot, _ event: StatusEvent) -> String {
     self.parts.map { part in
       switch part {
       case .text(let text): text
@@ -119,7 +119,7 @@ struct Template: Hashable, Sendable {
   }
 
   private static func value(
-    of field: Field, _ snapshot: Snapshot, _ event: StatusEvent
+    of field: Field, _ snapshot: ConnectivitySnapshot, _ event: StatusEvent
   ) -> Value {
     let status = snapshot.status
     let isOnline = status.category.isOnline
@@ -142,9 +142,9 @@ struct Template: Hashable, Sendable {
   }
 
   private static func value(
-    of field: Field, _ event: StatusEvent, _ snapshot: Snapshot
+    of field: Field, _ event: StatusEvent, _ snapshot: ConnectivitySnapshot
   ) -> Value {
-    let change: Change? = if case .change(let change) = event { change } else { nil }
+    let change: ConnectivityChange? = if case .change(let change) = event { change } else { nil }
     let (transition, invalidation) = (change?.transition, change?.invalidation)
     return switch field {
     case .event: .word(event.name)
@@ -175,11 +175,11 @@ extension StatusEvent {
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   var transition: Transition? { if case .transition(let value) = self { value } else { nil } }
   var invalidation: Invalidation? { if case .invalidation(let value) = self { value } else { nil } }
 
-  var cause: Cause {
+  var cause: ChangeCause {
     switch self {
     case .transition(let transition): transition.cause
     case .path(let change): change.cause

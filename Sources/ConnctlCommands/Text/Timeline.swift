@@ -7,13 +7,13 @@ import Connectivity
 /// not.
 struct Timeline {
   private let entries: [HistoryEntry]
-  private let start: Timestamp
-  private let end: Timestamp
+  private let start: WallTime
+  private let end: WallTime
 
   /// Returns `nil` if there is nothing to draw.
   ///
   /// - Parameter entries: In the order of publication.
-  init?(_ entries: [HistoryEntry], until now: Timestamp) {
+  init?(_ entries: [HistoryEntry], until now: WallTime) {
     guard let first = entries.map(\.time).min(), let last = entries.map(\.time).max() else {
       return nil
     }
@@ -69,14 +69,14 @@ struct Timeline {
   }
 
   /// Returns the columns in which each category held, at least for some time.
-  private func categories(_ count: Int) -> [(Category, [Bool])] {
-    var held: [Category: [Bool]] = [:]
-    func hold(_ category: Category, _ columns: ClosedRange<Int>) {
+  private func categories(_ count: Int) -> [(NetworkCategory, [Bool])] {
+    var held: [NetworkCategory: [Bool]] = [:]
+    func hold(_ category: NetworkCategory, _ columns: ClosedRange<Int>) {
       for column in columns {
         held[category, default: Array(repeating: false, count: count)][column] = true
       }
     }
-    var (present, column) = (Category?.none, 0)
+    var (present, column) = (NetworkCategory?.none, 0)
     for case .transition(let transition) in self.entries {
       let next = self.column(of: transition.time, count)
       // The state before the first transition is known, but not its start. It gets the column
@@ -87,7 +87,7 @@ struct Timeline {
       (present, column) = (transition.to, next)
     }
     if let present { hold(present, column...(count - 1)) }
-    return Category.allCases.compactMap { category in held[category].map { (category, $0) } }
+    return NetworkCategory.allCases.compactMap { category in held[category].map { (category, $0) } }
   }
 
   private func counts(_ count: Int) -> [(name: String, ink: TextStyle, columns: [Int])] {
@@ -144,7 +144,7 @@ struct Timeline {
 
   private var span: Duration { max(.microseconds(1), self.start.duration(to: self.end)) }
 
-  private func column(of time: Timestamp, _ count: Int) -> Int {
+  private func column(of time: WallTime, _ count: Int) -> Int {
     let part = self.start.duration(to: time) / self.span
     return Int(max(0, min(Double(count - 1), part * Double(count))))
   }

@@ -4,7 +4,7 @@ import ConnectivityMonitor
 extension Style {
   /// Returns a line of `connctl watch`, or nothing for events of the connection rather than the
   /// network.
-  func event(_ event: StatusEvent, now: Timestamp) -> [String] {
+  func event(_ event: StatusEvent, now: WallTime) -> [String] {
     switch event {
     case .snapshot(let snapshot):
       self.row(now, Text("now", .faint), snapshot.status.headline)
@@ -31,7 +31,7 @@ extension Style {
   ///   - local: The flow's own address, if known.
   func flow(
     _ event: FlowEvent, destination: IPAddress, isNew: Bool = false, local: IPAddress? = nil,
-    now: Timestamp
+    now: WallTime
   ) -> [String] {
     switch event {
     case .path(let path), .betterPathGone(let path):
@@ -46,7 +46,7 @@ extension Style {
   }
 
   private func row(
-    _ time: Timestamp, _ what: Text, _ details: String, dated: Bool = false
+    _ time: WallTime, _ what: Text, _ details: String, dated: Bool = false
   ) -> [String] {
     let local = self.localTime(time)
     let time = dated ? Text.tied(local.date, local.time) : local.time
@@ -58,8 +58,8 @@ extension Style {
   }
 }
 
-extension Change {
-  var time: Timestamp {
+extension ConnectivityChange {
+  var time: WallTime {
     switch self {
     case .transition(let transition): transition.time
     case .path(let change): change.time
@@ -146,7 +146,7 @@ extension FlowInvalidation {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// The text `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, metered` or `requires connection:
   /// wlan0 has no carrier`.
   fileprivate var words: String {

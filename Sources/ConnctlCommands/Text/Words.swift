@@ -2,7 +2,7 @@ import Connectivity
 
 // Words of the model for users.
 
-extension Category {
+extension NetworkCategory {
   var ink: TextStyle {
     switch self {
     case .none: .bad
@@ -12,7 +12,7 @@ extension Category {
   }
 }
 
-extension Path.Status {
+extension KernelPath.Status {
   var words: String {
     switch self {
     case .satisfied: "satisfied"
@@ -31,7 +31,7 @@ extension Path.Status {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// The text `vlan10 over bond0 over eth0`.
   var chainWords: String {
     self.chain.first.map { ([$0.name] + self.lowerWords).joined(separator: " ") } ?? ""
@@ -125,7 +125,7 @@ extension Validation {
   }
 }
 
-extension Cause {
+extension ChangeCause {
   /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
   var words: String {
     var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords

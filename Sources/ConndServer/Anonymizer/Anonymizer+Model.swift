@@ -17,7 +17,7 @@ extension Anonymizer {
       })
   }
 
-  func snapshot(_ snapshot: Snapshot) -> Snapshot {
+  func snapshot(_ snapshot: ConnectivitySnapshot) -> ConnectivitySnapshot {
     var snapshot = snapshot
     snapshot.status.ipv4 = self.path(snapshot.status.ipv4)
     snapshot.status.ipv6 = self.path(snapshot.status.ipv6)
@@ -25,7 +25,7 @@ extension Anonymizer {
     return snapshot
   }
 
-  func path(_ path: Path) -> Path {
+  func path(_ path: KernelPath) -> KernelPath {
     var path = path
     path.chain = path.chain.map { PathLink(index: $0.index, name: self.linkName($0.name)) }
     path.source = path.source.map(self.address)

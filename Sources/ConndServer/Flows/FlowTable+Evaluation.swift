@@ -164,7 +164,7 @@ extension FlowTable {
   /// Returns the path of a new connection to the same destination.
   private func pathForNew(
     _ flow: GuardedFlow, _ reader: FlowReader
-  ) throws(KernelUnavailable) -> Path {
+  ) throws(KernelUnavailable) -> KernelPath {
     var question = flow.tracker.flow.destination
     question.transport?.localPort = 0
     let way = try reader.view.unlessRefused { () throws(KernelUnavailable) in

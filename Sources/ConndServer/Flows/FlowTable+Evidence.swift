@@ -14,7 +14,7 @@ extension FlowTable {
     /// Whether the flow's address and link are gone, which no socket can refute.
     var isCertain: Bool
     /// The flow's path according to the lookup.
-    var path: Path
+    var path: KernelPath
 
     /// Whether the lookup differs from the one that the socket has refuted.
     var isLookupNew: Bool {
@@ -31,7 +31,7 @@ extension FlowTable {
     }
 
     /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
-    func cause(of verdict: FlowTracker.Verdict) -> Cause {
+    func cause(of verdict: FlowTracker.Verdict) -> ChangeCause {
       if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
       return self.step.trigger.cause(
         of: verdict, self.tracker.flow.destination.address.family,
@@ -112,7 +112,7 @@ extension FlowTable {
 
 extension FlowReader {
   /// Whether the flow's address is gone, and its original link is gone or down.
-  func isGone(_ reading: FlowReading, madeOn path: Path) throws(KernelUnavailable) -> Bool {
+  func isGone(_ reading: FlowReading, madeOn path: KernelPath) throws(KernelUnavailable) -> Bool {
     guard reading.isSourceGone, let link = path.chain.first?.index else { return false }
     let isGone = try self.view.unlessRefused { () throws(KernelUnavailable) in
       try self.view.link(link).map { $0.link.state == .down } ?? true

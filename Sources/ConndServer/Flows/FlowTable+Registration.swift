@@ -11,7 +11,7 @@ extension FlowTable {
     var key: Key
     var flow: Flow
     /// The path that the client received for it before.
-    var knownPath: Path?
+    var knownPath: KernelPath?
     /// The last generation that the client knew before it connected.
     var sinceGeneration: UInt64?
     /// Whether it was registered while the kernel was unavailable, so that the flow may have died
@@ -155,13 +155,14 @@ extension FlowTable {
       return .invalidation(
         told,
         since?.cause
-          ?? Cause(.registration, "diedBefore", interface: made.interface, learntLate: true),
+          ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         try reader.way(to: flow.destination).shown)
     }
     self.insert(
       registration.key, of: account, tracker, examination, told: way.shown,
       isDoubted: registration.isNew && tracker.isInDoubt)
-    let late = Cause(.registration, "pathMissing", interface: made.interface, learntLate: true)
+    let late = ChangeCause(
+      .registration, "pathMissing", interface: made.interface, learntLate: true)
     return .invalidation(told, since?.cause ?? late, way.shown)
   }
 
@@ -185,7 +186,7 @@ extension FlowTable {
   /// elsewhere (`ip rule from`, `sport`, one of several nexthops).
   private func path(
     known registration: Registration, _ present: FlowPath, _ reader: FlowReader
-  ) throws(KernelUnavailable) -> Path? {
+  ) throws(KernelUnavailable) -> KernelPath? {
     guard let known = registration.knownPath else { return nil }
     let flow = registration.flow
     guard registration.sinceGeneration == nil, known.source == flow.local,

@@ -141,7 +141,7 @@ struct FlowTable {
 
   mutating func insert(
     _ key: Key, of account: Account, _ tracker: FlowTracker,
-    _ examination: FlowExamination = FlowExamination(), told: Path, isDoubted: Bool = false
+    _ examination: FlowExamination = FlowExamination(), told: KernelPath, isDoubted: Bool = false
   ) {
     let flow = GuardedFlow(
       key, of: account, tracker, examination, told: told, isDoubted: isDoubted, seen: self.log.last,

@@ -11,13 +11,13 @@ final class GuardedFlow {
   /// The queries to its socket and their results.
   var examination: FlowExamination
   /// The cause of the pending query to its socket.
-  var examinedCause: Cause?
+  var examinedCause: ChangeCause?
   /// The lookup that its socket has refuted.
-  var refutedPath: Path?
+  var refutedPath: KernelPath?
   /// When its grace period began, or `nil` without one.
   var inDoubtSince: Instant?
   /// The path that the client received last.
-  var told: Path
+  var told: KernelPath
   /// The number of the last step that it was evaluated for.
   var seen: UInt64
   /// Whether its grace period is over.
@@ -29,7 +29,7 @@ final class GuardedFlow {
 
   init(
     _ key: FlowTable.Key, of account: Account, _ tracker: FlowTracker,
-    _ examination: FlowExamination, told: Path, isDoubted: Bool, seen: UInt64, place: Int
+    _ examination: FlowExamination, told: KernelPath, isDoubted: Bool, seen: UInt64, place: Int
   ) {
     self.key = key
     self.account = account

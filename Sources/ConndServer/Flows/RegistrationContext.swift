@@ -36,7 +36,7 @@ struct RegistrationContext {
 
   /// Notes that a flow uses a path and may be bound to a link. Links that do not exist, which a
   /// client may invent, are not watched.
-  func use(_ path: Path, boundTo link: UInt32?) throws(KernelUnavailable) {
+  func use(_ path: KernelPath, boundTo link: UInt32?) throws(KernelUnavailable) {
     var links = link.map { [$0] } ?? []
     for link in path.chain where try self.reader.view.link(link.index) != nil {
       links.append(link.index)
@@ -47,7 +47,7 @@ struct RegistrationContext {
   /// Returns the most severe invalidation of a registered flow since the generation that its
   /// client knew, or `nil` without one.
   func gravest(
-    of registration: FlowTable.Registration, _ path: Path, _ reading: FlowReading
+    of registration: FlowTable.Registration, _ path: KernelPath, _ reading: FlowReading
   ) -> Invalidation? {
     self.invalidations.gravest(
       of: registration.flow, since: registration.sinceGeneration, path, reading)

@@ -9,7 +9,7 @@ struct SocketInquiry {
   /// The first and the last change since the last inquiry began.
   private var changes: (first: Instant, last: Instant)?
   /// The cause of the last change.
-  private(set) var cause = Cause(.start, "started")
+  private(set) var cause = ChangeCause(.start, "started")
   /// The flows that the current inquiry still has to query, the next one last.
   private var flows: [FlowTable.Key] = []
   /// The change that the current inquiry is about.
@@ -20,7 +20,7 @@ struct SocketInquiry {
   /// When the next inquiry begins, or `nil` if none is needed.
   var deadline: Instant? { self.changes?.first.advanced(by: SocketEvidence.firstQuestion) }
 
-  mutating func note(_ cause: Cause, at time: Instant) {
+  mutating func note(_ cause: ChangeCause, at time: Instant) {
     self.cause = cause
     self.changes = (self.changes?.first ?? time, time)
   }

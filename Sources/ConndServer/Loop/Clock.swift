@@ -7,7 +7,7 @@ protocol MonitorClock {
   /// The current instant: monotonic, and it keeps running while the machine sleeps.
   var now: Instant { get }
   /// The current wall-clock time.
-  var time: Timestamp { get }
+  var time: WallTime { get }
   /// The time that the loop's thread has worked, by which users are charged for their turns.
   var worked: Duration { get }
 }
@@ -19,7 +19,7 @@ extension MonitorClock {
 /// The machine's clocks.
 struct SystemClock: MonitorClock {
   var now: Instant { .now() }
-  var time: Timestamp { .now() }
+  var time: WallTime { .now() }
   var worked: Duration { Thread.worked }
 }
 
@@ -33,12 +33,12 @@ extension Instant {
   }
 }
 
-extension Timestamp {
+extension WallTime {
   /// Returns the current wall-clock time.
-  static func now() -> Timestamp {
+  static func now() -> WallTime {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)
-    return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)
+    return WallTime(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)
   }
 }
 

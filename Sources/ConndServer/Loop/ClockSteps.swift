@@ -17,12 +17,12 @@ struct ClockSteps: Hashable, Sendable {
   /// - Parameters:
   ///   - now: The moment by the boot clock.
   ///   - time: The same moment by the wall clock.
-  init(from now: Instant, _ time: Timestamp) { self.distance = Self.distance(now, time) }
+  init(from now: Instant, _ time: WallTime) { self.distance = Self.distance(now, time) }
 
   /// Compares both clocks' readings of one moment with the last ones.
   ///
   /// - Returns: By how much the wall clock was set since the last reading, or `nil` if it was not.
-  mutating func step(to now: Instant, _ time: Timestamp) -> Duration? {
+  mutating func step(to now: Instant, _ time: WallTime) -> Duration? {
     let distance = Self.distance(now, time)
     guard let last = self.distance else {
       self.distance = distance
@@ -34,14 +34,14 @@ struct ClockSteps: Hashable, Sendable {
     return step
   }
 
-  private static func distance(_ now: Instant, _ time: Timestamp) -> Duration {
+  private static func distance(_ now: Instant, _ time: WallTime) -> Duration {
     Duration.microseconds(time.microseconds) - now.sinceStart
   }
 }
 
 /// A moment of this run. Its wall-clock time stays correct if that clock is set.
 struct Moment: Hashable, Sendable {
-  private let recorded: Timestamp
+  private let recorded: WallTime
   private let clock: ClockSteps
 
   /// Creates the current moment.
@@ -52,7 +52,7 @@ struct Moment: Hashable, Sendable {
   }
 
   /// The moment by the wall clock as it is set now.
-  var time: Timestamp {
+  var time: WallTime {
     var clock = self.clock
     let step = clock.step(to: .now(), .now())
     return step.map { self.recorded.advanced(by: $0) } ?? self.recorded

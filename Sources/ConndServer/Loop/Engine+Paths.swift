@@ -8,7 +8,7 @@ extension Engine {
   /// - Returns: The paths that have changed.
   mutating func evaluatePaths(
     _ kernel: any Kernel, at now: Instant
-  ) throws(KernelUnavailable) -> [(destination: Destination, path: Path)] {
+  ) throws(KernelUnavailable) -> [(destination: Destination, path: KernelPath)] {
     let destinations = self.watched.takeSlice()
     guard !destinations.isEmpty else { return [] }
     let paths = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
@@ -26,7 +26,7 @@ extension Engine {
   /// - Returns: The path, and whether it is new to the clients that already watch the destination.
   mutating func followPath(
     to destination: Destination, _ kernel: any Kernel, at now: Instant
-  ) throws(KernelUnavailable) -> (path: Path, isNews: Bool) {
+  ) throws(KernelUnavailable) -> (path: KernelPath, isNews: Bool) {
     let path = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
       try self.reader.watchedPath(to: destination, view)
     }
@@ -35,7 +35,7 @@ extension Engine {
   }
 
   /// Begins to watch a destination with its current path.
-  mutating func watch(_ destination: Destination, path: Path) {
+  mutating func watch(_ destination: Destination, path: KernelPath) {
     self.watched.tell(path, of: destination)
   }
 
@@ -46,7 +46,7 @@ extension PathReader {
   /// Returns the path to a destination, and subscribes to what it depends on.
   fileprivate func watchedPath(
     to destination: Destination, _ view: KernelView
-  ) throws(KernelUnavailable) -> Path {
+  ) throws(KernelUnavailable) -> KernelPath {
     let found = try view.unlessRefused { () throws(KernelUnavailable) in
       try self.path(to: destination, view)
     }

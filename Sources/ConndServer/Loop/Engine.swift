@@ -28,7 +28,7 @@ struct Engine {
 
   struct Step {
     /// In the order of publication.
-    var changes: [Change]
+    var changes: [ConnectivityChange]
     /// For the flows that are evaluated once the changes have been published.
     var followers: PendingCauses.Step
   }
@@ -37,7 +37,7 @@ struct Engine {
   ///   - restored: The snapshot that an earlier run published last.
   ///   - costs: The users' cost overrides.
   init(
-    _ configuration: Configuration, restored: Snapshot?,
+    _ configuration: Configuration, restored: ConnectivitySnapshot?,
     costs: OverrideFile.Contents = OverrideFile.Contents()
   ) {
     self.reader = PathReader(configuration, costs)
@@ -59,7 +59,7 @@ struct Engine {
   }
 
   /// The snapshot published last.
-  var snapshot: Snapshot { self.changes.snapshot }
+  var snapshot: ConnectivitySnapshot { self.changes.snapshot }
 
   /// The users' cost overrides. After a change, the caller must run a step.
   var costs: OverrideFile.Contents {
@@ -103,7 +103,7 @@ struct Engine {
 
   /// Reads the default paths and compares them with the published ones.
   mutating func step(
-    _ trigger: ReadTrigger, _ kernel: any Kernel, at now: Instant, time: Timestamp
+    _ trigger: ReadTrigger, _ kernel: any Kernel, at now: Instant, time: WallTime
   ) throws(KernelUnavailable) -> Step {
     self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.context.wireless.beginStep()
@@ -150,8 +150,8 @@ struct Engine {
 
   /// Compares the DNS settings with the published ones.
   mutating func update(
-    to settings: DNSSettings, learntLate: Bool = false, time: Timestamp
-  ) -> [Change] {
+    to settings: DNSSettings, learntLate: Bool = false, time: WallTime
+  ) -> [ConnectivityChange] {
     self.changes.update(to: settings, learntLate: learntLate, time: time).map { [$0] } ?? []
   }
 
@@ -164,8 +164,8 @@ struct Engine {
 
   /// Resets everything to unknown after the kernel became unavailable (K8). No flow is judged.
   mutating func lostKernel(
-    _ reason: KernelUnavailable, at now: Instant, time: Timestamp
-  ) -> (changes: [Change], paths: [(destination: Destination, path: Path)]) {
+    _ reason: KernelUnavailable, at now: Instant, time: WallTime
+  ) -> (changes: [ConnectivityChange], paths: [(destination: Destination, path: KernelPath)]) {
     self.isKernelLost = true
     let made = self.changes.update(
       to: ChangeDetector.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time

@@ -6,7 +6,7 @@ import UnixTransport
 struct KernelQuery: Sendable {
   enum Kind: Sendable {
     /// Answered with `unknown` if the kernel is unavailable.
-    case path(Destination, Reply<Path>)
+    case path(Destination, Reply<KernelPath>)
     case explain(Destination?, Reply<KernelAnswer<Explanation>>)
     case listLinks(Reply<KernelAnswer<[LinkReport]>>)
     /// The rest of a listing. Not a client's query.

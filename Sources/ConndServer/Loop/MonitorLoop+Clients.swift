@@ -100,7 +100,7 @@ extension MonitorLoop {
     return watch
   }
 
-  private mutating func path(to destination: Destination) -> (path: Path, isNews: Bool) {
+  private mutating func path(to destination: Destination) -> (path: KernelPath, isNews: Bool) {
     guard let kernel = self.kernel else { return (.unknown, false) }
     do throws(KernelUnavailable) {
       let found = try self.engine.followPath(to: destination, kernel, at: self.clock.now)

@@ -166,7 +166,7 @@ struct MonitorLoop {
     self.watchdog.answer(at: now)
   }
 
-  mutating func publish(_ changes: [Change]) {
+  mutating func publish(_ changes: [ConnectivityChange]) {
     guard !changes.isEmpty else { return }
     self.feed.publish(changes, self.engine.snapshot.status)
     if self.engine.flows.lookTakesLong { self.pauses.sweep.begin(at: self.clock.now) }
@@ -248,7 +248,7 @@ struct MonitorLoop {
     }
     let over = costs.overrides.end(at: self.clock.time, on: self.networksToLeave())
     guard !over.isEmpty else { return }
-    self.apply(.init(costs: costs, subjects: over, cause: Cause(.user, "choiceEnded")))
+    self.apply(.init(costs: costs, subjects: over, cause: ChangeCause(.user, "choiceEnded")))
   }
 
   /// Returns the present networks if the kernel was read since the last call, or else nothing: only

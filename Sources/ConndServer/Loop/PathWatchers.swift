@@ -2,7 +2,7 @@ import Connectivity
 
 /// The clients that watch the path to a destination.
 struct PathWatchers {
-  private var watchers: [Destination: [UInt64: AsyncStream<Path>.Continuation]] = [:]
+  private var watchers: [Destination: [UInt64: AsyncStream<KernelPath>.Continuation]] = [:]
   private var last: UInt64 = 0
 
   var count: Int { self.watchers.count }
@@ -13,7 +13,7 @@ struct PathWatchers {
   mutating func add(_ destination: Destination) -> PathWatch {
     // A slow reader receives only the latest path.
     let (stream, continuation) = AsyncStream.makeStream(
-      of: Path.self, bufferingPolicy: .bufferingNewest(1))
+      of: KernelPath.self, bufferingPolicy: .bufferingNewest(1))
     self.last += 1
     self.watchers[destination, default: [:]][self.last] = continuation
     return PathWatch(paths: stream, watcher: self.last)
@@ -36,12 +36,12 @@ struct PathWatchers {
   }
 
   /// Notifies the clients of a destination.
-  func publish(_ path: Path, of destination: Destination) {
+  func publish(_ path: KernelPath, of destination: Destination) {
     for watcher in (self.watchers[destination] ?? [:]).values { watcher.yield(path) }
   }
 
   /// Notifies one client.
-  func publish(_ path: Path, of destination: Destination, to watcher: UInt64) {
+  func publish(_ path: KernelPath, of destination: Destination, to watcher: UInt64) {
     self.watchers[destination]?[watcher]?.yield(path)
   }
 }
@@ -49,7 +49,7 @@ struct PathWatchers {
 /// A client's watch of the path to a destination.
 struct PathWatch: Sendable {
   /// The current path, then each new one. A slow reader receives only the latest.
-  var paths: AsyncStream<Path>
+  var paths: AsyncStream<KernelPath>
   /// The number with which the watch ends.
   var watcher: UInt64
 }

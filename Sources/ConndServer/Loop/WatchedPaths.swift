@@ -5,7 +5,7 @@ import DequeModule
 ///
 /// They are evaluated in slices, so that kernel messages are read in between.
 struct WatchedPaths {
-  private var told: [Destination: Path] = [:]
+  private var told: [Destination: KernelPath] = [:]
   /// The destinations that have not been evaluated since the last event.
   private var due: Deque<Destination> = []
 
@@ -35,7 +35,7 @@ struct WatchedPaths {
   ///
   /// - Returns: Whether the path is new to the clients that already watch the destination.
   @discardableResult
-  mutating func tell(_ path: Path, of destination: Destination) -> Bool {
+  mutating func tell(_ path: KernelPath, of destination: Destination) -> Bool {
     self.told.updateValue(path, forKey: destination) != path
   }
 

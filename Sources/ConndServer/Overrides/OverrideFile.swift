@@ -276,7 +276,7 @@ final class OverrideFile {
 
   private static func end(_ name: String, _ value: String) -> CostOverride.End? {
     switch name {
-    case "time": Int64(value).map { .time(Timestamp(microseconds: $0)) }
+    case "time": Int64(value).map { .time(WallTime(microseconds: $0)) }
     case "boot": .boot
     default: .left
     }

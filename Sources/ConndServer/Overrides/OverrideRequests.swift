@@ -7,13 +7,13 @@ struct OverrideRequests {
   let queries: KernelQueries
   let costs: OverrideFile.Contents
   /// The wall-clock time.
-  let time: Timestamp
+  let time: WallTime
 
   /// Other overrides than before, and why.
   struct Change {
     var costs: OverrideFile.Contents
     var subjects: [CostOverrides.Subject]
-    var cause: Cause
+    var cause: ChangeCause
     /// Whether the override ends after a duration.
     var isTimed = false
     /// The `match` of the configuration's entry that takes precedence, or `nil` if none does.
@@ -86,7 +86,7 @@ struct OverrideRequests {
     let change = request.constrained == nil ? "expensiveSet" : "constrainedSet"
     return Change(
       costs: costs, subjects: subjects,
-      cause: Cause(
+      cause: ChangeCause(
         .user, change, message: "uid \(request.user)", interface: request.target.link),
       isTimed: end?.isTime ?? false, overruledBy: self.overruling(request, subjects, present))
   }
@@ -120,7 +120,7 @@ struct OverrideRequests {
     for subject in known { costs.overrides[subject] = nil }
     return Change(
       costs: costs, subjects: known,
-      cause: Cause(.user, "choiceForgotten", message: "uid \(user)"))
+      cause: ChangeCause(.user, "choiceForgotten", message: "uid \(user)"))
   }
 
   /// Returns the `match` of the configuration's entry that takes precedence, or `nil` if none does.

@@ -14,7 +14,7 @@ struct OverrideState {
   init(_ store: OverrideStore?) { self.store = store }
 
   /// Notes that overrides end after a duration, however the wall clock is set.
-  mutating func note(timed subjects: [CostOverrides.Subject], at now: Instant, _ time: Timestamp) {
+  mutating func note(timed subjects: [CostOverrides.Subject], at now: Instant, _ time: WallTime) {
     self.timed.formUnion(subjects)
     _ = self.clocks.step(to: now, time)
   }
@@ -23,7 +23,7 @@ struct OverrideState {
   ///
   /// - Returns: Whether it was set.
   mutating func shift(
-    _ costs: inout OverrideFile.Contents, at now: Instant, _ time: Timestamp
+    _ costs: inout OverrideFile.Contents, at now: Instant, _ time: WallTime
   ) -> Bool {
     guard let step = self.clocks.step(to: now, time) else { return false }
     costs.overrides.shiftEnds(of: self.timed, by: step)

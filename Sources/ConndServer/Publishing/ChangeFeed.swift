@@ -11,7 +11,7 @@ struct ChangeFeed {
   let statistics: Statistics
   let logger: Logger
   /// The published changes that have not reached observers and the log.
-  private var news: [(change: Change, status: ConnectivityStatus)] = []
+  private var news: [(change: ConnectivityChange, status: ConnectivityStatus)] = []
   private static let maxNews = 64
 
   init(_ store: Store, _ publisher: any Publisher, _ statistics: Statistics, _ logger: Logger) {
@@ -20,7 +20,7 @@ struct ChangeFeed {
   }
 
   /// - Parameter status: The status after the last change.
-  mutating func publish(_ changes: [Change], _ status: ConnectivityStatus) {
+  mutating func publish(_ changes: [ConnectivityChange], _ status: ConnectivityStatus) {
     self.publisher.publish(changes)
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
     // The news must not pile up if kernel messages never stop.
@@ -47,7 +47,7 @@ struct ChangeFeed {
       ])
   }
 
-  private func log(_ change: Change, _ status: ConnectivityStatus) {
+  private func log(_ change: ConnectivityChange, _ status: ConnectivityStatus) {
     guard self.logger.logLevel <= .notice else { return }
     var metadata: Logger.Metadata = [
       "generation": "\(change.generation)", "category": "\(status.category.rawValue)",

@@ -185,7 +185,7 @@ final class HistoryFile {
 
     /// The state after unknown changes were published. Generations continue far beyond any that can
     /// have been used, and stay below 2^53 for another 230 years.
-    static var lost: Past { Past(generation: UInt64(clamping: Timestamp.now().microseconds)) }
+    static var lost: Past { Past(generation: UInt64(clamping: WallTime.now().microseconds)) }
   }
 }
 

@@ -6,10 +6,10 @@ import SwiftProtobuf
 
 /// A change and its message, serialised once for the history and all subscribers.
 struct Published: Sendable {
-  let change: Change
+  let change: ConnectivityChange
   let message: [UInt8]
 
-  init(_ change: Change) throws {
+  init(_ change: ConnectivityChange) throws {
     self.change = change
     self.message = try Connectivity_V1_WatchResponse(
       change, networkNamespace: ProcessNamespace.told
@@ -28,7 +28,7 @@ struct Published: Sendable {
 /// The error for a stored message of another kind.
 struct UnexpectedMessage: Error {}
 
-extension Snapshot {
+extension ConnectivitySnapshot {
   /// The stored form, as in a recording's header. Empty if it cannot be stored.
   var stored: [UInt8] {
     (try? Connectivity_V1_WatchResponse.snapshot(self).serializedBytes()) ?? []
@@ -41,11 +41,11 @@ extension Snapshot {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// The stored form, as in a recorded registration. Empty if it cannot be stored.
   var stored: [UInt8] { (try? Connectivity_V1_Path(self).serializedBytes()) ?? [] }
 
   init(stored bytes: [UInt8]) throws {
-    self = try Path(Connectivity_V1_Path(serializedBytes: bytes))
+    self = try KernelPath(Connectivity_V1_Path(serializedBytes: bytes))
   }
 }

@@ -4,7 +4,7 @@ import Logging
 /// The destination of the monitor loop's changes.
 protocol Publisher {
   /// Publishes changes in their order.
-  func publish(_ changes: [Change])
+  func publish(_ changes: [ConnectivityChange])
 }
 
 /// Stores changes for the next run, then publishes them. Used on the monitor thread.
@@ -19,7 +19,7 @@ struct HistoryPublisher: Publisher {
     self.logger = logger
   }
 
-  func publish(_ changes: [Change]) {
+  func publish(_ changes: [ConnectivityChange]) {
     do {
       let published = try changes.map { try Published($0) }
       self.history.append(

@@ -76,7 +76,7 @@ struct Statistics: Sendable {
     if changes == 0 { self.suppressed.increment() }
   }
 
-  func count(_ change: Change) {
+  func count(_ change: ConnectivityChange) {
     switch change {
     case .transition(let transition):
       self.transitions.increment()

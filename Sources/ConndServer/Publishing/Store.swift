@@ -12,11 +12,11 @@ final class Store: Sendable {
   private let state: Mutex<State>
 
   fileprivate struct State {
-    var snapshot: Snapshot
+    var snapshot: ConnectivitySnapshot
     var clocks: ClockSteps
     var clockSteps = 0
     /// When the machine was started, by the wall clock as it is set now.
-    var boot: Timestamp
+    var boot: WallTime
     /// Oldest first. Generations increase by one.
     var history: Deque<Published>
     /// Called when there is something new for subscribers.
@@ -43,12 +43,12 @@ final class Store: Sendable {
   }
 
   /// Continues after a snapshot of an earlier run, without its history.
-  init(at snapshot: Snapshot) {
+  init(at snapshot: ConnectivitySnapshot) {
     self.state = Mutex(State(snapshot))
   }
 
   /// The snapshot published last. Its `since` is by the wall clock as it is set now.
-  var snapshot: Snapshot {
+  var snapshot: ConnectivitySnapshot {
     self.state.withLock { state in
       state.followClock()
       return state.snapshot
@@ -141,9 +141,9 @@ extension Store {
   /// The result of one reading of a subscriber.
   enum Reading: Sendable {
     /// The first result of a stream.
-    case snapshot(Snapshot)
+    case snapshot(ConnectivitySnapshot)
     /// The subscriber missed changes. This is the current state (D4, D5).
-    case gap(Snapshot)
+    case gap(ConnectivitySnapshot)
     /// At least one change, in order.
     case changes([Published])
     /// connd is stopping.
@@ -185,8 +185,8 @@ extension Store {
 }
 
 extension Store.State {
-  fileprivate init(_ snapshot: Snapshot, _ history: Deque<Published> = []) {
-    let (now, time) = (Instant.now(), Timestamp.now())
+  fileprivate init(_ snapshot: ConnectivitySnapshot, _ history: Deque<Published> = []) {
+    let (now, time) = (Instant.now(), WallTime.now())
     self.init(
       snapshot: snapshot, clocks: ClockSteps(from: now, time),
       boot: time.advanced(by: .zero - now.sinceStart), history: history)
@@ -195,7 +195,7 @@ extension Store.State {
   /// Shifts times if the wall clock was set, so that events are as long ago as before. Events
   /// before the machine was started keep their times, because the clock was different then.
   fileprivate mutating func followClock() {
-    let (now, time) = (Instant.now(), Timestamp.now())
+    let (now, time) = (Instant.now(), WallTime.now())
     guard let step = self.clocks.step(to: now, time) else { return }
     self.clockSteps += 1
     let boot = self.boot

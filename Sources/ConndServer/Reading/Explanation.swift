@@ -15,7 +15,7 @@ struct Explanation: Sendable {
 
   /// The requested destination, or the probe that decides for the default destination.
   var destination: IPAddress
-  var path: Path
+  var path: KernelPath
   /// Empty unless the default destination was requested.
   var probes: [Probe] = []
   /// `nil` if no link is known.
@@ -34,5 +34,5 @@ struct Explanation: Sendable {
   var flags: ReachabilityFlags { ReachabilityFlags(self.path) }
 
   /// The category that this path alone would give.
-  var category: Category { Category(self.flags, medium: self.path.medium) }
+  var category: NetworkCategory { NetworkCategory(self.flags, medium: self.path.medium) }
 }

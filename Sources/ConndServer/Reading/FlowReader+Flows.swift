@@ -11,7 +11,7 @@ extension FlowReader {
   ///   - way: The kernel's answer to `question`. It is updated if the answer has changed while the
   ///     former link was examined. A path that is back is not a better path (K8).
   func reading(
-    of question: Destination, madeOn made: Path, by router: IPAddress? = nil,
+    of question: Destination, madeOn made: KernelPath, by router: IPAddress? = nil,
     _ way: inout FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let router = router ?? made.gateway
@@ -28,7 +28,7 @@ extension FlowReader {
   private static let mostRepetitions = 3
 
   private func readOnce(
-    _ question: Destination, madeOn made: Path, by router: IPAddress?, _ way: FlowPath
+    _ question: Destination, madeOn made: KernelPath, by router: IPAddress?, _ way: FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let before = made.chain.first?.index
     let now = way.judged.chain.first?.index
@@ -86,7 +86,7 @@ extension FlowReader {
 
   /// Whether an address that a query uses, and that this machine has lost, may come back.
   func sourceLoss(
-    _ question: Destination, madeOn made: Path
+    _ question: Destination, madeOn made: KernelPath
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss {
     guard let index = made.chain.first?.index, let link = try self.view.link(index)?.link,
       link.state == .up
@@ -111,7 +111,7 @@ extension FlowReader {
     guard try self.view.owner(of: former.address) == nil else { return nil }
     var question = destination
     question.source = former.address
-    let made = Path(
+    let made = KernelPath(
       status: .satisfied, chain: [former.link], source: former.address,
       sourcePrefixLength: former.prefixLength)
     return try self.sourceLoss(question, madeOn: made)

@@ -8,17 +8,18 @@ final class FlowPath: Sendable {
   let answer: RouteAnswer
   let facts: PathFacts
   /// The path that clients see.
-  let shown: Path
+  let shown: KernelPath
   /// The path that decides about the flows on it. Flows inside a tunnel depend only on the path
   /// into the tunnel.
-  let judged: Path
+  let judged: KernelPath
   let network: NetworkIdentity
   let guesses: FlowReading.Guesses
   /// Whether a VPN has assigned the source address.
   let isSourceAssignedByVPN: Bool
 
   init(
-    _ answer: RouteAnswer, _ facts: PathFacts, shown: Path, judged: Path, network: NetworkIdentity,
+    _ answer: RouteAnswer, _ facts: PathFacts, shown: KernelPath, judged: KernelPath,
+    network: NetworkIdentity,
     guesses: FlowReading.Guesses, isSourceAssignedByVPN: Bool
   ) {
     self.answer = answer
@@ -93,13 +94,13 @@ final class FlowReader {
 
   /// Returns the default path, whose facts are already known.
   func way(
-    to question: Destination, _ facts: PathFacts, _ path: Path
+    to question: Destination, _ facts: PathFacts, _ path: KernelPath
   ) throws(KernelUnavailable) -> FlowPath {
     try self.add(question, facts, path, try self.key(facts.answer, question), isDefault: true)
   }
 
   private func add(
-    _ question: Destination, _ facts: PathFacts, _ shown: Path, _ key: WayKey,
+    _ question: Destination, _ facts: PathFacts, _ shown: KernelPath, _ key: WayKey,
     isDefault: Bool = false
   ) throws(KernelUnavailable) -> FlowPath {
     self.view.subscriptions.use(facts)
@@ -117,7 +118,7 @@ final class FlowReader {
   /// Whether the address looks assigned by an IPsec key exchange such as strongSwan's charon. Such
   /// an address belongs to no subnet. A route in a separate table sets it for all unbound traffic.
   private func isSourceAssignedByVPN(
-    _ question: Destination, _ path: Path
+    _ question: Destination, _ path: KernelPath
   ) throws(KernelUnavailable) -> Bool {
     guard question.outLink == nil, try self.mayBeGiven(path),
       try self.view.entry(for: question)?.source == path.source
@@ -129,7 +130,7 @@ final class FlowReader {
   }
 
   /// Whether a VPN may have assigned the source address of a path, as far as the path alone shows.
-  func mayBeGiven(_ path: Path) throws(KernelUnavailable) -> Bool {
+  func mayBeGiven(_ path: KernelPath) throws(KernelUnavailable) -> Bool {
     guard let table = path.table, !Self.systemTables.contains(table), let source = path.source,
       let owner = try self.view.owner(of: source)
     else { return false }
@@ -140,7 +141,7 @@ final class FlowReader {
   private static let systemTables: Set<UInt32> = [0, 253, 254, 255]
 
   private func guesses(
-    _ shown: Path, _ facts: PathFacts
+    _ shown: KernelPath, _ facts: PathFacts
   ) throws(KernelUnavailable) -> FlowReading.Guesses {
     guard shown.guessedLinks > 0 else {
       let facts = self.reader.droppingUnusableGuess(facts)
@@ -174,7 +175,7 @@ final class FlowReader {
 
   /// Returns the path that decides about flows. A failure below a tunnel counts as a missing route,
   /// because the tunnel may come back another way.
-  private func judged(_ shown: Path, _ facts: PathFacts) -> Path {
+  private func judged(_ shown: KernelPath, _ facts: PathFacts) -> KernelPath {
     var path = shown
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),
       self.reader.classifier.path(facts.upToTunnel).status == .satisfied

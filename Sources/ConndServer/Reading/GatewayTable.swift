@@ -49,7 +49,7 @@ struct GatewayTable {
   /// - Parameter isDefault: Whether this is a default path, whose source address is that of new
   ///   connections.
   mutating func identity(
-    of path: Path, _ facts: PathFacts, isDefault: Bool = false, _ view: KernelView
+    of path: KernelPath, _ facts: PathFacts, isDefault: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> NetworkIdentity {
     guard let first = facts.links.first?.link else { return NetworkIdentity() }
     for facts in facts.links { self.observe(facts.link) }

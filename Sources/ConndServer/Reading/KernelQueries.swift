@@ -14,7 +14,7 @@ struct KernelQueries {
   var signalQualities: [String: UInt32] = [:]
 
   /// Returns the path to a destination, read from the kernel now.
-  func path(to destination: Destination) throws(KernelUnavailable) -> Path {
+  func path(to destination: Destination) throws(KernelUnavailable) -> KernelPath {
     try self.reader.path(to: destination, self.view).path
   }
 

@@ -80,7 +80,7 @@ struct LinkListing {
         report.lower = LinkReport.Lower(name: lower, isGuess: underlay.isGuess)
       }
     }
-    let paths: [(AddressFamily, Path)] = [
+    let paths: [(AddressFamily, KernelPath)] = [
       (.ipv4, self.observed.ipv4.path), (.ipv6, self.observed.ipv6.path),
     ]
     for (family, path) in paths where path.chain.first?.index == index {

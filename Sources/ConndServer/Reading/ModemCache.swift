@@ -21,7 +21,7 @@ struct ModemCache {
 
   /// - Parameter restored: The snapshot that an earlier run published last. Its evidence remains
   ///   valid.
-  init(restored: Snapshot? = nil) {
+  init(restored: ConnectivitySnapshot? = nil) {
     for path in [restored?.status.ipv4, restored?.status.ipv6].compactMap({ $0 }) {
       guard let link = path.chain.last, let evidence = path.evidence else { continue }
       switch evidence.source {

@@ -38,7 +38,7 @@ extension PathReader {
     let (probe, answers) = try self.probe(family, view)
     guard let probe else {
       let destination = Destination(.unspecified(family))
-      let path = Path.unsatisfied(.noRoute)
+      let path = KernelPath.unsatisfied(.noRoute)
       return DefaultPath(
         destination: destination,
         lookup: zip(self.destinations[family], answers).first { _ in true }

@@ -13,7 +13,7 @@ extension PathReader {
     /// Whether the kernel names this link. Otherwise it is the most likely port of a switch.
     var isKnown = true
     /// The reason why no traffic passes although the link carries.
-    var missing: Path.Reason?
+    var missing: KernelPath.Reason?
   }
 
   /// Returns why no traffic passes by a link that is a port of another link, or `nil` if traffic
@@ -26,7 +26,7 @@ extension PathReader {
   /// - Parameter above: The link above this one on the path, or `nil` if this is the out-link.
   func missing(
     to link: LinkFacts, below above: LinkFacts?, _ view: KernelView
-  ) throws(KernelUnavailable) -> Path.Reason? {
+  ) throws(KernelUnavailable) -> KernelPath.Reason? {
     guard let index = link.link.master else { return nil }
     if above?.link.index == index {
       return link.link.stateAsPort == link.link.state ? nil : .dormant

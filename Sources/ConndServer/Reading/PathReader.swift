@@ -14,14 +14,14 @@ struct PathReader {
   /// Returns the path to a destination, and the facts behind it.
   func path(
     to destination: Destination, _ view: KernelView
-  ) throws(KernelUnavailable) -> (path: Path, facts: PathFacts) {
+  ) throws(KernelUnavailable) -> (path: KernelPath, facts: PathFacts) {
     let facts = try self.facts(about: destination, view)
     return (try self.path(facts, view), facts)
   }
 
   /// Returns the path for the facts, with users' overrides for its network. While nothing is known
   /// below a tunnel, the tunnel's last cost applies.
-  func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
+  func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> KernelPath {
     let facts = self.droppingUnusableGuess(facts)
     let path = try self.pathByItself(facts, view)
     view.subscriptions.tunnelCosts.note(path, facts)
@@ -29,7 +29,8 @@ struct PathReader {
   }
 
   /// Returns the path for the facts, whatever it cost before.
-  func pathByItself(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> Path {
+  func pathByItself(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> KernelPath
+  {
     let path = self.classifier.path(facts)
     guard self.classifier.overrides.concernNetworks,
       let network = try self.network(of: path, facts, view)
@@ -40,7 +41,7 @@ struct PathReader {
   /// Returns the network that a path uses, below all tunnels and including guesses. Returns `nil`
   /// if nothing identifies it: a modem of unknown operator, or a gateway that has not answered yet.
   func network(
-    of path: Path, _ facts: PathFacts, _ view: KernelView
+    of path: KernelPath, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> CurrentNetwork? {
     let facts = self.droppingUnusableGuess(facts)
     let links = facts.allLinks

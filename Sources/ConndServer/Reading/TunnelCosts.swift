@@ -20,7 +20,7 @@ struct TunnelCosts {
   private static let maxTunnels = 1024
 
   /// Remembers the cost of a path for its tunnels.
-  mutating func note(_ path: Path, _ facts: PathFacts) {
+  mutating func note(_ path: KernelPath, _ facts: PathFacts) {
     guard !path.isCostUnknown else { return }
     for facts in facts.links where facts.isTunnel {
       if self.costs.count >= Self.maxTunnels { self.costs = [:] }
@@ -39,15 +39,15 @@ struct TunnelCosts {
 
   /// Returns the earlier cost that still applies to a path, or `nil` if its cost is known, or
   /// without an earlier cost.
-  func held(_ path: Path, _ facts: PathFacts) -> Cost? {
+  func held(_ path: KernelPath, _ facts: PathFacts) -> Cost? {
     path.isCostUnknown && path.guessedLinks == 0 ? self.last(facts) : nil
   }
 
   mutating func forget(_ link: UInt32) { self.costs[link] = nil }
 }
 
-extension Path {
-  func costing(_ cost: TunnelCosts.Cost?) -> Path {
+extension KernelPath {
+  func costing(_ cost: TunnelCosts.Cost?) -> KernelPath {
     guard let cost else { return self }
     var path = self
     path.isExpensive = cost.isExpensive

@@ -207,8 +207,8 @@ extension FieldReader {
     let flow = Flow(
       destination, local: local, forbidsExpensive: try self.flag(),
       forbidsConstrained: try self.flag())
-    let path = try self.optional { (fields) throws(Fault) -> Path in
-      guard let path = try? Path(stored: try fields.bytes()),
+    let path = try self.optional { (fields) throws(Fault) -> KernelPath in
+      guard let path = try? KernelPath(stored: try fields.bytes()),
         path.chain.count <= PathReader.deepest
       else { throw Fault() }
       return path

@@ -124,7 +124,7 @@ struct RecordedClock: MonitorClock {
     return now
   }
 
-  var time: Timestamp {
+  var time: WallTime {
     let time = self.clock.time
     self.recorder.note(.time(time.microseconds))
     return time

@@ -14,7 +14,7 @@ struct RecordingHeader: Hashable {
   /// The watchdog timeout in nanoseconds, because connd reads the clock for the watchdog.
   var watchdogTimeout: Int64?
   /// The snapshot that an earlier run published last. Generations continue after it.
-  var restored: Snapshot
+  var restored: ConnectivitySnapshot
   /// The users' cost overrides.
   var costs: OverrideFile.Contents
 
@@ -47,7 +47,7 @@ extension RecordingHeader {
     let costs = try fields.text()
     guard let costs = try? OverrideFile.read(Array(costs.utf8), boot: Self.boot),
       fields.isAtEnd, self.watchdogTimeout ?? 1 > 0,
-      let restored = try? Snapshot(stored: snapshot),
+      let restored = try? ConnectivitySnapshot(stored: snapshot),
       restored.generation < Self.largestGeneration
     else { throw FieldReader.Fault() }
     self.restored = restored
@@ -56,7 +56,7 @@ extension RecordingHeader {
 
   /// Creates the header of a recording that begins now.
   init(
-    configuration: String, watchdogTimeout: Duration?, restored: Snapshot,
+    configuration: String, watchdogTimeout: Duration?, restored: ConnectivitySnapshot,
     costs: OverrideFile.Contents = OverrideFile.Contents()
   ) {
     self.costs = costs

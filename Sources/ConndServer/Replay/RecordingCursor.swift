@@ -23,7 +23,7 @@ final class RecordingCursor {
   /// How many of the turn's datagrams have been received, by socket.
   private var heard: [SocketRole: Int] = [:]
   private var lastInstant = Instant(sinceStart: .zero)
-  private var lastTime = Timestamp(microseconds: 0)
+  private var lastTime = WallTime(microseconds: 0)
 
   /// - Parameter complain: Receives a message for each query without an answer.
   init(_ recording: Recording, complain: @escaping (String) -> Void) {
@@ -79,9 +79,9 @@ final class RecordingCursor {
     return self.lastInstant
   }
 
-  var time: Timestamp {
+  var time: WallTime {
     if self.times < self.present.times.count {
-      self.lastTime = Timestamp(microseconds: self.present.times[self.times])
+      self.lastTime = WallTime(microseconds: self.present.times[self.times])
       self.times += 1
     }
     return self.lastTime

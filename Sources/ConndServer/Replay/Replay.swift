@@ -95,11 +95,13 @@ private final class ReplayPublisher: Publisher {
   func begin() {
     if self.hasBegun { return }
     self.hasBegun = true
-    guard let snapshot = try? Snapshot(stored: self.store.snapshot.stored) else { return }
+    guard let snapshot = try? ConnectivitySnapshot(stored: self.store.snapshot.stored) else {
+      return
+    }
     self.print(JSON.event(snapshot: snapshot).line(terminator: "\n"))
   }
 
-  func publish(_ changes: [Change]) {
+  func publish(_ changes: [ConnectivityChange]) {
     for change in changes {
       guard
         let published = try? Published(change),

@@ -113,7 +113,7 @@ struct ReplayedClock: MonitorClock {
   let tape: RecordingCursor
 
   var now: Instant { self.tape.now }
-  var time: Timestamp { self.tape.time }
+  var time: WallTime { self.tape.time }
   var worked: Duration { .zero }
 }
 

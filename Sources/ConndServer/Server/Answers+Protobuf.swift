@@ -161,11 +161,11 @@ extension Connectivity_V1_Choice {
 
 extension CostOverride.Setting {
   /// The wall-clock time at which it ends, or `nil` if it does not end by time.
-  fileprivate var endTime: Timestamp? { if case .time(let time) = self.end { time } else { nil } }
+  fileprivate var endTime: WallTime? { if case .time(let time) = self.end { time } else { nil } }
 }
 
 extension Connectivity_V1_GetStatisticsResponse {
-  init(_ figures: [Statistics.Figure], since start: Timestamp) {
+  init(_ figures: [Statistics.Figure], since start: WallTime) {
     self.init()
     self.startTime = Google_Protobuf_Timestamp(start)
     self.statistics = figures.map { figure in

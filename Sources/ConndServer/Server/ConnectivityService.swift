@@ -41,7 +41,7 @@ struct ConnectivityService: RegistrableRPCService {
     _ request: Connectivity_V1_GetPathRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_GetPathResponse {
     let destination = try Destination(request.destination, uid: caller.uid, mark: request.mark)
-    let path: Path = try await self.queries.answer(for: caller) { .path(destination, $0) }
+    let path: KernelPath = try await self.queries.answer(for: caller) { .path(destination, $0) }
     return Connectivity_V1_GetPathResponse.with {
       $0.destination = request.destination
       $0.path = Connectivity_V1_Path(path)

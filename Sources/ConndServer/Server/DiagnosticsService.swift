@@ -117,7 +117,7 @@ extension [Published] {
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   /// Whether the history lists it: a change of the path, or an invalidation.
   fileprivate var isInHistory: Bool {
     switch self {
@@ -129,7 +129,7 @@ extension Change {
 
 extension Connectivity_V1_ListTransitionsResponse {
   /// Creates a response with one entry of the history.
-  fileprivate init(_ change: Change) {
+  fileprivate init(_ change: ConnectivityChange) {
     self.init()
     switch change {
     case .transition(let transition):

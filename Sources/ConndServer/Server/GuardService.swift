@@ -126,7 +126,7 @@ extension FlowTable.Registration {
         throw .invalid("add.known_path: a link name has at most 15 bytes")
       }
       do throws(ConversionError) {
-        self.knownPath = try Path(flow.knownPath)
+        self.knownPath = try KernelPath(flow.knownPath)
         // The evidence does not tell where the path leads, so it is not kept.
         self.knownPath?.evidence = nil
       } catch {

@@ -134,7 +134,7 @@ private struct EventKinds {
     }
   }
 
-  func contain(_ change: Change) -> Bool {
+  func contain(_ change: ConnectivityChange) -> Bool {
     switch change {
     case .transition: self.transitions
     case .path: self.paths

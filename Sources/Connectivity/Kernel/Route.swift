@@ -153,7 +153,7 @@ package struct RouteEntry: Hashable, Sendable {
 package enum RouteAnswer: Hashable, Sendable {
   case route(Route)
   /// No route carries traffic, for this reason.
-  case noRoute(Path.Reason)
+  case noRoute(KernelPath.Reason)
   /// The kernel rejects the query with an error that says nothing about the route.
   case unanswered(String)
 }

@@ -1,18 +1,18 @@
 /// The system's connectivity at one moment: both paths and their summary (K7).
 public struct ConnectivityStatus: Hashable, Sendable {
-  public var category: Category
+  public var category: NetworkCategory
   /// The flags of the summary's path.
   public var flags: ReachabilityFlags
   /// The family that the summary follows.
   public var family: AddressFamily
-  public var ipv4: Path
-  public var ipv6: Path
+  public var ipv4: KernelPath
+  public var ipv6: KernelPath
 
   /// Creates the summary of two paths.
   ///
   /// The better one decides. Satisfied is better than requiresConnection, which is better than
   /// unsatisfied. In a tie `preferred` decides.
-  public init(ipv4: Path, ipv6: Path, preferred: AddressFamily) {
+  public init(ipv4: KernelPath, ipv6: KernelPath, preferred: AddressFamily) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
     let (first, second) = preferred == .ipv4 ? (ipv4, ipv6) : (ipv6, ipv4)
@@ -21,16 +21,16 @@ public struct ConnectivityStatus: Hashable, Sendable {
     let path = self.family == .ipv4 ? ipv4 : ipv6
     self.flags = ReachabilityFlags(path)
     self.category =
-      path.status == .unknown ? .unknown : Category(self.flags, medium: path.medium)
+      path.status == .unknown ? .unknown : NetworkCategory(self.flags, medium: path.medium)
   }
 
   /// The path of a family.
-  public subscript(family: AddressFamily) -> Path {
+  public subscript(family: AddressFamily) -> KernelPath {
     family == .ipv4 ? self.ipv4 : self.ipv6
   }
 
   /// The path that the summary follows.
-  public var path: Path { self[self.family] }
+  public var path: KernelPath { self[self.family] }
   /// The outgoing link of the summary's path, or `nil` if it has none.
   public var interface: String? { self.path.interface }
   /// The medium of the lowest link of the summary's path.
@@ -41,7 +41,7 @@ public struct ConnectivityStatus: Hashable, Sendable {
   public var isConstrained: Bool { self.path.isConstrained }
 }
 
-extension Path.Status {
+extension KernelPath.Status {
   /// The order of rule K7. An unknown path in one family does not cast doubt on the other.
   fileprivate var rank: Int {
     switch self {
@@ -54,17 +54,17 @@ extension Path.Status {
 }
 
 /// A status as it was published.
-public struct Snapshot: Hashable, Sendable {
+public struct ConnectivitySnapshot: Hashable, Sendable {
   /// The generation of the last published change.
   public var generation: UInt64
   /// When the category took this value, or last bounced.
-  public var since: Timestamp
+  public var since: WallTime
   public var status: ConnectivityStatus
   /// The DNS configuration, or `nil` if unknown.
   public var dns: DNSSettings?
 
   public init(
-    generation: UInt64, since: Timestamp, status: ConnectivityStatus, dns: DNSSettings? = nil
+    generation: UInt64, since: WallTime, status: ConnectivityStatus, dns: DNSSettings? = nil
   ) {
     self.generation = generation
     self.since = since
@@ -73,7 +73,7 @@ public struct Snapshot: Hashable, Sendable {
   }
 
   /// Updates the state for a change.
-  public mutating func apply(_ change: Change) {
+  public mutating func apply(_ change: ConnectivityChange) {
     if let snapshot = change.snapshot { self = snapshot }
     if case .dns(let change) = change { self.dns = change.settings }
     self.generation = change.generation

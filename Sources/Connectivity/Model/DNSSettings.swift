@@ -60,11 +60,11 @@ public struct DNSChange: Hashable, Sendable {
   public var generation: UInt64
   /// The configuration after the change.
   public var settings: DNSSettings
-  public var cause: Cause
+  public var cause: ChangeCause
   /// When it was published.
-  public var time: Timestamp
+  public var time: WallTime
 
-  public init(generation: UInt64, settings: DNSSettings, cause: Cause, time: Timestamp) {
+  public init(generation: UInt64, settings: DNSSettings, cause: ChangeCause, time: WallTime) {
     self.generation = generation
     self.settings = settings
     self.cause = cause

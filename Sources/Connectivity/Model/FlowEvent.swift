@@ -4,10 +4,10 @@
 /// of them.
 package indirect enum FlowEvent: Hashable, Sendable {
   /// The flow's path: after it was added, and after each change.
-  case path(Path)
+  case path(KernelPath)
   /// The reported better path is gone. New connections use the flow's own path again, which is this
   /// one.
-  case betterPathGone(Path)
+  case betterPathGone(KernelPath)
   /// The flow is no longer viable, or may not be. With severity `destroy` it is no longer guarded.
   case invalidation(FlowInvalidation)
   /// connd does not guard the flow. Other flows are unaffected.
@@ -16,7 +16,7 @@ package indirect enum FlowEvent: Hashable, Sendable {
 
 extension FlowEvent {
   /// The flow's path, if the event contains it.
-  package var ownPath: Path? {
+  package var ownPath: KernelPath? {
     switch self {
     case .path(let path), .betterPathGone(let path): path
     case .invalidation, .refused: nil
@@ -24,7 +24,7 @@ extension FlowEvent {
   }
 
   /// The path to the remote address, or `nil` if the event has none.
-  package var path: Path? {
+  package var path: KernelPath? {
     switch self {
     case .path(let path), .betterPathGone(let path): path
     case .invalidation(let invalidation): invalidation.path
@@ -79,16 +79,17 @@ package struct FlowRefusal: Error, Hashable, Sendable {
 public struct FlowInvalidation: Error, Hashable, Sendable {
   public var reason: Invalidation.Reason
   public var severity: Invalidation.Severity
-  public var cause: Cause
+  public var cause: ChangeCause
   /// The current path to the remote address, or `nil` if connd did not report it.
-  public var path: Path?
+  public var path: KernelPath?
   /// The answer of the connection's own socket, or `nil` if it was not asked.
   public var socket: SocketTestimony?
   /// For ``Invalidation/Reason/policy``: the property that the channel forbids. Otherwise `nil`.
   public var networkUnavailableReason: NetworkUnavailable.Reason?
 
   public init(
-    reason: Invalidation.Reason, severity: Invalidation.Severity, cause: Cause, path: Path?,
+    reason: Invalidation.Reason, severity: Invalidation.Severity, cause: ChangeCause,
+    path: KernelPath?,
     socket: SocketTestimony? = nil, networkUnavailableReason: NetworkUnavailable.Reason? = nil
   ) {
     self.reason = reason

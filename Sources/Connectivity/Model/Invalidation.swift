@@ -4,13 +4,13 @@ public struct Invalidation: Hashable, Sendable {
   public var reason: Reason
   public var severity: Severity
   public var scope: Scope
-  public var cause: Cause
+  public var cause: ChangeCause
   /// When it was published.
-  public var time: Timestamp
+  public var time: WallTime
 
   public init(
-    generation: UInt64, reason: Reason, severity: Severity, scope: Scope, cause: Cause,
-    time: Timestamp
+    generation: UInt64, reason: Reason, severity: Severity, scope: Scope, cause: ChangeCause,
+    time: WallTime
   ) {
     self.generation = generation
     self.reason = reason

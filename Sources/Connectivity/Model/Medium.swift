@@ -16,7 +16,7 @@ extension Medium {
     /// The number in connectivity.proto.
     package let number: Int
     /// The category of a network that is not cellular by its flags (K1).
-    package let category: Category
+    package let category: NetworkCategory
     /// Whether traffic costs money, unless a more trusted source answers. `nil` if that is unknown
     /// (I8).
     package let isMetered: Bool?
@@ -31,7 +31,7 @@ extension Medium {
     package let signs: Signs
 
     fileprivate init(
-      number: Int, category: Category, isMetered: Bool?, place: Int, grace: Duration = .zero,
+      number: Int, category: NetworkCategory, isMetered: Bool?, place: Int, grace: Duration = .zero,
       hasHardwareAddresses: Bool = false, typical: (Evidence.Source, String),
       signs: Signs = Signs()
     ) {

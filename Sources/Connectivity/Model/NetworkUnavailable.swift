@@ -28,9 +28,9 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
 
   public var reason: Reason
   /// The path that the call would have taken.
-  public var path: Path
+  public var path: KernelPath
 
-  public init(reason: Reason, path: Path) {
+  public init(reason: Reason, path: KernelPath) {
     self.reason = reason
     self.path = path
   }

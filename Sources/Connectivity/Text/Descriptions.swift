@@ -1,6 +1,6 @@
 // Each description is one readable line, for logs and error messages. Its words may change.
 
-extension Path: CustomStringConvertible {
+extension KernelPath: CustomStringConvertible {
   /// The text `satisfied, wifi by wlan0 from 192.0.2.7 via 192.0.2.1, expensive`, or `requires
   /// connection: wlan0 has no carrier`.
   public var description: String {
@@ -34,12 +34,12 @@ extension ConnectivityStatus: CustomStringConvertible {
   }
 }
 
-extension Snapshot: CustomStringConvertible {
+extension ConnectivitySnapshot: CustomStringConvertible {
   /// The generation and the status.
   public var description: String { "\(self.generation): \(self.status)" }
 }
 
-extension Cause: CustomStringConvertible {
+extension ChangeCause: CustomStringConvertible {
   /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
   public var description: String {
     var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords
@@ -50,7 +50,7 @@ extension Cause: CustomStringConvertible {
   }
 }
 
-extension Change: CustomStringConvertible {
+extension ConnectivityChange: CustomStringConvertible {
   /// The change and its cause.
   public var description: String {
     switch self {

@@ -1,6 +1,6 @@
 // Words of the model, for people.
 
-extension Path.Reason {
+extension KernelPath.Reason {
   package var words: String {
     switch self {
     case .noRoute: "no route"

@@ -47,14 +47,15 @@ public struct CallSettings: Sendable {
   /// has reported it. Not called while a connection is made without trouble. Must not block.
   ///
   /// Like `urlSession(_:taskIsWaitingForConnectivity:)`.
-  public var onWait: (@Sendable (Path) -> Void)?
+  public var onWait: (@Sendable (KernelPath) -> Void)?
 
   public init(
     logger: Logger? = nil, requestID: RequestIDProvider? = nil, requestIDHeader: String? = nil,
     access: NetworkAccess = .unrestricted, timeLimit: TimeLimit? = nil,
     acceptedCompression: CompressionAlgorithmSet? = nil,
     decompressionLimit: DecompressionLimit? = nil,
-    onRequestID: (@Sendable (String) -> Void)? = nil, onWait: (@Sendable (Path) -> Void)? = nil
+    onRequestID: (@Sendable (String) -> Void)? = nil,
+    onWait: (@Sendable (KernelPath) -> Void)? = nil
   ) {
     self.onRequestID = onRequestID
     self.onWait = onWait

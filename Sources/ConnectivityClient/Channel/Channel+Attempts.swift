@@ -134,10 +134,10 @@ extension Channel {
   /// The paths to a target's addresses that the channel may use.
   private struct Ways {
     /// The paths of addresses that were tried; `nil` if unknown.
-    var tried: [Path?] = []
+    var tried: [KernelPath?] = []
     /// The paths of addresses that were not tried, because no call waiting at the time could use
     /// them.
-    var unwanted: [Path?] = []
+    var unwanted: [KernelPath?] = []
     /// Whether an address was tried that needs no network, so that every call may use it.
     var includeLocal = false
 
@@ -172,7 +172,7 @@ extension Channel {
     guard self.state.withLock({ $0.waiters.values.contains { !$0.access.isUnrestricted } }) else {
       return tries
     }
-    return await withTaskGroup(of: (Int, Path?).self) { group in
+    return await withTaskGroup(of: (Int, KernelPath?).self) { group in
       for (place, one) in tries.enumerated() where one.path == nil {
         // A try that was not made has waited for the answer before.
         guard one.outcome.wasMade, let flow = one.flow else { continue }

@@ -28,13 +28,13 @@ extension Channel {
     var outcome: Outcome
     var flow: ConnectionGuard?
     /// The path to the address, or `nil` if connd has not reported it.
-    var path: Path?
+    var path: KernelPath?
     /// Whether the address needs no network.
     var isLocal = false
   }
 
   /// Whether a waiting call may use the path. If none is waiting, whether the last one could.
-  private func isWanted(on path: Path) -> Bool {
+  private func isWanted(on path: KernelPath) -> Bool {
     self.state.withLock { $0.wanted.contains { $0.refusal(of: path) == nil } }
   }
 
@@ -99,7 +99,7 @@ extension Channel {
     func over(_ outcome: Outcome) -> Try {
       Try(outcome: outcome, flow: flow, path: connection.path, isLocal: connection.isLocal)
     }
-    func objection(to path: Path) -> Outcome? {
+    func objection(to path: KernelPath) -> Outcome? {
       if let refusal = self.settings.config.access.refusal(of: path) { return .forbidden(refusal) }
       return self.isWanted(on: path) ? nil : .unwanted
     }

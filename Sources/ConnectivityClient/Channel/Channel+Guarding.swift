@@ -103,7 +103,7 @@ extension Channel {
   }
 
   /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
-  private func noticed(_ path: Path?, _ phase: ConnectionGuard.EventPhase) {
+  private func noticed(_ path: KernelPath?, _ phase: ConnectionGuard.EventPhase) {
     guard let path else { return }
     self.record(path)
     guard phase.isNews, path.status == .satisfied,
@@ -113,7 +113,7 @@ extension Channel {
   }
 
   /// Records the path for the calls that wait, and tells them if it carries nothing.
-  private func record(_ path: Path) {
+  private func record(_ path: KernelPath) {
     self.update { state in
       state.path = path
       return state.waitingForPath()
@@ -131,7 +131,7 @@ extension Channel {
 
   /// Handles a new path of the connection. An attempt whose former path was unusable starts over,
   /// because TCP itself retries only after a second, and then with growing delays.
-  private func moved(_ connection: Connection, to path: Path) {
+  private func moved(_ connection: Connection, to path: KernelPath) {
     let couldNot = connection.path.map { $0.status != .satisfied } ?? false
     connection.path = path
     // New calls wait to see whether a lost path returns (I10).

@@ -24,7 +24,7 @@ final class Channel: Sendable {
     var attempts: [UInt64: Connection] = [:]
     var waiters: [UInt64: Waiter] = [:]
     /// The last reported path of a connection or an attempt.
-    var path = Path.unknown
+    var path = KernelPath.unknown
     /// The access rules of the last call that stopped waiting.
     var lastAccess = NetworkAccess.unrestricted
     var lastCall: UInt64 = 0
@@ -48,7 +48,7 @@ final class Channel: Sendable {
     /// The networks that the call may use, in addition to the channel's own rules.
     var access: NetworkAccess
     /// Told once that the call waits for connectivity.
-    var onWait: (@Sendable (Path) -> Void)?
+    var onWait: (@Sendable (KernelPath) -> Void)?
   }
 
   let settings: ConnectionSettings
@@ -264,8 +264,8 @@ final class Channel: Sendable {
     resumed = []
     var ended: [AsyncStream<ConnectivityState>.Continuation] = []
     var endedEvents: [AsyncStream<NetworkAwareTransport.Event>.Continuation] = []
-    var told: [@Sendable (Path) -> Void] = []
-    var path = Path.unknown
+    var told: [@Sendable (KernelPath) -> Void] = []
+    var path = KernelPath.unknown
     let result = self.state.withLock { state in
       let (actions, result) = body(&state)
       for action in actions {

@@ -146,7 +146,7 @@ final class Connection: Sendable {
   var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
 
   /// The last path that connd reported.
-  var path: Path? {
+  var path: KernelPath? {
     get { self.core.state.withLock { $0.path } }
     set {
       self.core.state.withLock { state in
@@ -199,7 +199,7 @@ private final class Core: Sendable {
     var holds = 0
     var idleSince = ContinuousClock.now
     var invalidation: FlowInvalidation?
-    var path: Path?
+    var path: KernelPath?
     /// The link of the first path, on which the connection is made.
     var link: UInt32?
     var flow: ConnectionGuard?

@@ -3,7 +3,7 @@ internal import ConnectivityMonitor
 
 /// The known state of a guarded connection. Turns the events of its guard into news for its owner.
 struct ConnectionNews: Sendable {
-  private(set) var path: Path?
+  private(set) var path: KernelPath?
   private var isViable = true
   private var hasBetterPath = false
 
@@ -36,7 +36,7 @@ struct ConnectionNews: Sendable {
   /// Records that a new connection has replaced the previous one.
   ///
   /// - Parameter path: The path of the new connection, or `nil` if unknown.
-  mutating func begin(on path: Path?) -> [NetworkAwareTransport.Event] {
+  mutating func begin(on path: KernelPath?) -> [NetworkAwareTransport.Event] {
     var news: [NetworkAwareTransport.Event] = []
     if let path, path != self.path { news.append(.path(path)) }
     self.path = path

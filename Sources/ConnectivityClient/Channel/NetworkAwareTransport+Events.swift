@@ -6,7 +6,7 @@ extension NetworkAwareTransport {
   /// (``ConnectivityEvents``).
   @nonexhaustive public enum Event: Hashable, Sendable {
     /// The connection's path: the first one, after each change, and that of each new connection.
-    case path(Path)
+    case path(KernelPath)
     /// Whether packets can be sent and received. A connection that is not viable may become viable
     /// again, or a new one replaces it.
     case viability(Bool)

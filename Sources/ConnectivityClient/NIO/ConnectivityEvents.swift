@@ -26,9 +26,9 @@ public enum ConnectivityEvents {
 
   /// The connection's path: the first one, and after each change.
   public struct PathChanged: Hashable, Sendable {
-    public var path: Path
+    public var path: KernelPath
 
-    public init(path: Path) { self.path = path }
+    public init(path: KernelPath) { self.path = path }
   }
 
   /// connd reported that the connection is no longer viable, or may not be. Fired before the

@@ -57,7 +57,7 @@ package final class GuardHub: Sendable {
   ///   - watcher: If connd is already known to be absent, it is called immediately on the caller's
   ///     thread.
   func watch(
-    _ flow: FlowGuard.Flow, madeOn path: Path? = nil, _ watcher: Watcher
+    _ flow: FlowGuard.Flow, madeOn path: KernelPath? = nil, _ watcher: Watcher
   ) -> GuardedFlow {
     let (id, absence) = self.watchers.add(watcher)
     if let absence { watcher.onAbsence(absence) }

@@ -21,7 +21,7 @@ extension GuardMachine {
     /// flow without an address has this one.
     private var source: IPAddress?
     /// The last reported path that carries traffic.
-    private(set) var path: Path?
+    private(set) var path: KernelPath?
 
     init(id: ID, flow: FlowGuard.Flow) {
       self.id = id
@@ -71,7 +71,7 @@ extension GuardMachine {
 
   /// connd's answer before the connection is made.
   package enum Answer: Equatable, Sendable {
-    case path(Path)
+    case path(KernelPath)
     /// The connection would be invalid immediately.
     case invalidation(FlowInvalidation)
     /// The connection is not guarded: connd is not running, or refused it.
@@ -91,7 +91,7 @@ extension GuardMachine {
     }
 
     /// The path in the answer.
-    package var path: Path? {
+    package var path: KernelPath? {
       switch self {
       case .path(let path): path
       case .invalidation(let invalidation): invalidation.path

@@ -32,10 +32,10 @@ package struct GuardMachine: Sendable {
     /// The link of the kept connection.
     var link: String
     /// Its last path that carried traffic.
-    var own: Path?
+    var own: KernelPath?
 
     /// Returns whether new connections use the link and subnet of the kept one.
-    func isOpen(by path: Path?) -> Bool {
+    func isOpen(by path: KernelPath?) -> Bool {
       guard let path, path.status == .satisfied, path.interface == self.link else { return false }
       return self.own.map(path.isOfSameSubnet) ?? true
     }
@@ -59,7 +59,7 @@ package struct GuardMachine: Sendable {
 
   enum Action: Equatable, Sendable {
     /// Registers a flow with the path that it was made on, if it is known.
-    case register(Registration.ID, FlowGuard.Flow, madeOn: Path?)
+    case register(Registration.ID, FlowGuard.Flow, madeOn: KernelPath?)
     case release(Registration.ID)
     case report(FlowEvent, EventPhase, FlowGuard.Flow)
     case reportAbsence(ConndAbsence)

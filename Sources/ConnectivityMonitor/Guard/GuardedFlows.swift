@@ -33,7 +33,7 @@ package struct GuardedFlows: Sendable {
   ///
   /// - Parameter path: The path that connd reported before the connection was made. connd
   ///   immediately reports what has changed since.
-  package mutating func add(_ flow: FlowGuard.Flow, id: UInt64, madeOn path: Path? = nil) {
+  package mutating func add(_ flow: FlowGuard.Flow, id: UInt64, madeOn path: KernelPath? = nil) {
     guard self.entries[id] == nil else { return }
     self.entries[id] = Entry(flow: flow, knownPath: path?.message)
     self.unsent.insert(id)

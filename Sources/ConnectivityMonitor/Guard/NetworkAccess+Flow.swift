@@ -23,7 +23,7 @@ extension NetworkAccess {
       let isCertain = path.guessedLinks == 0 && path.medium != .tunnel
       return FlowInvalidation(
         reason: .policy, severity: isCertain ? .destroy : .drain,
-        cause: Cause(.link, "mediumChanged", interface: path.interface), path: path,
+        cause: ChangeCause(.link, "mediumChanged", interface: path.interface), path: path,
         networkUnavailableReason: refusal.reason)
     }
   }

@@ -70,7 +70,7 @@ public struct NetworkAccess: Hashable, Sendable {
   /// For an unknown path, ``whenUnknown`` decides.
   ///
   /// If several reasons apply, the medium comes first, then constrained, then expensive.
-  public func refusal(of path: Path) -> NetworkUnavailable? {
+  public func refusal(of path: KernelPath) -> NetworkUnavailable? {
     if path.status == .unknown {
       let isRefused = self.whenUnknown == .refuse && !self.isUnrestricted
       return isRefused ? NetworkUnavailable(reason: .unknown, path: path) : nil

@@ -18,11 +18,13 @@ struct GuardMessage {
       switch field.number {
       case 1: self.generation = field.uint64 ?? 0
       case 2: self.id = field.uint64 ?? 0
-      case 3: (self.event, self.path) = (.path(try Path(message: content)), Array(content))
+      case 3: (self.event, self.path) = (.path(try KernelPath(message: content)), Array(content))
       case 4: self.event = .invalidation(try FlowInvalidation(message: content))
       case 5: self.event = .refused(try FlowRefusal(message: content))
       case 6:
-        (self.event, self.path) = (.betterPathGone(try Path(message: content)), Array(content))
+        (self.event, self.path) = (
+          .betterPathGone(try KernelPath(message: content)), Array(content)
+        )
       case 7: self.networkNamespace = field.uint64 ?? 0
       default: break
       }
@@ -72,15 +74,15 @@ struct GuardMessage {
 extension FlowInvalidation {
   fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
     var (reason, severity) = (Invalidation.Reason.categoryChanged, Invalidation.Severity.advise)
-    var cause = Cause(.kernel, "")
-    var (path, socket): (Path?, SocketTestimony?)
+    var cause = ChangeCause(.kernel, "")
+    var (path, socket): (KernelPath?, SocketTestimony?)
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
       let content = field.message ?? []
       switch field.number {
       case 1: reason = Invalidation.Reason(number: field.int32) ?? .categoryChanged
       case 2: severity = Invalidation.Severity(number: field.int32) ?? .advise
-      case 3: cause = try Cause(message: content)
-      case 4: path = try Path(message: content)
+      case 3: cause = try ChangeCause(message: content)
+      case 4: path = try KernelPath(message: content)
       case 5: socket = try SocketTestimony(message: content)
       default: break
       }

@@ -21,7 +21,7 @@ extension StatusEvent.Kind: Numbered {
   static let numbered: [Self] = [.transition, .path, .invalidation, .dns]
 }
 
-extension Connectivity.Category: Numbered {
+extension NetworkCategory: Numbered {
   static let numbered: [Self] = [.none, .wifi, .cellular, .wired, .other, .unknown]
 }
 
@@ -33,11 +33,11 @@ extension AddressFamily: Numbered {
   static let numbered: [Self] = [.ipv4, .ipv6]
 }
 
-extension Path.Status: Numbered {
+extension KernelPath.Status: Numbered {
   static let numbered: [Self] = [.satisfied, .requiresConnection, .unsatisfied, .unknown]
 }
 
-extension Path.Reason: Numbered {
+extension KernelPath.Reason: Numbered {
   static let numbered: [Self] = [
     .noRoute, .unreachable, .prohibited, .blackhole, .throw, .noCarrier, .dormant, .linkDown,
     .noSourceAddress, .suspended, .kernelUnavailable, .unsupported,
@@ -51,7 +51,7 @@ extension Evidence.Source: Numbered {
   ]
 }
 
-extension Cause.Trigger: Numbered {
+extension ChangeCause.Trigger: Numbered {
   static let numbered: [Self] = [
     .link, .address, .route, .rule, .nexthop, .start, .overrun, .configuration, .timer, .kernel,
     .neighbour, .sleep, .registration, .dns, .user, .modem, .metering,

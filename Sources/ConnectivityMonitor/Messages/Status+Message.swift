@@ -1,23 +1,23 @@
 internal import Connectivity
 
-extension Snapshot {
+extension ConnectivitySnapshot {
   /// - Throws: ``ProtobufError`` if it is malformed, or missing.
   init(message: ProtobufReader.Bytes?) throws(ProtobufError) {
     guard let message else { throw ProtobufError("the status is missing") }
-    var (ipv4, ipv6) = (Path.unknown, Path.unknown)
-    var (family, category) = (AddressFamily.ipv4, Category.unknown)
+    var (ipv4, ipv6) = (KernelPath.unknown, KernelPath.unknown)
+    var (family, category) = (AddressFamily.ipv4, NetworkCategory.unknown)
     var flags = ReachabilityFlags(reachable: false, connectionRequired: false, isWWAN: false)
     var generation: UInt64 = 0
-    var since = Timestamp(microseconds: 0)
+    var since = WallTime(microseconds: 0)
     var dns: DNSSettings?
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
       switch field.number {
       case 1: generation = field.uint64 ?? 0
-      case 2: category = Category(number: field.int32) ?? .unknown
-      case 4: since = try Timestamp(message: field.message ?? [])
+      case 2: category = NetworkCategory(number: field.int32) ?? .unknown
+      case 4: since = try WallTime(message: field.message ?? [])
       case 5: flags = try ReachabilityFlags(message: field.message ?? [])
-      case 10: ipv4 = try Path(message: field.message ?? [])
-      case 11: ipv6 = try Path(message: field.message ?? [])
+      case 10: ipv4 = try KernelPath(message: field.message ?? [])
+      case 11: ipv6 = try KernelPath(message: field.message ?? [])
       case 12: family = AddressFamily(number: field.int32) ?? .ipv4
       case 14:
         var settings = DNSSettings(servers: [], search: [], links: [])
@@ -83,7 +83,7 @@ extension DNSSettings.Server {
   }
 }
 
-extension Timestamp {
+extension WallTime {
   init(message: ProtobufReader.Bytes) throws(ProtobufError) {
     let time = try ProtobufTime(message)
     let (whole, tooLong) = time.seconds.multipliedReportingOverflow(by: 1_000_000)

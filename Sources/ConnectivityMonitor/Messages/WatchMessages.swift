@@ -12,11 +12,11 @@ struct WatchMessage {
       let content = field.message ?? []
       switch field.number {
       case 1: self.generation = field.uint64 ?? 0
-      case 2: self.event = .snapshot(try Snapshot(holder: content))
+      case 2: self.event = .snapshot(try ConnectivitySnapshot(holder: content))
       case 3: self.event = .change(.transition(try Transition(message: content)))
       case 4: self.event = .change(.path(try PathChange(message: content)))
       case 5: self.event = .change(.invalidation(try Invalidation(message: content)))
-      case 6: self.event = .gap(try Snapshot(holder: content))
+      case 6: self.event = .gap(try ConnectivitySnapshot(holder: content))
       case 7: self.event = .change(.dns(try DNSChange(message: content)))
       default: break
       }
@@ -32,7 +32,7 @@ struct WatchMessage {
   }
 }
 
-extension Snapshot {
+extension ConnectivitySnapshot {
   /// Reads the snapshot in a message that contains it.
   fileprivate init(holder: ProtobufReader.Bytes) throws(ProtobufError) {
     var status: ProtobufReader.Bytes?
@@ -43,39 +43,39 @@ extension Snapshot {
 
 extension Transition {
   fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
-    var (from, to, bounced) = (Category.unknown, Category.unknown, false)
-    var (cause, time) = (Cause(.kernel, ""), Timestamp(microseconds: 0))
+    var (from, to, bounced) = (NetworkCategory.unknown, NetworkCategory.unknown, false)
+    var (cause, time) = (ChangeCause(.kernel, ""), WallTime(microseconds: 0))
     var status: ProtobufReader.Bytes?
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
       switch field.number {
-      case 2: from = Category(number: field.int32) ?? .unknown
-      case 3: to = Category(number: field.int32) ?? .unknown
+      case 2: from = NetworkCategory(number: field.int32) ?? .unknown
+      case 3: to = NetworkCategory(number: field.int32) ?? .unknown
       case 4: bounced = field.bool ?? false
-      case 5: cause = try Cause(message: field.message ?? [])
+      case 5: cause = try ChangeCause(message: field.message ?? [])
       case 6: status = field.message
-      case 7: time = try Timestamp(message: field.message ?? [])
+      case 7: time = try WallTime(message: field.message ?? [])
       default: break
       }
     }
     self.init(
       from: from, to: to, bounced: bounced, cause: cause, time: time,
-      snapshot: try Snapshot(message: status))
+      snapshot: try ConnectivitySnapshot(message: status))
   }
 }
 
 extension PathChange {
   fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
-    var (cause, time) = (Cause(.kernel, ""), Timestamp(microseconds: 0))
+    var (cause, time) = (ChangeCause(.kernel, ""), WallTime(microseconds: 0))
     var status: ProtobufReader.Bytes?
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
       switch field.number {
       case 2: status = field.message
-      case 3: cause = try Cause(message: field.message ?? [])
-      case 4: time = try Timestamp(message: field.message ?? [])
+      case 3: cause = try ChangeCause(message: field.message ?? [])
+      case 4: time = try WallTime(message: field.message ?? [])
       default: break
       }
     }
-    self.init(cause: cause, time: time, snapshot: try Snapshot(message: status))
+    self.init(cause: cause, time: time, snapshot: try ConnectivitySnapshot(message: status))
   }
 }
 
@@ -83,19 +83,19 @@ extension DNSChange {
   fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
     self.init(
       generation: 0, settings: DNSSettings(servers: [], search: [], links: []),
-      cause: Cause(.kernel, ""), time: Timestamp(microseconds: 0))
+      cause: ChangeCause(.kernel, ""), time: WallTime(microseconds: 0))
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
       switch field.number {
       case 1: self.generation = field.uint64 ?? 0
-      case 5: self.cause = try Cause(message: field.message ?? [])
-      case 6: self.time = try Timestamp(message: field.message ?? [])
+      case 5: self.cause = try ChangeCause(message: field.message ?? [])
+      case 6: self.time = try WallTime(message: field.message ?? [])
       default: try self.settings.read(field, servers: 2)
       }
     }
   }
 }
 
-extension Cause {
+extension ChangeCause {
   init(message: ProtobufReader.Bytes) throws(ProtobufError) {
     self.init(.kernel, "")
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
@@ -115,15 +115,15 @@ extension Invalidation {
   fileprivate init(message: ProtobufReader.Bytes) throws(ProtobufError) {
     self.init(
       generation: 0, reason: .categoryChanged, severity: .advise, scope: .everything,
-      cause: Cause(.kernel, ""), time: Timestamp(microseconds: 0))
+      cause: ChangeCause(.kernel, ""), time: WallTime(microseconds: 0))
     try ProtobufReader.read(message) { (field) throws(ProtobufError) in
       switch field.number {
       case 1: self.generation = field.uint64 ?? 0
       case 2: self.reason = Reason(number: field.int32) ?? .categoryChanged
       case 3: self.severity = Severity(number: field.int32) ?? .advise
       case 4: self.scope = try Scope(message: field.message ?? [])
-      case 5: self.cause = try Cause(message: field.message ?? [])
-      case 6: self.time = try Timestamp(message: field.message ?? [])
+      case 5: self.cause = try ChangeCause(message: field.message ?? [])
+      case 6: self.time = try WallTime(message: field.message ?? [])
       default: break
       }
     }

@@ -5,12 +5,12 @@ enum WatchPathMessages {
   /// Returns the path in a response.
   ///
   /// - Throws: ``ProtobufError`` if it is malformed.
-  static func path(_ message: [UInt8]) throws(ProtobufError) -> Path {
+  static func path(_ message: [UInt8]) throws(ProtobufError) -> KernelPath {
     var path = ProtobufReader.Bytes()
     try ProtobufReader.read(message[...]) { field in
       if field.number == 2 { path = field.message ?? [] }
     }
-    return try Path(message: path)
+    return try KernelPath(message: path)
   }
 
   static func request(_ destination: IPAddress, mark: UInt32) -> [UInt8] {

@@ -11,11 +11,11 @@ public import Connectivity
 public struct NetworkPath: Hashable, Sendable {
   /// The kind of network that traffic uses, from the flags and the medium of the path that the
   /// summary follows (K1).
-  public let category: Category
+  public let category: NetworkCategory
   /// The IPv4 path, or `nil` if unknown or the destination is an IPv6 address.
-  public let ipv4: Path?
+  public let ipv4: KernelPath?
   /// The IPv6 path, or `nil` if unknown or the destination is an IPv4 address.
-  public let ipv6: Path?
+  public let ipv6: KernelPath?
   /// The family that the summary follows.
   public let family: AddressFamily
   /// The DNS configuration, or `nil` if unknown or one destination is followed.
@@ -38,11 +38,11 @@ public struct NetworkPath: Hashable, Sendable {
   /// The path to a destination.
   ///
   /// - Parameter family: The family of the destination.
-  public init(_ path: Path, family: AddressFamily) {
+  public init(_ path: KernelPath, family: AddressFamily) {
     (self.dns, self.refusal) = (nil, nil)
     let known = path.status == .unknown ? nil : path
     self.category =
-      known.map { Category(ReachabilityFlags($0), medium: $0.medium) } ?? .unknown
+      known.map { NetworkCategory(ReachabilityFlags($0), medium: $0.medium) } ?? .unknown
     self.ipv4 = family == .ipv4 ? known : nil
     self.ipv6 = family == .ipv6 ? known : nil
     self.family = known == nil ? .ipv4 : family
@@ -55,7 +55,8 @@ public struct NetworkPath: Hashable, Sendable {
   /// if a bounce was too short to read the state in between (T2).
   public static let interrupted = NetworkPath(
     ConnectivityStatus(
-      ipv4: Path(status: .unsatisfied), ipv6: Path(status: .unsatisfied), preferred: .ipv4))
+      ipv4: KernelPath(status: .unsatisfied), ipv6: KernelPath(status: .unsatisfied),
+      preferred: .ipv4))
 }
 
 extension NetworkPath {
@@ -65,17 +66,17 @@ extension NetworkPath {
     let paths = self.paths
     let refusals = paths.map { access.refusal(of: $0) }
     guard let refusal = refusals.lazy.compactMap({ $0 }).first else { return self }
-    func allowed(_ path: Path?) -> Path? {
-      path.map { access.refusal(of: $0) == nil ? $0 : Path(status: .unsatisfied) }
+    func allowed(_ path: KernelPath?) -> KernelPath? {
+      path.map { access.refusal(of: $0) == nil ? $0 : KernelPath(status: .unsatisfied) }
     }
     return NetworkPath(ipv4: allowed(self.ipv4), ipv6: allowed(self.ipv6), of: self, refusal)
   }
 
   /// - Parameter refusal: The reason for the path that is left out.
   private init(
-    ipv4: Path?, ipv6: Path?, of path: NetworkPath, _ refusal: NetworkUnavailable
+    ipv4: KernelPath?, ipv6: KernelPath?, of path: NetworkPath, _ refusal: NetworkUnavailable
   ) {
-    let none = Path(status: .unsatisfied)
+    let none = KernelPath(status: .unsatisfied)
     // An unknown family must not make the refused path count as unknown.
     let status = ConnectivityStatus(
       ipv4: ipv4 ?? none, ipv6: ipv6 ?? none, preferred: path.family)
@@ -88,9 +89,9 @@ extension NetworkPath {
 // Properties of the path that the summary follows.
 extension NetworkPath {
   /// Whether traffic can flow.
-  public var status: Path.Status { self.path?.status ?? .unknown }
+  public var status: KernelPath.Status { self.path?.status ?? .unknown }
   /// Why traffic cannot flow, or `nil` if it can or the reason is unknown.
-  public var unsatisfiedReason: Path.Reason? { self.path?.reason }
+  public var unsatisfiedReason: KernelPath.Reason? { self.path?.reason }
   /// Whether the network is expected to be reachable. Also true if unknown (K8).
   public var isOnline: Bool { self.category.isOnline }
   /// Whether sending costs money: a cellular network, a phone's hotspot.
@@ -103,7 +104,7 @@ extension NetworkPath {
   /// path carries nothing until a connection is established.
   public var interface: String? { self.path?.interface }
 
-  private var path: Path? { self.family == .ipv4 ? self.ipv4 : self.ipv6 }
+  private var path: KernelPath? { self.family == .ipv4 ? self.ipv4 : self.ipv6 }
 }
 
 // Properties of the paths of both families.
@@ -131,11 +132,11 @@ extension NetworkPath {
   public var localAddresses: [IPAddress] { Self.distinct(self.carrying.map(\.source)) }
 
   /// The paths, beginning with the one that the summary follows.
-  private var paths: [Path] {
+  private var paths: [KernelPath] {
     (self.family == .ipv4 ? [self.ipv4, self.ipv6] : [self.ipv6, self.ipv4]).compactMap { $0 }
   }
 
-  private var carrying: [Path] { self.paths.filter { $0.status == .satisfied } }
+  private var carrying: [KernelPath] { self.paths.filter { $0.status == .satisfied } }
 
   private static func distinct<Element: Equatable>(_ elements: [Element?]) -> [Element] {
     elements.reduce(into: []) { distinct, element in

@@ -13,7 +13,7 @@ enum PathEvent: Hashable, Sendable {
 /// Reads the system's connectivity from the stream of changes.
 struct StatusReader: Sendable {
   /// The last reported status.
-  private var last: Snapshot?
+  private var last: ConnectivitySnapshot?
   /// Whether nothing was reported since connd came back.
   private var isResuming = false
 
@@ -42,7 +42,7 @@ struct StatusReader: Sendable {
     }
   }
 
-  private mutating func path(_ snapshot: Snapshot, interrupted: Bool) -> PathEvent {
+  private mutating func path(_ snapshot: ConnectivitySnapshot, interrupted: Bool) -> PathEvent {
     self.last = snapshot
     self.isResuming = false
     return .path(NetworkPath(snapshot.status, dns: snapshot.dns), interrupted: interrupted)
@@ -52,7 +52,7 @@ struct StatusReader: Sendable {
   ///
   /// After a restart, connd may report a new time for the category, and a restart alone means
   /// nothing (I7).
-  private func hidesTransition(_ snapshot: Snapshot) -> Bool {
+  private func hidesTransition(_ snapshot: ConnectivitySnapshot) -> Bool {
     guard let last = self.last, !self.isResuming else { return false }
     return last.since != snapshot.since && last.status.category == snapshot.status.category
   }

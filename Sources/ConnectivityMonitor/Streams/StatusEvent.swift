@@ -3,12 +3,12 @@ public import Connectivity
 /// An event of connd's stream.
 @nonexhaustive public enum StatusEvent: Hashable, Sendable {
   /// The state at the start.
-  case snapshot(Snapshot)
+  case snapshot(ConnectivitySnapshot)
   /// A published change, complete in itself. It includes the status afterwards, unless it leaves
   /// that unchanged.
-  case change(Change)
+  case change(ConnectivityChange)
   /// An unknown number of changes was missed. Contains the current state.
-  case gap(Snapshot)
+  case gap(ConnectivitySnapshot)
   /// connd is not running, refuses this user, or went away. The stream keeps looking for it.
   case disconnected(ConndError)
   /// connd is back. Changes continue after this generation, the last one received, or `nil` before

@@ -3,7 +3,7 @@ private import SwiftProtobuf
 
 extension Connectivity_V1_Status {
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
-  public init(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) {
+  public init(_ snapshot: ConnectivitySnapshot, networkNamespace: UInt64 = 0) {
     let status = snapshot.status
     self.init()
     self.networkNamespace = networkNamespace
@@ -23,20 +23,20 @@ extension Connectivity_V1_Status {
   }
 }
 
-extension Snapshot {
+extension ConnectivitySnapshot {
   /// Creates the status in the message, with category, flags and family as derived by the sender.
   ///
   /// - Throws: ``ConversionError`` if an address or the time is invalid.
   public init(_ message: Connectivity_V1_Status) throws(ConversionError) {
     var status = ConnectivityStatus(
-      ipv4: message.hasIpv4 ? try Path(message.ipv4) : .unknown,
-      ipv6: message.hasIpv6 ? try Path(message.ipv6) : .unknown,
+      ipv4: message.hasIpv4 ? try KernelPath(message.ipv4) : .unknown,
+      ipv6: message.hasIpv6 ? try KernelPath(message.ipv6) : .unknown,
       preferred: AddressFamily(message.family))
     status.family = AddressFamily(message.family)
-    status.category = Category(message.category)
+    status.category = NetworkCategory(message.category)
     status.flags = ReachabilityFlags(message.flags)
     self.init(
-      generation: message.generation, since: try Timestamp(message.since), status: status,
+      generation: message.generation, since: try WallTime(message.since), status: status,
       dns: message.hasDns ? try DNSSettings(message.dns) : nil)
   }
 }

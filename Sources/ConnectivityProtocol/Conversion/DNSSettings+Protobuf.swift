@@ -46,7 +46,7 @@ extension DNSChange {
     self.init(
       generation: message.generation,
       settings: try DNSSettings(servers: message.servers, message.search, message.links),
-      cause: Cause(message.cause), time: try Timestamp(message.publishTime))
+      cause: ChangeCause(message.cause), time: try WallTime(message.publishTime))
   }
 }
 

@@ -3,7 +3,7 @@
 public import Connectivity
 
 extension Connectivity_V1_Category {
-  public init(_ model: Category) {
+  public init(_ model: NetworkCategory) {
     switch model {
     case .none: self = .none
     case .wifi: self = .wifi
@@ -15,7 +15,7 @@ extension Connectivity_V1_Category {
   }
 }
 
-extension Category {
+extension NetworkCategory {
   /// `unknown` for an unknown value: assume to be online (K8).
   public init(_ message: Connectivity_V1_Category) {
     self = Self.allCases.first { Connectivity_V1_Category($0) == message } ?? .unknown
@@ -71,7 +71,7 @@ extension AddressFamily {
 }
 
 extension Connectivity_V1_PathStatus {
-  public init(_ model: Path.Status) {
+  public init(_ model: KernelPath.Status) {
     switch model {
     case .satisfied: self = .satisfied
     case .requiresConnection: self = .requiresConnection
@@ -81,7 +81,7 @@ extension Connectivity_V1_PathStatus {
   }
 }
 
-extension Path.Status {
+extension KernelPath.Status {
   /// `unknown` for an unknown value.
   public init(_ message: Connectivity_V1_PathStatus) {
     self = Self.allCases.first { Connectivity_V1_PathStatus($0) == message } ?? .unknown
@@ -113,7 +113,7 @@ extension Evidence.Source {
 }
 
 extension Connectivity_V1_CauseTrigger {
-  public init(_ model: Cause.Trigger) {
+  public init(_ model: ChangeCause.Trigger) {
     switch model {
     case .link: self = .link
     case .address: self = .address
@@ -137,7 +137,7 @@ extension Connectivity_V1_CauseTrigger {
   }
 }
 
-extension Cause.Trigger {
+extension ChangeCause.Trigger {
   /// `kernel` for an unknown value.
   public init(_ message: Connectivity_V1_CauseTrigger) {
     self = Self.allCases.first { Connectivity_V1_CauseTrigger($0) == message } ?? .kernel
@@ -145,7 +145,7 @@ extension Cause.Trigger {
 }
 
 extension Connectivity_V1_PathReason {
-  public init(_ model: Path.Reason) {
+  public init(_ model: KernelPath.Reason) {
     switch model {
     case .noRoute: self = .noRoute
     case .unreachable: self = .unreachable
@@ -163,7 +163,7 @@ extension Connectivity_V1_PathReason {
   }
 }
 
-extension Path.Reason {
+extension KernelPath.Reason {
   /// `nil` for an unknown value, because no reason is better than a wrong one.
   public init?(_ message: Connectivity_V1_PathReason) {
     guard let value = Self.allCases.first(where: { Connectivity_V1_PathReason($0) == message })

@@ -24,8 +24,8 @@ extension FlowEvent {
   /// - Throws: ``ConversionError`` if an address is invalid.
   package init?(_ message: Connectivity_V1_GuardResponse) throws(ConversionError) {
     switch message.event {
-    case .path(let path): self = .path(try Path(path))
-    case .betterPathGone(let path): self = .betterPathGone(try Path(path))
+    case .path(let path): self = .path(try KernelPath(path))
+    case .betterPathGone(let path): self = .betterPathGone(try KernelPath(path))
     case .invalidation(let invalidation): self = .invalidation(try FlowInvalidation(invalidation))
     case .refused(let refused):
       self = .refused(FlowRefusal(code: FlowRefusal.Code(refused.code), message: refused.message))
@@ -51,8 +51,8 @@ extension FlowInvalidation {
     self.init(
       reason: Invalidation.Reason(message.reason),
       severity: Invalidation.Severity(message.severity),
-      cause: Cause(message.cause),
-      path: message.hasPath ? try Path(message.path) : nil,
+      cause: ChangeCause(message.cause),
+      path: message.hasPath ? try KernelPath(message.path) : nil,
       socket: message.hasSocket ? SocketTestimony(message.socket) : nil)
   }
 }

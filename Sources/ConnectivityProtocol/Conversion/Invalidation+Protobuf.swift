@@ -21,8 +21,8 @@ extension Invalidation {
       reason: Reason(message.reason),
       severity: Severity(message.severity),
       scope: try Scope(message.scope),
-      cause: Cause(message.cause),
-      time: try Timestamp(message.publishTime))
+      cause: ChangeCause(message.cause),
+      time: try WallTime(message.publishTime))
   }
 }
 

@@ -4,7 +4,7 @@ extension Connectivity_V1_WatchResponse {
   /// Creates the message for a change.
   ///
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
-  public init(_ change: Change, networkNamespace: UInt64 = 0) {
+  public init(_ change: ConnectivityChange, networkNamespace: UInt64 = 0) {
     self.init()
     self.generation = change.generation
     switch change {
@@ -20,7 +20,9 @@ extension Connectivity_V1_WatchResponse {
   }
 
   /// Returns the first message of a stream.
-  public static func snapshot(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) -> Self {
+  public static func snapshot(_ snapshot: ConnectivitySnapshot, networkNamespace: UInt64 = 0)
+    -> Self
+  {
     var message = Self()
     message.generation = snapshot.generation
     message.snapshot.generation = snapshot.generation
@@ -29,7 +31,7 @@ extension Connectivity_V1_WatchResponse {
   }
 
   /// Returns the message that replaces missed changes.
-  public static func gap(_ snapshot: Snapshot, networkNamespace: UInt64 = 0) -> Self {
+  public static func gap(_ snapshot: ConnectivitySnapshot, networkNamespace: UInt64 = 0) -> Self {
     var message = Self()
     message.generation = snapshot.generation
     message.gap.generation = snapshot.generation
@@ -41,13 +43,13 @@ extension Connectivity_V1_WatchResponse {
 /// The content of a message of the stream.
 public enum WatchEvent: Hashable, Sendable {
   /// The state at the start of the stream.
-  case snapshot(Snapshot)
-  case change(Change)
+  case snapshot(ConnectivitySnapshot)
+  case change(ConnectivityChange)
   /// An unknown number of changes was missed. Contains the current state.
-  case gap(Snapshot)
+  case gap(ConnectivitySnapshot)
 
   /// The state after the event, or `nil` if the event concerns only a part of it.
-  public var snapshot: Snapshot? {
+  public var snapshot: ConnectivitySnapshot? {
     switch self {
     case .snapshot(let snapshot), .gap(let snapshot): snapshot
     case .change(let change): change.snapshot
@@ -61,7 +63,7 @@ public enum WatchEvent: Hashable, Sendable {
     switch message.event {
     case .snapshot(let snapshot):
       guard snapshot.hasStatus else { throw ConversionError("snapshot.status", "is missing") }
-      self = .snapshot(try Snapshot(snapshot.status))
+      self = .snapshot(try ConnectivitySnapshot(snapshot.status))
     case .transition(let transition):
       self = .change(.transition(try Transition(transition)))
     case .path(let change):
@@ -72,7 +74,7 @@ public enum WatchEvent: Hashable, Sendable {
       self = .change(.dns(try DNSChange(change)))
     case .gap(let gap):
       guard gap.hasStatus else { throw ConversionError("gap.status", "is missing") }
-      self = .gap(try Snapshot(gap.status))
+      self = .gap(try ConnectivitySnapshot(gap.status))
     case nil:
       return nil
     }

@@ -37,7 +37,7 @@ package struct CostOverride: Hashable, Sendable {
   /// When an override ends by itself.
   package enum End: Hashable, Sendable {
     /// At a time by the wall clock.
-    case time(Timestamp)
+    case time(WallTime)
     /// When the machine is started again.
     case boot
     /// When the traffic leaves by another network.
@@ -123,7 +123,7 @@ package struct CostOverrides: Hashable, Sendable {
   private struct Summary: Hashable {
     var concernNetworks = false
     var endWithNetworks = false
-    var nextEnd: Timestamp?
+    var nextEnd: WallTime?
 
     init(_ all: [Subject: CostOverride]) {
       for (subject, override) in all {
@@ -154,7 +154,7 @@ package struct CostOverrides: Hashable, Sendable {
   package var endWithNetworks: Bool { self.summary.endWithNetworks }
 
   /// The earliest wall-clock time at which an override ends, or `nil` if none ends by time.
-  package var nextEnd: Timestamp? { self.summary.nextEnd }
+  package var nextEnd: WallTime? { self.summary.nextEnd }
 
   /// Shifts ends after the wall clock was set, so that the remaining time stays the same.
   ///
@@ -179,7 +179,7 @@ package struct CostOverrides: Hashable, Sendable {
   /// - Parameter present: The networks that the traffic uses. If this is empty, no override ends by
   ///   leaving a network.
   /// - Returns: The subjects with a removed override.
-  package mutating func end(at time: Timestamp, on present: Set<NetworkHash>) -> [Subject] {
+  package mutating func end(at time: WallTime, on present: Set<NetworkHash>) -> [Subject] {
     var rest = self.all
     var over: [Subject] = []
     for (subject, override) in self.all where !override.ends.isEmpty {

@@ -16,7 +16,7 @@ package struct PathFacts: Hashable, Sendable {
   package var source: Address?
   /// Why the path does not work although its links carry traffic. Either a tunnel's remote end
   /// cannot be reached, or a switch takes what a link receives.
-  package var brokenBelow: Path.Reason?
+  package var brokenBelow: KernelPath.Reason?
   /// The remote ends of the tunnels in the chain, each with the tunnel's link.
   package var tunnelEnds: [TunnelEnd] = []
   /// The number of links from the top that are certain, if those below are a switch's most likely
@@ -39,7 +39,7 @@ package struct PathFacts: Hashable, Sendable {
   package init(
     destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [],
     guess: GuessedLinks? = nil,
-    source: Address? = nil, brokenBelow: Path.Reason? = nil
+    source: Address? = nil, brokenBelow: KernelPath.Reason? = nil
   ) {
     self.destination = destination
     self.answer = answer
@@ -134,7 +134,7 @@ package struct PathClassifier: Hashable, Sendable {
   /// Returns the path for the facts.
   ///
   /// - Parameter network: The network that the path uses, if known.
-  package func path(_ facts: PathFacts, by network: NetworkHash? = nil) -> Path {
+  package func path(_ facts: PathFacts, by network: NetworkHash? = nil) -> KernelPath {
     switch facts.answer {
     case .unanswered:
       return .unknown
@@ -147,7 +147,7 @@ package struct PathClassifier: Hashable, Sendable {
       let evidence = self.evidence(for: links)
       let cost = self.cost(of: links, medium: evidence.medium, by: network)
       let reason = self.whatIsMissing(facts, route)
-      var path = Path(
+      var path = KernelPath(
         status: reason == nil ? .satisfied : .requiresConnection,
         reason: reason,
         chain: links.map { PathLink(index: $0.link.index, name: $0.link.name) },
@@ -209,7 +209,7 @@ package struct PathClassifier: Hashable, Sendable {
   }
 
   /// Returns why traffic does not flow although there is a route, or `nil` if it does (K3).
-  private func whatIsMissing(_ facts: PathFacts, _ route: Route) -> Path.Reason? {
+  private func whatIsMissing(_ facts: PathFacts, _ route: Route) -> KernelPath.Reason? {
     // The lowest link comes first, because the links above only pass on its failure.
     for facts in facts.links.reversed() {
       switch facts.link.state {

@@ -5,12 +5,12 @@ import Connectivity
 /// configured one.
 struct CategoryInvalidation: Hashable, Sendable {
   /// The last known category. A temporarily unknown category invalidates nothing (K8, I7).
-  private var lastKnown: Category?
+  private var lastKnown: NetworkCategory?
   /// The category under which channels were made, and its path.
   private var base: Base?
 
   private struct Base: Hashable {
-    var category: Category
+    var category: NetworkCategory
     var path: UInt64?
     /// Whether its change was advised, and may have to be revoked or completed.
     var isInDoubt = false
@@ -33,7 +33,7 @@ struct CategoryInvalidation: Hashable, Sendable {
   ///   which ends no connections (I0).
   /// - Returns: The severity for everything, or `nil` for no invalidation.
   mutating func severity(
-    of change: Change?, _ status: ConnectivityStatus, _ followed: [TrackedDefaultPath],
+    of change: ConnectivityChange?, _ status: ConnectivityStatus, _ followed: [TrackedDefaultPath],
     _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }
@@ -69,7 +69,7 @@ struct CategoryInvalidation: Hashable, Sendable {
     return nil
   }
 
-  private func isChanged(by change: Change?, _ status: ConnectivityStatus) -> Bool {
+  private func isChanged(by change: ConnectivityChange?, _ status: ConnectivityStatus) -> Bool {
     switch change {
     case .transition(let transition) where transition.from != .unknown: true
     case .transition, .path: self.lastKnown.map { $0 != status.category } ?? false

@@ -11,7 +11,7 @@ package struct ChangeDetector: Hashable, Sendable {
   /// The result of a reading.
   package struct Step: Hashable, Sendable {
     /// In the order of publication.
-    package var changes: [Change] = []
+    package var changes: [ConnectivityChange] = []
     /// When to read again even without a kernel message.
     package var deadline: Instant?
   }
@@ -43,7 +43,7 @@ package struct ChangeDetector: Hashable, Sendable {
   ///   - restored: The snapshot that an earlier run published last.
   ///   - preferred: The address family that decides a tie (K7).
   package init(
-    restored: Snapshot? = nil, preferred: AddressFamily = .ipv4,
+    restored: ConnectivitySnapshot? = nil, preferred: AddressFamily = .ipv4,
     policy: InvalidationPolicy = InvalidationPolicy()
   ) {
     self.transitions = TransitionDetector(restored: restored, preferred: preferred)
@@ -51,7 +51,7 @@ package struct ChangeDetector: Hashable, Sendable {
   }
 
   /// The snapshot published last.
-  package var snapshot: Snapshot { self.transitions.snapshot }
+  package var snapshot: ConnectivitySnapshot { self.transitions.snapshot }
   /// The addresses whose loss matters although new connections do not get them.
   package var formerSources: [InvalidationDetector.AddressOnLink] {
     self.invalidations.formerSources
@@ -76,8 +76,8 @@ package struct ChangeDetector: Hashable, Sendable {
   ///
   /// - Parameter learntLate: Whether the time of the change is unknown.
   package mutating func update(
-    to settings: DNSSettings, learntLate: Bool = false, time: Timestamp
-  ) -> Change? {
+    to settings: DNSSettings, learntLate: Bool = false, time: WallTime
+  ) -> ConnectivityChange? {
     self.transitions.update(to: settings, learntLate: learntLate, time: time)
   }
 
@@ -88,7 +88,7 @@ package struct ChangeDetector: Hashable, Sendable {
   ///   - now: The instant of the reading, never earlier than the previous one.
   ///   - time: The same moment by the wall clock.
   package mutating func update(
-    to reading: Reading, on trigger: ReadTrigger, at now: Instant, time: Timestamp
+    to reading: Reading, on trigger: ReadTrigger, at now: Instant, time: WallTime
   ) -> Step {
     let before = self.transitions.snapshot.status
     let (change, isSameWay) = self.transitions.compare(

@@ -35,7 +35,7 @@ package struct Flow: Hashable, Sendable {
 package struct FlowReading: Hashable, Sendable {
   /// The flow's own path. For a flow inside a tunnel, the status is that of the path into the
   /// tunnel, because what is below may move.
-  package var path: Path
+  package var path: KernelPath
   package var network: NetworkIdentity
   /// How the flow's own address was lost, or `nil` if this machine has it.
   package var sourceLoss: SourceLoss?
@@ -124,7 +124,7 @@ package struct FlowReading: Hashable, Sendable {
   }
 
   package init(
-    _ path: Path, network: NetworkIdentity = NetworkIdentity(), sourceLoss: SourceLoss? = nil,
+    _ path: KernelPath, network: NetworkIdentity = NetworkIdentity(), sourceLoss: SourceLoss? = nil,
     isSourceElsewhere: Bool = false, isSourceAssignedByVPN: Bool = false, isLocal: Bool = false,
     formerLink: FormerLink? = nil,
     alternative: Alternative? = nil,

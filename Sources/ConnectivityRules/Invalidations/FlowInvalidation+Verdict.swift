@@ -5,7 +5,7 @@ extension FlowEvent {
   ///
   /// - Parameter path: The current path to the remote address.
   package static func invalidation(
-    _ verdict: FlowTracker.Verdict, _ cause: Cause, _ path: Path
+    _ verdict: FlowTracker.Verdict, _ cause: ChangeCause, _ path: KernelPath
   ) -> Self {
     .invalidation(
       FlowInvalidation(

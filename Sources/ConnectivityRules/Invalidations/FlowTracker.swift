@@ -16,7 +16,7 @@ package struct FlowTracker: Hashable, Sendable {
 
   fileprivate indirect enum State: Hashable, Sendable {
     /// The flow has no address yet, because it had no path.
-    case awaitingPath(Path)
+    case awaitingPath(KernelPath)
     case alive(Baseline)
     /// Its path is gone and may come back (I10).
     case inGrace(Baseline, GracePeriod)
@@ -27,7 +27,7 @@ package struct FlowTracker: Hashable, Sendable {
   /// The path and network that readings of a flow are compared with: those on which it was made,
   /// with the changes that it has survived.
   struct Baseline: Hashable, Sendable {
-    var path: Path
+    var path: KernelPath
     var network: NetworkIdentity
     /// Whether a VPN has assigned its address.
     var isSourceAssignedByVPN = false
@@ -83,7 +83,7 @@ package struct FlowTracker: Hashable, Sendable {
   ///   - network: The network behind its link, as far as known.
   ///   - isSourceAssignedByVPN: Whether a VPN has assigned its address.
   package init(
-    _ flow: Flow, on path: Path, network: NetworkIdentity = NetworkIdentity(),
+    _ flow: Flow, on path: KernelPath, network: NetworkIdentity = NetworkIdentity(),
     isSourceAssignedByVPN: Bool = false
   ) {
     self.flow = flow
@@ -96,7 +96,7 @@ package struct FlowTracker: Hashable, Sendable {
   }
 
   /// The path on which the flow was made.
-  package var path: Path { self.state.path }
+  package var path: KernelPath { self.state.path }
 
   /// The first gateway that it was seen to use on its current link.
   package var firstGateway: IPAddress? { self.state.baseline?.firstGateway }
@@ -248,7 +248,7 @@ extension FlowTracker.State {
     if case .kernelUnavailable(let state) = self { state } else { self }
   }
 
-  fileprivate var path: Path {
+  fileprivate var path: KernelPath {
     switch self {
     case .awaitingPath(let path): path
     case .alive(let baseline), .inGrace(let baseline, _): baseline.path

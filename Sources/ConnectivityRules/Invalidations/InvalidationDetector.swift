@@ -39,7 +39,9 @@ package struct InvalidationDetector: Hashable, Sendable {
   }
 
   /// - Parameter restored: The snapshot that an earlier run published last.
-  package init(_ policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil) {
+  package init(
+    _ policy: InvalidationPolicy = InvalidationPolicy(), restored: ConnectivitySnapshot? = nil
+  ) {
     self.policy = policy
     guard let status = restored?.status else { return }
     for family in AddressFamily.allCases where status[family].status == .satisfied {
@@ -63,7 +65,8 @@ package struct InvalidationDetector: Hashable, Sendable {
   ///   - isSameWay: Whether traffic flows as before, and only the knowledge about its path differs.
   /// - Returns: The invalidations to publish after the change, narrow scopes first.
   mutating func update(
-    to reading: ChangeDetector.Reading, change: Change?, from before: ConnectivityStatus,
+    to reading: ChangeDetector.Reading, change: ConnectivityChange?,
+    from before: ConnectivityStatus,
     slept: Duration? = nil, isSameWay: Bool = false, at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources, at: now)
@@ -100,7 +103,7 @@ package struct InvalidationDetector: Hashable, Sendable {
   /// The verdict about the channels on a path.
   private struct PathVerdict {
     var verdict: FlowTracker.Verdict
-    var path: Path
+    var path: KernelPath
     var family: AddressFamily
   }
 
@@ -129,7 +132,9 @@ package struct InvalidationDetector: Hashable, Sendable {
   }
 
   /// Follows the path that new connections of the family get.
-  private mutating func follow(_ path: Path, _ network: NetworkIdentity, _ family: AddressFamily) {
+  private mutating func follow(
+    _ path: KernelPath, _ network: NetworkIdentity, _ family: AddressFamily
+  ) {
     guard path.status == .satisfied else { return }
     if let index = self.followed.lastIndex(where: { $0.family == family && $0.isSame(as: path) }) {
       let same = self.followed[index]
@@ -147,7 +152,7 @@ package struct InvalidationDetector: Hashable, Sendable {
   }
 
   /// Remembers the source address if it belongs to the out-link. Unnumbered links borrow one.
-  private mutating func remember(_ path: Path) {
+  private mutating func remember(_ path: KernelPath) {
     guard let length = path.sourcePrefixLength, let source = path.source,
       let link = path.chain.first
     else { return }
@@ -237,17 +242,17 @@ extension Invalidation.Scope {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// Whether only the guessed links below a tunnel differ. Connections inside may not notice
   /// (WireGuard roams), and the guess may be wrong.
-  fileprivate func differsByGuess(from other: Path) -> Bool {
+  fileprivate func differsByGuess(from other: KernelPath) -> Bool {
     self.guessedLinks + other.guessedLinks > 0 && self.status == .satisfied
       && other.status == .satisfied && self.certainChain == other.certainChain
       && self.source == other.source && self.gateway == other.gateway && self.table == other.table
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   /// Whether the path went and came back.
   fileprivate var isBounce: Bool {
     if case .transition(let transition) = self { transition.bounced } else { false }

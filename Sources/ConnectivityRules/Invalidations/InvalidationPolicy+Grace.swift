@@ -22,7 +22,7 @@ extension InvalidationPolicy {
   /// Returns the grace period of a path that no longer works.
   ///
   /// - Parameter lost: The path before.
-  func grace(for path: Path, after lost: Path) -> Duration {
+  func grace(for path: KernelPath, after lost: KernelPath) -> Duration {
     if path.reason == .suspended { return Self.suspension }
     // If a connection was made although the link seemed to carry no traffic, it is evidence itself
     // (I0).
@@ -31,10 +31,10 @@ extension InvalidationPolicy {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// Whether a link of the former path has failed. If only the route was lost, the kernel may now
   /// use another link, which may have failed long ago.
-  func hasFailedLink(of lost: Path) -> Bool {
+  func hasFailedLink(of lost: KernelPath) -> Bool {
     guard self.chain.first?.index == lost.chain.first?.index else { return false }
     return self.reason == .noCarrier || self.reason == .dormant || self.reason == .linkDown
   }

@@ -8,7 +8,7 @@ package struct PastInvalidations: Sendable {
   private let invalidations: [Invalidation]
 
   /// - Parameter changes: Oldest first.
-  package init(_ changes: some Sequence<Change>) {
+  package init(_ changes: some Sequence<ConnectivityChange>) {
     self.invalidations = changes.compactMap { change in
       guard case .invalidation(let invalidation) = change, invalidation.severity != .advise else {
         return nil
@@ -24,7 +24,7 @@ package struct PastInvalidations: Sendable {
   ///   - path: The flow's current path.
   ///   - reading: The current reading of the flow.
   package func gravest(
-    of flow: Flow, since generation: UInt64?, _ path: Path, _ reading: FlowReading
+    of flow: Flow, since generation: UInt64?, _ path: KernelPath, _ reading: FlowReading
   ) -> Invalidation? {
     guard let generation, !reading.isLocal else { return nil }
     let covering = self.invalidations.reversed()
@@ -40,7 +40,7 @@ extension Invalidation {
   ///
   /// Causes that the flow's own path shows are not considered here. Another category, or a lost
   /// link, means nothing for a connection whose address and path still exist (I0).
-  fileprivate func covers(_ flow: Flow, _ path: Path) -> Bool {
+  fileprivate func covers(_ flow: Flow, _ path: KernelPath) -> Bool {
     guard self.scope != .everything else { return false }
     if let family = self.scope.family, family != flow.destination.address.family { return false }
     if self.scope.destination == .offLink, path.gateway == nil { return false }

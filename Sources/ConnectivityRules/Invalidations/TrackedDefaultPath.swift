@@ -8,7 +8,7 @@ package struct TrackedDefaultPath: Hashable, Sendable {
   package let family: AddressFamily
   var tracker: FlowTracker
 
-  init(id: UInt64, _ family: AddressFamily, on path: Path, _ network: NetworkIdentity) {
+  init(id: UInt64, _ family: AddressFamily, on path: KernelPath, _ network: NetworkIdentity) {
     self.id = id
     self.family = family
     // Tracked as a connection that was made on the path and has its address.
@@ -17,13 +17,13 @@ package struct TrackedDefaultPath: Hashable, Sendable {
   }
 
   /// The path as channels were made on it.
-  package var path: Path { self.tracker.path }
+  package var path: KernelPath { self.tracker.path }
   /// The address of those channels.
   package var source: IPAddress? { self.tracker.source }
   package var firstGateway: IPAddress? { self.tracker.firstGateway }
 
   /// Whether new connections on `path` are equivalent to these channels.
-  func isSame(as path: Path) -> Bool {
+  func isSame(as path: KernelPath) -> Bool {
     !self.tracker.isInDoubt && self.path.chain.first?.index == path.chain.first?.index
       && self.path.isOfSameSubnet(as: path)
   }

@@ -24,7 +24,7 @@ package struct Observation: Hashable, Sendable {
 
 /// A path and the routing table entry that it came from.
 package struct CandidatePath: Hashable, Sendable {
-  package var path: Path
+  package var path: KernelPath
   /// Not published. It only serves to recognise the message that this route was removed.
   package var route: MatchedRoute?
   /// The prefix lengths with which the out-link has the source address, because the kernel keeps an
@@ -37,7 +37,7 @@ package struct CandidatePath: Hashable, Sendable {
   package var knownLinks: Int?
 
   package init(
-    _ path: Path, route: MatchedRoute? = nil, sourcePrefixLengths: Set<Int> = [],
+    _ path: KernelPath, route: MatchedRoute? = nil, sourcePrefixLengths: Set<Int> = [],
     carrierDownCounts: [UInt32: UInt32] = [:], knownLinks: Int? = nil
   ) {
     self.path = path
@@ -79,7 +79,7 @@ package enum ReadTrigger: Hashable, Sendable {
   /// ModemManager reports a change of a link.
   case modem(ModemChange)
   /// A user's override was set or has ended. Contains the cause of its effects.
-  case override(Cause)
+  case override(ChangeCause)
   /// NetworkManager or a lease reports other costs of links.
   case metering
   /// NetworkManager, a router or systemd-networkd reports other validations of links.
@@ -89,18 +89,18 @@ package enum ReadTrigger: Hashable, Sendable {
 extension ReadTrigger {
   /// The cause if it does not depend on the paths, or `nil` if the paths and the messages about
   /// them determine it. If messages were lost, none of them can be the cause.
-  var cause: Cause? {
+  var cause: ChangeCause? {
     switch self {
-    case .start: Cause(.start, "started", learntLate: true)
-    case .configuration: Cause(.configuration, "reloaded")
-    case .kernelLost: Cause(.kernel, "kernelUnavailable")
-    case .kernelBack: Cause(.kernel, "kernelAvailable", learntLate: true)
-    case .resumed: Cause(.sleep, "resumed")
-    case .modem(let modem): Cause(.modem, modem.change, interface: modem.interface)
-    case .expiry: Cause(.timer, "routeExpired")
+    case .start: ChangeCause(.start, "started", learntLate: true)
+    case .configuration: ChangeCause(.configuration, "reloaded")
+    case .kernelLost: ChangeCause(.kernel, "kernelUnavailable")
+    case .kernelBack: ChangeCause(.kernel, "kernelAvailable", learntLate: true)
+    case .resumed: ChangeCause(.sleep, "resumed")
+    case .modem(let modem): ChangeCause(.modem, modem.change, interface: modem.interface)
+    case .expiry: ChangeCause(.timer, "routeExpired")
     case .override(let cause): cause
-    case .metering: Cause(.metering, "meteringChanged")
-    case .validation: Cause(.validation, "validationChanged")
+    case .metering: ChangeCause(.metering, "meteringChanged")
+    case .validation: ChangeCause(.validation, "validationChanged")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }
@@ -119,9 +119,9 @@ extension ReadTrigger {
   }
 }
 
-extension Cause {
+extension ChangeCause {
   /// The cause after lost messages. The change happened at some time since.
-  static let overrun = Cause(.overrun, "resynchronised", learntLate: true)
+  static let overrun = ChangeCause(.overrun, "resynchronised", learntLate: true)
 }
 
 extension ModemChange {

@@ -9,7 +9,7 @@ struct PathTracker: Hashable, Sendable {
   struct Outcome {
     /// Whether the path went and came back.
     var bounced = false
-    fileprivate var before: Path
+    fileprivate var before: KernelPath
     fileprivate var evidence: Evidence?
     /// Whether traffic flows as before, without evidence of an interruption.
     var isSameWay = false
@@ -50,11 +50,12 @@ struct PathTracker: Hashable, Sendable {
   }
 
   /// Returns the cause of the last update: from its message, or else from the reading.
-  func cause(of outcome: Outcome, after events: [KernelEvent], family: AddressFamily) -> Cause {
+  func cause(of outcome: Outcome, after events: [KernelEvent], family: AddressFamily) -> ChangeCause
+  {
     switch outcome.evidence {
     case .message(let place): events[place].cause(between: outcome.before, self.published.path)
     case .lostCarrier(let link):
-      Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: link.name)
+      ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: link.name)
     case nil: events.cause(of: family, from: outcome.before, to: self.published.path)
     }
   }

@@ -8,7 +8,7 @@ package import Connectivity
 /// Implements rules T3 and I5.
 package struct TransitionDetector: Hashable, Sendable {
   /// The snapshot published last. The next reading is compared only with this (T4).
-  package private(set) var snapshot: Snapshot
+  package private(set) var snapshot: ConnectivitySnapshot
   /// The address family that decides a tie (K7).
   package var preferred: AddressFamily
 
@@ -19,11 +19,11 @@ package struct TransitionDetector: Hashable, Sendable {
   ///   - restored: The snapshot that an earlier run published last. Without it, the first reading
   ///     is a transition from `unknown`.
   ///   - preferred: The address family that decides a tie (K7).
-  package init(restored: Snapshot? = nil, preferred: AddressFamily = .ipv4) {
+  package init(restored: ConnectivitySnapshot? = nil, preferred: AddressFamily = .ipv4) {
     let nothing = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: preferred)
     self.snapshot =
       restored
-      ?? Snapshot(generation: 0, since: Timestamp(microseconds: 0), status: nothing)
+      ?? ConnectivitySnapshot(generation: 0, since: WallTime(microseconds: 0), status: nothing)
     self.preferred = preferred
     // This run does not know the earlier run's ports of switches.
     self.ipv4 = PathTracker(CandidatePath(self.snapshot.status.ipv4, knownLinks: 1))
@@ -48,8 +48,8 @@ package struct TransitionDetector: Hashable, Sendable {
   /// - Returns: The change to publish. Settings that become known for the first time are not a
   ///   change. They are part of the next publication.
   mutating func update(
-    to settings: DNSSettings, learntLate: Bool, time: Timestamp
-  ) -> Change? {
+    to settings: DNSSettings, learntLate: Bool, time: WallTime
+  ) -> ConnectivityChange? {
     guard let before = self.snapshot.dns else {
       self.snapshot.dns = settings
       return nil
@@ -70,8 +70,8 @@ package struct TransitionDetector: Hashable, Sendable {
   ///   - time: The wall-clock time of the reading.
   /// - Returns: The change to publish, if any. A batch of messages leads to at most one.
   package mutating func update(
-    to observed: Observation, on trigger: ReadTrigger, time: Timestamp
-  ) -> Change? {
+    to observed: Observation, on trigger: ReadTrigger, time: WallTime
+  ) -> ConnectivityChange? {
     self.compare(observed, on: trigger, time: time).change
   }
 
@@ -80,8 +80,8 @@ package struct TransitionDetector: Hashable, Sendable {
   /// connections. If the kernel merely revealed more, the network is the same, and that is not a
   /// transition. A change reported by another source is a transition.
   mutating func compare(
-    _ observed: Observation, on trigger: ReadTrigger, time: Timestamp
-  ) -> (change: Change?, isSameWay: Bool) {
+    _ observed: Observation, on trigger: ReadTrigger, time: WallTime
+  ) -> (change: ConnectivityChange?, isSameWay: Bool) {
     let events: [KernelEvent] = if case .events(let events) = trigger { events } else { [] }
     let ipv4 = self.ipv4.update(to: observed.ipv4, after: events)
     let ipv6 = self.ipv6.update(to: observed.ipv6, after: events)
@@ -108,11 +108,11 @@ package struct TransitionDetector: Hashable, Sendable {
     let tracker = family == .ipv4 ? self.ipv4 : self.ipv6
     let cause =
       trigger.cause ?? tracker.cause(of: outcome(family), after: events, family: family)
-    self.snapshot = Snapshot(
+    self.snapshot = ConnectivitySnapshot(
       generation: self.snapshot.generation + 1,
       since: isTransition ? time : self.snapshot.since,
       status: after, dns: self.snapshot.dns)
-    let change: Change =
+    let change: ConnectivityChange =
       isTransition
       ? .transition(
         Transition(

@@ -170,7 +170,7 @@ extension FlowTable.Registration {
         forbidsConstrained: message.forbidsConstrained))
     if message.hasKnownPath {
       do throws(ConversionError) {
-        self.knownPath = try Path(message.knownPath)
+        self.knownPath = try KernelPath(message.knownPath)
       } catch {
         throw .invalid("add.known_path: \(error)")
       }
@@ -194,7 +194,7 @@ struct ChangeKinds: Sendable {
     self.kinds = kinds.isEmpty ? known : Set(kinds)
   }
 
-  func contain(_ change: Change) -> Bool {
+  func contain(_ change: ConnectivityChange) -> Bool {
     switch change {
     case .transition: self.kinds.contains(.transition)
     case .path: self.kinds.contains(.path)

@@ -15,7 +15,7 @@ final class SimulatedConnd: Sendable {
 
     var lastNumber: UInt64 = 0
     var subscribers: [UInt64: Subscriber] = [:]
-    var watchers: [UInt64: AsyncStream<Path>.Continuation] = [:]
+    var watchers: [UInt64: AsyncStream<KernelPath>.Continuation] = [:]
     var guardians: [UInt64: AsyncStream<Connectivity_V1_GuardResponse>.Continuation] = [:]
     var observers: [UInt64: AsyncStream<Void>.Continuation] = [:]
 
@@ -71,7 +71,7 @@ final class SimulatedConnd: Sendable {
 
   /// Changes the simulation, and notifies all clients.
   func change(
-    _ change: @Sendable (inout Simulation, Instant, Timestamp) -> [Simulation.Announcement]
+    _ change: @Sendable (inout Simulation, Instant, WallTime) -> [Simulation.Announcement]
   ) {
     self.mutate { state, now in change(&state.simulation, now, .now()) }
   }
@@ -233,9 +233,9 @@ final class SimulatedConnd: Sendable {
   }
 
   /// Opens a stream of `WatchPath`, or returns `nil` while connd is not running.
-  func watch(_ destination: IPAddress) -> Stream<Path>? {
+  func watch(_ destination: IPAddress) -> Stream<KernelPath>? {
     let (paths, continuation) = AsyncStream.makeStream(
-      of: Path.self, bufferingPolicy: .bufferingNewest(1))
+      of: KernelPath.self, bufferingPolicy: .bufferingNewest(1))
     return self.admit { state, number in
       continuation.yield(state.simulation.watch(destination, number))
       state.watchers[number] = continuation

@@ -19,7 +19,7 @@ extension Simulation {
   /// Returns the transitions and invalidations of the history, oldest first.
   ///
   /// - Parameter limit: The maximum number of transitions, the latest; 0 means all.
-  func changes(ofLatestTransitions limit: Int) -> [Change] {
+  func changes(ofLatestTransitions limit: Int) -> [ConnectivityChange] {
     let generations = self.history.compactMap { change in
       if case .transition = change { change.generation } else { nil }
     }
@@ -54,7 +54,7 @@ extension Simulation {
   ///
   /// - Parameter asked: `nil` means the default destination.
   func explain(_ asked: IPAddress?) -> Connectivity_V1_Explanation {
-    let path: Path
+    let path: KernelPath
     var explanation = Connectivity_V1_Explanation()
     if let asked {
       explanation.destination = asked.description
@@ -70,7 +70,7 @@ extension Simulation {
     explanation.path = Connectivity_V1_Path(path)
     explanation.flags = Connectivity_V1_Flags(flags)
     explanation.category = Connectivity_V1_Category(
-      path.status == .unknown ? .unknown : Category(flags, medium: path.medium))
+      path.status == .unknown ? .unknown : NetworkCategory(flags, medium: path.medium))
     if !path.chain.isEmpty, let family = path.source?.family ?? asked?.family {
       let prefix = asked.flatMap { self.machine.longestRoute(to: $0) }
       explanation.routePrefix =

@@ -23,11 +23,11 @@ struct Timekeeper: Sendable {
   }
 }
 
-extension Timestamp {
+extension WallTime {
   /// Returns the current time of the wall clock.
-  static func now() -> Timestamp {
+  static func now() -> WallTime {
     var time = timespec()
     clock_gettime(CLOCK_REALTIME, &time)
-    return Timestamp(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)
+    return WallTime(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000)
   }
 }

@@ -16,7 +16,7 @@ struct FlowTable {
   struct Entry {
     var tracker: FlowTracker
     /// The path that the client knows.
-    var told: Path
+    var told: KernelPath
     /// The address as the client specified it.
     var local: IPAddress?
   }
@@ -26,7 +26,7 @@ struct FlowTable {
     var key: Key
     var flow: Flow
     /// The last path that the client received for the flow.
-    var knownPath: Path?
+    var knownPath: KernelPath?
     /// The last generation that the client had received before it connected.
     var sinceGeneration: UInt64?
   }
@@ -79,7 +79,7 @@ extension Simulation {
 
   /// Invalidates flows as a test requests.
   mutating func invalidateFlows(
-    _ keys: [FlowTable.Key], _ verdict: FlowTracker.Verdict, _ cause: Cause
+    _ keys: [FlowTable.Key], _ verdict: FlowTracker.Verdict, _ cause: ChangeCause
   ) -> [Announcement] {
     keys.compactMap { key in
       guard let entry = self.flows.entries[key] else { return nil }
@@ -125,7 +125,7 @@ extension Simulation {
     }
     guard let verdict else { return .path(path) }
     let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"
-    let late = Cause(.registration, change, interface: made.interface, learntLate: true)
+    let late = ChangeCause(.registration, change, interface: made.interface, learntLate: true)
     return .invalidation(verdict, since?.cause ?? late, path)
   }
 }
@@ -133,7 +133,7 @@ extension Simulation {
 extension Flow {
   /// Returns the simulated flow that a loopback flow stands for. It follows the summary, whatever
   /// its own family.
-  fileprivate func standIn(on path: Path) -> Flow {
+  fileprivate func standIn(on path: KernelPath) -> Flow {
     guard self.destination.address.isLoopback, let family = path.source?.family else { return self }
     var flow = self
     flow.destination.address = .unspecified(family)

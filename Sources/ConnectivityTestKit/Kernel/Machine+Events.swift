@@ -38,7 +38,7 @@ extension Machine {
   }
 
   /// Returns the routing table entry behind the default path of a family.
-  func match(_ family: AddressFamily, _ path: Path) -> MatchedRoute? {
+  func match(_ family: AddressFamily, _ path: KernelPath) -> MatchedRoute? {
     guard let link = path.chain.first else { return nil }
     return MatchedRoute(family, link.index)
   }

@@ -100,7 +100,7 @@ extension Machine {
   /// Like a kernel, it keeps returning a link without carrier, but not one that is down.
   ///
   /// - Parameter link: The link that the traffic is bound to, or `nil` if it is not bound.
-  func defaultPath(_ family: AddressFamily, over link: UInt32? = nil) -> Path {
+  func defaultPath(_ family: AddressFamily, over link: UInt32? = nil) -> KernelPath {
     if self.isUnknown { return .unknown }
     if let link { return self.boundPath(family, link) }
     for network in self.networks {
@@ -117,7 +117,7 @@ extension Machine {
 
   /// Returns the default path of traffic that is bound to a link (`SO_BINDTODEVICE`). Routes on
   /// other links, and routes that discard, do not count.
-  private func boundPath(_ family: AddressFamily, _ link: UInt32) -> Path {
+  private func boundPath(_ family: AddressFamily, _ link: UInt32) -> KernelPath {
     guard let interface = self.interface(link), interface.state != .down,
       let attachment = interface.network[family]
     else { return .unsatisfied(.noRoute) }
@@ -135,7 +135,7 @@ extension Machine {
   ///
   /// - Parameter link: The link that the traffic is bound to, so that only routes over it count, or
   ///   `nil`.
-  func path(to address: IPAddress, over link: UInt32? = nil) -> Path {
+  func path(to address: IPAddress, over link: UInt32? = nil) -> KernelPath {
     if self.isUnknown { return .unknown }
     if let special = self.specialPath(to: address, over: link) { return special }
     if self.isOwn(address, of: link) { return Self.localPath(address) }
@@ -147,7 +147,7 @@ extension Machine {
   }
 
   /// Returns the path of a special route, if one contains the address and no subnet is longer.
-  func specialPath(to address: IPAddress, over link: UInt32? = nil) -> Path? {
+  func specialPath(to address: IPAddress, over link: UInt32? = nil) -> KernelPath? {
     guard let prefix = self.longestRoute(to: address, over: link), let route = self.routes[prefix],
       prefix.length >= self.subnet(of: address, on: link)?.1.prefixLength ?? 0
     else { return nil }
@@ -170,7 +170,7 @@ extension Machine {
   }
 
   /// Returns the path to an IPv6 link-local address: each link with IPv6 has that network.
-  private func linkLocalPath(_ link: UInt32) -> Path {
+  private func linkLocalPath(_ link: UInt32) -> KernelPath {
     guard let interface = self.interface(link), interface.state != .down,
       let attachment = interface.network.ipv6
     else { return .unsatisfied(.noRoute) }
@@ -196,14 +196,14 @@ extension Machine {
   /// interface.
   private func path(
     _ network: NetworkConditions, _ attachment: NetworkConditions.Attachment, isOnLink: Bool = false
-  ) -> Path {
+  ) -> KernelPath {
     let interface = self.interfaces[network.interface]
     var reason =
       interface?.network == network ? network.reason : network.reason ?? interface?.network.reason
     // Neighbours need no default route.
     if isOnLink, !network.hasRoute { reason = nil }
     let hasSource = reason != .noSourceAddress
-    return Path(
+    return KernelPath(
       status: reason == nil ? .satisfied : .requiresConnection, reason: reason,
       chain: [PathLink(index: interface?.index ?? 0, name: network.interface)],
       medium: network.medium, evidence: network.evidence,
@@ -213,15 +213,15 @@ extension Machine {
       isExpensive: network.isExpensive, isConstrained: network.isConstrained)
   }
 
-  static func localPath(_ address: IPAddress) -> Path {
-    Path(
+  static func localPath(_ address: IPAddress) -> KernelPath {
+    KernelPath(
       status: .satisfied, chain: [Self.loopback], medium: .loopback,
       evidence: Evidence(.hardwareType, "loopback", .loopback), source: address, table: 255)
   }
 
   /// Returns the identity of the network behind a path. A link without carrier has forgotten its
   /// neighbours.
-  func identity(_ path: Path) -> NetworkIdentity {
+  func identity(_ path: KernelPath) -> NetworkIdentity {
     guard let interface = path.interface.flatMap({ self.interfaces[$0] }) else {
       return NetworkIdentity()
     }

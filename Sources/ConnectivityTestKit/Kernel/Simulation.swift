@@ -14,7 +14,7 @@ struct Simulation {
   private var dns = DNSSettings(
     servers: [IPAddress("192.0.2.53")].compactMap { $0 }.map { .init($0) })
   /// The published changes, oldest first.
-  private(set) var history: [Change] = []
+  private(set) var history: [ConnectivityChange] = []
   /// The last published state.
   private(set) var snapshot = ChangeDetector().snapshot
   /// `nil` while connd is not running.
@@ -26,12 +26,12 @@ struct Simulation {
   private var ahead: UInt64 = 0
 
   var flows = FlowTable()
-  private var watched: [UInt64: (destination: IPAddress, path: Path)] = [:]
+  private var watched: [UInt64: (destination: IPAddress, path: KernelPath)] = [:]
 
   /// A message and its recipient.
   enum Announcement: Sendable {
-    case change(Change)
-    case path(watcher: UInt64, Path)
+    case change(ConnectivityChange)
+    case path(watcher: UInt64, KernelPath)
     case flow(FlowTable.Key, FlowEvent)
   }
 
@@ -51,7 +51,7 @@ struct Simulation {
   // MARK: - connd
 
   /// Starts connd: it continues from its last published state, and reads the kernel.
-  mutating func start(at now: Instant, time: Timestamp) {
+  mutating func start(at now: Instant, time: WallTime) {
     guard !self.isRunning else { return }
     self.changes = ChangeDetector(
       restored: self.snapshot.generation > 0 ? self.snapshot : nil, policy: self.policy)
@@ -77,7 +77,7 @@ struct Simulation {
 
   /// Changes the machine.
   mutating func change(
-    at now: Instant, time: Timestamp, _ change: (inout Machine) -> Void
+    at now: Instant, time: WallTime, _ change: (inout Machine) -> Void
   ) -> [Announcement] {
     let old = self.machine
     change(&self.machine)
@@ -92,32 +92,32 @@ struct Simulation {
   }
 
   /// Changes the DNS configuration.
-  mutating func resolve(by settings: DNSSettings, time: Timestamp) -> [Announcement] {
+  mutating func resolve(by settings: DNSSettings, time: WallTime) -> [Announcement] {
     self.dns = settings
     return self.readDNS(time: time)
   }
 
-  private mutating func readDNS(learntLate: Bool = false, time: Timestamp) -> [Announcement] {
+  private mutating func readDNS(learntLate: Bool = false, time: WallTime) -> [Announcement] {
     let change = self.changes?.update(to: self.dns, learntLate: learntLate, time: time)
     return change.flatMap { $0 }.map { [self.publish($0.ahead(by: self.ahead))] } ?? []
   }
 
   /// Makes all links go away and come back, faster than a reading (T2).
-  mutating func bounce(at now: Instant, time: Timestamp) -> [Announcement] {
+  mutating func bounce(at now: Instant, time: WallTime) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     return self.step(.events(self.machine.bounceEvents), at: now, time: time)
   }
 
   /// Simulates a sleep and the wake-up (I6).
   mutating func wake(
-    after duration: Duration, at now: Instant, time: Timestamp
+    after duration: Duration, at now: Instant, time: WallTime
   ) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     return self.step(.resumed(duration), at: now, time: time)
   }
 
   /// Handles a deadline.
-  mutating func look(at now: Instant, time: Timestamp) -> [Announcement] {
+  mutating func look(at now: Instant, time: WallTime) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     var announcements: [Announcement] = []
     if let deadline = self.deadlineOfChanges, deadline <= now {
@@ -128,7 +128,7 @@ struct Simulation {
 
   /// Publishes an invalidation of all channels.
   mutating func invalidateAll(
-    _ verdict: FlowTracker.Verdict, _ cause: Cause, time: Timestamp
+    _ verdict: FlowTracker.Verdict, _ cause: ChangeCause, time: WallTime
   ) -> [Announcement] {
     guard self.isRunning else { return [] }
     self.ahead += 1
@@ -141,7 +141,7 @@ struct Simulation {
     ]
   }
 
-  private mutating func publish(_ change: Change) -> Announcement {
+  private mutating func publish(_ change: ConnectivityChange) -> Announcement {
     self.snapshot.apply(change)
     self.history.append(change)
     if self.history.count > Self.longestHistory { self.history.removeFirst() }
@@ -152,7 +152,7 @@ struct Simulation {
   private static let longestHistory = 512
 
   private mutating func step(
-    _ occasion: ReadTrigger, at now: Instant, time: Timestamp
+    _ occasion: ReadTrigger, at now: Instant, time: WallTime
   ) -> [Announcement] {
     guard var changes = self.changes else { return [] }
     let made = changes.update(to: self.reading(changes), on: occasion, at: now, time: time)
@@ -165,7 +165,7 @@ struct Simulation {
     return announcements + self.evaluateFlows(occasion, slept: slept, at: now)
   }
 
-  private mutating func loseKernel(at now: Instant, time: Timestamp) -> [Announcement] {
+  private mutating func loseKernel(at now: Instant, time: WallTime) -> [Announcement] {
     guard var changes = self.changes else { return [] }
     self.isKernelLost = true
     let made = changes.update(
@@ -199,7 +199,7 @@ struct Simulation {
   /// Returns the path to an address that a client receives.
   ///
   /// - Parameter link: The link that the traffic is bound to, or `nil` if it is not bound.
-  func path(to address: IPAddress, over link: UInt32? = nil) -> Path {
+  func path(to address: IPAddress, over link: UInt32? = nil) -> KernelPath {
     // Traffic that is bound to `lo` stays on this machine.
     guard address.isLoopback, self.treatsLoopbackAsRemote, link != Machine.loopback.index else {
       return self.machine.path(to: address, over: link)
@@ -212,13 +212,13 @@ struct Simulation {
   }
 
   /// Returns the path of a flow.
-  func path(of flow: Flow) -> Path {
+  func path(of flow: Flow) -> KernelPath {
     self.path(to: flow.destination.address, over: flow.destination.outLink)
   }
 
   // MARK: - Watched destinations
 
-  mutating func watch(_ destination: IPAddress, _ watcher: UInt64) -> Path {
+  mutating func watch(_ destination: IPAddress, _ watcher: UInt64) -> KernelPath {
     let path = self.path(to: destination)
     self.watched[watcher] = (destination, path)
     return path
@@ -237,9 +237,9 @@ struct Simulation {
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   /// Returns the same change with a later generation.
-  fileprivate func ahead(by distance: UInt64) -> Change {
+  fileprivate func ahead(by distance: UInt64) -> ConnectivityChange {
     switch self {
     case .transition(var transition):
       transition.snapshot.generation += distance
@@ -264,7 +264,7 @@ extension Machine {
   ///   - made: The path that it was made on.
   ///   - source: Its own address.
   ///   - path: The current path to its remote address.
-  func reading(of made: Path, source: IPAddress?, now path: Path) -> FlowReading {
+  func reading(of made: KernelPath, source: IPAddress?, now path: KernelPath) -> FlowReading {
     var reading = FlowReading(path, network: self.identity(path))
     reading.isLocal = path.medium == .loopback
     guard let source, !source.isLoopback, let before = made.chain.first?.index, before != 0,

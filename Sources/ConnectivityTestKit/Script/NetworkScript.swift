@@ -7,7 +7,7 @@
 /// | `wifi` `cellular` `wired` `none` `unknown` | puts the machine on this network |
 /// | `wifi "another"` | another network of the same kind |
 /// | `expensive wifi`, `constrained cellular` | the network's cost |
-/// | `wifi noCarrier` | the network exists but carries no traffic, for this `Path.Reason` |
+/// | `wifi noCarrier` | the network exists but carries no traffic, for this `KernelPath.Reason` |
 /// | `wired + wifi` | both exist, and traffic uses the first |
 /// | `500 ms` `2 s` `1 min` | a pause |
 /// | `bounce` | the links go away and come back, faster than a reading |

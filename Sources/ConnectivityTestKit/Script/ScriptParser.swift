@@ -127,7 +127,7 @@ struct ScriptParser {
         if let named = Self.networks[word] {
           if network != nil { throw NetworkScriptError(word, "one network was named already") }
           network = named
-        } else if let reason = Path.Reason(rawValue: word) {
+        } else if let reason = KernelPath.Reason(rawValue: word) {
           changes.append { $0.failing(reason) }
         } else {
           throw NetworkScriptError(word, Self.expectation)

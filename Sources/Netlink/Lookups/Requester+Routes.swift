@@ -137,12 +137,12 @@ extension Requester {
   /// Returns why a route is missing, or `nil` if the kernel's error says nothing about that.
   private func reason(
     _ error: NetlinkError, _ destination: Destination
-  ) throws(NetlinkError) -> Path.Reason? {
+  ) throws(NetlinkError) -> KernelPath.Reason? {
     guard error.isAnswer else { throw error }
     if let source = destination.source, source.family != destination.address.family {
       return .noSourceAddress
     }
-    guard let reason = Path.Reason(lookup: error, of: destination.address.family)
+    guard let reason = KernelPath.Reason(lookup: error, of: destination.address.family)
     else { return nil }
     // If the source does not belong to this machine, IPv4 reports a missing route. Older kernels
     // report a blackhole. For a loopback address on another link it always reports the latter.
@@ -165,7 +165,7 @@ extension RouteAnswer {
   fileprivate var isRoute: Bool { if case .route = self { true } else { false } }
 }
 
-extension Path.Reason {
+extension KernelPath.Reason {
   /// The reason for a lookup's errno, or `nil` if the errno means that the query was invalid.
   init?(lookup error: NetlinkError, of family: AddressFamily) {
     switch error.code {

@@ -131,7 +131,7 @@ final class RouteMessage {
   }
 
   /// Why a route of this type carries no traffic, or `nil` if it does.
-  var reason: Path.Reason? {
+  var reason: KernelPath.Reason? {
     switch Int(self.type) {
     case Int(RTN_BLACKHOLE): .blackhole
     case Int(RTN_UNREACHABLE): .unreachable

@@ -219,7 +219,7 @@ private final class SocketConnection: PlainConnection {
   }
 }
 
-private func report(_ path: Path, of id: String) {
+private func report(_ path: KernelPath, of id: String) {
   report(
     "path", ["id": id, "message": path.interface ?? "none", "state": path.status.rawValue])
 }

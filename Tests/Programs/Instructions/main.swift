@@ -28,7 +28,7 @@ for iteration in 0..<iterations {
     ipv4: CandidatePath(classifier.path(ipv4)), ipv6: CandidatePath(classifier.path(ipv6)))
   let change = transitions.update(
     to: observation, on: .events([.rule(.ipv4)]),
-    time: Timestamp(microseconds: Int64(iteration)))
+    time: WallTime(microseconds: Int64(iteration)))
   if change != nil { published += 1 }
 }
 print("published \(published) of \(iterations)")

@@ -44,13 +44,13 @@ struct ConversionTests {
 
   @Test("the message contains the summary: the path of the family that it follows")
   func summary() {
-    let wlan = Path(
+    let wlan = KernelPath(
       status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
       isExpensive: true
     )
     let status = ConnectivityStatus(ipv4: .unsatisfied(.noRoute), ipv6: wlan, preferred: .ipv4)
     let message = Connectivity_V1_Status(
-      Snapshot(generation: 7, since: Timestamp(microseconds: 0), status: status))
+      ConnectivitySnapshot(generation: 7, since: WallTime(microseconds: 0), status: status))
     #expect(message.interface == "wlan0")
     #expect(message.medium == .wifi)
     #expect(message.threeWay == .wifi)
@@ -63,7 +63,7 @@ struct ConversionTests {
   func badAddress() {
     var message = Connectivity_V1_Path()
     message.gateway = "192.0.2.256"
-    #expect(throws: ConversionError.self) { try Path(message) }
+    #expect(throws: ConversionError.self) { try KernelPath(message) }
   }
 
   @Test("I9 an absent scope field matches anything; an unreadable one is an error")
@@ -105,7 +105,7 @@ struct ConversionTests {
 
   @Test("K8 missing fields of a status are unknown, not none")
   func emptyStatus() throws {
-    let status = try Snapshot(Connectivity_V1_Status()).status
+    let status = try ConnectivitySnapshot(Connectivity_V1_Status()).status
     #expect(status.category == .unknown)
     #expect(status.ipv4.status == .unknown)
     #expect(status.ipv6.status == .unknown)
@@ -116,20 +116,20 @@ struct ConversionTests {
   func unknownCost() throws {
     var message = Connectivity_V1_Path()
     message.status = .satisfied
-    #expect(try Path(message).isCostUnknown && Path(message).costsMoney == nil)
+    #expect(try KernelPath(message).isCostUnknown && KernelPath(message).costsMoney == nil)
     for isExpensive in [false, true] {
       message.expensive = isExpensive
-      #expect(try Path(message).costsMoney == isExpensive)
+      #expect(try KernelPath(message).costsMoney == isExpensive)
     }
-    var path = Path(status: .satisfied)
+    var path = KernelPath(status: .satisfied)
     #expect(Connectivity_V1_Path(path).hasExpensive)
     path.isCostUnknown = true
     #expect(!Connectivity_V1_Path(path).hasExpensive)
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     let told = Connectivity_V1_Status(
-      Snapshot(generation: 7, since: Timestamp(microseconds: 0), status: status))
+      ConnectivitySnapshot(generation: 7, since: WallTime(microseconds: 0), status: status))
     #expect(!told.hasExpensive)
-    #expect(try Snapshot(told).status == status)
+    #expect(try ConnectivitySnapshot(told).status == status)
   }
 
   @Test("a link without an index is accepted; more guessed links than links are not")
@@ -140,7 +140,7 @@ struct ConversionTests {
     message.chain[0].index = 7
     message.chain[1].name = "eth0"
     message.guessedLinks = 3
-    let path = try Path(message)
+    let path = try KernelPath(message)
     #expect(
       path.chain == [PathLink(index: 7, name: "vlan10"), PathLink(index: 0, name: "eth0")])
     #expect(path.guessedLinks == 2)
@@ -178,23 +178,23 @@ struct TimestampConversionTests {
       (-1_500_000, -2, 500_000_000),
     ] as [(Int64, Int64, Int32)])
   func both(microseconds: Int64, seconds: Int64, nanos: Int32) throws {
-    let message = Google_Protobuf_Timestamp(Timestamp(microseconds: microseconds))
+    let message = Google_Protobuf_Timestamp(WallTime(microseconds: microseconds))
     #expect(message.seconds == seconds)
     #expect(message.nanos == nanos)
-    #expect(try Timestamp(message).microseconds == microseconds)
+    #expect(try WallTime(message).microseconds == microseconds)
   }
 
   @Test("the limits of the range convert", arguments: [Int64.min, .max])
   func extremes(microseconds: Int64) throws {
-    let message = Google_Protobuf_Timestamp(Timestamp(microseconds: microseconds))
+    let message = Google_Protobuf_Timestamp(WallTime(microseconds: microseconds))
     #expect((0..<1_000_000_000).contains(message.nanos))
-    if microseconds == .max { #expect(try Timestamp(message).microseconds == microseconds) }
+    if microseconds == .max { #expect(try WallTime(message).microseconds == microseconds) }
   }
 
   @Test("a number of seconds out of range is an error", arguments: [Int64.min, .max])
   func tooLarge(seconds: Int64) {
     #expect(throws: ConversionError.self) {
-      try Timestamp(Google_Protobuf_Timestamp(seconds: seconds, nanos: 0))
+      try WallTime(Google_Protobuf_Timestamp(seconds: seconds, nanos: 0))
     }
   }
 }

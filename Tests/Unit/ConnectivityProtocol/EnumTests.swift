@@ -19,18 +19,21 @@ struct EnumTests {
 
   @Test("every case converts there and back")
   func all() {
-    self.expectPairs(Category.self, { Connectivity_V1_Category($0) }, { Category($0) })
+    self.expectPairs(
+      NetworkCategory.self, { Connectivity_V1_Category($0) }, { NetworkCategory($0) })
     self.expectPairs(
       ThreeWayCategory.self, { Connectivity_V1_ThreeWayCategory($0) }, { ThreeWayCategory($0) })
     self.expectPairs(Medium.self, { Connectivity_V1_Medium($0) }, { Medium($0) })
     self.expectPairs(
       AddressFamily.self, { Connectivity_V1_AddressFamily($0) }, { AddressFamily($0) })
-    self.expectPairs(Path.Status.self, { Connectivity_V1_PathStatus($0) }, { Path.Status($0) })
-    self.expectPairs(Path.Reason.self, { Connectivity_V1_PathReason($0) }, { Path.Reason($0) })
+    self.expectPairs(
+      KernelPath.Status.self, { Connectivity_V1_PathStatus($0) }, { KernelPath.Status($0) })
+    self.expectPairs(
+      KernelPath.Reason.self, { Connectivity_V1_PathReason($0) }, { KernelPath.Reason($0) })
     self.expectPairs(
       Evidence.Source.self, { Connectivity_V1_EvidenceSource($0) }, { Evidence.Source($0) })
     self.expectPairs(
-      Cause.Trigger.self, { Connectivity_V1_CauseTrigger($0) }, { Cause.Trigger($0) })
+      ChangeCause.Trigger.self, { Connectivity_V1_CauseTrigger($0) }, { ChangeCause.Trigger($0) })
     self.expectPairs(
       Invalidation.Reason.self, { Connectivity_V1_InvalidationReason($0) },
       { Invalidation.Reason($0) })
@@ -47,14 +50,14 @@ struct EnumTests {
 
   @Test("an unknown value of a newer connd becomes the nearest safe one", arguments: [0, 99])
   func unknown(number: Int) throws {
-    #expect(Category(try #require(.init(rawValue: number))) == .unknown)
+    #expect(NetworkCategory(try #require(.init(rawValue: number))) == .unknown)
     #expect(ThreeWayCategory(try #require(.init(rawValue: number))) == .unknown)
     #expect(Medium(try #require(.init(rawValue: number))) == .unknown)
     #expect(AddressFamily(try #require(.init(rawValue: number))) == .ipv4)
-    #expect(Path.Status(try #require(.init(rawValue: number))) == .unknown)
-    #expect(Path.Reason(try #require(.init(rawValue: number))) == nil)
+    #expect(KernelPath.Status(try #require(.init(rawValue: number))) == .unknown)
+    #expect(KernelPath.Reason(try #require(.init(rawValue: number))) == nil)
     #expect(Evidence.Source(try #require(.init(rawValue: number))) == Evidence.Source.none)
-    #expect(Cause.Trigger(try #require(.init(rawValue: number))) == .kernel)
+    #expect(ChangeCause.Trigger(try #require(.init(rawValue: number))) == .kernel)
     #expect(Invalidation.Reason(try #require(.init(rawValue: number))) == .categoryChanged)
     #expect(Invalidation.Severity(try #require(.init(rawValue: number))) == .advise)
     #expect(FlowRefusal.Code(try #require(.init(rawValue: number))) == .invalidArgument)

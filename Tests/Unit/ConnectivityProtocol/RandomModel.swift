@@ -26,8 +26,8 @@ struct RandomModel {
       bytes: (0..<count).map { _ in UInt8.random(in: 0...255, using: &self.generator) })
   }
 
-  mutating func time() -> Timestamp {
-    Timestamp(
+  mutating func time() -> WallTime {
+    WallTime(
       microseconds: .random(
         in: -4_000_000_000_000_000...4_000_000_000_000_000, using: &self.generator))
   }
@@ -36,13 +36,13 @@ struct RandomModel {
     Evidence(self.any(Evidence.Source.self), self.word(), self.any(Medium.self))
   }
 
-  mutating func path() -> Path {
+  mutating func path() -> KernelPath {
     let chain = (0..<Int.random(in: 0...3, using: &self.generator)).map { _ in
       PathLink(index: .random(in: 0 ... .max, using: &self.generator), name: self.word())
     }
-    var path = Path(
-      status: self.any(Path.Status.self),
-      reason: self.maybe { $0.any(Path.Reason.self) },
+    var path = KernelPath(
+      status: self.any(KernelPath.Status.self),
+      reason: self.maybe { $0.any(KernelPath.Reason.self) },
       chain: chain,
       medium: self.any(Medium.self),
       evidence: self.maybe { $0.evidence() },
@@ -55,8 +55,8 @@ struct RandomModel {
     return path
   }
 
-  mutating func snapshot() -> Snapshot {
-    Snapshot(
+  mutating func snapshot() -> ConnectivitySnapshot {
+    ConnectivitySnapshot(
       generation: .random(in: 0..<1 << 53, using: &self.generator), since: self.time(),
       status: ConnectivityStatus(
         ipv4: self.path(), ipv6: self.path(), preferred: self.any(AddressFamily.self)),
@@ -79,9 +79,9 @@ struct RandomModel {
     return DNSSettings(servers: servers(&self), search: words(&self), links: links)
   }
 
-  mutating func cause() -> Cause {
-    Cause(
-      self.any(Cause.Trigger.self), self.word(), message: self.maybe { $0.word() },
+  mutating func cause() -> ChangeCause {
+    ChangeCause(
+      self.any(ChangeCause.Trigger.self), self.word(), message: self.maybe { $0.word() },
       interface: self.maybe { $0.word() }, learntLate: self.bool())
   }
 
@@ -103,12 +103,13 @@ struct RandomModel {
       scope: self.scope(), cause: self.cause(), time: self.time())
   }
 
-  mutating func change() -> Change {
+  mutating func change() -> ConnectivityChange {
     switch Int.random(in: 0..<4, using: &self.generator) {
     case 0:
       .transition(
         Transition(
-          from: self.any(Category.self), to: self.any(Category.self), bounced: self.bool(),
+          from: self.any(NetworkCategory.self), to: self.any(NetworkCategory.self),
+          bounced: self.bool(),
           cause: self.cause(), time: self.time(), snapshot: self.snapshot()))
     case 1:
       .path(PathChange(cause: self.cause(), time: self.time(), snapshot: self.snapshot()))

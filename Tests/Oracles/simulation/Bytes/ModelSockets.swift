@@ -100,7 +100,7 @@ final class ModelSockets: SocketSource {
   }
 }
 
-extension Path.Reason {
+extension KernelPath.Reason {
   /// The error of a failed lookup.
   fileprivate var code: CInt {
     switch self {

@@ -15,7 +15,7 @@ final class Writer {
   init(path: String) { self.path = path }
 
   /// Starts a new file when a connd starts.
-  func begin(_ configuration: Configuration, restored: Snapshot) throws {
+  func begin(_ configuration: Configuration, restored: ConnectivitySnapshot) throws {
     let header = RecordingHeader(
       configuration: configuration.source.text, watchdogTimeout: nil, restored: restored)
     // The former recorder closes its file first.
@@ -43,7 +43,7 @@ struct WrittenClock: MonitorClock {
     return now
   }
 
-  var time: Timestamp {
+  var time: WallTime {
     let time = self.clock.time
     if !self.writer.isPaused { self.writer.recorder?.note(.time(time.microseconds)) }
     return time

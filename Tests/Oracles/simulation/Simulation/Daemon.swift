@@ -25,8 +25,8 @@ final class Daemon {
 
   /// A change, the time of its publication, and the snapshot before it.
   struct Publication {
-    var change: Change
-    var before: Snapshot
+    var change: ConnectivityChange
+    var before: ConnectivitySnapshot
     var at: Instant
   }
 
@@ -39,8 +39,8 @@ final class Daemon {
   /// The kernel's messages, and the published snapshots before and after they were processed.
   struct Batch {
     var events: [KernelEvent]
-    var before: Snapshot
-    var after: Snapshot
+    var before: ConnectivitySnapshot
+    var after: ConnectivitySnapshot
   }
 
   /// - Parameters:
@@ -197,7 +197,7 @@ final class Daemon {
     for key in self.keys where self.engine.flows.contains(key) {
       self.loop.engine.flows.remove(key)
       let verdict = FlowTracker.Verdict(.interfaceLost, .destroy)
-      let event = FlowEvent.invalidation(verdict, Cause(.start, "started"), .unknown)
+      let event = FlowEvent.invalidation(verdict, ChangeCause(.start, "started"), .unknown)
       self.mailboxes[key.mailbox]?.post([
         .init(id: key.id, event: event, generation: self.store.snapshot.generation)
       ])

@@ -10,7 +10,7 @@ struct GuardClient {
   let laziness: Int
   var mailbox: GuardMailbox
   /// The last report for each flow: its path, or `nil` if it was destroyed.
-  private(set) var told: [UInt64: Path?] = [:]
+  private(set) var told: [UInt64: KernelPath?] = [:]
   private var lastID: UInt64 = 0
 
   init(number: UInt64, laziness: Int) {

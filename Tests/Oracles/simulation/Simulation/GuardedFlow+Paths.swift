@@ -8,7 +8,7 @@ extension GuardedFlow {
   /// The local port of its socket, or `nil` if it names none.
   var port: UInt16? { self.flow.namesSocket ? self.flow.destination.transport?.localPort : nil }
 
-  func isForbidden(_ path: Path) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
+  func isForbidden(_ path: KernelPath) -> Bool { self.flow.forbidsExpensive && path.isExpensive }
 
   func isForbidden(in network: ModelNetwork) -> Bool { self.isForbidden(self.ownPath(in: network)) }
 
@@ -19,12 +19,12 @@ extension GuardedFlow {
   }
 
   /// The way of the flow's packets.
-  func ownPath(in network: ModelNetwork) -> Path { network.path(to: self.question) }
+  func ownPath(in network: ModelNetwork) -> KernelPath { network.path(to: self.question) }
 
   /// The path that its client must know.
-  func shown(in network: ModelNetwork) -> Path { network.path(to: self.question) }
+  func shown(in network: ModelNetwork) -> KernelPath { network.path(to: self.question) }
 
-  static func prefix(_ path: Path) -> IPPrefix? {
+  static func prefix(_ path: KernelPath) -> IPPrefix? {
     path.source.flatMap { source in
       path.sourcePrefixLength.flatMap { IPPrefix(source, length: $0) }
     }

@@ -16,7 +16,7 @@ struct GuardedFlow {
   /// The path that the flow was made on, as its client knew it, or `nil` while it had none.
   private(set) var made: Made?
   /// The client's last report.
-  var told = Path.unknown {
+  var told = KernelPath.unknown {
     didSet { if self.told.status == .satisfied { self.knownLostAt = nil } }
   }
   /// Whether it was destroyed.
@@ -33,7 +33,7 @@ struct GuardedFlow {
 
   struct Made {
     var link: PathLink?
-    var path: Path
+    var path: KernelPath
     var source: IPAddress?
     var network: UInt8?
     /// The router that answered for the gateway, if connd can have known it.
@@ -64,7 +64,7 @@ struct GuardedFlow {
   }
 
   /// Begins on the path that its client got, which is the model's.
-  mutating func begin(on path: Path, in network: ModelNetwork) {
+  mutating func begin(on path: KernelPath, in network: ModelNetwork) {
     let link = network[path.chain.first?.index]
     self.made = Made(
       link: path.chain.first, path: path, source: self.flow.local ?? path.source,
@@ -189,7 +189,7 @@ struct GuardedFlow {
     var question = self.question
     question.source = nil
     question.transport?.localPort = 0
-    var (new, lost) = (network.path(to: question, upToTunnel: true), Path(status: .satisfied))
+    var (new, lost) = (network.path(to: question, upToTunnel: true), KernelPath(status: .satisfied))
     lost.source = source
     lost.sourcePrefixLength = self.made?.path.sourcePrefixLength
     guard new.chain.first == self.made?.link, new.source != nil else { return false }
@@ -199,7 +199,7 @@ struct GuardedFlow {
   }
 
   /// Whether new connections on its present way also get its address.
-  private func isPreferred(by path: Path, in network: ModelNetwork) -> Bool {
+  private func isPreferred(by path: KernelPath, in network: ModelNetwork) -> Bool {
     var question = self.question
     question.source = nil
     question.transport?.localPort = 0
@@ -209,7 +209,7 @@ struct GuardedFlow {
 
   /// Whether its address is not that of the link it now leaves by, and that link is not one of
   /// several equivalent legs.
-  private func isTied(to link: PathLink, _ path: Path, in network: ModelNetwork) -> Bool {
+  private func isTied(to link: PathLink, _ path: KernelPath, in network: ModelNetwork) -> Bool {
     guard let source = made?.source else { return false }
     let owner = network.owner(of: source)
     if owner == path.chain.first?.index { return false }
@@ -299,7 +299,7 @@ struct GuardedFlow {
 
   /// The client got a path: over its link by another medium, or over another link that its address
   /// allows.
-  mutating func isReported(_ path: Path, in network: ModelNetwork) {
+  mutating func isReported(_ path: KernelPath, in network: ModelNetwork) {
     // A flow in doubt stays on what it was made on.
     guard let source = self.made?.source, !self.isAway || network[self.made?.link?.index] == nil
     else { return }
@@ -321,7 +321,7 @@ struct GuardedFlow {
     if isFree { self.move(to: path, network) }
   }
 
-  private mutating func move(to path: Path, _ network: ModelNetwork) {
+  private mutating func move(to path: KernelPath, _ network: ModelNetwork) {
     guard path.status == .satisfied, let first = path.chain.first, var made = self.made,
       first != made.link
     else { return }

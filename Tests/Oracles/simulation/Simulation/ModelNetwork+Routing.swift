@@ -121,7 +121,7 @@ extension ModelNetwork {
   /// The path to a destination (K2 to K6).
   ///
   /// - Parameter upToTunnel: whether the path ends at a tunnel.
-  func path(to destination: Destination, upToTunnel: Bool = false) -> Path {
+  func path(to destination: Destination, upToTunnel: Bool = false) -> KernelPath {
     let route: Route
     switch self.connect(to: destination) {
     case .unanswered: return .unknown
@@ -131,7 +131,7 @@ extension ModelNetwork {
     let nextHop = route.gateway ?? destination.address
     let (chain, isBroken) = self.chain(below: route.outLink, nextHop, upToTunnel: upToTunnel)
     let source = self[route.outLink]?.addresses.first { $0.address == route.source }
-    var path = Path(
+    var path = KernelPath(
       status: .requiresConnection,
       chain: chain.map { PathLink(index: $0.index, name: $0.name) },
       medium: self.medium(chain.last), source: route.source,
@@ -172,7 +172,7 @@ extension ModelNetwork {
     return answer
   }
 
-  private func whatFails(on link: ModelLink) -> Path.Reason? {
+  private func whatFails(on link: ModelLink) -> KernelPath.Reason? {
     if !link.isUp { return .linkDown }
     if self.link(link.index)?.flags.contains(.lowerUp) != true { return .noCarrier }
     return link.isDormant ? .dormant : nil
@@ -191,7 +191,7 @@ extension ModelNetwork {
 
   private func chain(
     below outLink: UInt32, _ nextHop: IPAddress, upToTunnel: Bool
-  ) -> (links: [ModelLink], isBroken: Path.Reason?) {
+  ) -> (links: [ModelLink], isBroken: KernelPath.Reason?) {
     var chain: [ModelLink] = []
     var next = self[outLink]
     while let link = next, !chain.contains(where: { $0.index == link.index }) {
@@ -215,7 +215,7 @@ extension ModelNetwork {
   /// connection inside uses is unknown.
   private func way(
     ofTunnelTo remote: IPAddress, under chain: [ModelLink], _ nextHop: IPAddress
-  ) -> (links: [ModelLink], isBroken: Path.Reason?) {
+  ) -> (links: [ModelLink], isBroken: KernelPath.Reason?) {
     let route: Route
     switch self.route(to: Destination(remote)) {
     case .unanswered: return ([], nil)
@@ -224,7 +224,8 @@ extension ModelNetwork {
     }
     var legs = self.entry(for: Destination(remote))?.legs.map(\.link) ?? []
     if legs.count < 2 || chain.contains(where: { self.whatFails(on: $0) != nil }) { legs = [] }
-    let ways = ([route.outLink] + legs).map { leg -> (links: [ModelLink], isBroken: Path.Reason?) in
+    let ways = ([route.outLink] + legs).map {
+      leg -> (links: [ModelLink], isBroken: KernelPath.Reason?) in
       // The kernel drops packets that a tunnel would send into itself.
       if chain.contains(where: { $0.index == leg }) { return ([], .noRoute) }
       return self.chain(below: leg, nextHop, upToTunnel: false)
@@ -235,9 +236,9 @@ extension ModelNetwork {
   }
 
   /// The default path of a family: that of most probes.
-  func defaultPath(_ family: AddressFamily, _ probes: DefaultDestination) -> Path {
+  func defaultPath(_ family: AddressFamily, _ probes: DefaultDestination) -> KernelPath {
     let paths = probes[family].map { self.path(to: Destination($0)) }
-    func votes(_ path: Path) -> Int {
+    func votes(_ path: KernelPath) -> Int {
       paths.count {
         $0.chain.first == path.chain.first && $0.gateway == path.gateway && $0.table == path.table
           && (path.status != .unsatisfied || $0.reason == path.reason)

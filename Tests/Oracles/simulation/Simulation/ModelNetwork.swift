@@ -52,7 +52,7 @@ struct ModelRoute: Hashable {
     case by(UInt32, gateway: IPAddress?)
     /// Several next hops, of which each connection takes one.
     case spread([Leg])
-    case refusal(Path.Reason)
+    case refusal(KernelPath.Reason)
   }
 
   struct Leg: Hashable {

@@ -15,7 +15,7 @@ final class MutantKernel: Kernel {
   private let store: Store
   private let mutation: Mutation?
   private var batches: [Daemon.Batch] = []
-  private var batch: (events: [KernelEvent], before: Snapshot)?
+  private var batch: (events: [KernelEvent], before: ConnectivitySnapshot)?
   private var wasOpened = false
   private var unheard: UnheardLinks?
   /// The sockets' last reports.

@@ -11,7 +11,7 @@ final class MutantPublisher: Publisher {
   private let store: Store
   private let kernel: FaultyKernel
   private let mutation: Mutation?
-  private var late: [Change] = []
+  private var late: [ConnectivityChange] = []
   private var published: [Daemon.Publication] = []
 
   init(_ store: Store, _ kernel: FaultyKernel, _ mutation: Mutation?) {
@@ -25,19 +25,19 @@ final class MutantPublisher: Publisher {
     return self.published
   }
 
-  func publish(_ changes: [Change]) {
+  func publish(_ changes: [ConnectivityChange]) {
     if self.isMuted { return }
     self.count += changes.count
     var changes = self.mutated(changes)
     if self.mutation == .holdsBackLoss || self.mutation == .holdsBackGain {
-      let isLoss = changes.contains { $0.snapshot?.status.category == Category.none }
+      let isLoss = changes.contains { $0.snapshot?.status.category == NetworkCategory.none }
       let isHeld = isLoss == (self.mutation == .holdsBackLoss)
       (changes, self.late) = isHeld ? ([], self.late + changes) : (self.late + changes, [])
     }
     self.makeKnown(changes)
   }
 
-  private func makeKnown(_ changes: [Change]) {
+  private func makeKnown(_ changes: [ConnectivityChange]) {
     var snapshot = self.store.snapshot
     for change in changes {
       self.published.append(.init(change: change, before: snapshot, at: self.kernel.now))
@@ -52,14 +52,14 @@ final class MutantPublisher: Publisher {
     guard self.mutation == .tellsNoise else { return }
     var snapshot = self.store.snapshot
     snapshot.generation += 1
-    let cause = Cause(.link, "linkUp")
+    let cause = ChangeCause(.link, "linkUp")
     self.makeKnown([
       .path(
         PathChange(cause: cause, time: ModelClock(kernel: self.kernel).time, snapshot: snapshot))
     ])
   }
 
-  private func mutated(_ changes: [Change]) -> [Change] {
+  private func mutated(_ changes: [ConnectivityChange]) -> [ConnectivityChange] {
     switch self.mutation {
     case .dropsChange where self.count % 5 == 0: return Array(changes.dropLast())
     case .repeatsGeneration where self.count % 5 == 0: return changes + changes.suffix(1)
@@ -76,7 +76,7 @@ final class MutantPublisher: Publisher {
     }
   }
 
-  private func withoutUnknown(_ change: Change) -> Change {
+  private func withoutUnknown(_ change: ConnectivityChange) -> ConnectivityChange {
     guard case .transition(var transition) = change, transition.to == .unknown else {
       return change
     }
@@ -93,5 +93,5 @@ struct ModelClock: MonitorClock {
   let kernel: FaultyKernel
 
   var now: Instant { self.kernel.now }
-  var time: Timestamp { Timestamp(microseconds: self.kernel.now.milliseconds * 1000) }
+  var time: WallTime { WallTime(microseconds: self.kernel.now.milliseconds * 1000) }
 }

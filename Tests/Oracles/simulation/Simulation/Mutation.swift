@@ -113,7 +113,8 @@ extension Mutation? {
     }
     last.generation = past.last?.change.generation ?? last.generation
     last.status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
-    let change = Change.path(PathChange(cause: Cause(.start, ""), time: last.since, snapshot: last))
+    let change = ConnectivityChange.path(
+      PathChange(cause: ChangeCause(.start, ""), time: last.since, snapshot: last))
     return past.dropLast() + [try? Published(change)].compactMap { $0 }
   }
 

@@ -8,7 +8,7 @@ extension Simulation {
   /// A flow with working traffic ends only for a reason that no socket refutes.
   ///
   /// - Parameter path: The path of new connections.
-  func checkEnd(of flow: GuardedFlow, _ reason: Invalidation.Reason, _ path: Path) {
+  func checkEnd(of flow: GuardedFlow, _ reason: Invalidation.Reason, _ path: KernelPath) {
     guard let port = flow.port, let connection = self.kernel.connections[port] else { return }
     self.kernel.close(port)
     switch reason {

@@ -17,9 +17,9 @@ struct Record {
   /// Since when the kernel cannot be asked.
   var blindSince: Instant?
   /// The last published snapshot, or `nil` if it is lost.
-  var last: Snapshot?
+  var last: ConnectivitySnapshot?
   /// Since when a changed category is only advised, and which it was (I5).
-  var advised: (since: Instant, category: Connectivity.Category)?
+  var advised: (since: Instant, category: NetworkCategory)?
   /// The trace's description of the network.
   var words: [String] = []
   /// When connd last had a reason to query sockets.
@@ -90,7 +90,7 @@ extension Simulation {
     if self.record.isCalm { self.fail("T3: noise publishes \(change.summary)") }
   }
 
-  private func noteAdvice(_ change: Change) {
+  private func noteAdvice(_ change: ConnectivityChange) {
     switch change {
     case .transition(let transition):
       if transition.to == self.record.advised?.category {
@@ -107,7 +107,7 @@ extension Simulation {
     }
   }
 
-  private func lookAtTransitions(_ changes: [Change]) {
+  private func lookAtTransitions(_ changes: [ConnectivityChange]) {
     for (index, change) in changes.enumerated() {
       guard case .transition(let transition) = change, transition.from != transition.to,
         ![transition.from, transition.to].contains(where: { $0 == .none || $0 == .unknown })
@@ -274,7 +274,7 @@ extension Simulation {
 
 // MARK: - Words
 
-extension Path {
+extension KernelPath {
   var summary: String {
     let chain = self.chain.map { "\($0.name)#\($0.index)" }.joined(separator: ">")
     let source = self.source.map { " from \($0)" } ?? ""
@@ -283,7 +283,7 @@ extension Path {
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   fileprivate var summary: String {
     switch self {
     case .transition(let transition):

@@ -7,7 +7,7 @@ struct StreamClient {
   /// It reads once in this many steps.
   let laziness: Int
   /// The sum of its messages, or `nil` before the first one.
-  private(set) var known: Snapshot?
+  private(set) var known: ConnectivitySnapshot?
   private(set) var gaps = 0
   private var subscriber: Subscriber?
 
@@ -55,7 +55,7 @@ struct StreamClient {
     return self.known == store.snapshot ? nil : "D5: what was told does not add up to the present"
   }
 
-  private mutating func apply(_ change: Change) -> String? {
+  private mutating func apply(_ change: ConnectivityChange) -> String? {
     guard let known = self.known else { return "D5: a change before the snapshot" }
     if change.generation != known.generation + 1 {
       return "I9: generation \(change.generation) after \(known.generation)"

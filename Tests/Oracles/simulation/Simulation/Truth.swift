@@ -3,8 +3,8 @@ import ConnectivityRules
 
 /// The truth about the model network.
 struct Truth {
-  private(set) var paths: [AddressFamily: Path] = [:]
-  private(set) var category = Connectivity.Category.none
+  private(set) var paths: [AddressFamily: KernelPath] = [:]
+  private(set) var category = NetworkCategory.none
 
   mutating func follow(_ network: ModelNetwork, _ configuration: DefaultDestination) {
     for family in AddressFamily.allCases {
@@ -14,7 +14,7 @@ struct Truth {
   }
 
   /// K1 and K7, IPv4 preferred.
-  private static func category(_ paths: [AddressFamily: Path]) -> Connectivity.Category {
+  private static func category(_ paths: [AddressFamily: KernelPath]) -> NetworkCategory {
     let satisfied = [paths[.ipv4], paths[.ipv6]].compactMap { $0 }.first {
       $0.status == .satisfied
     }
@@ -28,10 +28,10 @@ struct Truth {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// Whether it is the same except for the texts of reasons and for whether its cost is known. The
   /// latter depends on the past (`TunnelCosts`) and has its own tests.
-  func agrees(with truth: Path) -> Bool {
+  func agrees(with truth: KernelPath) -> Bool {
     var (path, truth) = (self, truth)
     (path.evidence, truth.evidence) = (nil, nil)
     truth.isCostUnknown = path.isCostUnknown

@@ -221,8 +221,8 @@ extension Connectivity_V1_Network {
     network.constrained = .auto
     network.expensive = .off
     network.user = 0
-    network.endTime = .init(Timestamp.sample)
-    network.expensiveEndTime = .init(Timestamp.sample)
+    network.endTime = .init(WallTime.sample)
+    network.expensiveEndTime = .init(WallTime.sample)
     return network
   }()
 

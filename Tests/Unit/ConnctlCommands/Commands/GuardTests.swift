@@ -209,7 +209,8 @@ struct GuardTests {
   func obstacle() async throws {
     let dead = FlowInvalidation(
       reason: .sourceAddressLost, severity: .destroy,
-      cause: Cause(.registration, "diedBefore", interface: "wlan0", learntLate: true), path: .wlan)
+      cause: ChangeCause(.registration, "diedBefore", interface: "wlan0", learntLate: true),
+      path: .wlan)
     let stub = StubConnd(onGuard: { requests, writer in
       for try await _ in requests {
         try await writer.write(.flow(generation: 17, .invalidation(dead)))

@@ -68,7 +68,8 @@ struct HistoryTests {
       change.snapshot.generation = generation
       change.snapshot.status.ipv4.isConstrained = isOn
       change.snapshot.status.ipv6.isConstrained = isOn
-      change.cause = Cause(.user, "constrainedSet", message: "uid \(user)", interface: "wlan0")
+      change.cause = ChangeCause(
+        .user, "constrainedSet", message: "uid \(user)", interface: "wlan0")
       return Connectivity_V1_PathChange(change)
     }
     let changes = HistoryEntry.changes(try HistoryEntry.all(response))

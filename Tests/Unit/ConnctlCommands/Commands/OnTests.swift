@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Environment of a command")
 struct OnTests {
-  private func variables(_ event: StatusEvent, _ snapshot: Snapshot?) -> [String] {
+  private func variables(_ event: StatusEvent, _ snapshot: ConnectivitySnapshot?) -> [String] {
     OnCommand.variables(event, snapshot).map { "\($0.name)=\($0.value)" }
   }
 
@@ -28,7 +28,7 @@ struct OnTests {
     #expect(
       told == [
         "CONND_EVENT=invalidation", "CONND_GENERATION=\(Invalidation.sample.generation)",
-        "CONND_CATEGORY=\(Snapshot.sample.status.category.rawValue)", "CONND_FROM=",
+        "CONND_CATEGORY=\(ConnectivitySnapshot.sample.status.category.rawValue)", "CONND_FROM=",
         "CONND_INTERFACE=\(Invalidation.sample.scope.interface ?? "")",
       ])
     #expect(told.contains("CONND_INTERFACE=wlan0"))
@@ -39,8 +39,8 @@ struct OnTests {
     #expect(
       self.variables(.change(.dns(.sample)), .sample) == [
         "CONND_EVENT=dns", "CONND_GENERATION=21",
-        "CONND_CATEGORY=\(Snapshot.sample.status.category.rawValue)", "CONND_FROM=",
-        "CONND_INTERFACE=\(Snapshot.sample.status.interface ?? "")",
+        "CONND_CATEGORY=\(ConnectivitySnapshot.sample.status.category.rawValue)", "CONND_FROM=",
+        "CONND_INTERFACE=\(ConnectivitySnapshot.sample.status.interface ?? "")",
       ])
   }
 

@@ -31,7 +31,7 @@ struct DocumentationTests {
     }
   }
 
-  /// The second argument of each `Cause(…)`, including the values of a variable of that name.
+  /// The second argument of each `ChangeCause(…)`, including the values of a variable of that name.
   private static func changesInCode() throws -> Set<String> {
     // Regexes are not Sendable, so they are created when used.
     let places = [

@@ -40,7 +40,7 @@ extension Overview {
     status.ipv6.source = IPAddress("2001:db8::7")
     status.ipv6.gateway = IPAddress("fe80::1")
     var overview = Overview(
-      Snapshot(generation: 22, since: .sample, status: status, dns: .sample))
+      ConnectivitySnapshot(generation: 22, since: .sample, status: status, dns: .sample))
     var wlan = Connectivity_V1_Link.wlan
     wlan.wireless.ssid = "home"
     overview.links = [

@@ -157,7 +157,7 @@ struct OverviewTests {
     #expect(Overview.shares(of: 5, among: []) == [])
   }
 
-  private static func chain(_ path: Path, _ width: Int = 80, down: String? = nil) -> String {
+  private static func chain(_ path: KernelPath, _ width: Int = 80, down: String? = nil) -> String {
     var link = Connectivity_V1_Link.stacked(down ?? "eth0")
     link.state = down == nil ? .up : .noCarrier
     return PathDiagram(path, links: [link]).line(.unicode, width: width, ink: .good).text(
@@ -169,7 +169,7 @@ struct OverviewTests {
     #expect(Self.chain(.wlan) == "host ─ wlan0 ─ 192.0.2.1 ─ internet")
     #expect(
       Self.chain(.stack) == "host ─ vlan10 ─ bond0 ─ eth0 ─ fe80::1234:5678:9abc:def0 ─ internet")
-    var stack = Path.stack
+    var stack = KernelPath.stack
     (stack.status, stack.reason) = (.requiresConnection, .noCarrier)
     stack.gateway = nil
     #expect(Self.chain(stack, down: "bond0") == "host ─ vlan10 ─ bond0 ╳ eth0 ─ internet")
@@ -182,7 +182,7 @@ struct OverviewTests {
 
   @Test("with little room the middle of a stack is left out, and the gap stays")
   func elided() {
-    var stack = Path.stack
+    var stack = KernelPath.stack
     stack.gateway = IPAddress("fe80::1")
     #expect(Self.chain(stack, 45) == "host ─ vlan10 ─ … ─ eth0 ─ fe80::1 ─ internet")
     #expect(Self.chain(stack, 40) == "host ─ vlan10 ─ … ─ fe80::1 ─ internet")

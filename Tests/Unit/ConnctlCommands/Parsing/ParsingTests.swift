@@ -130,8 +130,8 @@ struct ParsingTests {
 @Suite("Conditions")
 struct ConditionTests {
   @Test(
-    "the category decides", arguments: Category.allCases)
-  func category(category: Category) {
+    "the category decides", arguments: NetworkCategory.allCases)
+  func category(category: NetworkCategory) {
     var status = ConnectivityStatus.sample
     status.category = category
     let holding = Condition.Subject.allCases.filter {
@@ -151,8 +151,9 @@ struct ConditionTests {
     #expect(holding == expected)
   }
 
-  @Test("a family's condition holds if its path is satisfied", arguments: Path.Status.allCases)
-  func families(pathStatus: Path.Status) {
+  @Test(
+    "a family's condition holds if its path is satisfied", arguments: KernelPath.Status.allCases)
+  func families(pathStatus: KernelPath.Status) {
     var status = ConnectivityStatus.sample
     status.ipv6.status = pathStatus
     #expect(Condition(subject: .ipv6).holds(for: status) == (pathStatus == .satisfied))
@@ -190,7 +191,7 @@ struct ConditionTests {
 
   @Test("not- negates", arguments: Condition.Subject.allCases)
   func negation(subject: Condition.Subject) {
-    for category in Category.allCases {
+    for category in NetworkCategory.allCases {
       var status = ConnectivityStatus.sample
       status.category = category
       status.ipv4.validation = Validation(.portal, .networkManager)

@@ -35,7 +35,7 @@ struct RequirementTests {
 
   @Test("a link without traffic does not satisfy --via")
   func deadLink() throws {
-    var path = Path.wlan
+    var path = KernelPath.wlan
     path.status = .unsatisfied
     path.reason = .noCarrier
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
@@ -45,7 +45,7 @@ struct RequirementTests {
 
   @Test("I8 no known cost, or no path → neither metered nor not-metered holds")
   func unknownCost() throws {
-    var path = Path.wlan
+    var path = KernelPath.wlan
     path.isCostUnknown = true
     let status = ConnectivityStatus(ipv4: path, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
     let none = ConnectivityStatus(

@@ -226,7 +226,7 @@ struct GuardedFlowsTests {
     let first = try #require(flows.requests().first).add
     #expect(!first.hasSinceGeneration)
     #expect(!first.hasLocal && !first.hasKnownPath && !first.hasMark && !first.hasInterface)
-    var rotated = Path.wlan
+    var rotated = KernelPath.wlan
     rotated.source = IPAddress("192.0.2.8")
     var advice = FlowInvalidation.sample
     advice.severity = .advise

@@ -8,13 +8,13 @@ import UnixTransport
 
 @testable import ConnctlCommands
 
-extension Path {
-  static let wlan = Path(
+extension KernelPath {
+  static let wlan = KernelPath(
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi,
     evidence: Evidence(.phy80211, "phy0", .wifi), source: IPAddress("192.0.2.7"),
     sourcePrefixLength: 24, gateway: IPAddress("192.0.2.1"), table: 254)
 
-  static let stack = Path(
+  static let stack = KernelPath(
     status: .satisfied,
     chain: [
       PathLink(index: 9, name: "vlan10"), PathLink(index: 8, name: "bond0"),
@@ -30,27 +30,29 @@ extension ConnectivityStatus {
     ipv4: .wlan, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
 }
 
-extension Timestamp {
+extension WallTime {
   /// 2026-11-21T01:25:00.123456Z
-  static let sample = Timestamp(microseconds: 1_795_224_300_123_456)
+  static let sample = WallTime(microseconds: 1_795_224_300_123_456)
 
-  func adding(seconds: Int64) -> Timestamp {
-    Timestamp(microseconds: self.microseconds + seconds * 1_000_000)
+  func adding(seconds: Int64) -> WallTime {
+    WallTime(microseconds: self.microseconds + seconds * 1_000_000)
   }
 }
 
-extension Snapshot {
-  static let sample = Snapshot(generation: 17, since: .sample, status: .sample)
+extension ConnectivitySnapshot {
+  static let sample = ConnectivitySnapshot(generation: 17, since: .sample, status: .sample)
 
-  static func sample(_ generation: UInt64, _ status: ConnectivityStatus = .sample) -> Snapshot {
-    Snapshot(generation: generation, since: .sample, status: status)
+  static func sample(_ generation: UInt64, _ status: ConnectivityStatus = .sample)
+    -> ConnectivitySnapshot
+  {
+    ConnectivitySnapshot(generation: generation, since: .sample, status: status)
   }
 }
 
 extension ConnectivityStatus {
   static let offline = ConnectivityStatus(
-    ipv4: Path(
-      status: .requiresConnection, reason: .noCarrier, chain: Path.wlan.chain, medium: .wifi,
+    ipv4: KernelPath(
+      status: .requiresConnection, reason: .noCarrier, chain: KernelPath.wlan.chain, medium: .wifi,
       source: IPAddress("192.0.2.7"), gateway: IPAddress("192.0.2.1"), table: 254),
     ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
 }
@@ -58,15 +60,16 @@ extension ConnectivityStatus {
 extension Transition {
   static let sample = Transition(
     from: .wifi, to: .none, bounced: false,
-    cause: Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"),
+    cause: ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"),
     time: .sample, snapshot: .sample(18, .offline))
 
   static let started = Transition(
     from: .unknown, to: .wifi, bounced: false,
-    cause: Cause(.start, "started", learntLate: true), time: .sample, snapshot: .sample(16))
+    cause: ChangeCause(.start, "started", learntLate: true), time: .sample, snapshot: .sample(16))
 
   static let bounce = Transition(
-    from: .wifi, to: .wifi, bounced: true, cause: Cause(.overrun, "read again", learntLate: true),
+    from: .wifi, to: .wifi, bounced: true,
+    cause: ChangeCause(.overrun, "read again", learntLate: true),
     time: .sample, snapshot: .sample(19))
 }
 
@@ -77,7 +80,7 @@ extension Invalidation {
 
   static let everything = Invalidation(
     generation: 22, reason: .categoryChanged, severity: .advise, scope: .everything,
-    cause: Cause(.overrun, "read again", learntLate: true), time: .sample)
+    cause: ChangeCause(.overrun, "read again", learntLate: true), time: .sample)
 }
 
 extension FlowInvalidation {
@@ -88,7 +91,7 @@ extension FlowInvalidation {
 
 extension PathChange {
   static let sample = PathChange(
-    cause: Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"),
+    cause: ChangeCause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"),
     time: .sample, snapshot: .sample(20))
 }
 
@@ -143,7 +146,7 @@ final class Screen: Sendable {
         }
       },
       complain: { text in self.state.withLock { $0.errors += text } },
-      style: .plain(width: 80), now: { Timestamp.sample.adding(seconds: 185) })
+      style: .plain(width: 80), now: { WallTime.sample.adding(seconds: 185) })
   }
 }
 
@@ -189,5 +192,5 @@ extension DNSSettings {
 
 extension DNSChange {
   static let sample = DNSChange(
-    generation: 21, settings: .sample, cause: Cause(.dns, "serversChanged"), time: .sample)
+    generation: 21, settings: .sample, cause: ChangeCause(.dns, "serversChanged"), time: .sample)
 }

@@ -17,7 +17,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   typealias FlowRequests = RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>
   typealias FlowWriter = RPCWriter<Connectivity_V1_GuardResponse>
 
-  private let snapshot: Snapshot
+  private let snapshot: ConnectivitySnapshot
   private let onWatch: @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void
   private let onGuard: @Sendable (FlowRequests, FlowWriter) async throws -> Void
   /// The error of every call.
@@ -26,7 +26,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   private let isOld: Bool
 
   init(
-    _ snapshot: Snapshot = .sample, error: RPCError? = nil, isOld: Bool = false,
+    _ snapshot: ConnectivitySnapshot = .sample, error: RPCError? = nil, isOld: Bool = false,
     onWatch: @escaping @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void = {
       _, _ in
     },

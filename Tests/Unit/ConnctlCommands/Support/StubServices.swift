@@ -108,7 +108,7 @@ struct StubDiagnostics: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
   ) async throws -> Connectivity_V1_ListTransitionsResponse {
     let all = [Transition.sample, .bounce].suffix(request.hasLimit ? Int(request.limit) : 2)
     let (entry, next) = try page(
-      all.map { Change.transition($0) } + [.invalidation(.sample)], request.pageToken)
+      all.map { ConnectivityChange.transition($0) } + [.invalidation(.sample)], request.pageToken)
     var response = Connectivity_V1_ListTransitionsResponse()
     response.nextPageToken = next
     for change in entry {

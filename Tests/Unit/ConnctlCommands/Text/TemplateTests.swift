@@ -10,7 +10,7 @@ import Testing
 @Suite("Formats of status bars")
 struct TemplateTests {
   private func text(
-    _ format: String, _ snapshot: Snapshot = .sample, _ event: StatusEvent? = nil
+    _ format: String, _ snapshot: ConnectivitySnapshot = .sample, _ event: StatusEvent? = nil
   ) throws -> String {
     try Template(format).text(snapshot, event ?? .snapshot(snapshot))
   }
@@ -51,7 +51,7 @@ struct TemplateTests {
 
   @Test("a JSON value is quoted, also without a value")
   func json() throws {
-    var snapshot = Snapshot.sample
+    var snapshot = ConnectivitySnapshot.sample
     snapshot.status.ipv4.chain[0].name = #"a"b\"#
     #expect(
       try self.text(
@@ -62,7 +62,7 @@ struct TemplateTests {
 
   @Test("a name with control characters cannot change the terminal")
   func hostile() throws {
-    var snapshot = Snapshot.sample
+    var snapshot = ConnectivitySnapshot.sample
     snapshot.status.ipv4.chain[0].name = "a\u{1B}[2J\n"
     #expect(!(try self.text("{interface}", snapshot)).unicodeScalars.contains { $0.value < 0x20 })
   }

@@ -32,7 +32,7 @@ extension TextTests {
 
   @Test("a change is red if traffic was lost, and not for its bookkeeping")
   func inks() {
-    func ink(_ group: Change...) -> TextStyle? { FoldedChange(group)?.headline.ink }
+    func ink(_ group: ConnectivityChange...) -> TextStyle? { FoldedChange(group)?.headline.ink }
     #expect(ink(.transition(.sample), .invalidation(.sample)) == .bad)
     #expect(ink(.invalidation(.sample)) == .bad)
     #expect(ink(.invalidation(.everything)) == .faint)
@@ -54,7 +54,7 @@ extension TextTests {
 
   @Test("a guessed link is marked in every view")
   func guesses() {
-    var path = Path.stack
+    var path = KernelPath.stack
     path.guessedLinks = 1
     #expect(path.chainWords.replacing("\u{A0}", with: " ") == "vlan10 over bond0 maybe over eth0")
     #expect(

@@ -9,7 +9,7 @@ import Testing
 extension TextTests {
   @Test("no line is wider than 80 columns, with the longest values")
   func width() throws {
-    var path = Path.stack
+    var path = KernelPath.stack
     path.chain = (0..<4).map { PathLink(index: $0, name: "abcdefghijklmn\($0)") }
     path.source = IPAddress("2001:db8:1111:2222:3333:4444:5555:6666")
     path.gateway = IPAddress("fe80:1111:2222:3333:4444:5555:6666:7777")
@@ -19,7 +19,7 @@ extension TextTests {
     let status = ConnectivityStatus(ipv4: path, ipv6: path, preferred: .ipv4)
     let transition = Transition(
       from: .cellular, to: .cellular, bounced: true,
-      cause: Cause(
+      cause: ChangeCause(
         .nexthop, "sourceAddressRemoved", message: "RTM_DELNEXTHOP", interface: "abcdefghijklmn0",
         learntLate: true), time: .sample, snapshot: .sample(1, status))
     var link = Connectivity_V1_Link.wlan

@@ -35,8 +35,8 @@ struct TextTests {
     var status = ConnectivityStatus(
       ipv4: .unsatisfied(.noRoute), ipv6: .unsatisfied(.prohibited), preferred: .ipv4)
     #expect(status.summary == "none: no route")
-    status.ipv6 = Path(
-      status: .requiresConnection, reason: .noSourceAddress, chain: Path.wlan.chain,
+    status.ipv6 = KernelPath(
+      status: .requiresConnection, reason: .noSourceAddress, chain: KernelPath.wlan.chain,
       medium: .wifi)
     #expect(status.summary == "none: wlan0 has no usable source address")
   }
@@ -234,16 +234,17 @@ struct TextTests {
     let remote = try #require(IPAddress("192.0.2.80"))
     let local = try #require(IPAddress("198.51.100.7"))
     func line(
-      _ reason: Invalidation.Reason, _ path: Path, isNew: Bool = true, change: String = "diedBefore"
+      _ reason: Invalidation.Reason, _ path: KernelPath, isNew: Bool = true,
+      change: String = "diedBefore"
     ) -> String? {
       let invalidation = FlowInvalidation(
         reason: reason, severity: .destroy,
-        cause: Cause(.registration, change, interface: "wlan0", learntLate: true), path: path)
+        cause: ChangeCause(.registration, change, interface: "wlan0", learntLate: true), path: path)
       let lines = Style.plain(width: .max).flow(
         .invalidation(invalidation), destination: remote, isNew: isNew, local: local, now: .sample)
       return lines.first?.dropFirst(32).description
     }
-    var costly = Path.wlan
+    var costly = KernelPath.wlan
     costly.gateway = nil
     costly.isExpensive = true
     #expect(
@@ -254,7 +255,7 @@ struct TextTests {
       line(.policy, costly)?.hasPrefix("policy: the path is metered and constrained;") == true)
     costly.isExpensive = false
     #expect(line(.policy, costly)?.hasPrefix("policy: the path is constrained;") == true)
-    let off = Path.unsatisfied(.noRoute)
+    let off = KernelPath.unsatisfied(.noRoute)
     #expect(
       line(.sourceAddressLost, off)
         == "source address lost: 198.51.100.7 is not an address of this machine; now unsatisfied: no route"

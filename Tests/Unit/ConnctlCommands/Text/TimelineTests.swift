@@ -6,7 +6,7 @@ import Testing
 @Suite("connctl history --graph")
 struct TimelineTests {
   private static func transition(
-    _ from: Connectivity.Category, _ to: Connectivity.Category, _ seconds: Int64,
+    _ from: NetworkCategory, _ to: NetworkCategory, _ seconds: Int64,
     bounced: Bool = false
   ) -> HistoryEntry {
     var transition = Transition.sample
@@ -76,7 +76,7 @@ struct TimelineTests {
       let lines = self.lines(columns: columns)
       #expect(lines.allSatisfy { $0.count <= max(20, columns) })
     }
-    let late = Timestamp(microseconds: .max)
+    let late = WallTime(microseconds: .max)
     #expect(
       Timeline(Self.entries, until: late)?.lines(columns: 80, .ascii, .plain()).count ?? 0 > 5)
   }

@@ -45,7 +45,7 @@ final class FlowTableTests {
   }
 
   func registration(
-    _ id: UInt64, local: IPAddress? = nil, knownPath: Path? = nil, since: UInt64? = nil
+    _ id: UInt64, local: IPAddress? = nil, knownPath: KernelPath? = nil, since: UInt64? = nil
   ) -> FlowTable.Registration {
     FlowTable.Registration(
       key: .init(mailbox: 1, id: id), flow: Flow(Destination(self.remote), local: local),
@@ -53,8 +53,8 @@ final class FlowTableTests {
   }
 
   /// A client's last known path: its flow is on eth1.
-  var pathOnEth1: Path {
-    var known = Path(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
+  var pathOnEth1: KernelPath {
+    var known = KernelPath(status: .satisfied, chain: [PathLink(index: 3, name: "eth1")])
     (known.source, known.sourcePrefixLength) = (self.local2, 24)
     return known
   }
@@ -213,7 +213,7 @@ final class FlowTableTests {
   ) -> Invalidation {
     Invalidation(
       generation: 9, reason: reason, severity: .destroy, scope: scope,
-      cause: Cause(.route, "routeAdded"), time: Timestamp(microseconds: 0))
+      cause: ChangeCause(.route, "routeAdded"), time: WallTime(microseconds: 0))
   }
 
   @Test("I9 an invalidation since the client's known generation is reported at registration")

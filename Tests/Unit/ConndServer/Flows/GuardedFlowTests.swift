@@ -41,8 +41,8 @@ struct GuardedFlowTests {
     }
   }
 
-  private func knownPath() throws -> Path {
-    var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
+  private func knownPath() throws -> KernelPath {
+    var path = KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
     path.source = try IPAddress(spelt: "192.0.2.7")
     path.sourcePrefixLength = 24
     return path

@@ -89,16 +89,16 @@ struct NetworkNamespaceTests {
     #expect(self.own != 0)
     let snapshot = TransitionDetector().snapshot
     let transition = Transition(
-      from: .none, to: .wifi, bounced: false, cause: Cause(.start, "started"),
-      time: Timestamp(microseconds: 0), snapshot: snapshot)
+      from: .none, to: .wifi, bounced: false, cause: ChangeCause(.start, "started"),
+      time: WallTime(microseconds: 0), snapshot: snapshot)
     let change = PathChange(
-      cause: Cause(.start, "started"), time: Timestamp(microseconds: 0), snapshot: snapshot)
+      cause: ChangeCause(.start, "started"), time: WallTime(microseconds: 0), snapshot: snapshot)
     let snapshotMessage = Connectivity_V1_WatchResponse.snapshot(
       snapshot, networkNamespace: self.own)
     #expect(snapshotMessage.snapshot.status.networkNamespace == self.own)
     let gap = Connectivity_V1_WatchResponse.gap(snapshot, networkNamespace: self.own)
     #expect(gap.gap.status.networkNamespace == self.own)
-    for change in [Change.transition(transition), .path(change)] {
+    for change in [ConnectivityChange.transition(transition), .path(change)] {
       let message = try Connectivity_V1_WatchResponse(
         serializedBytes: try Published(change).message)
       let status =

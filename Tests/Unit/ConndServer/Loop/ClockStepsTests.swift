@@ -6,8 +6,8 @@ import Testing
 
 @Suite("Steps of the wall clock")
 struct ClockStepsTests {
-  private func reading(_ boot: Int, _ wall: Int64) -> (Instant, Timestamp) {
-    (Instant(sinceStart: .milliseconds(boot)), Timestamp(microseconds: wall * 1000))
+  private func reading(_ boot: Int, _ wall: Int64) -> (Instant, WallTime) {
+    (Instant(sinceStart: .milliseconds(boot)), WallTime(microseconds: wall * 1000))
   }
 
   @Test("only a difference from the boot clock is a step, forwards or backwards")
@@ -32,7 +32,7 @@ struct ClockStepsTests {
     let (own, other) = (CostOverrides.Subject.link("eth0"), CostOverrides.Subject.link("eth1"))
     func choice(_ time: Int64) -> CostOverride {
       CostOverride(
-        constrained: CostOverride.Setting(true, until: .time(Timestamp(microseconds: time))),
+        constrained: CostOverride.Setting(true, until: .time(WallTime(microseconds: time))),
         expensive: .on,
         user: 7)
     }
@@ -47,7 +47,7 @@ struct ClockStepsTests {
     let update = maker.update(
       to: Observation(
         ipv4: CandidatePath(.unsatisfied(.noRoute)), ipv6: CandidatePath(.unsatisfied(.noRoute))),
-      on: .start, time: Timestamp(microseconds: 5))
+      on: .start, time: WallTime(microseconds: 5))
     let shifted = try #require(update).shifted(by: .seconds(1))
     #expect(shifted.time.microseconds == 1_000_005)
     #expect(shifted.snapshot?.since.microseconds == 1_000_005)

@@ -19,7 +19,7 @@ extension EngineTests {
       "198.51.100.1", 32,
       over: [self.route("192.0.2.1"), .over(3, via: "192.0.3.1", from: "192.0.3.7")])
     var engine = Engine(Configuration(), restored: nil)
-    func path(_ second: Int) throws -> Path? {
+    func path(_ second: Int) throws -> KernelPath? {
       _ = try self.step(&engine, .events([]), second)
       return engine.snapshot.status.path
     }
@@ -42,7 +42,7 @@ extension EngineTests {
     self.kernel.linkTable[5]?.link.outer?.transport = Transport(17, remotePort: 4789)
     try self.kernel.lead("0.0.0.0", 0, .over(5, via: "10.0.0.1", from: "10.0.0.7"))
     var engine = Engine(Configuration(), restored: nil)
-    func path(_ second: Int) throws -> Path {
+    func path(_ second: Int) throws -> KernelPath {
       _ = try self.step(&engine, .events([]), second)
       return engine.snapshot.status.path
     }

@@ -29,13 +29,13 @@ struct EngineTests {
   {
     try engine.step(
       trigger, self.kernel, at: self.second(second),
-      time: Timestamp(microseconds: Int64(second)))
+      time: WallTime(microseconds: Int64(second)))
   }
 
   /// Returns the paths that changed for the clients that follow them.
   private func follow(
     _ engine: inout Engine, _ step: Engine.Step, _ second: Int
-  ) throws -> [(destination: Destination, path: Path)] {
+  ) throws -> [(destination: Destination, path: KernelPath)] {
     engine.follow(step)
     return try engine.evaluatePaths(self.kernel, at: self.second(second))
   }
@@ -72,7 +72,8 @@ struct EngineTests {
     try self.kernel.lead("0.0.0.0", 0, .route(Route(kind: .local, outLink: 2)))
     var engine = Engine(Configuration(), restored: nil)
     #expect(
-      try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category == Category.none)
+      try self.step(&engine, .start, 0).changes.first?.snapshot?.status.category
+        == NetworkCategory.none)
   }
 
   @Test("K6 the chain is followed to the bottom, even through a tunnel's remote end")
@@ -120,7 +121,7 @@ struct EngineTests {
     #expect(throws: KernelUnavailable.self) { try self.step(&engine, .events([.overrun]), 1) }
     let lost = engine.lostKernel(
       KernelUnavailable(description: "gone"), at: self.second(1),
-      time: Timestamp(microseconds: 1))
+      time: WallTime(microseconds: 1))
     #expect(lost.changes.first?.snapshot?.status.category == .unknown)
     #expect(lost.paths.map(\.path) == [.unknown])
 
@@ -198,7 +199,7 @@ struct EngineTests {
     _ = try self.step(&engine, .start, 0)
     _ = engine.lostKernel(
       KernelUnavailable(description: "gone"), at: self.second(1),
-      time: Timestamp(microseconds: 1))
+      time: WallTime(microseconds: 1))
     self.kernel.neighbours[gateway] = neighbour(2)
     let back = try self.step(&engine, .kernelBack, 2)
     let reasons = back.changes.compactMap { change -> Invalidation.Reason? in
@@ -300,7 +301,7 @@ struct EngineTests {
       Issue.record("\(step.changes)")
       return
     }
-    #expect(transition.to == Category.none && transition.cause.change == "routeExpired")
+    #expect(transition.to == NetworkCategory.none && transition.cause.change == "routeExpired")
     // The remaining deadline is the grace period's (I10).
     #expect(engine.deadline?.due == self.second(31) && engine.deadline?.trigger == .timer)
   }

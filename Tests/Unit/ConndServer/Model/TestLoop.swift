@@ -70,7 +70,7 @@ struct TestLoop {
   /// - Returns: the answer to the client, in words.
   mutating func guardFlow(
     _ id: UInt64, local: String? = nil, port: UInt16? = nil, boundTo link: UInt32? = nil,
-    known: Path? = nil
+    known: KernelPath? = nil
   ) throws -> [String] {
     var remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
     remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
@@ -123,15 +123,15 @@ final class TestClock: MonitorClock {
     self.instant = self.instant.advanced(by: self.tick)
     return self.instant
   }
-  var wall = Timestamp(microseconds: 0)
-  var time: Timestamp { self.wall }
+  var wall = WallTime(microseconds: 0)
+  var time: WallTime { self.wall }
 }
 
 /// Publishes changes, and stores nothing for the next run.
 private struct StorePublisher: Publisher {
   let store: Store
 
-  func publish(_ changes: [Change]) {
+  func publish(_ changes: [ConnectivityChange]) {
     self.store.publish(changes.compactMap { try? Published($0) })
   }
 }

@@ -45,7 +45,7 @@ struct OverrideFileTests {
       .link("eth0"): CostOverride(constrained: .on, user: 1000),
       .link("wlan0"): CostOverride(expensive: .init(false, until: .left), user: 0),
       .network(NetworkHash(7)): CostOverride(
-        constrained: .off, expensive: .init(true, until: .time(Timestamp(microseconds: -5))),
+        constrained: .off, expensive: .init(true, until: .time(WallTime(microseconds: -5))),
         user: 7, name: "ä o\n"),
       .network(NetworkHash(.max)): CostOverride(constrained: .init(true, until: .boot), user: 1000),
     ]))
@@ -107,7 +107,7 @@ struct OverrideFileTests {
       + "link eth0 user=1 constrained=true expensive=false time=5\n"
       + "link eth1 user=1 constrained=true boot=b\n"
     let text = body + "end \(OverrideFile.checksum(Array(body.utf8)[...]))\n"
-    let end = CostOverride.End.time(Timestamp(microseconds: 5))
+    let end = CostOverride.End.time(WallTime(microseconds: 5))
     #expect(
       try OverrideFile.read(Array(text.utf8), boot: "a").overrides.all == [
         .link("eth0"): CostOverride(

@@ -28,10 +28,10 @@ struct StatisticsTests {
   func refutations() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
     let local = try IPAddress(spelt: "192.0.2.7")
-    let cause = Cause(.registration, "diedBefore")
+    let cause = ChangeCause(.registration, "diedBefore")
     let dead = FlowEvent.invalidation(.init(.betterPath, .destroy), cause, .unknown)
     func counted(
-      _ flow: Flow, knownPath: Path? = nil, _ answer: FlowEvent
+      _ flow: Flow, knownPath: KernelPath? = nil, _ answer: FlowEvent
     ) -> [Statistics.Figure] {
       let statistics = Statistics()
       let key = FlowTable.Key(mailbox: 1, id: 1)

@@ -19,11 +19,11 @@ struct StoreTests {
   ) throws -> Published? {
     let path =
       number.isMultiple(of: 2)
-      ? Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
+      ? KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
       : .unsatisfied(.noRoute)
     let change = maker.update(
       to: Observation(ipv4: CandidatePath(path), ipv6: CandidatePath(.unsatisfied(.noRoute))),
-      on: .start, time: Timestamp(microseconds: Int64(number)))
+      on: .start, time: WallTime(microseconds: Int64(number)))
     return try change.map { try Published($0) }
   }
 

@@ -13,8 +13,8 @@ final class FlowReaderTests {
   let eth1 = RouteAnswer.over(3, via: "198.51.100.1", from: "198.51.100.7")
   var flow: Destination
   /// The path that the flow was made on.
-  var made: Path {
-    var path = Path(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
+  var made: KernelPath {
+    var path = KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")])
     (path.source, path.gateway) = (IPAddress("192.0.2.7"), IPAddress("192.0.2.1"))
     return path
   }
@@ -37,7 +37,7 @@ final class FlowReaderTests {
       KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions)))
   }
 
-  func reading(madeOn path: Path? = nil) throws -> FlowReading {
+  func reading(madeOn path: KernelPath? = nil) throws -> FlowReading {
     let reader = self.reader
     defer { self.subscriptions = reader.view.subscriptions }
     var way = try reader.way(to: self.flow)

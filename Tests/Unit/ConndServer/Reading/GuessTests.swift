@@ -36,7 +36,7 @@ struct GuessTests {
     }
   }
 
-  private func path(_ loop: TestLoop) -> Path { loop.loop.engine.snapshot.status.path }
+  private func path(_ loop: TestLoop) -> KernelPath { loop.loop.engine.snapshot.status.path }
 
   @Test("K6 the link below a tunnel is guessed by its mark")
   func mark() throws {

@@ -204,7 +204,7 @@ final class PathReaderTests {
     self.kernel.addStack(4, "master", kind: master, over: [2])
     self.kernel.addLink(6, "eth0.7", kind: "vlan")
     self.kernel.linkTable[6]?.link.lower = 2
-    func path() throws -> Path {
+    func path() throws -> KernelPath {
       try self.reader.path(to: Destination(self.remote), self.view).path
     }
     #expect(try path().reason == (isUsed ? nil : .noSourceAddress))
@@ -220,7 +220,7 @@ final class PathReaderTests {
     #expect(isHeard)
 
     self.kernel.setState(of: 4, .down)
-    let reasons: [String: Path.Reason?] = ["vrf": .linkDown, "batadv": nil]
+    let reasons: [String: KernelPath.Reason?] = ["vrf": .linkDown, "batadv": nil]
     #expect(try path().reason == reasons[master, default: .noSourceAddress])
 
     try self.kernel.lead("0.0.0.0", 0, .over(6, via: "192.0.2.1", from: "192.0.2.7"))

@@ -105,7 +105,7 @@ struct RecordingTests {
     var destination = Destination(remote, uid: 1000, mark: 7, source: IPAddress("192.0.2.7"))
     destination.outLink = 3
     destination.transport = Transport(6, localPort: 4711, remotePort: 443)
-    var path = Path.unknown
+    var path = KernelPath.unknown
     path.chain = [PathLink(index: 2, name: "eth0")]
     let key = FlowTable.Key(mailbox: 1, id: 2)
     var registration = FlowTable.Registration(

@@ -47,7 +47,7 @@ struct ClientListTests {
     mailbox.post([
       .init(id: 1, event: .path(.unknown), generation: 1),
       .init(
-        id: 2, event: .invalidation(verdict, Cause(.link, "carrierLost"), .unknown),
+        id: 2, event: .invalidation(verdict, ChangeCause(.link, "carrierLost"), .unknown),
         generation: 2),
       .init(id: 3, event: .path(.unknown), generation: 2),
     ])

@@ -24,7 +24,7 @@ struct PathClassifierTests {
         destination: Self.probe, answer: Self.route(), links: [LinkClassifierTests.link("eth0")]))
     #expect(
       path
-        == Path(
+        == KernelPath(
           status: .satisfied, chain: [PathLink(index: 7, name: "eth0")], medium: .wired,
           evidence: Evidence(.hardwareType, "ether", .wired), source: IPAddress("192.0.2.7"),
           gateway: IPAddress("192.0.2.1"), table: 254))
@@ -32,8 +32,8 @@ struct PathClassifierTests {
 
   @Test(
     "K2 a route that is not unicast → not reachable, with the route's type as the reason",
-    arguments: [Path.Reason.noRoute, .unreachable, .prohibited, .blackhole, .throw])
-  func notReachable(reason: Path.Reason) {
+    arguments: [KernelPath.Reason.noRoute, .unreachable, .prohibited, .blackhole, .throw])
+  func notReachable(reason: KernelPath.Reason) {
     let path = PathClassifier().path(
       PathFacts(destination: Self.probe, answer: .noRoute(reason)))
     #expect(path == .unsatisfied(reason))
@@ -43,7 +43,7 @@ struct PathClassifierTests {
   @Test(
     "K3 a dead link below a valid route → connectionRequired",
     arguments: [
-      ([LinkClassifierTests.link(flags: [.up], carrier: false)], Path.Reason.noCarrier),
+      ([LinkClassifierTests.link(flags: [.up], carrier: false)], KernelPath.Reason.noCarrier),
       ([LinkClassifierTests.link(state: .dormant)], .dormant),
       ([LinkClassifierTests.link("wwan0", modem: ModemLink(isSuspended: true))], .suspended),
       ([LinkClassifierTests.link(modem: ModemLink(isSuspended: true), flags: [])], .linkDown),
@@ -57,7 +57,7 @@ struct PathClassifierTests {
       ),
       ([], .linkDown),
     ])
-  func deadLink(links: [LinkFacts], reason: Path.Reason) {
+  func deadLink(links: [LinkFacts], reason: KernelPath.Reason) {
     let path = PathClassifier().path(
       PathFacts(destination: Self.probe, answer: Self.route(), links: links))
     #expect(path.status == .requiresConnection)
@@ -101,7 +101,7 @@ struct PathClassifierTests {
 
   @Test("K3 a link-local IPv4 source and a default route without a gateway → no network")
   func linkLocalSource() {
-    func path(_ takesAll: Bool, to destination: IPAddress = Self.probe) -> Path {
+    func path(_ takesAll: Bool, to destination: IPAddress = Self.probe) -> KernelPath {
       var facts = PathFacts(
         destination: destination, answer: Self.route(source: "169.254.7.7", gateway: nil),
         links: [LinkClassifierTests.link()])
@@ -115,7 +115,7 @@ struct PathClassifierTests {
 
   @Test("K3 a route to a link without an exit → a blackhole")
   func sink() {
-    func path(_ links: [LinkFacts]) -> Path {
+    func path(_ links: [LinkFacts]) -> KernelPath {
       PathClassifier().path(
         PathFacts(destination: Self.probe, answer: Self.route(), links: links))
     }
@@ -166,7 +166,8 @@ struct PathClassifierTests {
     #expect(costsMoney([veth], [.init(match: "veth0", medium: .wired)]) == false)
     #expect(costsMoney([veth], [.init(match: "veth0", expensive: true)]) == true)
     #expect(costsMoney([LinkClassifierTests.link()]) == false)
-    #expect(Path.unsatisfied(.noRoute).costsMoney == nil && Path.unknown.costsMoney == nil)
+    #expect(
+      KernelPath.unsatisfied(.noRoute).costsMoney == nil && KernelPath.unknown.costsMoney == nil)
   }
 
   @Test("K6 a tunnel whose remote end is unreachable carries no traffic")

@@ -55,7 +55,7 @@ struct FlowGraceTests {
   @Test("I10 a route has one second to come back, on any medium")
   func route() {
     for link in [TestLink.wired, .wifi, .cellular] {
-      for reason in [.noRoute, .unreachable, .noSourceAddress] as [Path.Reason] {
+      for reason in [.noRoute, .unreachable, .noSourceAddress] as [KernelPath.Reason] {
         var flow = FollowedFlow(on: .by(link))
         let lost = FlowReading(.unsatisfied(reason))
         #expect(flow.see(lost) == "advise interfaceLost")

@@ -209,7 +209,7 @@ struct FlowOracle {
 
   /// The stream must also report whatever ends a flow on a default path.
   private func unsaid(
-    _ verdict: FlowTracker.Verdict?, _ old: Path, _ told: [Invalidation]
+    _ verdict: FlowTracker.Verdict?, _ old: KernelPath, _ told: [Invalidation]
   ) -> String? {
     guard self.aim == .elsewhere else { return nil }
     // The stream has stopped following a path that drains, except for its address.
@@ -220,7 +220,7 @@ struct FlowOracle {
       ? nil : "the stream does not say \(verdict?.text ?? "")"
   }
 
-  private func isHit(by said: Invalidation, _ path: Path) -> Bool {
+  private func isHit(by said: Invalidation, _ path: KernelPath) -> Bool {
     guard said.severity == .destroy, said.scope != .everything else { return false }
     let addresses = said.scope.localAddresses
     return said.scope.interface.map { $0 == path.interface } ?? true

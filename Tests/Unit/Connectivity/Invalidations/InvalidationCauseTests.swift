@@ -8,31 +8,31 @@ struct InvalidationCauseTests {
   /// The causes of the last instant's invalidations, in order.
   private static func causes(
     _ script: String, _ families: [AddressFamily] = [.ipv4]
-  ) -> [Cause] {
+  ) -> [ChangeCause] {
     var story = Story(families)
     story.play(script)
     let last = story.changes.compactMap(\.invalidation?.time).max()
     return story.changes.compactMap(\.invalidation).filter { $0.time == last }.map(\.cause)
   }
 
-  private static let deadlineOfWifi = Cause(.timer, "graceEnded", interface: "wlan0")
+  private static let deadlineOfWifi = ChangeCause(.timer, "graceEnded", interface: "wlan0")
 
   @Test("T5 a lost address names its removal, even long after new connections stopped using it")
   func addressRemoved() {
-    let removed = Cause(
+    let removed = ChangeCause(
       .address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0")
     #expect(Self.causes("0s wifi | 1s wifi:host8") == [removed])
     #expect(Self.causes("0s wifi | 1s wifi:rotated | 9s wifi:host8") == [removed])
     #expect(
       Self.causes("0s wifi | 1s wifi:noaddress")
-        == [Self.deadlineOfWifi, Cause(.timer, "graceEnded")])
+        == [Self.deadlineOfWifi, ChangeCause(.timer, "graceEnded")])
   }
 
   @Test("T5 a failed link names the message about the failure")
   func linkDown() {
-    let down = Cause(.link, "linkDown", message: "RTM_NEWLINK", interface: "eth0")
+    let down = ChangeCause(.link, "linkDown", message: "RTM_NEWLINK", interface: "eth0")
     #expect(Self.causes("0s wired wifi | 1s wired:down wifi").first == down)
-    let lost = Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "eth0")
+    let lost = ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "eth0")
     #expect(Self.causes("0s wired | 1s wired:dead") == [lost, lost])
   }
 
@@ -46,10 +46,10 @@ struct InvalidationCauseTests {
     ] as [([KernelEvent], String)] {
       var maker = ChangeDetector()
       var scene = Scene(links: [.init(wired), .init(.wifi)])
-      func update(_ events: [KernelEvent]) -> [Change] {
+      func update(_ events: [KernelEvent]) -> [ConnectivityChange] {
         maker.update(
           to: scene.reading(for: maker), on: .events(events), at: Instant(milliseconds: 0),
-          time: Timestamp(microseconds: 0)
+          time: WallTime(microseconds: 0)
         ).changes
       }
       _ = update([])
@@ -64,12 +64,12 @@ struct InvalidationCauseTests {
   func gatewayChanged() {
     #expect(
       Self.causes("0s wifi | 1s wifi:router2")
-        == [Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")])
+        == [ChangeCause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")])
   }
 
   @Test("T5 a better path names the new route")
   func routeAdded() {
-    let added = Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0")
+    let added = ChangeCause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0")
     #expect(Self.causes("0s wifi:noroute cellular | 1s wifi cellular") == [added, added])
     // The same category: it is the cause of the path event.
     #expect(Self.causes("0s wifi:noroute wifi2 | 1s wifi wifi2") == [added])
@@ -79,18 +79,18 @@ struct InvalidationCauseTests {
   func graceEnded() {
     #expect(
       Self.causes("0s wifi | 1s wifi:dead")
-        == [Self.deadlineOfWifi, Cause(.timer, "graceEnded")])
+        == [Self.deadlineOfWifi, ChangeCause(.timer, "graceEnded")])
     #expect(
       Self.causes("0s wifi | 1s wifi:noroute6", AddressFamily.allCases) == [Self.deadlineOfWifi])
   }
 
   @Test("T5 I6 I7 a sleep, a restart and lost messages are the cause of whatever follows")
   func occasions() {
-    let slept = Cause(.sleep, "resumed")
+    let slept = ChangeCause(.sleep, "resumed")
     #expect(Self.causes("0s wifi | 9s slept:300s wifi:host8") == [slept, slept])
-    let late = Cause(.overrun, "resynchronised", learntLate: true)
+    let late = ChangeCause(.overrun, "resynchronised", learntLate: true)
     #expect(Self.causes("0s wifi | 1s wifi:host8 +overrun") == [late])
-    let back = Cause(.kernel, "kernelAvailable", learntLate: true)
+    let back = ChangeCause(.kernel, "kernelAvailable", learntLate: true)
     #expect(Self.causes("0s wifi | 1s ? | 9s wifi:host8") == [back])
   }
 }

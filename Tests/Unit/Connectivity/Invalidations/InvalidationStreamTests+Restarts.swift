@@ -73,7 +73,7 @@ extension InvalidationStreamTests {
       second.play(script)
       #expect(second.published == expected)
       let causes = second.changes.compactMap(\.invalidation?.cause)
-      #expect(causes.first == Cause(.start, "started", learntLate: true))
+      #expect(causes.first == ChangeCause(.start, "started", learntLate: true))
     }
   }
 

@@ -92,7 +92,7 @@ struct InvalidationStreamTests {
   @Test("I1 the last 32 former addresses are remembered")
   func manyAddresses() {
     var maker = ChangeDetector()
-    func update(_ host: Int, lost: [Int] = []) -> [Change] {
+    func update(_ host: Int, lost: [Int] = []) -> [ConnectivityChange] {
       let link = TestLink.wifi
       func address(_ host: Int) -> InvalidationDetector.AddressOnLink? {
         link.with { $0.host[.ipv4] = host }.source(.ipv4).map {
@@ -105,7 +105,7 @@ struct InvalidationStreamTests {
       var reading = scene.reading(for: maker)
       for place in lost.compactMap(address) { reading.lostSources[place] = .final }
       return maker.update(
-        to: reading, on: .events([]), at: Instant(milliseconds: 0), time: Timestamp(microseconds: 0)
+        to: reading, on: .events([]), at: Instant(milliseconds: 0), time: WallTime(microseconds: 0)
       ).changes
     }
     for host in 1...40 { #expect(update(host).count == 1) }
@@ -300,8 +300,8 @@ struct InvalidationStreamTests {
     story.play("0s wifi | 1s wifi:down:noaddress6 | 2s wifi | 3s wifi !link")
     #expect(story.changes.map(\.generation) == (1...9).map { UInt64($0) })
     #expect(story.maker.snapshot.generation == 9)
-    var told = Snapshot(
-      generation: 0, since: Timestamp(microseconds: 0),
+    var told = ConnectivitySnapshot(
+      generation: 0, since: WallTime(microseconds: 0),
       status: ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4))
     for change in story.changes { told.apply(change) }
     #expect(told == story.maker.snapshot)
@@ -313,11 +313,11 @@ struct InvalidationStreamTests {
     story.play("0s wifi | 1s wifi:dead")
     #expect(
       story.changes.compactMap(\.invalidation?.time)
-        == [1, 1, 2, 2].map { Timestamp(microseconds: $0 * 1_000_000) })
+        == [1, 1, 2, 2].map { WallTime(microseconds: $0 * 1_000_000) })
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   var invalidation: Invalidation? {
     if case .invalidation(let invalidation) = self { invalidation } else { nil }
   }

@@ -8,8 +8,8 @@ import Testing
 struct LearntPathTests {
   private static func path(
     _ links: String..., medium: Medium, gateway: IPAddress = "10.0.0.1"
-  ) -> Path {
-    Path(
+  ) -> KernelPath {
+    KernelPath(
       status: .satisfied,
       chain: links.enumerated().map { PathLink(index: UInt32($0.offset + 4), name: $0.element) },
       medium: medium, source: "10.0.0.2", sourcePrefixLength: 24, gateway: gateway, table: 254)
@@ -32,7 +32,7 @@ struct LearntPathTests {
       }
       return reading
     }
-    let (now, time) = (Instant(milliseconds: 0), Timestamp(microseconds: 0))
+    let (now, time) = (Instant(milliseconds: 0), WallTime(microseconds: 0))
     _ = maker.update(to: reading(before), on: .start, at: now, time: time)
     let step = maker.update(to: reading(after), on: trigger, at: now, time: time)
     return step.changes.map { change in

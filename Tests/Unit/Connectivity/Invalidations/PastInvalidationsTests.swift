@@ -8,21 +8,21 @@ struct PastInvalidationsTests {
   private static func past(
     _ reason: Invalidation.Reason, _ severity: Invalidation.Severity = .destroy,
     _ scope: Invalidation.Scope = .init(interface: "wlan0"), at generation: UInt64 = 7
-  ) -> Change {
+  ) -> ConnectivityChange {
     .invalidation(
       Invalidation(
         generation: generation, reason: reason, severity: severity, scope: scope,
-        cause: Cause(.link, "linkDown"), time: Timestamp(microseconds: 0)))
+        cause: ChangeCause(.link, "linkDown"), time: WallTime(microseconds: 0)))
   }
 
-  private static func path(gateway: IPAddress?) -> Path {
-    Path(
+  private static func path(gateway: IPAddress?) -> KernelPath {
+    KernelPath(
       status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], source: "192.0.2.7",
       gateway: gateway)
   }
 
   private static func found(
-    _ changes: [Change], remote: IPAddress = "203.0.113.5", local: IPAddress? = nil,
+    _ changes: [ConnectivityChange], remote: IPAddress = "203.0.113.5", local: IPAddress? = nil,
     since generation: UInt64? = 6, gateway: IPAddress? = "192.0.2.1", isLocal: Bool = false
   ) -> String? {
     let path = Self.path(gateway: gateway)

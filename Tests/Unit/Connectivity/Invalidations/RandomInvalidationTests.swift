@@ -32,7 +32,7 @@ private struct InvalidationHistory {
   private var daemon: TestDaemon
   private var flows: [FlowOracle] = []
   /// The category under which subscribers of the stream believe that their channels were made.
-  private var believed: Connectivity.Category?
+  private var believed: NetworkCategory?
 
   init(seed: UInt64) {
     self.seed = seed
@@ -155,7 +155,7 @@ private struct InvalidationHistory {
   }
 
   /// Checks the generations, and what follows a transition.
-  private func wrong(_ step: ChangeDetector.Step, since before: Snapshot) -> String? {
+  private func wrong(_ step: ChangeDetector.Step, since before: ConnectivitySnapshot) -> String? {
     for (index, change) in step.changes.enumerated() {
       if change.generation != before.generation + UInt64(index) + 1 { return "I9: a generation" }
       if change.snapshot != nil, index > 0 { return "I9: a change after an invalidation" }

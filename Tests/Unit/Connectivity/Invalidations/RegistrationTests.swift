@@ -13,7 +13,7 @@ struct RegistrationTests {
   ) -> Invalidation {
     Invalidation(
       generation: 7, reason: reason, severity: severity, scope: .everything,
-      cause: Cause(.start, "started"), time: Timestamp(microseconds: 0))
+      cause: ChangeCause(.start, "started"), time: WallTime(microseconds: 0))
   }
 
   @Test("I0 a new flow is evidence itself, whatever else the kernel prefers")
@@ -69,7 +69,7 @@ struct RegistrationTests {
   func withoutPath() {
     for (link, reason) in [
       (TestLink.wired, nil), (.wifi, nil), (.wired, .noCarrier), (.wifi, .noCarrier),
-    ] as [(TestLink, Path.Reason?)] {
+    ] as [(TestLink, KernelPath.Reason?)] {
       let reading = reason == nil ? FlowReading.noRoute : .by(link.withoutCarrier)
       var flow = FollowedFlow(
         Flow(Self.destination, local: link.source(.ipv4)), on: reading)

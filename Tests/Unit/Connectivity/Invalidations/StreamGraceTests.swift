@@ -170,7 +170,7 @@ struct StreamGraceTests {
     func update(_ trigger: ReadTrigger, _ at: Int) -> [String] {
       maker.update(
         to: scene.reading(for: maker), on: trigger, at: Instant(milliseconds: at),
-        time: Timestamp(microseconds: 0)
+        time: WallTime(microseconds: 0)
       ).changes.compactMap(\.invalidation).map {
         "\($0.severity) \($0.reason) \($0.scope.family?.rawValue ?? "any")"
       }

@@ -21,25 +21,26 @@ struct CategoryTests {
     let flags = ReachabilityFlags(
       reachable: row.0, connectionRequired: row.1, isWWAN: row.2)
     for medium in Medium.allCases {
-      #expect(Category(flags, medium: medium).threeWay == row.3)
+      #expect(NetworkCategory(flags, medium: medium).threeWay == row.3)
     }
   }
 
   @Test(
     "K1 the flags say Wi-Fi → the medium decides between wifi, wired and other",
     arguments: [
-      (Medium.wifi, Category.wifi), (.wired, .wired), (.tunnel, .other), (.bluetooth, .other),
+      (Medium.wifi, NetworkCategory.wifi), (.wired, .wired), (.tunnel, .other),
+      (.bluetooth, .other),
       (.loopback, .other), (.unknown, .other),
     ])
-  func mediumTells(medium: Medium, category: Category) {
+  func mediumTells(medium: Medium, category: NetworkCategory) {
     let flags = ReachabilityFlags(reachable: true, connectionRequired: false, isWWAN: false)
-    #expect(Category(flags, medium: medium) == category)
+    #expect(NetworkCategory(flags, medium: medium) == category)
   }
 
   @Test("K8 unknown counts as online, none does not")
   func online() {
-    #expect(Category.unknown.isOnline)
-    #expect(Category.unknown.threeWay == .unknown)
-    #expect(Category.allCases.filter { !$0.isOnline } == [.none])
+    #expect(NetworkCategory.unknown.isOnline)
+    #expect(NetworkCategory.unknown.threeWay == .unknown)
+    #expect(NetworkCategory.allCases.filter { !$0.isOnline } == [.none])
   }
 }

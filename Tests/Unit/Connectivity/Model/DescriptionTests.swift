@@ -3,20 +3,20 @@ import Testing
 
 @Suite("Descriptions")
 struct DescriptionTests {
-  private static let wifi = Path(
+  private static let wifi = KernelPath(
     status: .satisfied,
     chain: [PathLink(index: 5, name: "vlan10"), PathLink(index: 3, name: "wlan0")], medium: .wifi,
     evidence: Evidence(.phy80211, "phy0", .wifi), source: "192.0.2.7",
     sourcePrefixLength: 24, gateway: "192.0.2.1", table: 254, isExpensive: true)
-  private static let noCarrier = Path(
+  private static let noCarrier = KernelPath(
     status: .requiresConnection, reason: .noCarrier, chain: [PathLink(index: 2, name: "eth0")],
     medium: .wired)
-  private static let carrierLost = Cause(
+  private static let carrierLost = ChangeCause(
     .link, "carrierLost", message: "RTM_NEWLINK", interface: "eth0")
   private static let status = ConnectivityStatus(
     ipv4: Self.wifi, ipv6: .unsatisfied(.noRoute), preferred: .ipv4)
-  private static let snapshot = Snapshot(
-    generation: 17, since: Timestamp(microseconds: 0), status: Self.status)
+  private static let snapshot = ConnectivitySnapshot(
+    generation: 17, since: WallTime(microseconds: 0), status: Self.status)
 
   @Test(
     "T5 a value of the model is printed → the text is one readable line",
@@ -26,8 +26,8 @@ struct DescriptionTests {
         "satisfied, wifi by vlan10 over wlan0 from 192.0.2.7 via 192.0.2.1, expensive"
       ),
       (Self.noCarrier, "requires connection: eth0 has no carrier"),
-      (Path.unsatisfied(.noRoute), "unsatisfied: no route"),
-      (Path.unknown, "unknown: the kernel cannot be queried"),
+      (KernelPath.unsatisfied(.noRoute), "unsatisfied: no route"),
+      (KernelPath.unknown, "unknown: the kernel cannot be queried"),
       (Self.carrierLost, "carrier lost on eth0 (RTM_NEWLINK)"),
       (
         FlowInvalidation(
@@ -41,18 +41,18 @@ struct DescriptionTests {
       ),
       (
         FlowInvalidation(
-          reason: .policy, severity: .destroy, cause: Cause(.user, "expensiveSet"), path: nil,
+          reason: .policy, severity: .destroy, cause: ChangeCause(.user, "expensiveSet"), path: nil,
           networkUnavailableReason: .expensive),
         "destroy, policy (expensive): expensive set"
       ),
       (
-        Change.invalidation(
+        ConnectivityChange.invalidation(
           Invalidation(
             generation: 4, reason: .interfaceLost, severity: .destroy,
             scope: .init(
               interface: "eth0", family: .ipv4, localAddresses: ["192.0.2.7"],
               destination: .offLink),
-            cause: Self.carrierLost, time: Timestamp(microseconds: 0))),
+            cause: Self.carrierLost, time: WallTime(microseconds: 0))),
         "destroy channels by a gateway from 192.0.2.7 on eth0 (ipv4), "
           + "interface lost: carrier lost on eth0 (RTM_NEWLINK)"
       ),
@@ -63,10 +63,10 @@ struct DescriptionTests {
           + "expensive, ipv6 unsatisfied: no route"
       ),
       (
-        Change.transition(
+        ConnectivityChange.transition(
           Transition(
             from: .wired, to: .none, bounced: false, cause: Self.carrierLost,
-            time: Timestamp(microseconds: 0), snapshot: Self.snapshot)),
+            time: WallTime(microseconds: 0), snapshot: Self.snapshot)),
         "wired → none: carrier lost on eth0 (RTM_NEWLINK)"
       ),
       (
@@ -80,7 +80,8 @@ struct DescriptionTests {
 
   @Test("a link's name contains a line break → the description is still one line")
   func escaped() {
-    let path = Path(status: .satisfied, chain: [PathLink(index: 1, name: "a\nb")], medium: .wired)
+    let path = KernelPath(
+      status: .satisfied, chain: [PathLink(index: 1, name: "a\nb")], medium: .wired)
     #expect("\(path)" == "satisfied, wired by a\\nb")
   }
 }

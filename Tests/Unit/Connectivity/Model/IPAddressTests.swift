@@ -88,6 +88,6 @@ struct IPAddressTests {
       (951_782_400_000_007, "2000-02-29T00:00:00.000007Z"),
     ] as [(Int64, String)])
   func timestamps(microseconds: Int64, text: String) {
-    #expect(Timestamp(microseconds: microseconds).description == text)
+    #expect(WallTime(microseconds: microseconds).description == text)
   }
 }

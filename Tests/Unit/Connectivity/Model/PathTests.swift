@@ -4,8 +4,8 @@ import Testing
 
 @Suite("Paths")
 struct PathTests {
-  private static func path(_ source: IPAddress?, _ length: Int?) -> Path {
-    Path(status: .satisfied, source: source, sourcePrefixLength: length)
+  private static func path(_ source: IPAddress?, _ length: Int?) -> KernelPath {
+    KernelPath(status: .satisfied, source: source, sourcePrefixLength: length)
   }
 
   @Test(
@@ -32,7 +32,7 @@ struct PathTests {
       (path("10.0.0.7", 33), path("10.0.0.8", nil), false),
       (path(nil, nil), path("10.0.0.8", 24), false), (path(nil, 24), path(nil, nil), true),
     ])
-  func subnets(first: Path, second: Path, isSame: Bool) {
+  func subnets(first: KernelPath, second: KernelPath, isSame: Bool) {
     #expect(first.isOfSameSubnet(as: second) == isSame)
     #expect(second.isOfSameSubnet(as: first) == isSame)
   }

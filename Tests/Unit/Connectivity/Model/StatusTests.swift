@@ -3,20 +3,20 @@ import Testing
 
 @Suite("Status")
 struct StatusTests {
-  static let wifi = Path(
+  static let wifi = KernelPath(
     status: .satisfied, chain: [PathLink(index: 3, name: "wlan0")], medium: .wifi)
-  static let cellular = Path(
+  static let cellular = KernelPath(
     status: .satisfied, chain: [PathLink(index: 4, name: "wwan0")], medium: .cellular,
     isExpensive: true)
-  static let dialling = Path(
+  static let dialling = KernelPath(
     status: .requiresConnection, reason: .dormant, chain: [PathLink(index: 4, name: "wwan0")],
     medium: .cellular)
-  static let none = Path.unsatisfied(.noRoute)
+  static let none = KernelPath.unsatisfied(.noRoute)
 
   @Test(
     "K7 the summary follows the better family; in a tie, the preferred one",
     arguments: [
-      (wifi, cellular, AddressFamily.ipv4, AddressFamily.ipv4, Category.wifi),
+      (wifi, cellular, AddressFamily.ipv4, AddressFamily.ipv4, NetworkCategory.wifi),
       (wifi, cellular, .ipv6, .ipv6, .cellular),
       (none, cellular, .ipv4, .ipv6, .cellular),
       (dialling, wifi, .ipv4, .ipv6, .wifi),
@@ -28,7 +28,8 @@ struct StatusTests {
       (.unknown, .unknown, .ipv4, .ipv4, .unknown),
     ])
   func summary(
-    ipv4: Path, ipv6: Path, preferred: AddressFamily, followed: AddressFamily, category: Category
+    ipv4: KernelPath, ipv6: KernelPath, preferred: AddressFamily, followed: AddressFamily,
+    category: NetworkCategory
   ) {
     let status = ConnectivityStatus(ipv4: ipv4, ipv6: ipv6, preferred: preferred)
     #expect(status.family == followed)
@@ -51,6 +52,6 @@ struct StatusTests {
     #expect(ReachabilityFlags(Self.cellular).isWWAN)
     #expect(ReachabilityFlags(Self.dialling).isWWAN)
     #expect(!ReachabilityFlags(Self.wifi).isWWAN)
-    #expect(!ReachabilityFlags(Path(status: .unsatisfied, medium: .cellular)).isWWAN)
+    #expect(!ReachabilityFlags(KernelPath(status: .unsatisfied, medium: .cellular)).isWWAN)
   }
 }

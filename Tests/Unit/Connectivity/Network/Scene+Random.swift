@@ -66,7 +66,7 @@ extension Scene {
   }
 
   /// Whether everything that a path needs exists now.
-  func holds(_ path: Path, _ family: AddressFamily) -> Bool {
+  func holds(_ path: KernelPath, _ family: AddressFamily) -> Bool {
     self.links.contains { place in
       place.link.index == path.chain.first?.index && place.link.isUp && place.link.hasCarrier
         && path.source.map(place.has) == true && place.link.isTentative[family] != true

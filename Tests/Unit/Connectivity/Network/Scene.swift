@@ -89,14 +89,14 @@ struct Scene: Hashable {
   }
 
   /// The way of traffic from an address, or of new connections.
-  func path(to aim: Aim, _ family: AddressFamily, from source: IPAddress? = nil) -> Path {
+  func path(to aim: Aim, _ family: AddressFamily, from source: IPAddress? = nil) -> KernelPath {
     if aim == .local { return .loopback }
     guard let (place, gateway) = self.nextHop(to: aim, family, hasSource: source != nil) else {
       return .unsatisfied(.noRoute)
     }
     let link = place.link
     let source = source ?? link.source(family)
-    var path = Path(
+    var path = KernelPath(
       status: .satisfied, chain: [PathLink(index: link.index, name: link.name)],
       medium: link.medium, source: source, gateway: gateway, table: 254)
     if let source, place.has(source) { path.sourcePrefixLength = TestLink.prefixLength(family) }
@@ -111,7 +111,7 @@ struct Scene: Hashable {
 
   /// The reading of a flow that was made on `made`, or of a new one.
   func reading(
-    of made: Path?, from source: IPAddress?, to aim: Aim, _ family: AddressFamily,
+    of made: KernelPath?, from source: IPAddress?, to aim: Aim, _ family: AddressFamily,
     _ networks: TestNetworks = TestNetworks()
   ) -> FlowReading {
     let path = self.path(to: aim, family, from: source)
@@ -159,7 +159,7 @@ struct Scene: Hashable {
   }
 
   private func alternative(
-    to own: Path, _ aim: Aim, _ family: AddressFamily
+    to own: KernelPath, _ aim: Aim, _ family: AddressFamily
   ) -> FlowReading.Alternative? {
     guard let (place, gateway) = self.nextHop(to: aim, family, hasSource: false) else {
       return nil
@@ -233,8 +233,8 @@ extension Scene.Place {
   }
 }
 
-extension Path {
-  static let loopback = Path(
+extension KernelPath {
+  static let loopback = KernelPath(
     status: .satisfied, chain: [PathLink(index: 1, name: "lo")], medium: .loopback,
     source: "127.0.0.1", sourcePrefixLength: 8, table: 255)
 }

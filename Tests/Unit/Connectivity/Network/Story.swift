@@ -34,7 +34,7 @@ struct Story {
   private(set) var published: [String] = []
   /// The transitions and path changes alone.
   private(set) var transitions: [String] = []
-  private(set) var changes: [Change] = []
+  private(set) var changes: [ConnectivityChange] = []
   /// The reports to the flow; they end with the first `destroy`.
   private(set) var told: [String] = []
 
@@ -47,7 +47,7 @@ struct Story {
 
   init(
     _ families: [AddressFamily] = [.ipv4], flow aim: Scene.Aim = .elsewhere,
-    policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil,
+    policy: InvalidationPolicy = InvalidationPolicy(), restored: ConnectivitySnapshot? = nil,
     preferred: AddressFamily = .ipv4
   ) {
     self.families = families
@@ -59,7 +59,7 @@ struct Story {
   var maker: ChangeDetector { self.daemon.maker }
 
   /// The causes of the transitions and path changes.
-  var causes: [Cause] { self.changes.compactMap(\.cause) }
+  var causes: [ChangeCause] { self.changes.compactMap(\.cause) }
 
   var preferred: AddressFamily {
     get { self.daemon.maker.preferred }
@@ -69,7 +69,7 @@ struct Story {
   /// The changes that a whole timeline publishes.
   static func play(
     _ script: String, _ families: [AddressFamily] = [.ipv4],
-    policy: InvalidationPolicy = InvalidationPolicy(), restored: Snapshot? = nil
+    policy: InvalidationPolicy = InvalidationPolicy(), restored: ConnectivitySnapshot? = nil
   ) -> [String] {
     var story = Story(families, policy: policy, restored: restored)
     story.play(script)
@@ -289,9 +289,9 @@ extension FlowTracker.Verdict {
   var text: String { "\(self.severity) \(self.reason)" }
 }
 
-extension Change {
+extension ConnectivityChange {
   /// The cause of a transition or a path change, or `nil` for other changes.
-  fileprivate var cause: Cause? {
+  fileprivate var cause: ChangeCause? {
     switch self {
     case .transition(let transition): transition.cause
     case .path(let path): path.cause

@@ -44,7 +44,7 @@ struct TestDaemon {
   }
 
   func reading(
-    of made: Path?, from source: IPAddress?, to aim: Scene.Aim, _ family: AddressFamily
+    of made: KernelPath?, from source: IPAddress?, to aim: Scene.Aim, _ family: AddressFamily
   ) -> FlowReading {
     self.isUnknown
       ? .unknown : self.scene.reading(of: made, from: source, to: aim, family, self.networks)
@@ -60,7 +60,7 @@ struct TestDaemon {
     return step
   }
 
-  private static func time(_ now: Instant) -> Timestamp {
-    Timestamp(microseconds: Int64(now.milliseconds) * 1000)
+  private static func time(_ now: Instant) -> WallTime {
+    WallTime(microseconds: Int64(now.milliseconds) * 1000)
   }
 }

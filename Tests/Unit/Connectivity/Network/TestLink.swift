@@ -52,7 +52,7 @@ struct TestLink: Hashable {
   /// The observed path if this link's default route is used, or `nil` without one.
   func observed(_ family: AddressFamily) -> CandidatePath? {
     guard let gateway = self.gatewayAddress(family), self.isUp else { return nil }
-    var path = Path(
+    var path = KernelPath(
       status: .satisfied, chain: [PathLink(index: self.index, name: self.name)],
       medium: self.medium, source: self.source(family),
       sourcePrefixLength: Self.prefixLength(family), gateway: gateway, table: 254)

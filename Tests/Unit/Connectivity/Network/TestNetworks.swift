@@ -49,7 +49,7 @@ struct TestNetworks: Hashable {
   }
 
   /// The identity of the network behind a path's link; a modem's neighbours have no MAC addresses.
-  func identity(of path: Path) -> NetworkIdentity {
+  func identity(of path: KernelPath) -> NetworkIdentity {
     var identity = NetworkIdentity(
       gateway: path.gateway, hasHardwareAddresses: path.medium != .cellular,
       prefix: path.source.flatMap { source in

@@ -11,7 +11,7 @@ struct CauseTests {
   /// The cause of the change that a batch publishes.
   private static func cause(
     _ before: [TestLink], _ events: [KernelEvent], _ after: [TestLink]
-  ) -> Cause? {
+  ) -> ChangeCause? {
     var story = Story()
     story.read(Observation(before))
     story.read(Observation(after), events)
@@ -24,16 +24,16 @@ struct CauseTests {
     #expect(
       Self.cause(
         [Self.wifi], [Self.noise, Self.wifi.scanNoise, .link(lost.link), Self.noise], [lost])
-        == Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"))
+        == ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "wlan0"))
     #expect(
       Self.cause([Self.wifi], [Self.noise] + Self.wifi.routeRemoved(.ipv4), [])
-        == Cause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
+        == ChangeCause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
     #expect(
       Self.cause([Self.wifi], Self.wifi.removed(.ipv4) + [Self.noise], [])
-        == Cause(.address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0"))
+        == ChangeCause(.address, "addressRemoved", message: "RTM_DELADDR", interface: "wlan0"))
     #expect(
       Self.cause([Self.wifi], [.ruleRemoved(.ipv4), Self.noise], [])
-        == Cause(.rule, "ruleRemoved", message: "RTM_DELRULE"))
+        == ChangeCause(.rule, "ruleRemoved", message: "RTM_DELRULE"))
   }
 
   @Test("T5 a gain names the deciding message")
@@ -44,14 +44,14 @@ struct CauseTests {
       + [.link(Self.wifi.link), Self.wifi.scanNoise, Self.noise]
     #expect(
       Self.cause([], coming, [Self.wifi])
-        == Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0"))
+        == ChangeCause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "wlan0"))
     #expect(
       Self.cause([Self.wifi.withoutCarrier], coming, [Self.wifi])
-        == Cause(.link, "linkUp", message: "RTM_NEWLINK", interface: "wlan0"))
+        == ChangeCause(.link, "linkUp", message: "RTM_NEWLINK", interface: "wlan0"))
     let tentative = Self.wifi.with { $0.isTentative = [.ipv4: true, .ipv6: true] }
     #expect(
       Self.cause([tentative], coming, [Self.wifi])
-        == Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
+        == ChangeCause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
   }
 
   @Test("T5 another link takes over → the cause is the new route, or the loss on the old link")
@@ -59,10 +59,10 @@ struct CauseTests {
     let routeAdded = TestLink.wired.routeAdded(.ipv4)
     #expect(
       Self.cause([Self.wifi], [.link(TestLink.wired.link)] + routeAdded, [.wired, Self.wifi])
-        == Cause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "eth0"))
+        == ChangeCause(.route, "routeAdded", message: "RTM_NEWROUTE", interface: "eth0"))
     #expect(
       Self.cause([Self.wifi], [.linkRemoved(Self.wifi.link)] + routeAdded, [.wired])
-        == Cause(.link, "linkRemoved", message: "RTM_DELLINK", interface: "wlan0"))
+        == ChangeCause(.link, "linkRemoved", message: "RTM_DELLINK", interface: "wlan0"))
   }
 
   @Test("T5 a rotated source address names the address")
@@ -70,14 +70,14 @@ struct CauseTests {
     let after = Self.wifi.with { $0.host[.ipv4] = 8 }
     #expect(
       Self.cause([Self.wifi], after.added(.ipv4) + [.link(Self.wifi.link)], [after])
-        == Cause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
+        == ChangeCause(.address, "addressAdded", message: "RTM_NEWADDR", interface: "wlan0"))
   }
 
   @Test("T5 a bounce names the message that shows it")
   func bounce() {
     #expect(
       Self.cause([Self.wifi], [Self.noise] + Self.wifi.routeRemoved(.ipv4), [Self.wifi])
-        == Cause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
+        == ChangeCause(.route, "routeRemoved", message: "RTM_DELROUTE", interface: "wlan0"))
   }
 
   @Test("T5 the family that the summary follows determines the cause")
@@ -104,9 +104,10 @@ struct CauseTests {
   func ahead() {
     #expect(
       Self.cause([Self.wifi], [Self.noise], [Self.wifi.withoutCarrier])
-        == Cause(.link, "pathChanged", interface: "wlan0"))
+        == ChangeCause(.link, "pathChanged", interface: "wlan0"))
     #expect(
-      Self.cause([Self.wifi], [Self.noise], []) == Cause(.route, "pathChanged", interface: "wlan0"))
+      Self.cause([Self.wifi], [Self.noise], [])
+        == ChangeCause(.route, "pathChanged", interface: "wlan0"))
   }
 
   @Test("T5 an expired route names its expiry")
@@ -114,7 +115,7 @@ struct CauseTests {
     var story = Story()
     story.play("0s wifi")
     story.read(Observation([]), on: .expiry)
-    #expect(story.causes.last == Cause(.timer, "routeExpired"))
+    #expect(story.causes.last == ChangeCause(.timer, "routeExpired"))
   }
 
   @Test("T5 a setting of the family that lookups depend on is named")
@@ -122,10 +123,10 @@ struct CauseTests {
     let dead = TestLink.wired.withoutCarrier
     #expect(
       Self.cause([dead, Self.wifi], [Self.noise, .setting(.ipv6), .setting(.ipv4)], [Self.wifi])
-        == Cause(.route, "settingChanged", message: "RTM_NEWNETCONF"))
+        == ChangeCause(.route, "settingChanged", message: "RTM_NEWNETCONF"))
     #expect(
       Self.cause([Self.wifi], [.setting(.ipv6)], [Self.wifi.with { $0.gateway[.ipv4] = nil }])
-        == Cause(.route, "pathChanged", interface: "wlan0"))
+        == ChangeCause(.route, "pathChanged", interface: "wlan0"))
   }
 
   @Test("T5 a bridge that reaches its gateway by another port names the bridge")
@@ -139,13 +140,13 @@ struct CauseTests {
     for (entry, expected) in [
       (
         BridgeEntry(mac, port: 8, bridge: 2),
-        Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH", interface: "br0")
+        ChangeCause(.neighbour, "portChanged", message: "RTM_NEWNEIGH", interface: "br0")
       ),
       (
         BridgeEntry(mac, port: 8),
-        Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH", interface: "eth8")
+        ChangeCause(.neighbour, "portChanged", message: "RTM_NEWNEIGH", interface: "eth8")
       ),
-      (BridgeEntry(mac, port: 40, bridge: 41), Cause(.link, "pathChanged", interface: "br0")),
+      (BridgeEntry(mac, port: 40, bridge: 41), ChangeCause(.link, "pathChanged", interface: "br0")),
     ] {
       var story = Story()
       story.read(observation(PathLink(index: 7, name: "eth7")))
@@ -160,9 +161,9 @@ struct CauseTests {
   func neighbour() {
     let after = Self.wifi.with { $0.gateway[.ipv4] = 2 }
     for (gateway, expected) in [
-      (1, Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")),
-      (2, Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")),
-      (3, Cause(.route, "pathChanged", interface: "wlan0")),
+      (1, ChangeCause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")),
+      (2, ChangeCause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH", interface: "wlan0")),
+      (3, ChangeCause(.route, "pathChanged", interface: "wlan0")),
     ] {
       let address = Self.wifi.with { $0.gateway[.ipv4] = gateway }.gatewayAddress(.ipv4)
       let events = address.map {
@@ -174,7 +175,7 @@ struct CauseTests {
 
   @Test("T5 messages were lost → none is named, and the cause is marked as learnt late")
   func overrun() {
-    let late = Cause(.overrun, "resynchronised", learntLate: true)
+    let late = ChangeCause(.overrun, "resynchronised", learntLate: true)
     #expect(Self.cause([Self.wifi], Self.wifi.removed(.ipv4) + [.overrun], []) == late)
     #expect(Self.cause([Self.wifi], [.overrun] + Self.wifi.removed(.ipv4), [Self.wifi]) == late)
   }
@@ -185,10 +186,10 @@ struct CauseTests {
     story.play("0s wifi | 1s ? | 2s wifi")
     #expect(
       story.causes == [
-        Cause(.start, "started", learntLate: true), Cause(.kernel, "kernelUnavailable"),
-        Cause(.kernel, "kernelAvailable", learntLate: true),
+        ChangeCause(.start, "started", learntLate: true), ChangeCause(.kernel, "kernelUnavailable"),
+        ChangeCause(.kernel, "kernelAvailable", learntLate: true),
       ])
     story.read(Observation([.wired]), on: .configuration)
-    #expect(story.causes.last == Cause(.configuration, "reloaded"))
+    #expect(story.causes.last == ChangeCause(.configuration, "reloaded"))
   }
 }

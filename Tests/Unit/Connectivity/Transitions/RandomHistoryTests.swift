@@ -28,7 +28,7 @@ private struct History {
   private var random: SeededGenerator
   private var scene = Scene.anything
   private var maker: TransitionDetector
-  private var subscriber: Snapshot
+  private var subscriber: ConnectivitySnapshot
 
   init(seed: UInt64) {
     self.seed = seed
@@ -112,11 +112,13 @@ private struct History {
     return nil
   }
 
-  private var time: Timestamp { Timestamp(microseconds: Int64(self.now.milliseconds) * 1000) }
+  private var time: WallTime { WallTime(microseconds: Int64(self.now.milliseconds) * 1000) }
 
   // MARK: - Invariants after every reading
 
-  private mutating func read(_ trigger: ReadTrigger) -> (change: Change?, broken: String?) {
+  private mutating func read(_ trigger: ReadTrigger) -> (
+    change: ConnectivityChange?, broken: String?
+  ) {
     let observation = self.scene.observation
     let before = self.maker.snapshot
     let (change, broken) = self.told(
@@ -138,7 +140,9 @@ private struct History {
   }
 
   /// Sends the change to the subscriber, which must then know the published state.
-  private mutating func told(_ change: Change?) -> (change: Change?, broken: String?) {
+  private mutating func told(_ change: ConnectivityChange?) -> (
+    change: ConnectivityChange?, broken: String?
+  ) {
     guard let change else {
       return (nil, self.subscriber == self.maker.snapshot ? nil : "the subscriber was not told")
     }
@@ -165,7 +169,7 @@ private struct History {
     return (change, nil)
   }
 
-  private static func kind(_ change: Change?) -> String {
+  private static func kind(_ change: ConnectivityChange?) -> String {
     switch change {
     case nil: "nothing"
     case .path: "path"

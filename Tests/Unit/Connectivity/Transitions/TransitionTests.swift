@@ -30,7 +30,7 @@ struct TransitionTests {
         "0s unknown>wifi", "1s wifi>wifi bounced", "2s wifi>wifi bounced", "13s wifi>wifi bounced",
       ])
     #expect(Set(story.changes.map(\.generation)).count == story.changes.count)
-    #expect(story.maker.snapshot.since == Timestamp(microseconds: 13_000_000))
+    #expect(story.maker.snapshot.since == WallTime(microseconds: 13_000_000))
   }
 
   @Test(
@@ -210,7 +210,7 @@ struct TransitionTests {
     #expect(story.transitions.last == "0s wifi>wifi bounced")
     #expect(
       story.causes.last
-        == Cause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "eth8"))
+        == ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: "eth8"))
   }
 
   // MARK: - T3 and T4

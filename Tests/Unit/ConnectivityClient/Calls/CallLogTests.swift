@@ -77,7 +77,7 @@ struct CallLogTests {
   }
 
   private static let invalidation = FlowInvalidation(
-    reason: .interfaceLost, severity: .destroy, cause: Cause(.link, "carrierLost"), path: nil)
+    reason: .interfaceLost, severity: .destroy, cause: ChangeCause(.link, "carrierLost"), path: nil)
 
   @Test(
     "C9 the end of a call is logged with its code, at info level if the network caused it",
@@ -90,7 +90,8 @@ struct CallLogTests {
       ),
       (
         RPCError(
-          NetworkUnavailable(reason: .cellular, path: Path(status: .satisfied, medium: .cellular))),
+          NetworkUnavailable(
+            reason: .cellular, path: KernelPath(status: .satisfied, medium: .cellular))),
         .info, "unavailable", ["network_unavailable_reason": "cellular"]
       ),
       (CancellationError(), .debug, "cancelled", [:]),

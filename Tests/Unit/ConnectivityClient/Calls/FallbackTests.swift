@@ -7,7 +7,7 @@ import Testing
 @Suite("Fallback")
 struct FallbackTests {
   /// An expensive and constrained network, as the transport would see it.
-  private static let path = Path(
+  private static let path = KernelPath(
     status: .satisfied, chain: [PathLink(index: 2, name: "wwan0")], medium: .cellular,
     isExpensive: true, isConstrained: true)
 
@@ -80,7 +80,7 @@ struct FallbackTests {
 
   private static let refusal = NetworkUnavailable(reason: .expensive, path: Self.path)
   private static let invalidation = FlowInvalidation(
-    reason: .policy, severity: .destroy, cause: Cause(.route, "routeAdded"), path: nil,
+    reason: .policy, severity: .destroy, cause: ChangeCause(.route, "routeAdded"), path: nil,
     networkUnavailableReason: .expensive)
 
   @Test(
@@ -112,7 +112,7 @@ struct FallbackTests {
       RPCError(
         code: .unavailable, message: "",
         cause: FlowInvalidation(
-          reason: .interfaceLost, severity: .destroy, cause: Cause(.link, "carrierLost"),
+          reason: .interfaceLost, severity: .destroy, cause: ChangeCause(.link, "carrierLost"),
           path: nil)),
     ] as [any Error])
   func otherErrors(error: any Error) async {

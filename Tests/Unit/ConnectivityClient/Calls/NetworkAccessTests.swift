@@ -23,7 +23,7 @@ struct NetworkAccessTests {
       (.requiring([.wifi, .cellular]), nil),
     ] as [(NetworkAccess, NetworkUnavailable.Reason?)])
   func refusal(access: NetworkAccess, reason: NetworkUnavailable.Reason?) {
-    let path = Path(
+    let path = KernelPath(
       status: .satisfied, chain: [Self.link], medium: .cellular, isExpensive: true,
       isConstrained: true)
     #expect(access.refusal(of: path)?.reason == reason)
@@ -56,7 +56,7 @@ struct NetworkAccessTests {
       (.tunnel, 0, .drain), (.wifi, 1, nil),
     ] as [(Medium, Int, Invalidation.Severity?)])
   func guess(medium: Medium, guessedLinks: Int, severity: Invalidation.Severity?) {
-    var path = Path(status: .satisfied, chain: [Self.link], medium: medium)
+    var path = KernelPath(status: .satisfied, chain: [Self.link], medium: medium)
     path.guessedLinks = guessedLinks
     let access = NetworkAccess.requiring([.wifi, .wired])
     #expect(access.invalidation(by: .path(path))?.severity == severity)

@@ -16,7 +16,7 @@ struct WaitingCallTests {
 
     init() { (self.stream, self.words) = AsyncStream.makeStream() }
 
-    @Sendable func add(_ path: Path) {
+    @Sendable func add(_ path: KernelPath) {
       self.words.yield("\(path.status.rawValue) \(path.interface ?? "nothing")")
     }
 

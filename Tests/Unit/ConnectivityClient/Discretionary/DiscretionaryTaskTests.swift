@@ -51,7 +51,8 @@ struct DiscretionaryTaskTests {
 
   @Test("C8 a path of unknown cost → work that forbids costs waits, other work runs")
   func unknownCost() {
-    var path = Path(status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
+    var path = KernelPath(
+      status: .satisfied, chain: [PathLink(index: 5, name: "wg0")], medium: .tunnel)
     path.isCostUnknown = true
     let present = NetworkPath(path, family: .ipv4)
     var configuration = DiscretionaryTask.Config.defaults
@@ -113,9 +114,9 @@ struct DiscretionaryTaskTests {
       (PathSample.cellular, PathSample.wifi6, .unrestricted, nil),
       (PathSample.wifi, PathSample.wifi6, NetworkAccess(prohibitedMedia: [.wifi]), .wifi),
       (PathSample.wifi, PathSample.none, .requiring([.wifi]), nil),
-    ] as [(Path, Path, NetworkAccess, NetworkUnavailable.Reason?)])
+    ] as [(KernelPath, KernelPath, NetworkAccess, NetworkUnavailable.Reason?)])
   func families(
-    ipv4: Path, ipv6: Path, access: NetworkAccess, reason: NetworkUnavailable.Reason?
+    ipv4: KernelPath, ipv6: KernelPath, access: NetworkAccess, reason: NetworkUnavailable.Reason?
   ) {
     let path = NetworkPath(PathSample.status(ipv4, ipv6))
     for isMonitors in [false, true] {

@@ -110,8 +110,8 @@ struct BreakerTests {
   /// A report of connd about a connection, and its phase.
   private typealias Word = (event: FlowEvent, phase: GuardMachine.EventPhase)
 
-  private static func path(_ status: Path.Status) -> FlowEvent {
-    .path(Path(status: status, chain: []))
+  private static func path(_ status: KernelPath.Status) -> FlowEvent {
+    .path(KernelPath(status: status, chain: []))
   }
 
   private static func told(
@@ -119,8 +119,8 @@ struct BreakerTests {
   ) -> FlowEvent {
     .invalidation(
       FlowInvalidation(
-        reason: reason, severity: severity, cause: Cause(.registration, "pathMissing"),
-        path: Path(status: .unsatisfied, chain: [])))
+        reason: reason, severity: severity, cause: ChangeCause(.registration, "pathMissing"),
+        path: KernelPath(status: .unsatisfied, chain: [])))
   }
 
   /// Whether a series of connections with these reports opens the breaker.

@@ -197,14 +197,14 @@ extension GuardMachine {
     let loopback = try #require(IPAddress("127.0.0.1"))
     func path(_ link: String) -> FlowEvent {
       .path(
-        Path(
+        KernelPath(
           status: .satisfied, chain: [PathLink(index: link == "wlan0" ? 3 : 2, name: link)],
           source: link == "wlan0" ? local : other))
     }
     func invalidation(_ severity: Invalidation.Severity) -> FlowEvent {
       .invalidation(
         FlowInvalidation(
-          reason: .interfaceLost, severity: severity, cause: Cause(.link, "linkDown"),
+          reason: .interfaceLost, severity: severity, cause: ChangeCause(.link, "linkDown"),
           path: .unsatisfied(.noRoute)))
     }
     switch words {

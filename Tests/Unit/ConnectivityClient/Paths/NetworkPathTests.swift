@@ -8,9 +8,9 @@ import Testing
 struct NetworkPathTests {
   /// All properties of a value.
   struct Facts: Hashable, Sendable {
-    var status: Path.Status
-    var reason: Path.Reason?
-    var category: Connectivity.Category
+    var status: KernelPath.Status
+    var reason: KernelPath.Reason?
+    var category: NetworkCategory
     var online = true
     var expensive = false
     var constrained = false
@@ -33,7 +33,7 @@ struct NetworkPathTests {
       gateways: path.gateways.map(\.description), locals: path.localAddresses.map(\.description))
   }
 
-  private static let bond = Path(
+  private static let bond = KernelPath(
     status: .satisfied,
     chain: [PathLink(index: 9, name: "vlan10"), PathLink(index: 2, name: "eth0")], medium: .wired,
     source: IPAddress("203.0.113.7"), gateway: IPAddress("203.0.113.1"), isConstrained: true)
@@ -103,7 +103,7 @@ struct NetworkPathTests {
       // A medium without a category of its own.
       (
         ConnectivityStatus(
-          ipv4: Path(
+          ipv4: KernelPath(
             status: .satisfied, chain: [PathLink(index: 5, name: "tun0")], medium: .tunnel),
           ipv6: PathSample.none, preferred: .ipv4),
         Facts(
@@ -146,7 +146,7 @@ struct NetworkPathTests {
           interfaces: ["wlan0"], gateways: ["fe80::1"], locals: ["2001:db8::7"])
       ),
       (
-        Path(
+        KernelPath(
           status: .satisfied, chain: [PathLink(index: 1, name: "lo")], medium: .loopback,
           source: IPAddress("::1")), .ipv6,
         Facts(
@@ -164,8 +164,8 @@ struct NetworkPathTests {
         Facts(status: .unsatisfied, reason: .blackhole, category: .none, online: false)
       ),
       (.unknown, .ipv6, Facts(status: .unknown, category: .unknown)),
-    ] as [(Path, AddressFamily, Facts)])
-  func destination(path: Path, family: AddressFamily, facts: Facts) {
+    ] as [(KernelPath, AddressFamily, Facts)])
+  func destination(path: KernelPath, family: AddressFamily, facts: Facts) {
     let value = NetworkPath(path, family: family)
     #expect(Self.facts(value) == facts)
     #expect((family == .ipv4 ? value.ipv6 : value.ipv4) == nil)
@@ -190,7 +190,7 @@ struct NetworkPathTests {
 
   @Test("equal contents are equal values, different contents are not")
   func equality() {
-    func path(_ change: (inout Path) -> Void) -> NetworkPath {
+    func path(_ change: (inout KernelPath) -> Void) -> NetworkPath {
       var path = PathSample.wifi
       change(&path)
       return NetworkPath(PathSample.status(path))
@@ -228,7 +228,7 @@ struct NetworkPathTests {
 
   @Test("C8 a path that the application may not use counts as none, with the reason")
   func limited() {
-    func limited(_ access: NetworkAccess, _ ipv4: Path, _ ipv6: Path) -> String {
+    func limited(_ access: NetworkAccess, _ ipv4: KernelPath, _ ipv6: KernelPath) -> String {
       let status = ConnectivityStatus(ipv4: ipv4, ipv6: ipv6, preferred: .ipv4)
       let path = NetworkPath(status).limited(to: access)
       let why = path.refusal.map { " \($0.reason.rawValue)" } ?? ""

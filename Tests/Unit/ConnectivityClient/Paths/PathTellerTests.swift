@@ -144,7 +144,7 @@ struct StatusReaderTests {
     #expect(reader.read(.change(.transition(bounce))) == .path(Self.path, interrupted: true))
     let invalidation = Invalidation(
       generation: 5, reason: .resumed, severity: .advise, scope: .everything,
-      cause: Cause(.sleep, "woke"), time: Timestamp(microseconds: 0))
+      cause: ChangeCause(.sleep, "woke"), time: WallTime(microseconds: 0))
     #expect(reader.read(.change(.invalidation(invalidation))) == nil)
   }
 

@@ -175,7 +175,7 @@ struct TestKitRegistrationTests {
       try network.route("198.18.1.0/24", by: .wired)
       try network.route("198.18.2.0/24", by: .none)
       let flows = FlowGuard(socket: network.socket)
-      let cases: [(String, String, Path.Status, link: String?, gateway: String?)] = [
+      let cases: [(String, String, KernelPath.Status, link: String?, gateway: String?)] = [
         ("198.18.0.80", "wwan0", .satisfied, "wwan0", "198.51.100.1"),
         // Routes over another link, or to nowhere, do not count for it; the same holds for subnets.
         ("198.18.1.80", "wlan0", .satisfied, "wlan0", "192.0.2.1"),

@@ -54,7 +54,7 @@ extension WatchEvent {
   }
 }
 
-extension Change {
+extension ConnectivityChange {
   var line: String {
     switch self {
     case .transition(let transition):

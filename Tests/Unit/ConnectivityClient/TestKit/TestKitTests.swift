@@ -118,7 +118,7 @@ struct TestKitTests {
     }
     #expect(
       transition.cause
-        == Cause(.link, "linkDown", message: "RTM_NEWLINK", interface: "wlan0"))
+        == ChangeCause(.link, "linkDown", message: "RTM_NEWLINK", interface: "wlan0"))
   }
 
   @Test("the other calls agree with the stream")

@@ -150,7 +150,7 @@ struct BoundLookupTests {
     }
     for (kind, reason) in [
       ("blackhole", .blackhole), ("prohibit", .prohibited), ("unreachable", .unreachable),
-    ] as [(String, Path.Reason)] {
+    ] as [(String, KernelPath.Reason)] {
       try self.namespace.ip("route replace \(kind) default table 1001")
       #expect(try self.route("8.8.8.8", from: "198.51.100.2") == .noRoute(reason))
       try self.namespace.ip("-6 route add \(kind) default table 1001")

@@ -8,8 +8,8 @@ import Testing
 struct LookupReasonTests {
   private func reason(
     _ code: CInt, _ words: String? = nil, of family: AddressFamily
-  ) -> Path.Reason? {
-    Path.Reason(
+  ) -> KernelPath.Reason? {
+    KernelPath.Reason(
       lookup: NetlinkError(operation: "RTM_GETROUTE", code: code, message: words), of: family)
   }
 
@@ -18,8 +18,8 @@ struct LookupReasonTests {
     arguments: [
       (ENETUNREACH, .noRoute), (ESRCH, .noRoute), (ENODEV, .noRoute), (EHOSTUNREACH, .unreachable),
       (EACCES, .prohibited), (EINVAL, .blackhole), (EAGAIN, .throw),
-    ] as [(CInt, Path.Reason)])
-  func known(code: CInt, reason: Path.Reason) {
+    ] as [(CInt, KernelPath.Reason)])
+  func known(code: CInt, reason: KernelPath.Reason) {
     for family in AddressFamily.allCases { #expect(self.reason(code, of: family) == reason) }
   }
 

@@ -24,7 +24,7 @@ struct RefusedQuestionTests {
     let way = RouteAnswer.route(
       Route(outLink: 2, gateway: IPAddress("192.0.2.1"), source: IPAddress("192.0.2.7")))
     #expect(answers[0] == way && answers[2] == way)
-    switch Path.Reason(lookup: .answer("RTM_GETROUTE", code), of: .ipv4) {
+    switch KernelPath.Reason(lookup: .answer("RTM_GETROUTE", code), of: .ipv4) {
     case let reason?: #expect(answers[1] == .noRoute(reason))
     case nil: #expect(answers[1].isUnanswered)
     }

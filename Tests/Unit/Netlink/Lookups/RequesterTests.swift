@@ -78,7 +78,7 @@ struct RequesterTests {
     "K2 each rejecting route, and no route, has its reason", arguments: [AddressFamily.ipv4, .ipv6])
   func reasons(family: AddressFamily) throws {
     let (namespace, requester) = try self.makeNamespace()
-    let blocks: [(String, String, String, Path.Reason)] =
+    let blocks: [(String, String, String, KernelPath.Reason)] =
       family == .ipv4
       ? [
         ("unreachable", "10.1.0.0/16", "10.1.0.1", .unreachable),

@@ -42,7 +42,7 @@ private enum Readers {
       case .failed(let code, let words):
         expect(code > 0, "\(code)")
         let error = NetlinkError(operation: "RTM_GETLINK", code: code, message: words)
-        _ = (error.description.utf8.count, Path.Reason(lookup: error, of: .ipv6))
+        _ = (error.description.utf8.count, KernelPath.Reason(lookup: error, of: .ipv6))
       case .nothing, .complete, .interrupted: break
       }
     }

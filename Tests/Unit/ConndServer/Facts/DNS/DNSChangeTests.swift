@@ -46,7 +46,7 @@ struct DNSChangeTests {
     _ = loop.tell()
     let last = loop.loop.feed.store.past.compactMap(\.change.snapshot).last
     #expect(last?.dns == settings("192.0.2.54", search: ["example.org"]))
-    #expect(last?.status.category == Category.none)
+    #expect(last?.status.category == NetworkCategory.none)
 
     // connd restarts and finds other settings.
     let store = Store(loop.loop.feed.store.past)
@@ -55,9 +55,9 @@ struct DNSChangeTests {
     #expect(
       next.update(
         to: settings("192.0.2.54", search: ["example.org"]), learntLate: true,
-        time: Timestamp(microseconds: 0)) == [])
+        time: WallTime(microseconds: 0)) == [])
     let late = next.update(
-      to: settings("192.0.2.55"), learntLate: true, time: Timestamp(microseconds: 0))
+      to: settings("192.0.2.55"), learntLate: true, time: WallTime(microseconds: 0))
     #expect(late.map(\.generation) == [store.snapshot.generation + 1])
   }
 }

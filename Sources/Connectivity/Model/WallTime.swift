@@ -7,7 +7,7 @@
 #endif
 
 /// A time of the wall clock, in microseconds.
-public struct Timestamp: Hashable, Sendable, Comparable {
+public struct WallTime: Hashable, Sendable, Comparable {
   /// Microseconds since 1970-01-01T00:00:00Z.
   public var microseconds: Int64
 
@@ -18,21 +18,21 @@ public struct Timestamp: Hashable, Sendable, Comparable {
   public static func < (lhs: Self, rhs: Self) -> Bool { lhs.microseconds < rhs.microseconds }
 
   /// Returns the later time, limited to the last one that can be represented.
-  package func advanced(by duration: Duration) -> Timestamp {
+  package func advanced(by duration: Duration) -> WallTime {
     let (seconds, attoseconds) = duration.components
     let whole = seconds.multipliedReportingOverflow(by: 1_000_000)
     let rest = attoseconds / 1_000_000_000_000
     let sum = self.microseconds.addingReportingOverflow(whole.partialValue + rest)
-    return Timestamp(microseconds: whole.overflow || sum.overflow ? .max : sum.partialValue)
+    return WallTime(microseconds: whole.overflow || sum.overflow ? .max : sum.partialValue)
   }
 
   /// Returns the time from this one to another.
-  package func duration(to other: Timestamp) -> Duration {
+  package func duration(to other: WallTime) -> Duration {
     .microseconds(other.microseconds.subtractingReportingOverflow(self.microseconds).partialValue)
   }
 }
 
-extension Timestamp: CustomStringConvertible {
+extension WallTime: CustomStringConvertible {
   /// The time in UTC, in the format of RFC 3339: `2026-11-21T01:25:00.123456Z`.
   public var description: String {
     let (seconds, fraction) = self.microseconds.floorDivided(by: 1_000_000)

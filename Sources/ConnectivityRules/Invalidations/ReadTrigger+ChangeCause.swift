@@ -3,11 +3,12 @@ package import Connectivity
 extension ReadTrigger {
   /// Returns why a single flow is no longer viable (T5).
   package func cause(
-    of verdict: FlowTracker.Verdict, _ family: AddressFamily, from old: Path, to new: Path
-  ) -> Cause {
+    of verdict: FlowTracker.Verdict, _ family: AddressFamily, from old: KernelPath,
+    to new: KernelPath
+  ) -> ChangeCause {
     if let cause = self.cause { return cause }
     guard case .events(let events) = self, !events.isEmpty else {
-      return Cause(.timer, "graceEnded", interface: old.interface)
+      return ChangeCause(.timer, "graceEnded", interface: old.interface)
     }
     let telling = events.first { event in
       if case .neighbour = event { return verdict.reason == .networkChanged }
@@ -19,10 +20,10 @@ extension ReadTrigger {
 
 extension ReadTrigger {
   /// The cause, as far as it is known without looking at paths.
-  package var firstCause: Cause {
+  package var firstCause: ChangeCause {
     if let cause = self.cause { return cause }
     guard case .events(let events) = self, let first = events.first else {
-      return Cause(.timer, "graceEnded")
+      return ChangeCause(.timer, "graceEnded")
     }
     return first.cause
   }
@@ -36,9 +37,10 @@ extension ReadTrigger {
   ///   - old: The path of the scope's address family before the reading.
   ///   - new: The path of that family now.
   func cause(
-    of draft: InvalidationDetector.Draft, _ change: Change?, from old: Path?, to new: Path?
+    of draft: InvalidationDetector.Draft, _ change: ConnectivityChange?, from old: KernelPath?,
+    to new: KernelPath?
   )
-    -> Cause
+    -> ChangeCause
   {
     if let cause = self.cause { return cause }
     let interface = draft.scope.interface
@@ -59,7 +61,7 @@ extension ReadTrigger {
     {
       return events.cause(of: family, from: old, to: new)
     }
-    return Cause(.timer, "graceEnded", interface: interface)
+    return ChangeCause(.timer, "graceEnded", interface: interface)
   }
 }
 

@@ -1,5 +1,5 @@
 /// The kernel's answer for a destination, and connd's assessment of it.
-public struct Path: Hashable, Sendable {
+public struct KernelPath: Hashable, Sendable {
   /// Whether traffic can flow.
   @nonexhaustive public enum Status: String, Hashable, Sendable, CaseIterable {
     /// Traffic can flow.
@@ -106,12 +106,12 @@ public struct Path: Hashable, Sendable {
   /// Returns whether the source addresses are in the same subnet: one prefix contains the other's
   /// address. That is so for an IPv6 host's /64 from a router advertisement and its /128 from
   /// DHCPv6. If both are from DHCPv6, their /64s are compared (RFC 4291, 2.5.4).
-  public func isOfSameSubnet(as other: Path) -> Bool {
+  public func isOfSameSubnet(as other: KernelPath) -> Bool {
     guard let source = self.source, let otherSource = other.source else {
       return self.source == other.source
     }
     if source == otherSource { return true }
-    func contains(_ path: Path, _ address: IPAddress) -> Bool {
+    func contains(_ path: KernelPath, _ address: IPAddress) -> Bool {
       guard let source = path.source, let length = path.sourcePrefixLength else { return false }
       let isWholeIPv6 = length == 128 && source.family == .ipv6
       return IPPrefix(source, length: isWholeIPv6 ? 64 : length)?.contains(address) ?? false
@@ -120,12 +120,12 @@ public struct Path: Hashable, Sendable {
   }
 
   /// Returns an unsatisfied path with a reason.
-  public static func unsatisfied(_ reason: Reason) -> Path {
-    Path(status: .unsatisfied, reason: reason)
+  public static func unsatisfied(_ reason: Reason) -> KernelPath {
+    KernelPath(status: .unsatisfied, reason: reason)
   }
 
   /// The path while the kernel cannot be queried.
-  public static let unknown = Path(status: .unknown, reason: .kernelUnavailable)
+  public static let unknown = KernelPath(status: .unknown, reason: .kernelUnavailable)
 }
 
 /// A link in a path. The index distinguishes links that had the same name one after the other.

@@ -2,7 +2,7 @@ public import Connectivity
 public import SwiftProtobuf
 
 extension Google_Protobuf_Timestamp {
-  public init(_ timestamp: Timestamp) {
+  public init(_ timestamp: WallTime) {
     // protobuf requires a positive fraction even before 1970.
     var (seconds, fraction) = timestamp.microseconds.quotientAndRemainder(dividingBy: 1_000_000)
     if fraction < 0 {
@@ -13,7 +13,7 @@ extension Google_Protobuf_Timestamp {
   }
 }
 
-extension Timestamp {
+extension WallTime {
   /// Creates the time, in microseconds.
   ///
   /// - Throws: ``ConversionError`` if the number of microseconds exceeds 64 bits.

@@ -1,5 +1,5 @@
 /// A published change, as subscribers receive it.
-@nonexhaustive public enum Change: Hashable, Sendable {
+@nonexhaustive public enum ConnectivityChange: Hashable, Sendable {
   case transition(Transition)
   case path(PathChange)
   case invalidation(Invalidation)
@@ -16,7 +16,7 @@
   }
 
   /// Returns the change with all its times moved, because the wall clock was set.
-  package func shifted(by step: Duration) -> Change {
+  package func shifted(by step: Duration) -> ConnectivityChange {
     switch self {
     case .transition(var transition):
       transition.time = transition.time.advanced(by: step)
@@ -36,7 +36,7 @@
   }
 
   /// When it was published.
-  package var time: Timestamp {
+  package var time: WallTime {
     switch self {
     case .transition(let transition): transition.time
     case .path(let change): change.time
@@ -47,7 +47,7 @@
 
   /// The state after the change. `nil` for an invalidation, which leaves the state unchanged, and
   /// for a change of the DNS configuration only.
-  public var snapshot: Snapshot? {
+  public var snapshot: ConnectivitySnapshot? {
     switch self {
     case .transition(let transition): transition.snapshot
     case .path(let change): change.snapshot
@@ -58,17 +58,18 @@
 
 /// The category changed, or the path bounced: it went away and came back.
 public struct Transition: Hashable, Sendable {
-  public var from: Category
-  public var to: Category
+  public var from: NetworkCategory
+  public var to: NetworkCategory
   /// Whether the path was lost in between, even if `from` equals `to` (T2).
   public var bounced: Bool
-  public var cause: Cause
+  public var cause: ChangeCause
   /// When it was published.
-  public var time: Timestamp
-  public var snapshot: Snapshot
+  public var time: WallTime
+  public var snapshot: ConnectivitySnapshot
 
   public init(
-    from: Category, to: Category, bounced: Bool, cause: Cause, time: Timestamp, snapshot: Snapshot
+    from: NetworkCategory, to: NetworkCategory, bounced: Bool, cause: ChangeCause, time: WallTime,
+    snapshot: ConnectivitySnapshot
   ) {
     self.from = from
     self.to = to
@@ -82,12 +83,12 @@ public struct Transition: Hashable, Sendable {
 /// A path changed, or connd learned more about it. The latter may change the category although the
 /// network is the same.
 public struct PathChange: Hashable, Sendable {
-  public var cause: Cause
+  public var cause: ChangeCause
   /// When it was published.
-  public var time: Timestamp
-  public var snapshot: Snapshot
+  public var time: WallTime
+  public var snapshot: ConnectivitySnapshot
 
-  public init(cause: Cause, time: Timestamp, snapshot: Snapshot) {
+  public init(cause: ChangeCause, time: WallTime, snapshot: ConnectivitySnapshot) {
     self.cause = cause
     self.time = time
     self.snapshot = snapshot
@@ -95,7 +96,7 @@ public struct PathChange: Hashable, Sendable {
 }
 
 /// The reason for a change: the trigger that made connd look again, and what it found (T5).
-public struct Cause: Hashable, Sendable {
+public struct ChangeCause: Hashable, Sendable {
   /// The origin of the trigger.
   @nonexhaustive public enum Trigger: String, Hashable, Sendable, CaseIterable {
     case link

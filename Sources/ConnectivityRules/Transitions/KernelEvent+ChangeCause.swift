@@ -2,37 +2,37 @@ package import Connectivity
 
 extension KernelEvent {
   /// The cause that the message describes, for people and the history (T5).
-  var cause: Cause {
+  var cause: ChangeCause {
     switch self {
     case .link(let link):
-      Cause(.link, link.change, message: "RTM_NEWLINK", interface: link.name)
+      ChangeCause(.link, link.change, message: "RTM_NEWLINK", interface: link.name)
     case .linkRemoved(let link):
-      Cause(.link, "linkRemoved", message: "RTM_DELLINK", interface: link.name)
+      ChangeCause(.link, "linkRemoved", message: "RTM_DELLINK", interface: link.name)
     case .address(let address):
-      Cause(.address, address.change, message: "RTM_NEWADDR")
+      ChangeCause(.address, address.change, message: "RTM_NEWADDR")
     case .addressRemoved:
-      Cause(.address, "addressRemoved", message: "RTM_DELADDR")
+      ChangeCause(.address, "addressRemoved", message: "RTM_DELADDR")
     case .route(_, let replaced):
-      Cause(.route, replaced ? "routeReplaced" : "routeAdded", message: "RTM_NEWROUTE")
+      ChangeCause(.route, replaced ? "routeReplaced" : "routeAdded", message: "RTM_NEWROUTE")
     case .routeRemoved:
-      Cause(.route, "routeRemoved", message: "RTM_DELROUTE")
-    case .rule: Cause(.rule, "ruleAdded", message: "RTM_NEWRULE")
-    case .ruleRemoved: Cause(.rule, "ruleRemoved", message: "RTM_DELRULE")
-    case .nexthop: Cause(.nexthop, "nexthopChanged", message: "RTM_NEWNEXTHOP")
-    case .nexthopRemoved: Cause(.nexthop, "nexthopRemoved", message: "RTM_DELNEXTHOP")
-    case .neighbour: Cause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH")
-    case .bridgeEntry: Cause(.neighbour, "portChanged", message: "RTM_NEWNEIGH")
+      ChangeCause(.route, "routeRemoved", message: "RTM_DELROUTE")
+    case .rule: ChangeCause(.rule, "ruleAdded", message: "RTM_NEWRULE")
+    case .ruleRemoved: ChangeCause(.rule, "ruleRemoved", message: "RTM_DELRULE")
+    case .nexthop: ChangeCause(.nexthop, "nexthopChanged", message: "RTM_NEWNEXTHOP")
+    case .nexthopRemoved: ChangeCause(.nexthop, "nexthopRemoved", message: "RTM_DELNEXTHOP")
+    case .neighbour: ChangeCause(.neighbour, "gatewayChanged", message: "RTM_NEWNEIGH")
+    case .bridgeEntry: ChangeCause(.neighbour, "portChanged", message: "RTM_NEWNEIGH")
     case .wireless(let wireless):
-      Cause(.link, wireless.change, message: wireless.kind.rawValue)
-    case .setting: Cause(.route, "settingChanged", message: "RTM_NEWNETCONF")
+      ChangeCause(.link, wireless.change, message: wireless.kind.rawValue)
+    case .setting: ChangeCause(.route, "settingChanged", message: "RTM_NEWNETCONF")
     case .overrun: .overrun
-    case .malformed: Cause(.kernel, "malformedMessage")
+    case .malformed: ChangeCause(.kernel, "malformedMessage")
     }
   }
 
   /// Returns the cause with the name of a link that the message only numbers, if it is part of
   /// either path.
-  func cause(between old: Path, _ new: Path) -> Cause {
+  func cause(between old: KernelPath, _ new: KernelPath) -> ChangeCause {
     var cause = self.cause
     if cause.interface == nil, let index = self.linkIndex {
       cause.interface = (old.chain + new.chain).first { $0.index == index }?.name
@@ -54,7 +54,7 @@ extension KernelEvent {
   }
 
   /// Whether the message may explain the difference between two paths of an address family.
-  func mayConcern(_ family: AddressFamily, _ old: Path, _ new: Path) -> Bool {
+  func mayConcern(_ family: AddressFamily, _ old: KernelPath, _ new: KernelPath) -> Bool {
     func isInChain(_ index: UInt32?) -> Bool {
       old.chain.contains { $0.index == index } || new.chain.contains { $0.index == index }
     }
@@ -124,20 +124,20 @@ extension [KernelEvent] {
   /// Returns the cause of a path's change if no message says that the path was gone. That is the
   /// last message of a kind that explains the change, or else the last one that may concern the
   /// path.
-  func cause(of family: AddressFamily, from old: Path, to new: Path) -> Cause {
+  func cause(of family: AddressFamily, from old: KernelPath, to new: KernelPath) -> ChangeCause {
     let triggers = old.triggers(of: new)
     let concerning = self.lazy.filter { $0.mayConcern(family, old, new) }
     let telling = concerning.last { triggers.contains($0.cause.trigger) } ?? concerning.last
     // A reading can be ahead of its message. Then only its result is known.
     return telling?.cause(between: old, new)
-      ?? Cause(triggers[0], "pathChanged", interface: new.interface ?? old.interface)
+      ?? ChangeCause(triggers[0], "pathChanged", interface: new.interface ?? old.interface)
   }
 }
 
-extension Path {
+extension KernelPath {
   /// Returns the triggers that can explain another path, the most likely first.
-  fileprivate func triggers(of new: Path) -> [Cause.Trigger] {
-    let routing: [Cause.Trigger] = [.route, .rule, .nexthop]
+  fileprivate func triggers(of new: KernelPath) -> [ChangeCause.Trigger] {
+    let routing: [ChangeCause.Trigger] = [.route, .rule, .nexthop]
     if let old = self.interface, let new = new.interface, old != new { return routing }
     switch new.reason ?? self.reason {
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw: return routing

@@ -2,7 +2,7 @@ internal import Connectivity
 
 // Unknown values come from a newer connd, and are read as in the .proto files.
 
-extension Path {
+extension KernelPath {
   /// - Throws: ``ProtobufError`` if it is malformed.
   init(message: ProtobufReader.Bytes) throws(ProtobufError) {
     self.init(status: .unknown)

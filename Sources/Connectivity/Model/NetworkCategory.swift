@@ -1,5 +1,5 @@
 /// The kind of network that traffic uses, derived from the flags and the medium.
-@nonexhaustive public enum Category: String, Hashable, Sendable, CaseIterable {
+@nonexhaustive public enum NetworkCategory: String, Hashable, Sendable, CaseIterable {
   /// No traffic can leave the machine.
   case none
   case wifi
@@ -59,7 +59,7 @@ public struct ReachabilityFlags: Hashable, Sendable {
   }
 
   /// Creates the flags of a path.
-  public init(_ path: Path) {
+  public init(_ path: KernelPath) {
     let reachable = path.status == .satisfied || path.status == .requiresConnection
     self.init(
       reachable: reachable,

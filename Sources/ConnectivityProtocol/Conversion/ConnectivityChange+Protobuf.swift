@@ -21,9 +21,10 @@ extension Transition {
   public init(_ message: Connectivity_V1_Transition) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
     self.init(
-      from: Category(message.previous), to: Category(message.current), bounced: message.bounced,
-      cause: Cause(message.cause), time: try Timestamp(message.publishTime),
-      snapshot: try Snapshot(message.status))
+      from: NetworkCategory(message.previous), to: NetworkCategory(message.current),
+      bounced: message.bounced,
+      cause: ChangeCause(message.cause), time: try WallTime(message.publishTime),
+      snapshot: try ConnectivitySnapshot(message.status))
   }
 }
 
@@ -43,13 +44,13 @@ extension PathChange {
   public init(_ message: Connectivity_V1_PathChange) throws(ConversionError) {
     guard message.hasStatus else { throw ConversionError("status", "is missing") }
     self.init(
-      cause: Cause(message.cause), time: try Timestamp(message.publishTime),
-      snapshot: try Snapshot(message.status))
+      cause: ChangeCause(message.cause), time: try WallTime(message.publishTime),
+      snapshot: try ConnectivitySnapshot(message.status))
   }
 }
 
 extension Connectivity_V1_Cause {
-  public init(_ cause: Cause) {
+  public init(_ cause: ChangeCause) {
     self.init()
     self.trigger = Connectivity_V1_CauseTrigger(cause.trigger)
     self.change = cause.change
@@ -59,10 +60,10 @@ extension Connectivity_V1_Cause {
   }
 }
 
-extension Cause {
+extension ChangeCause {
   public init(_ message: Connectivity_V1_Cause) {
     self.init(
-      Cause.Trigger(message.trigger), message.change,
+      ChangeCause.Trigger(message.trigger), message.change,
       message: message.hasMessage ? message.message : nil,
       interface: message.hasInterface ? message.interface : nil,
       learntLate: message.learntLate)

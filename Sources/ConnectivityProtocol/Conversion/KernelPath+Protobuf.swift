@@ -1,7 +1,7 @@
 public import Connectivity
 
 extension Connectivity_V1_Path {
-  public init(_ path: Path) {
+  public init(_ path: KernelPath) {
     self.init()
     self.status = Connectivity_V1_PathStatus(path.status)
     if let reason = path.reason { self.reason = Connectivity_V1_PathReason(reason) }
@@ -24,12 +24,12 @@ extension Connectivity_V1_Path {
   }
 }
 
-extension Path {
+extension KernelPath {
   /// - Throws: ``ConversionError`` if an address is invalid.
   public init(_ message: Connectivity_V1_Path) throws(ConversionError) {
     self.init(
-      status: Path.Status(message.status),
-      reason: message.hasReason ? Path.Reason(message.reason) : nil,
+      status: KernelPath.Status(message.status),
+      reason: message.hasReason ? KernelPath.Reason(message.reason) : nil,
       chain: message.chain.map { PathLink($0) },
       medium: Medium(message.medium),
       evidence: message.hasEvidence ? Evidence(message.evidence) : nil,
