@@ -46,12 +46,11 @@ let lifecycle: Target.Dependency = .product(
   name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: forBoth)
 let signals: Target.Dependency = .product(
   name: "UnixSignals", package: "swift-service-lifecycle", condition: forBoth)
-let logging: Target.Dependency = .product(
-  name: "Logging", package: "swift-log", condition: forBoth)
+let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let arguments: Target.Dependency = .product(
   name: "ArgumentParser", package: "swift-argument-parser", condition: forPrograms)
 let metrics: Target.Dependency = .product(
-  name: "CoreMetrics", package: "swift-metrics", condition: forPrograms)
+  name: "CoreMetrics", package: "swift-metrics", condition: forBoth)
 
 // The edge: C libraries, and the modules that wrap them.
 let edge: [Target] = [
@@ -126,7 +125,8 @@ let monitor: [Target] = [
     name: "ConnectivityMonitor",
     dependencies: all(
       [
-        "Connectivity", .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
+        "Connectivity", logging,
+        .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
       ], core),
     swiftSettings: swiftSettings)
 ]
@@ -137,7 +137,7 @@ let clients: [Target] = [
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", lifecycle, logging,
+        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", lifecycle, logging, metrics,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: settingsBesideC),
@@ -215,7 +215,7 @@ let tests: [Target] = [
       [
         "ConnectivityClient", "ConnectivityMonitor", "ConnectivityTestKit", "Connectivity",
         "ConnectivityRules",
-        "ConnectivityProtocol", "TestKit", lifecycle, logging, signals,
+        "ConnectivityProtocol", "TestKit", lifecycle, logging, metrics, signals,
       ], nio("NIOCore", "NIOPosix", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     path: "Tests/Unit/ConnectivityClient", swiftSettings: swiftSettings),

@@ -184,12 +184,13 @@ struct ChannelLifecycleScenario {
   }
 
   @Test(
-    "C4 C6 the server restarts → its calls end, later ones fail until it is back, and none is repeated"
-  )
-  func server() throws {
+    "C4 C6 the server restarts → its calls end, later ones fail until it is back, and none is repeated",
+    arguments: [false, true])
+  func server(isQuiet: Bool) throws {
     let bench = try CallBench(["eth0"])
     let first = try CallServer(bench.lab)
-    let client = try bench.client(to: [CallBench.server], arguments: ["--backoff", "1"])
+    let client = try bench.client(
+      to: [CallBench.server], arguments: ["--backoff", "1"] + (isQuiet ? ["--quiet"] : []))
     let calls = try client.open(0)
     let moment = CallProbe.now
     try first.end()
@@ -203,6 +204,13 @@ struct ChannelLifecycleScenario {
     try client.expectUndisturbed(client.open(0))
     try client.quit()
     try second.end()
+    // Without a logger, a channel prints nothing.
+    let log = client.command.standardError.split(separator: "\n")
+    #expect(log.isEmpty == isQuiet)
+    for line in log where line.contains("state=ready") || line.contains("attempt failed") {
+      #expect(line.contains("grpc_connection_id="))
+    }
+    #expect(log.contains { $0.contains("the connection broke") } == !isQuiet)
   }
 
   // MARK: connd

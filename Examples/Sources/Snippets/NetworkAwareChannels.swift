@@ -165,3 +165,24 @@ func networkAwareChannelsInterface() {
   // end
   show("\(config)")
 }
+
+// snippet: spans
+struct NetworkAttributes: ClientInterceptor {
+  /// Sets an attribute of the current span.
+  let setAttribute: @Sendable (_ name: String, _ value: String) -> Void
+
+  func intercept<Input: Sendable, Output: Sendable>(
+    request: StreamingClientRequest<Input>, context: ClientContext,
+    next: (StreamingClientRequest<Input>, ClientContext) async throws
+      -> StreamingClientResponse<Output>
+  ) async throws -> StreamingClientResponse<Output> {
+    try await withCallSettings {
+      $0.onConnection = { path in
+        for (name, value) in path?.openTelemetryAttributes ?? [:] { setAttribute(name, value) }
+      }
+    } operation: {
+      try await next(request, context)
+    }
+  }
+}
+// end

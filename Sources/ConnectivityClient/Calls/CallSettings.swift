@@ -48,6 +48,11 @@ public struct CallSettings: Sendable {
   ///
   /// Like `urlSession(_:taskIsWaitingForConnectivity:)`.
   public var onWait: (@Sendable (KernelPath) -> Void)?
+  /// Called when the call has a connection, before anything is sent, and again for each retry.
+  /// Receives the connection's path, or `nil` if connd has not reported it. Must not block.
+  ///
+  /// A span of the call can be given the path's ``Connectivity/KernelPath/openTelemetryAttributes``.
+  public var onConnection: (@Sendable (KernelPath?) -> Void)?
 
   public init(
     logger: Logger? = nil, requestID: RequestIDProvider? = nil, requestIDHeader: String? = nil,
@@ -55,10 +60,12 @@ public struct CallSettings: Sendable {
     acceptedCompression: CompressionAlgorithmSet? = nil,
     decompressionLimit: DecompressionLimit? = nil,
     onRequestID: (@Sendable (String) -> Void)? = nil,
-    onWait: (@Sendable (KernelPath) -> Void)? = nil
+    onWait: (@Sendable (KernelPath) -> Void)? = nil,
+    onConnection: (@Sendable (KernelPath?) -> Void)? = nil
   ) {
     self.onRequestID = onRequestID
     self.onWait = onWait
+    self.onConnection = onConnection
     self.acceptedCompression = acceptedCompression
     self.decompressionLimit = decompressionLimit
     self.logger = logger
@@ -78,7 +85,8 @@ public struct CallSettings: Sendable {
       acceptedCompression: self.acceptedCompression ?? channel.acceptedCompression,
       decompressionLimit: self.decompressionLimit ?? channel.decompressionLimit,
       onRequestID: self.onRequestID ?? channel.onRequestID,
-      onWait: self.onWait ?? channel.onWait)
+      onWait: self.onWait ?? channel.onWait,
+      onConnection: self.onConnection ?? channel.onConnection)
   }
 
   /// Whether no server, log or caller receives anything about the calls.

@@ -137,6 +137,9 @@ extension Channel {
         connection.destroy()
         await connection.ended()
         group.cancelAll()
+        self.logger?.debug(
+          "the attempt failed",
+          metadata: connection.metadata.merging(["error": "\(error)"]) { $1 })
         if error.isConnectTimeout { return over(.timedOut(error)) }
         return over(wasLeft ? .left(error) : .failed(error))
       }
@@ -204,8 +207,15 @@ extension Channel {
       }
     }
     switch event {
-    case .goingAway, .closed(broken: false): ended { state, connection in state.closed(connection) }
-    case .closed(broken: true): ended { state, _ in state.machine.lost(id, now: .now) }
+    case .goingAway: ended { state, connection in state.closed(connection) }
+    case .closed(let broken, let error):
+      let connection = self.state.withLock { state in state.connections[id] }
+      if let connection, connection.serial == serial, connection.invalidation == nil {
+        self.logEnd(of: connection, broken: broken, error)
+      }
+      ended { state, connection in
+        broken ? state.machine.lost(id, now: .now) : state.closed(connection)
+      }
     case .unguarded(let obstacle):
       let connection = self.state.withLock { state in
         state.events.yield(.unguarded(obstacle.rawValue))

@@ -148,6 +148,7 @@ extension Channel {
     _ connection: Connection, _ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
+    self.metrics.invalidated(invalidation)
     self.logger?.info(
       "the connection is no longer viable",
       metadata: connection.metadata.merging([
@@ -206,48 +207,6 @@ extension Channel.State {
     if self.attempts[connection.serial] === connection { return self.invalidated(connection) }
     guard self.connections[connection.id] === connection else { return [] }
     return self.machine.closed(connection.id, wasUsed: true, now: .now)
-  }
-}
-
-extension FlowInvalidation {
-  /// The data of the flow and connd's complete answer, for the log.
-  func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {
-    var metadata: Logger.Metadata = [
-      "reason": "\(self.reason.rawValue)",
-      "cause": "\(self.cause.trigger.rawValue) \(self.cause.change)",
-    ]
-    if let path = self.path {
-      let words: [String?] = [
-        path.status.rawValue, path.reason?.rawValue, path.chain.map(\.name).joined(separator: "/"),
-        path.source.map { "from \($0)" }, path.gateway.map { "via \($0)" },
-        path.table.map { "table \($0)" },
-      ]
-      metadata["path"] = "\(words.compactMap { $0 }.joined(separator: " "))"
-    }
-    metadata["remote"] = "\(flow.remote)"
-    metadata["local"] = flow.local.map { "\($0)" }
-    metadata["mark"] = "\(flow.mark)"
-    metadata["interface"] = flow.interface.map { "\($0)" }
-    if let transport = flow.transport {
-      metadata["local_port"] = "\(transport.localPort)"
-      metadata["remote_port"] = "\(transport.remotePort)"
-      metadata["protocol"] = "\(transport.number)"
-    }
-    return metadata
-  }
-}
-
-extension Connection {
-  /// The metadata for log messages about the connection and its calls.
-  var metadata: Logger.Metadata {
-    var metadata: Logger.Metadata = [
-      "grpc_connection_id": "\(self.name)", "grpc_remote": "\(self.target.address)",
-    ]
-    if let path = self.path {
-      if let interface = path.interface { metadata["network_interface"] = "\(interface)" }
-      metadata["network_medium"] = "\(path.medium.rawValue)"
-    }
-    return metadata
   }
 }
 

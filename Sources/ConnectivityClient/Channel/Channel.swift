@@ -40,6 +40,8 @@ final class Channel: Sendable {
     var resolver: ResolverWatch?
     /// The current search for addresses.
     var search: NameSearch?
+    /// Measures how long it takes to connect again.
+    var reconnect = ReconnectTimer()
   }
 
   /// A call that waits for a connection.
@@ -58,10 +60,11 @@ final class Channel: Sendable {
   let state: Mutex<State>
   private let commands: AsyncStream<Command>
   private let commander: AsyncStream<Command>.Continuation
-  /// The states to report to the configuration's observer.
-  private let reports: AsyncStream<ConnectivityState>
-  private let reporter: AsyncStream<ConnectivityState>.Continuation
+  /// The states to report to the log and the configuration's observer.
+  let reports: AsyncStream<StateReport>
+  private let reporter: AsyncStream<StateReport>.Continuation
   let logger: Logger?
+  let metrics: ClientMetrics
 
   init(_ settings: ConnectionSettings, resolver: NameResolver, _ source: Resolution.Source) {
     self.settings = settings
@@ -71,6 +74,8 @@ final class Channel: Sendable {
     (self.commands, self.commander) = AsyncStream.makeStream()
     (self.reports, self.reporter) = AsyncStream.makeStream()
     self.logger = settings.config.backgroundActivityLogger
+    self.metrics = ClientMetrics(settings.config.metricsFactory)
+    if !self.isObserved { self.reporter.finish() }
   }
 
   deinit {
@@ -226,21 +231,6 @@ final class Channel: Sendable {
     await observer?.value
   }
 
-  /// Reports each state to the configuration's observer until the channel is shut down. A slow
-  /// observer delays nothing else.
-  private func observer() -> Task<Void, Never>? {
-    let config = self.settings.config
-    let (logger, observe) = (self.logger, config.onConnectivityStateChange)
-    if logger == nil, observe == nil { return nil }
-    let executor = config.connectivityStateExecutor
-    return Task(executorPreference: executor ?? EventLoopTaskExecutor(self.settings.eventLoop)) {
-      for await state in self.reports {
-        logger?.debug("connectivity state changed", metadata: ["state": "\(state)"])
-        observe?(state)
-      }
-    }
-  }
-
   /// Starts no more calls. Calls in flight continue.
   func shutdown() {
     let former = self.update { state in
@@ -266,6 +256,7 @@ final class Channel: Sendable {
     var endedEvents: [AsyncStream<NetworkAwareTransport.Event>.Continuation] = []
     var told: [@Sendable (KernelPath) -> Void] = []
     var path = KernelPath.unknown
+    var reconnected: Duration?
     let result = self.state.withLock { state in
       let (actions, result) = body(&state)
       for action in actions {
@@ -274,7 +265,9 @@ final class Channel: Sendable {
         case .connect(let id, let duration): self.commander.yield(.connect(id, atMost: duration))
         case .wake(let instant): self.commander.yield(.wake(at: instant))
         case .report(let connectivity):
-          self.reporter.yield(connectivity)
+          let connection = state.machine.ready.flatMap { state.connections[$0] }
+          self.reporter.yield(StateReport(state: connectivity, connection: connection))
+          reconnected = state.reconnect.report(connectivity, now: .now) ?? reconnected
           state.states.yield(connectivity)
           if connectivity == .shutdown {
             self.reporter.finish()
@@ -305,6 +298,7 @@ final class Channel: Sendable {
       }
       return result
     }
+    if let reconnected { self.metrics.reconnected(after: reconnected) }
     for tell in told { tell(path) }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
     // Outside the lock, because observers take it.

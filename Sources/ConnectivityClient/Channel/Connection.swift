@@ -14,8 +14,9 @@ final class Connection: Sendable {
   enum Event: Sendable {
     /// The server takes no more calls.
     case goingAway
-    /// The connection is closed. `broken` means that calls were in flight.
-    case closed(broken: Bool)
+    /// The connection is closed. `broken` means that calls were in flight. The error is that of the
+    /// socket, or `nil` if the server closed it.
+    case closed(broken: Bool, (any Error)?)
     /// The connection is no longer guarded.
     case unguarded(GuardObstacle)
   }
@@ -193,6 +194,8 @@ private final class Core: Sendable {
     /// Whether it was closed with calls on it. Calls leave immediately, so this is set before they
     /// learn of the close.
     var isBroken = false
+    /// The last error of the socket.
+    var failure: (any Error)?
     var wasReady = false
     var calls = 0
     var wasUsed = false
@@ -227,6 +230,7 @@ private final class Core: Sendable {
         onActive: { local, port in self.connected(ChannelSocket(channel: channel), local, port) },
         onSettings: { self.state.withLock { $0.wasReady = true } },
         onGoAway: { self.goingAway() },
+        onError: { error in self.state.withLock { $0.failure = error } },
         onInactive: { self.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired } })
     }
   }
@@ -247,11 +251,11 @@ private final class Core: Sendable {
   }
 
   private func closed() {
-    let broken = self.state.withLock { state in
+    let (broken, failure) = self.state.withLock { state in
       state.isRetired = true
-      return state.isBroken
+      return (state.isBroken, state.failure)
     }
-    self.onEvent(.closed(broken: broken))
+    self.onEvent(.closed(broken: broken, failure))
   }
 }
 

@@ -79,14 +79,15 @@ struct ConnectionCutter: Sendable {
 extension ChannelPipeline.SynchronousOperations {
   /// Observes a gRPC connection.
   ///
-  /// - Parameter onInactive: Called when the connection is closed, before gRPC's handlers learn of
-  ///   it.
+  /// - Parameters:
+  ///   - onError: Called with each error of the socket.
+  ///   - onInactive: Called when the connection is closed, before gRPC's handlers learn of it.
   func observeHTTP2(
     onActive: @escaping (_ local: IPAddress, _ port: UInt16) -> Void,
     onSettings: @escaping () -> Void, onGoAway: @escaping () -> Void,
-    onInactive: @escaping () -> Void
+    onError: @escaping (any Error) -> Void, onInactive: @escaping () -> Void
   ) throws {
-    try self.addHandler(CloseObserver(onInactive), position: .first)
+    try self.addHandler(CloseObserver(onError, onInactive), position: .first)
     let http2 = try self.handler(type: NIOHTTP2Handler.self)
     try self.addHandler(
       HTTP2Observer(onActive: onActive, onSettings: onSettings, onGoAway: onGoAway),
@@ -94,12 +95,20 @@ extension ChannelPipeline.SynchronousOperations {
   }
 }
 
-/// Reports the end of a connection, from the bottom of its pipeline.
+/// Reports the errors and the end of a connection, from the bottom of its pipeline.
 private final class CloseObserver: ChannelInboundHandler {
   typealias InboundIn = NIOAny
+  private let onError: (any Error) -> Void
   private let onInactive: () -> Void
 
-  init(_ onInactive: @escaping () -> Void) { self.onInactive = onInactive }
+  init(_ onError: @escaping (any Error) -> Void, _ onInactive: @escaping () -> Void) {
+    (self.onError, self.onInactive) = (onError, onInactive)
+  }
+
+  func errorCaught(context: ChannelHandlerContext, error: any Error) {
+    self.onError(error)
+    context.fireErrorCaught(error)
+  }
 
   func channelInactive(context: ChannelHandlerContext) {
     self.onInactive()

@@ -1,4 +1,5 @@
 public import ConnectivityMonitor
+public import CoreMetrics
 public import GRPCNIOTransportHTTP2Posix
 public import Logging
 
@@ -33,6 +34,15 @@ extension NetworkAwareTransport {
     public var calls: CallSettings
     /// Logs events of connections: state changes, failures, invalidations. `nil` logs nothing.
     public var backgroundActivityLogger: Logger?
+    /// Receives the channel's measurements. `nil` means the factory that the process has chosen
+    /// (`MetricsSystem`, which discards them by default).
+    ///
+    /// | name | kind | dimensions |
+    /// |---|---|---|
+    /// | `connectivity_client_invalidations` | counter | `reason`, `severity` |
+    /// | `connectivity_client_refusals` | counter | `reason` |
+    /// | `connectivity_client_reconnect` | timer: from the first attempt after a lost connection | |
+    public var metricsFactory: (any MetricsFactory)?
     /// Called with each state in order, by one task at a time, on ``connectivityStateExecutor``.
     public var onConnectivityStateChange: (@Sendable (ConnectivityState) -> Void)?
     /// Calls ``onConnectivityStateChange``, which may then block: later states wait, and so does

@@ -164,6 +164,7 @@ public final class NetworkAwareTransport: ClientTransport {
           continue
         }
         log?.assigned(to: connection.metadata)
+        box.settings.onConnection?(connection.path)
         let sizes = self.limit?.begin(box.settings)
         defer { if let sizes { self.limit?.end(sizes) } }
         var hasStarted = false
@@ -187,6 +188,7 @@ public final class NetworkAwareTransport: ClientTransport {
       }
     } catch {
       log?.ended(throwing: error)
+      if let reason = NetworkUnavailable.Reason(of: error) { self.channel.metrics.refused(reason) }
       throw error
     }
   }

@@ -1,6 +1,7 @@
 internal import Connectivity
 private import ConnectivityProtocol
 public import ConnectivityMonitor
+public import CoreMetrics
 public import Logging
 public import NIOCore
 
@@ -62,6 +63,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     public var socket: ConndSocket = .default
     /// Logs why the connection is no longer viable, refused or not guarded. `nil` logs nothing.
     public var logger: Logger?
+    /// Receives the counters of ``NetworkAwareTransport/Config/metricsFactory``. `nil` means the
+    /// factory that the process has chosen.
+    public var metricsFactory: (any MetricsFactory)?
 
     public static var defaults: Config { Config() }
 
@@ -142,6 +146,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
       self.config.logger?.info(
         "the connection is not made",
         metadata: ["remote": "\(held.address)", "reason": "\(refusal)"])
+      ClientMetrics(self.config.metricsFactory).refused(refusal.reason)
       held.promise?.fail(refusal)
       return context.close(promise: nil)
     }
@@ -265,6 +270,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     }
     guard let invalidation = self.config.access.invalidation(by: event) else { return }
     let action = self.config.onInvalidation.action(for: invalidation)
+    ClientMetrics(self.config.metricsFactory).invalidated(invalidation)
     self.config.logger?.info(
       "the connection is no longer viable",
       metadata: self.metadata(

@@ -1,4 +1,5 @@
 public import Connectivity
+public import Logging
 private import Synchronization
 
 /// Guards any connection by its descriptor: a BSD socket, libpq's (`PQsocket`), hiredis'
@@ -41,6 +42,8 @@ public final class SocketGuard: Sendable {
     public var isNew = false
     /// connd's socket.
     public var socket: ConndSocket = .default
+    /// Logs why the connection is no longer viable, or is not guarded. `nil` logs nothing.
+    public var logger: Logger?
 
     public static var defaults: Config { Config() }
 
@@ -159,20 +162,20 @@ private final class Core: Sendable {
         Transport(socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
         mark: socket.mark, boundTo: socket.boundLink, for: config.access,
         guardsLoopback: config.socket.guardsLoopback)
-    else { return self.finish(.unguarded("a loopback connection needs no guard")) }
+    else { return self.finish("a loopback connection needs no guard") }
     if let obstacle = self.socket.obstacle(from: self.socket.local) {
-      return self.finish(.unguarded(obstacle.rawValue))
+      return self.finish(obstacle.rawValue)
     }
     // Only a new connection can show that connd is wrong.
     let breaker =
       config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
     if breaker?.allowsGuarding == false {
-      return self.finish(.unguarded(DestinationBreaker.openReason))
+      return self.finish(DestinationBreaker.openReason)
     }
     let guarded = ConnectionGuard(
       flow, hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
     ) { absence in
-      self.events.yield(.unguarded("\(absence)"))
+      self.unguarded("\(absence)")
     } onEvent: { report in
       self.handle(report)
     }
@@ -192,14 +195,22 @@ private final class Core: Sendable {
     self.events.finish()
   }
 
-  private func finish(_ event: SocketGuard.Event) {
-    self.events.yield(event)
+  /// Ends the guard of a connection that is not guarded, for this reason.
+  private func finish(_ reason: String) {
+    self.unguarded(reason)
     self.end()
+  }
+
+  private func unguarded(_ reason: String) {
+    self.config.logger?.info(
+      "the connection is not guarded",
+      metadata: ["remote": "\(self.socket.remote)", "reason": "\(reason)"])
+    self.events.yield(.unguarded(reason))
   }
 
   private func handle(_ report: ConnectionGuard.Report) {
     if case .refused(let refusal) = report.event {
-      return self.finish(.unguarded(refusal.message))
+      return self.finish(refusal.message)
     }
     if let path = report.event.ownPath {
       self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
@@ -212,6 +223,11 @@ private final class Core: Sendable {
   }
 
   private func invalidate(_ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report) {
+    self.config.logger?.info(
+      "the connection is no longer viable",
+      metadata: invalidation.evidence(against: report.flow).merging([
+        "severity": "\(invalidation.severity.rawValue)"
+      ]) { $1 })
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.config.shutsDown {

@@ -1,4 +1,5 @@
 public import Connectivity
+public import Logging
 
 /// Follows the network: yields the current path, and then each change.
 ///
@@ -40,6 +41,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   package let access: NetworkAccess
   let socket: ConndSocket
   let patience: Duration
+  let logger: Logger?
 
   /// Follows the system's connectivity: the paths to the default destination.
   ///
@@ -49,8 +51,12 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///     is unsatisfied, with its ``NetworkPath/refusal``. The kernel still chooses the path; the
   ///     monitor does not look for another one.
   ///   - socket: connd's socket.
-  public init(access: NetworkAccess = .unrestricted, socket: ConndSocket = .default) {
-    self.init(.system, access: access, socket: socket)
+  ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs
+  ///     nothing.
+  public init(
+    access: NetworkAccess = .unrestricted, socket: ConndSocket = .default, logger: Logger? = nil
+  ) {
+    self.init(.system, access: access, socket: socket, logger: logger)
   }
 
   /// Follows the path to one destination for traffic of this user.
@@ -63,21 +69,25 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
   ///   - access: The networks that the application may use. Any other path is unsatisfied.
   ///   - socket: connd's socket.
+  ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs
+  ///     nothing.
   public init(
     destination: IPAddress, mark: UInt32 = 0, access: NetworkAccess = .unrestricted,
-    socket: ConndSocket = .default
+    socket: ConndSocket = .default, logger: Logger? = nil
   ) {
-    self.init(.destination(destination, mark: mark), access: access, socket: socket)
+    self.init(
+      .destination(destination, mark: mark), access: access, socket: socket, logger: logger)
   }
 
   init(
     _ subject: Subject, access: NetworkAccess = .unrestricted, socket: ConndSocket,
-    patience: Duration = Self.patience
+    patience: Duration = Self.patience, logger: Logger? = nil
   ) {
     self.subject = subject
     self.access = access
     self.socket = socket
     self.patience = patience
+    self.logger = logger
   }
 
   /// The current path, or ``NetworkPath/unknown`` if connd is not running or the task was

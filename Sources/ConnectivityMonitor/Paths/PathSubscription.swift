@@ -1,14 +1,17 @@
+internal import Logging
 private import Synchronization
 
 /// The task behind an iterator. It ends with the iterator, or with the task that reads.
 final class PathSubscription: Sendable {
   private let mailbox: PathMailbox
   private let task: Task<Void, Never>
+  private let logger: Logger?
 
   init(_ monitor: PathMonitor) {
     let mailbox = PathMailbox()
     let access = monitor.access
     self.mailbox = mailbox
+    self.logger = monitor.logger
     self.task = Task(executorPreference: Connector.shared.executor) {
       await monitor.follow { paths in mailbox.put(paths.map { $0.limited(to: access) }) }
       mailbox.finish()
@@ -20,11 +23,13 @@ final class PathSubscription: Sendable {
   /// Returns the next path, or `nil` when the task was cancelled, which ends the subscription. At
   /// most one task may wait.
   func next(isolation: isolated (any Actor)? = #isolation) async -> NetworkPath? {
-    await withTaskCancellationHandler {
+    let path = await withTaskCancellationHandler {
       await self.mailbox.next(isolation: isolation)
     } onCancel: {
       self.end()
     }
+    if let path { self.logger?.debug("the path is known", metadata: ["path": "\(path)"]) }
+    return path
   }
 
   private func end() {
@@ -36,7 +41,8 @@ final class PathSubscription: Sendable {
 extension PathMonitor {
   /// The monitor without access rules.
   package var unlimited: PathMonitor {
-    PathMonitor(self.subject, socket: self.socket, patience: self.patience)
+    PathMonitor(
+      self.subject, socket: self.socket, patience: self.patience, logger: self.logger)
   }
 
   /// Passes the path's states to `put`, whatever the application may use, until the task is
@@ -50,15 +56,16 @@ extension PathMonitor {
     case .system:
       let reader = Mutex(StatusReader())
       let follower = StatusFollower(
-        socket: self.socket.path, through: connector, kinds: [.transition, .path, .dns])
+        socket: self.socket.path, through: connector, kinds: [.transition, .path, .dns],
+        logger: self.logger)
       try? await follower.run { event in
         if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
       }
     case .destination(let destination, let mark):
       let path = FollowedPath(to: destination, mark: mark)
-      try? await Follower(path, socket: self.socket.path, through: connector).run {
-        teller.tell($0)
-      }
+      let follower = Follower(
+        path, socket: self.socket.path, through: connector, logger: self.logger)
+      try? await follower.run { teller.tell($0) }
     }
     teller.finish()
   }

@@ -1,4 +1,5 @@
 package import GRPCCore
+package import Logging
 private import Synchronization
 
 /// A call with one request and a stream of responses that report a state.
@@ -24,14 +25,17 @@ package final class Follower<State: FollowedState>: Sendable {
   private let socket: String
   private let connector: Connector
   private let state: Mutex<State>
+  private let log: AbsenceLog
 
   /// - Parameters:
   ///   - socket: The path of connd's socket.
   ///   - connector: Makes the connections.
-  init(_ state: State, socket: String, through connector: Connector) {
+  ///   - logger: Logs when connd goes away, and when it is back.
+  init(_ state: State, socket: String, through connector: Connector, logger: Logger? = nil) {
     self.socket = socket
     self.connector = connector
     self.state = Mutex(state)
+    self.log = AbsenceLog(logger)
   }
 
   /// Receives the events. The next event is not read before it returns. If it throws, the stream
@@ -45,12 +49,14 @@ package final class Follower<State: FollowedState>: Sendable {
     try await self.connector.repeating(at: self.socket) {
       let request = self.state.withLock { $0.request }
       try await self.connector.stream(State.method, request, at: self.socket) {
+        self.log.found()
         try await self.report(self.state.withLock { $0.accepted() }, to: tell)
       } _: { message in
         try await self.report(try self.state.withLock { try $0.received(message) }, to: tell)
       }
     } lost: { error in
       let (event, pause) = self.state.withLock { $0.lost(error) }
+      self.log.lost(error)
       if let event { try await tell(event) }
       return pause
     }

@@ -1,4 +1,5 @@
 package import GRPCCore
+package import Logging
 
 /// Follows connd: reports the current status, and then each change in order, across restarts of
 /// connd.
@@ -16,11 +17,13 @@ extension Follower<FollowedStatus> {
   ///   - connector: Makes the connections.
   ///   - since: The last generation that is already known, or `nil`.
   ///   - kinds: The kinds of changes to receive; empty means all.
+  ///   - logger: Logs when connd goes away, and when it is back.
   package convenience init(
     socket: String, through connector: Connector, since: UInt64? = nil,
-    kinds: Set<StatusEvent.Kind> = []
+    kinds: Set<StatusEvent.Kind> = [], logger: Logger? = nil
   ) {
-    self.init(FollowedStatus(since: since, kinds), socket: socket, through: connector)
+    self.init(
+      FollowedStatus(since: since, kinds), socket: socket, through: connector, logger: logger)
   }
 }
 

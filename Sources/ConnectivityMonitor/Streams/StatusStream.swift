@@ -1,3 +1,5 @@
+public import Logging
+
 /// Follows connd: yields the current status, and then each change in order, across restarts of
 /// connd.
 ///
@@ -22,17 +24,21 @@ public struct StatusStream: AsyncSequence, Sendable {
   private let socket: ConndSocket
   private let since: UInt64?
   private let kinds: Set<EventKind>
+  private let logger: Logger?
 
   /// - Parameters:
   ///   - socket: connd's socket.
   ///   - since: The last generation that is already known, or `nil`.
   ///   - events: The kinds of changes to receive; empty means all.
+  ///   - logger: Logs when connd goes away, and when it is back. `nil` logs nothing.
   public init(
-    socket: ConndSocket = .default, since: UInt64? = nil, events: Set<EventKind> = []
+    socket: ConndSocket = .default, since: UInt64? = nil, events: Set<EventKind> = [],
+    logger: Logger? = nil
   ) {
     self.socket = socket
     self.since = since
     self.kinds = events
+    self.logger = logger
   }
 
   /// A kind of change.
@@ -40,7 +46,8 @@ public struct StatusStream: AsyncSequence, Sendable {
 
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(
-      subscription: Subscription(socket: self.socket.path, since: self.since, kinds: self.kinds))
+      subscription: Subscription(
+        socket: self.socket.path, since: self.since, kinds: self.kinds, logger: self.logger))
   }
 
   /// An iterator over events. Its stream from connd ends with the last copy of the iterator.
@@ -63,13 +70,13 @@ final class Subscription: Sendable {
   let events: Handoff<StatusEvent>
   private let task: Task<Void, Never>
 
-  init(socket: String, since: UInt64?, kinds: Set<StatusEvent.Kind>) {
+  init(socket: String, since: UInt64?, kinds: Set<StatusEvent.Kind>, logger: Logger?) {
     let events = Handoff<StatusEvent>()
     self.events = events
     let connector = Connector.shared
     self.task = Task(executorPreference: connector.executor) {
       let follower = StatusFollower(
-        socket: socket, through: connector, since: since, kinds: kinds)
+        socket: socket, through: connector, since: since, kinds: kinds, logger: logger)
       try? await follower.run { try await events.send($0) }
       events.finish()
     }

@@ -44,6 +44,9 @@ struct Call: AsyncParsableCommand {
   )
   var keepalive: Int?
 
+  @Flag(help: "Logs nothing.")
+  var quiet = false
+
   @Option(help: "A file in PEM; with it, TLS is spoken to \"server.test\".")
   var tlsCA: String?
 
@@ -100,6 +103,7 @@ struct Call: AsyncParsableCommand {
       config.onConnectivityStateChange = { state in
         report("state", channel: channel, ["state": state.rawValue])
       }
+      if self.quiet { return }
       var logger = Logger(label: "channel \(channel)") { label in
         StreamLogHandler.standardError(label: label)
       }

@@ -1,6 +1,8 @@
 import ConnectivityClient
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+import NIOCore
+import NIOHTTP2
 import Testing
 
 /// Behaviour of grpc-swift-nio-transport that the library relies on, and that is not guaranteed. If
@@ -16,6 +18,50 @@ struct UpstreamTests {
         _ = try await client.echo()
       }
       #expect(record.streams == 2)
+    }
+  }
+
+  /// The documentation of `Config/connection`: keepalive is gRPC's own.
+  @Test("C1 keepalive is configured → pings are sent periodically, and answers keep the connection")
+  func keepalive() async throws {
+    let (pings, ping) = AsyncStream.makeStream(of: Void.self)
+    let (connections, connection) = AsyncStream.makeStream(of: Void.self)
+    try await EchoServer.serving { port, record in
+      var config = NetworkAwareTransport.Config.defaults
+      config.socket = "/nonexistent/connd.sock"
+      config.connection.keepalive = .init(
+        time: .milliseconds(50), timeout: .seconds(60), allowWithoutCalls: false)
+      config.channelDebuggingCallbacks.onCreateTCPConnection = { channel in
+        connection.yield()
+        return channel.eventLoop.makeCompletedFuture {
+          let pipeline = channel.pipeline.syncOperations
+          let http2 = try pipeline.handler(type: NIOHTTP2Handler.self)
+          try pipeline.addHandler(PingCounter { ping.yield() }, position: .after(http2))
+        }
+      }
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+        client, _ in
+        let call = await hangingCall(client, record)
+        for await _ in pings.prefix(5) {}
+        call.cancel()
+        _ = try? await call.value
+        _ = try await client.echo()
+      }
+    }
+    connection.finish()
+    #expect(await connections.reduce(0) { count, _ in count + 1 } == 1)
+  }
+
+  /// Counts the server's answers to pings.
+  private final class PingCounter: ChannelInboundHandler, Sendable {
+    typealias InboundIn = HTTP2Frame
+    private let onAnswer: @Sendable () -> Void
+
+    init(_ onAnswer: @escaping @Sendable () -> Void) { self.onAnswer = onAnswer }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+      if case .ping(_, ack: true) = self.unwrapInboundIn(data).payload { self.onAnswer() }
+      context.fireChannelRead(data)
     }
   }
 

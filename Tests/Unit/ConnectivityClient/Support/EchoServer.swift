@@ -2,6 +2,7 @@ import ConnectivityClient
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import GRPCProtobuf
+import Glibc
 import NIOCore
 import NIOPosix
 import SwiftProtobuf
@@ -29,6 +30,7 @@ struct EchoServer: RegistrableRPCService {
       var streams = 0
       var calls: [String] = []
       var metadata: [Metadata] = []
+      var connections: [any NIOCore.Channel] = []
       var waiters: [(count: Int, waiter: CheckedContinuation<Void, Never>)] = []
     }
 
@@ -38,6 +40,20 @@ struct EchoServer: RegistrableRPCService {
     var streams: Int { self.state.withLock { $0.streams } }
     var calls: [String] { self.state.withLock { $0.calls } }
     var metadata: [Metadata] { self.state.withLock { $0.metadata } }
+
+    func addConnection(_ channel: any NIOCore.Channel) {
+      self.state.withLock { $0.connections.append(channel) }
+    }
+
+    /// Resets all connections, as the kernel does when the server's machine has restarted.
+    func resetConnections() {
+      for channel in self.state.withLock({ $0.connections }) {
+        let options = channel as? any SocketOptionProvider
+        options?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in
+          channel.close(promise: nil)
+        }
+      }
+    }
 
     func addStream() { self.state.withLock { $0.streams += 1 } }
 
@@ -142,6 +158,11 @@ struct EchoServer: RegistrableRPCService {
       config: .defaults {
         $0.compression.enabledAlgorithms = [.gzip, .deflate]
         $0.rpc.maxRequestPayloadSize = 16 << 20
+        $0.connection.keepalive.clientBehavior.minPingIntervalWithoutCalls = .zero
+        $0.channelDebuggingCallbacks.onAcceptTCPConnection = { channel in
+          echo.record.addConnection(channel)
+          return channel.eventLoop.makeSucceededVoidFuture()
+        }
         $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
           echo.record.addStream()
           return stream.eventLoop.makeSucceededVoidFuture()

@@ -1,0 +1,31 @@
+internal import Logging
+private import Synchronization
+
+/// Logs that connd is away, once until it is back.
+final class AbsenceLog: Sendable {
+  private let logger: Logger?
+  private let isAway = Mutex(false)
+
+  /// - Parameter logger: `nil` logs nothing.
+  init(_ logger: Logger?) { self.logger = logger }
+
+  /// A connection to connd could not be made, or ended.
+  func lost(_ error: any Error) {
+    guard let logger = self.logger, !self.wasAway(true) else { return }
+    logger.info("connd cannot be reached; looking for it", metadata: ["error": "\(error)"])
+  }
+
+  /// connd answers.
+  func found() {
+    guard let logger = self.logger, self.wasAway(false) else { return }
+    logger.info("connd is back")
+  }
+
+  /// Records whether connd is away now, and returns whether it was.
+  private func wasAway(_ isAway: Bool) -> Bool {
+    self.isAway.withLock { wasAway in
+      defer { wasAway = isAway }
+      return wasAway
+    }
+  }
+}
