@@ -51,7 +51,7 @@ public struct CallSettings: Sendable {
   /// Called when the call has a connection, before anything is sent, and again for each retry.
   /// Receives the connection's path, or `nil` if connd has not reported it. Must not block.
   ///
-  /// A span of the call can be given the path's ``Connectivity/KernelPath/openTelemetryAttributes``.
+  /// For a span of the call, see the path's `openTelemetryAttributes`.
   public var onConnection: (@Sendable (KernelPath?) -> Void)?
 
   public init(

@@ -37,11 +37,9 @@ extension NetworkAwareTransport {
     /// Receives the channel's measurements. `nil` means the factory that the process has chosen
     /// (`MetricsSystem`, which discards them by default).
     ///
-    /// | name | kind | dimensions |
-    /// |---|---|---|
-    /// | `connectivity_client_invalidations` | counter | `reason`, `severity` |
-    /// | `connectivity_client_refusals` | counter | `reason` |
-    /// | `connectivity_client_reconnect` | timer: from the first attempt after a lost connection | |
+    /// - `connectivity_client_invalidations`: a counter with `reason` and `severity`.
+    /// - `connectivity_client_refusals`: a counter with `reason`.
+    /// - `connectivity_client_reconnect`: a timer, from the first attempt after a lost connection.
     public var metricsFactory: (any MetricsFactory)?
     /// Called with each state in order, by one task at a time, on ``connectivityStateExecutor``.
     public var onConnectivityStateChange: (@Sendable (ConnectivityState) -> Void)?

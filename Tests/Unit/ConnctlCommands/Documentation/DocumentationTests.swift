@@ -35,7 +35,7 @@ struct DocumentationTests {
   private static func changesInCode() throws -> Set<String> {
     // Regexes are not Sendable, so they are created when used.
     let places = [
-      #/\bCause\(\s*[^,:()]+,\s*(?<words>[^,:)]*(?::[^,:)]*)?)[,)]/#,
+      #/\bChangeCause\(\s*[^,:()]+,\s*(?<words>[^,:)]*(?::[^,:)]*)?)[,)]/#,
       #/\bvar change: String \{(?<words>(?s:.*?))\n  \}/#, #/\blet change =(?<words>[^\n]*)/#,
     ]
     var words: Set<String> = []
