@@ -1,7 +1,7 @@
 internal import Connectivity
 internal import CoreMetrics
 
-/// What channels and handlers report to swift-metrics.
+/// The measurements of a channel or a handler, for swift-metrics.
 struct ClientMetrics: Sendable {
   private let own: (any MetricsFactory)?
 
@@ -52,8 +52,9 @@ struct ReconnectTimer: Hashable, Sendable {
     case .ready:
       defer { (self.wasReady, self.start) = (true, nil) }
       return self.start?.duration(to: now)
-    // A pause between attempts is part of the time. Without a call that waits, nobody does.
+    // No call waits for the connection any more.
     case .idle: self.start = nil
+    // A pause between attempts is part of the time.
     case .transientFailure, .shutdown: break
     }
     return nil

@@ -7,7 +7,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// What a channel reports about itself: to a log, to swift-metrics, and for spans.
+/// The reports of a channel: to a log, to swift-metrics, and for spans.
 @Suite("Reports of channels", .timeLimit(.minutes(5)))
 struct ChannelReportTests {
   @Test("C9 the server resets a connection → the background log has the error and the connection")
@@ -72,7 +72,7 @@ struct ChannelReportTests {
     #expect(times.count == 1 && times.allSatisfy { Int64($0) ?? 0 > 0 })
   }
 
-  @Test("C9 a call gets a connection → its settings are told the path, for a span")
+  @Test("C9 a call gets a connection → `onConnection` receives the path, for a span")
   func told() async throws {
     let paths = Mutex<[KernelPath?]>([])
     try await playingNetwork {
