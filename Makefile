@@ -33,10 +33,12 @@ sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev protoc-gen-go
-# With systemd, ocserv would start when it is installed, so it is left out and its test is skipped.
-tunnel_packages := nftables $(if $(wildcard /run/systemd/system),,ocserv) openconnect openssl openvpn wireguard-go wireguard-tools
-test_packages := dbus-daemon git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv tmux iputils-ping $(go_packages) $(example_packages) \
-    $(tunnel_packages)
+# With systemd, these would start when they are installed. So they are left out, and their tests are
+# skipped.
+served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus)
+tunnel_packages := nftables openconnect openssl openvpn wireguard-go wireguard-tools
+test_packages := dbus-daemon git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping $(go_packages) $(example_packages) \
+    $(tunnel_packages) $(served_packages)
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
 unit_packages := systemd
@@ -94,6 +96,7 @@ install-built:
 	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
 	completion fish fish/vendor_completions.d/connctl.fish
 	for page in man/*.[1-8]; do install -D -m 644 "$$page" "$$root/share/man/man$${page##*.}/$${page##*/}"; done
+	install -D -m 644 -t "$$root/share/connd/monitoring" config/monitoring/*
 	cd Sources/ConnectivityProtocol/Protos
 	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$root/share/connd/proto/{}" \;
 
@@ -137,8 +140,10 @@ test-notice:
 	@cat <<'END' >&2
 	make test takes about 13 minutes and 2 GB. Its tests use real servers, so it installs those that are missing:
 	  postgresql-15                     a database's connections across a change of network; Debian also starts it as a service
-	  openvpn, ocserv, wireguard-go     tunnels; ocserv only where systemd does not run, because it would start it
+	  openvpn, ocserv, wireguard-go     tunnels
+	  prometheus                        reads connd's metrics
 	  dbus-daemon                       stand-ins for NetworkManager, ModemManager and polkit
+	ocserv and prometheus are left out if systemd runs, because it would start them. So are their tests.
 	The tests run their own instances, in network namespaces and on private sockets.
 	END
 

@@ -2,6 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
+import Glibc
 
 struct MetricsCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
@@ -9,25 +10,63 @@ struct MetricsCommand: ConnctlCommand {
     discussion: """
       Prometheus' text format is a part of it, so node_exporter's textfile collector reads the \
       output, too. Replace its file with mv, so that it never reads half of it.
+
+      connd-metrics.socket serves them to Prometheus, at http://127.0.0.1:9733/metrics.
       """,
     examples: [
       "connctl metrics | grep ^connd_category",
       "connctl metrics > $DIR/connd.prom.new && mv $DIR/connd.prom.new $DIR/connd.prom",
+      "systemctl enable --now connd-metrics.socket",
     ])
+
+  @Flag(help: "Answer one HTTP request on standard input, as connd-metrics.socket does.")
+  var http = false
 
   @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
+    guard self.http else {
+      return try self.console.write(try await self.metrics(.openMetrics, through: connector).text)
+    }
+    let connection = RequestReader(STDIN_FILENO)
+    guard let (response, isHead) = await self.response(to: connection, through: connector) else {
+      return
+    }
+    try self.console.write(response.text(at: self.console.now(), withBody: !isHead))
+    connection.finish()
+  }
+
+  /// Returns the response, or `nil` if the client sends no request.
+  private func response(
+    to connection: RequestReader, through connector: Connector
+  ) async -> (HTTPResponse, isHead: Bool)? {
+    do {
+      guard let head = try connection.head() else { return nil }
+      let request = try MetricsRequest(head: head)
+      do {
+        let metrics = try await self.metrics(request.format, through: connector)
+        return (HTTPResponse(metrics, as: request.format), request.isHead)
+      } catch {
+        let reason = (error as? ConndError)?.advice(socket: self.socket) ?? "\(error)"
+        return (HTTPResponse(HTTPRefusal.withoutConnd(reason)), request.isHead)
+      }
+    } catch {
+      return (HTTPResponse(error), false)
+    }
+  }
+
+  private func metrics(
+    _ format: Metrics.Format, through connector: Connector
+  ) async throws -> Metrics {
     let (status, statistics) = try await connector.withServices(at: self.socket) { connd in
       (
         try await connd.connectivity.getStatus(.init(), options: .prompt),
         try await connd.diagnostics.getStatistics(.init(), options: .prompt)
       )
     }
-    let metrics = Metrics(
+    return Metrics(
       try ConnectivitySnapshot(status), statistics.statistics,
-      since: try WallTime(statistics.startTime))
-    try self.console.write(metrics.text)
+      since: try WallTime(statistics.startTime), as: format)
   }
 }

@@ -1,16 +1,33 @@
 import Connectivity
 import ConnectivityProtocol
 
-/// connd's state and counters in the OpenMetrics text format, version 1.0.0.
+/// connd's state and counters as OpenMetrics, or in Prometheus' older text format.
 ///
-/// Only gauges and counters, because Prometheus' older text format, which node_exporter reads, has
-/// no other types in common with it.
+/// Only gauges and counters, because the formats have no other types in common. node_exporter reads
+/// OpenMetrics as the older format, with counters as untyped metrics.
 struct Metrics {
+  enum Format {
+    /// OpenMetrics 1.0.0.
+    case openMetrics
+    /// Prometheus' text format 0.0.4.
+    case prometheus
+
+    var contentType: String {
+      switch self {
+      case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+      case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
+      }
+    }
+  }
+
+  private let format: Format
   private var lines: [String] = []
 
   init(
-    _ snapshot: ConnectivitySnapshot, _ statistics: [Connectivity_V1_Statistic], since: WallTime
+    _ snapshot: ConnectivitySnapshot, _ statistics: [Connectivity_V1_Statistic], since: WallTime,
+    as format: Format = .openMetrics
   ) {
+    self.format = format
     let status = snapshot.status
     self.gauge(
       "category", "Whether this is the category of the machine's traffic.",
@@ -55,7 +72,7 @@ struct Metrics {
         self.family(name, "counter", help, samples, suffix: "_total")
       }
     }
-    self.lines.append("# EOF")
+    if format == .openMetrics { self.lines.append("# EOF") }
   }
 
   var text: String { self.lines.map { $0 + "\n" }.joined() }
@@ -86,9 +103,13 @@ struct Metrics {
     unit: String? = nil
   ) {
     guard !samples.isEmpty else { return }
-    self.lines.append("# HELP connd_\(name) \(help.escaped)")
-    self.lines.append("# TYPE connd_\(name) \(type)")
-    if let unit { self.lines.append("# UNIT connd_\(name) \(unit)") }
+    // OpenMetrics names a counter without the suffix of its samples.
+    let family = self.format == .openMetrics ? name : name + suffix
+    self.lines.append("# HELP connd_\(family) \(help.escaped)")
+    self.lines.append("# TYPE connd_\(family) \(type)")
+    if let unit, self.format == .openMetrics {
+      self.lines.append("# UNIT connd_\(family) \(unit)")
+    }
     for (label, value) in samples {
       let labels = label.map { "{\($0.name)=\"\($0.value.escaped)\"}" } ?? ""
       self.lines.append("connd_\(name)\(suffix)\(labels) \(value)")
@@ -105,7 +126,7 @@ struct Metrics {
     }
   }
 
-  private static let help = [
+  static let help = [
     "batches": "Batches of kernel messages.",
     "bounces": "Transitions for a path that went and came back.",
     "events": "Kernel messages that passed connd's filter.",

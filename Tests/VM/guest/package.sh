@@ -81,6 +81,28 @@ check "the cable is pulled → the guarded connection's invalidation is interfac
 check "the package was upgraded → the hand-edited configuration is unchanged" grep 'by hand' /etc/connd/connd.yaml
 kill "${watchers[@]}" 2>/dev/null
 
+echo "# metrics"
+scraped() { (exec 3<>/dev/tcp/127.0.0.1/9733 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3) | grep "$1"; }
+instances() { systemctl list-units --all --no-legend 'connd-metrics@*'; }
+check "the package is installed → connd-metrics.socket is disabled" is disabled systemctl is-enabled connd-metrics.socket
+check "the package is installed → nothing listens on port 9733" exits 1 scraped .
+check "systemctl enable --now connd-metrics.socket → succeeds" systemctl enable --now connd-metrics.socket
+check "a client requests the metrics → they contain the category" within 60 scraped '^connd_category{category="none"} 1'
+check "systemd-analyze security rates the exposure of connd-metrics@ at 1.2 or less" systemd-analyze security --threshold=12 connd-metrics@.service
+for _ in {1..30}; do scraped . >/dev/null; done
+check "30 requests → systemd logs none of them" is 0 bash -c 'journalctl --quiet --output=cat | grep -c "Answer to one request"'
+check "30 requests → no instance of the service is left" within 60 is '' instances
+for _ in {1..40}; do
+    (exec 3<>/dev/tcp/127.0.0.1/9733 && cat <&3) >/dev/null 2>&1 &
+    silent+=($!)
+done
+check "40 silent clients → at most 16 instances of the service run" test "$(instances | wc -l)" -le 16
+check "40 silent clients have been disconnected → a client gets the metrics" within 60 scraped '^connd_category'
+wait "${silent[@]}"
+check "40 silent clients → connd-metrics.socket is active" is active systemctl is-active connd-metrics.socket
+systemctl stop connd.service connd.socket
+check "connd and its socket are stopped, and a client requests the metrics → connd starts" within 60 scraped '^connd_category'
+
 echo "# remove, install again, purge"
 check "apt removes the package" apt remove connd
 check "the package is removed → the socket file is gone" test ! -e /run/connd/connd.sock

@@ -1,3 +1,5 @@
+import ConnectivityProtocol
+import TestKit
 import Testing
 
 @testable import ConnctlCommands
@@ -65,5 +67,28 @@ struct MetricsTests {
       # EOF
 
       """)
+  }
+
+  @Test("Prometheus' older format names counters with their suffix, and has no unit and no end")
+  func olderFormat() throws {
+    var statistic = Connectivity_V1_Statistic()
+    (statistic.name, statistic.value) = ("overruns", 12)
+    let metrics = Metrics(.sample, [statistic], since: .sample, as: .prometheus)
+    #expect(
+      metrics.text.contains("\n# TYPE connd_overruns_total counter\nconnd_overruns_total 12\n"))
+    #expect(!metrics.text.contains("# UNIT") && !metrics.text.contains("# EOF"))
+  }
+
+  @Test("alert rules and dashboard use only metrics that connctl has")
+  func names() throws {
+    let metrics = Metrics(.sample, [], since: .sample)
+    let gauges = metrics.text.matches(of: #/# TYPE (connd_\w+)/#).map { String($0.1) }
+    // Whether one is a gauge or a counter shows in MonitoringScenario.
+    let known = Set(gauges + Metrics.help.keys.flatMap { ["connd_\($0)", "connd_\($0)_total"] })
+    for file in ["connd.rules.yml", "grafana-dashboard.json"] {
+      let text = try Command.run(["cat", Checkout.path("config/monitoring/\(file)")])
+      let used = Set(text.matches(of: #/connd_\w+/#).map { String($0.0) })
+      #expect(!used.isEmpty && used.isSubset(of: known), "\(used.subtracting(known))")
+    }
   }
 }
