@@ -55,9 +55,10 @@ struct HTTPResponse: Equatable {
       "HTTP/1.1 \(self.status)", "Date: \(time.dateOfHTTP)", "Content-Type: \(self.contentType)",
       "Content-Length: \(self.body.utf8.count)",
     ]
-    return (fields + (self.allowedMethods.map { ["Allow: \($0)"] } ?? []) + [
-      "Connection: close", "", withBody ? self.body : "",
-    ]).joined(separator: "\r\n")
+    return
+      (fields + (self.allowedMethods.map { ["Allow: \($0)"] } ?? []) + [
+        "Connection: close", "", withBody ? self.body : "",
+      ]).joined(separator: "\r\n")
   }
 }
 
