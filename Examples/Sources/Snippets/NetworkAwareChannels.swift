@@ -69,6 +69,15 @@ func networkAwareChannelsAccess() {
   show("\(config)")
 }
 
+func networkAwareChannelsAssist() {
+  // snippet: assist
+  let config = NetworkAwareTransport.Config.defaults {
+    $0.assist = .never
+  }
+  // end
+  show("\(config)")
+}
+
 func networkAwareChannelsDrain() {
   // snippet: drain
   let config = NetworkAwareTransport.Config.defaults {

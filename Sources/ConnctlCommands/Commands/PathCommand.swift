@@ -23,16 +23,20 @@ struct PathCommand: ConnctlCommand {
   @Argument(help: "A host name, an address or a URL.", transform: Endpoint.init)
   var host: Endpoint
 
+  @Option(help: "The link that the traffic is bound to.")
+  var via: String?
+
   func run(through connector: Connector) async throws {
+    let via = self.via
     var paths: [(destination: String, path: KernelPath)] = []
     let hosts = try Resolver.hosts(of: self.host.host)
     for host in hosts {
       let path =
-        if let link = host.link {
+        if via == nil, let link = host.link {
           try await self.path(to: host.address, by: link, through: connector)
         } else {
           try await connector.withConnd(at: self.socket) {
-            try await Self.path(to: host.address, $0)
+            try await Self.path(to: host.address, via: via, $0)
           }
         }
       paths.append((host.address.description + (host.link.map { "%\($0)" } ?? ""), path))
@@ -69,10 +73,12 @@ struct PathCommand: ConnctlCommand {
 
   /// Queries the path for the calling user.
   private static func path(
-    to address: IPAddress, _ connd: any Connectivity_V1_Connectivity.ClientProtocol
+    to address: IPAddress, via link: String?,
+    _ connd: any Connectivity_V1_Connectivity.ClientProtocol
   ) async throws -> KernelPath {
     var request = Connectivity_V1_GetPathRequest()
     request.destination = address.description
+    if let link { request.via = link }
     return try KernelPath(try await connd.getPath(request, options: .prompt).path)
   }
 }

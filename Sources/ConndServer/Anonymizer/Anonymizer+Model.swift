@@ -102,6 +102,7 @@ extension Anonymizer {
   private func kind(_ kind: KernelQuery.Kind) -> KernelQuery.Kind {
     switch kind {
     case .path(let destination, _): .path(self.destination(destination), .unheard)
+    case .otherWay(let destination, _): .otherWay(self.destination(destination), .unheard)
     case .explain(let destination, _): .explain(destination.map(self.destination), .unheard)
     case .listLinks: .listLinks(.unheard)
     case .restOfLinks: .restOfLinks

@@ -7,6 +7,7 @@ struct KernelQuery: Sendable {
   enum Kind: Sendable {
     /// Answered with `unknown` if the kernel is unavailable.
     case path(Destination, Reply<KernelPath>)
+    case otherWay(Destination, Reply<KernelAnswer<OtherWay>>)
     case explain(Destination?, Reply<KernelAnswer<Explanation>>)
     case listLinks(Reply<KernelAnswer<[LinkReport]>>)
     /// The rest of a listing. Not a client's query.
@@ -30,6 +31,7 @@ struct KernelQuery: Sendable {
   func drop() {
     switch self.kind {
     case .path(_, let reply): reply.resume(returning: nil)
+    case .otherWay(_, let reply): reply.resume(returning: nil)
     case .explain(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)
     case .restOfLinks: break

@@ -23,6 +23,15 @@ extension MonitorLoop {
         try explainer.path(to: destination)
       }
       reply.resume(returning: (try? answer.get()) ?? .unknown)
+    case .otherWay(let destination, let reply):
+      let answer = self.ask { explainer throws(KernelUnavailable) in
+        (try explainer.otherWay(to: destination), explainer.view.subscriptions.uplinks)
+      }
+      // The links of default routes are kept up to date by the kernel's messages.
+      if case .success(let (_, uplinks)) = answer {
+        self.engine.context.subscriptions.uplinks = uplinks
+      }
+      reply.resume(returning: answer.map(\.0))
     case .explain(let destination, let reply):
       reply.resume(
         returning: self.ask { explainer throws(KernelUnavailable) in

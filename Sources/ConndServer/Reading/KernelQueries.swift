@@ -18,6 +18,11 @@ struct KernelQueries {
     try self.reader.path(to: destination, self.view).path
   }
 
+  /// Returns the path to a destination by another link's default route.
+  func otherWay(to destination: Destination) throws(KernelUnavailable) -> OtherWay {
+    try self.reader.otherWay(to: destination, allowsExpensive: false, self.view)
+  }
+
   /// Returns the explanation for a destination, or for the default destination, read from the
   /// kernel now.
   func explain(_ asked: Destination?) throws(KernelUnavailable) -> Explanation {

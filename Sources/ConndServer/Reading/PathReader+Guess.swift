@@ -100,7 +100,7 @@ extension PathReader {
   }
 
   /// Returns the links of default routes.
-  private func uplinks(_ view: KernelView) throws(KernelUnavailable) -> [UInt32] {
+  func uplinks(_ view: KernelView) throws(KernelUnavailable) -> [UInt32] {
     if let known = view.subscriptions.uplinks { return known.sorted() }
     var uplinks: Set<UInt32> = []
     for facts in try view.links()

@@ -10,7 +10,8 @@ struct ReadingContext {
   /// The last query that the kernel refused since `takeRefusal`, or `nil` if it answered all.
   private(set) var refusal: KernelUnavailable?
 
-  /// Reads the kernel, and keeps what the reading used. Nothing else may add to the context.
+  /// Reads the kernel, and keeps what the reading used. Nothing else may add to the context,
+  /// except the links of default routes that a client's query has listed.
   mutating func read<Answer>(
     _ kernel: any Kernel, _ reading: (KernelView) throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer {

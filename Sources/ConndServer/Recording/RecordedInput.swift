@@ -12,6 +12,7 @@ enum RecordedInput {
     case path, explain, listLinks, watch, drop, unwatch, admit, dismiss, add, remove, costs
     /// `admit` and `drop` with the client's account, which earlier versions did not record.
     case admitOfAccount, dropOfAccount
+    case otherWay
   }
 
   /// Returns the recorded form, or `nil` for an input without effect.
@@ -32,6 +33,7 @@ enum RecordedInput {
       let (kind, destination): (Kind, Destination?) =
         switch query.kind {
         case .path(let destination, _): (.path, destination)
+        case .otherWay(let destination, _): (.otherWay, destination)
         case .explain(let destination, _): (.explain, destination)
         case .listLinks: (.listLinks, nil)
         case .watch(let destination, _): (.watch, destination)
@@ -79,6 +81,10 @@ enum RecordedInput {
     case .path:
       input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
         .path(try self.required(destination), .unheard)
+      }
+    case .otherWay:
+      input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
+        .otherWay(try self.required(destination), .unheard)
       }
     case .explain: input = try self.query(&fields) { .explain($0, .unheard) }
     case .listLinks: input = try self.query(&fields) { _ in .listLinks(.unheard) }

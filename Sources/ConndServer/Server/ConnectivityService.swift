@@ -40,13 +40,18 @@ struct ConnectivityService: RegistrableRPCService {
   private func path(
     _ request: Connectivity_V1_GetPathRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_GetPathResponse {
-    let destination = try Destination(request.destination, uid: caller.uid, mark: request.mark)
+    let destination = try Destination(request, uid: caller.uid)
     let path: KernelPath = try await self.queries.answer(for: caller) { .path(destination, $0) }
-    return Connectivity_V1_GetPathResponse.with {
-      $0.destination = request.destination
-      $0.path = Connectivity_V1_Path(path)
-      $0.networkNamespace = ProcessNamespace.told
+    var response = Connectivity_V1_GetPathResponse()
+    response.destination = request.destination
+    response.path = Connectivity_V1_Path(path)
+    response.networkNamespace = ProcessNamespace.told
+    guard request.withOtherWay else { return response }
+    let way: KernelAnswer<OtherWay> = try await self.queries.answer(for: caller) {
+      .otherWay(destination, $0)
     }
+    if case .success(let way) = way { response.otherWay = Connectivity_V1_OtherWay(way) }
+    return response
   }
 
   private func watchPath(
@@ -80,6 +85,24 @@ extension Destination {
       self.init(address, uid: uid, mark: mark)
     } catch {
       throw RPCError(code: .invalidArgument, message: error.message)
+    }
+  }
+
+  /// - Throws: INVALID_ARGUMENT for an invalid field.
+  fileprivate init(_ request: Connectivity_V1_GetPathRequest, uid: UInt32) throws {
+    try self.init(request.destination, uid: uid, mark: request.mark)
+    if request.hasVia {
+      guard let index = linkIndex(request.via) else {
+        throw RPCError(
+          code: .invalidArgument, message: "via: there is no link '\(request.via.prefix(256))'")
+      }
+      self.outLink = index
+    }
+    if request.hasRemotePort {
+      guard let port = UInt16(exactly: request.remotePort) else {
+        throw RPCError(code: .invalidArgument, message: "remote_port: not a port")
+      }
+      self.transport = Transport(Transport.tcp, remotePort: port)
     }
   }
 }

@@ -147,7 +147,7 @@ private func address(_ text: String, _ field: String) throws(FlowRefusal) -> IPA
 
 /// Returns the index of the link with that name in connd's namespace, or `nil` if it does not
 /// exist.
-private func linkIndex(_ name: String) -> UInt32? {
+func linkIndex(_ name: String) -> UInt32? {
   let index = if_nametoindex(name)
   return index == 0 ? nil : index
 }

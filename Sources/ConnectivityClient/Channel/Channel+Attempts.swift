@@ -15,15 +15,15 @@ extension Channel {
   func attempt(_ id: UInt64, atMost duration: Duration, _ hub: GuardHub) async {
     self.follow([])
     for former in self.state.withLock({ $0.takeAttempts { $0.id != id } }) { former.giveUp() }
-    let addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress]
+    let tries: [Try]
     do throws(RPCError) {
-      let found = try await self.resolve(id, within: duration, hub)
-      addresses = self.settings.shufflesAddresses ? found.shuffled() : found
+      tries = try await self.beside(otherWayFor: id, atMost: duration, hub) { addresses in
+        await self.race(id, addresses, atMost: duration, hub)
+      }
     } catch {
       self.failed(id, error, atOnce: true)
       return
     }
-    let tries = await self.race(id, addresses.alternatingFamilies, atMost: duration, hub)
     let flows = tries.compactMap(\.flow)
     // The attempt has ended, or a change of the network has started another.
     guard self.isWanted(id) else {
@@ -41,7 +41,7 @@ extension Channel {
         ways.includeLocal = ways.includeLocal || one.isLocal
       case .forbidden(let why): refusal = why
       case .unwanted: ways.unwanted.append(one.path)
-      case .over: break
+      case .over, .limping: break
       }
     }
     // An error from the network says more than an attempt that was not made.
@@ -201,7 +201,7 @@ extension Channel.Outcome {
   /// Whether something was sent.
   fileprivate var wasMade: Bool {
     switch self {
-    case .over, .failed, .timedOut, .left: true
+    case .over, .failed, .timedOut, .left, .limping: true
     case .forbidden, .unwanted: false
     }
   }

@@ -22,6 +22,20 @@ extension Channel {
     case forbidden(NetworkUnavailable)
     /// Nothing was sent, because no waiting call may use the path.
     case unwanted
+    /// The trial of the default way was ready, but only after a retransmission.
+    case limping
+  }
+
+  /// The way that an attempt takes.
+  enum Way: Sendable {
+    case usual
+    /// Bound to the link of another default route (W2).
+    case other(String)
+    /// The default way, beside a connection by another (W7). Only one without a retransmission
+    /// replaces it.
+    case trial
+
+    fileprivate var link: String? { if case .other(let link) = self { link } else { nil } }
   }
 
   struct Try: Sendable {
@@ -58,15 +72,15 @@ extension Channel {
       case .timedOut where isLast: break
       // Retry once, because the server may be in the middle of a restart.
       case .left where !wasLeft: wasLeft = true
-      case .over, .failed, .timedOut, .left, .forbidden, .unwanted: return one
+      case .over, .failed, .timedOut, .left, .forbidden, .unwanted, .limping: return one
       }
       guard .now < deadline, self.isWanted(id) else { return one }
       one.flow?.end()
     }
   }
 
-  private func connectOnce(
-    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
+  func connectOnce(
+    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by way: Way = .usual,
     until deadline: ContinuousClock.Instant, _ hub: GuardHub
   ) async -> Try {
     let serial = self.state.withLock { state in
@@ -78,7 +92,7 @@ extension Channel {
       let target = FixedAddress(address: address, authority: self.resolver.authority)
       // With TLS this parses all trusted certificates: 15 ms, in which an event loop would stop.
       connection = try await NIOThreadPool.singleton.runIfActive {
-        try Connection(id: id, serial: serial, to: target, self.settings) {
+        try Connection(id: id, serial: serial, to: target, by: way.link, self.settings) {
           [weak self] event in self?.handle(event, of: id, serial)
         }
       }
@@ -143,6 +157,12 @@ extension Channel {
         if error.isConnectTimeout { return over(.timedOut(error)) }
         return over(wasLeft ? .left(error) : .failed(error))
       }
+      if case .trial = way, await connection.hasRetransmitted() {
+        connection.giveUp()
+        await connection.ended()
+        group.cancelAll()
+        return over(.limping)
+      }
       typealias Losers = (others: [Connection], guards: [ConnectionGuard])
       let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
         state.attempts[serial] = nil
@@ -153,6 +173,7 @@ extension Channel {
         state.guards = []
         return (state.machine.connected(id), losers)
       }
+      self.noteWay(of: connection, isCurrent: losers != nil, hub)
       // The network changed in between, and another attempt may be running; or another address was
       // faster.
       if losers == nil { connection.destroy() }
@@ -168,6 +189,7 @@ extension Channel {
         defer { state.connections[id] = nil }
         return state.closed(connection)
       }
+      self.forgetWay(of: connection)
       flow?.end()
       await connection.ended()
       group.cancelAll()
@@ -216,6 +238,8 @@ extension Channel {
       ended { state, connection in
         broken ? state.machine.lost(id, now: .now) : state.closed(connection)
       }
+    case .stalled: self.stalled(id, serial)
+    case .recovered: self.recovered(id, serial)
     case .unguarded(let obstacle):
       let connection = self.state.withLock { state in
         state.events.yield(.unguarded(obstacle.rawValue))

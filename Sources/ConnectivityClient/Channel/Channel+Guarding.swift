@@ -16,7 +16,10 @@ extension Channel {
   ) -> ConnectionGuard? {
     let address = connection.target.address
     let transport = Transport(Transport.tcp, remotePort: address.ipPort)
-    return self.flow(to: address.ip, transport, boundTo: address.link).flatMap { flow in
+    return self.flow(
+      to: address.ip, transport, boundTo: connection.link ?? address.link,
+      forFree: connection.link != nil && self.settings.config.assist == .inexpensive
+    ).flatMap { flow in
       ConnectionGuard.begin(
         flow, hub: hub, breaker: self.breaker, asksOtherwise: isRestricted
       ) { [weak self, weak connection] absence in
@@ -39,13 +42,29 @@ extension Channel {
     }
   }
 
+  /// Follows the default path to an address, and reports when it leads elsewhere.
+  func watching(
+    _ remote: IPAddress, _ hub: GuardHub, onChange: @escaping @Sendable () -> Void
+  ) -> ConnectionGuard? {
+    let watch = DefaultPathWatch()
+    return self.flow(to: remote, nil, boundTo: nil).map { flow in
+      ConnectionGuard(flow, hub: hub) { report in
+        if watch.isChange(report.event) { onChange() }
+      }
+    }
+  }
+
+  /// - Parameter isFree: Whether the path must cost nothing (W6).
   private func flow(
-    to remote: IPAddress?, _ transport: Transport?, boundTo link: String?
+    to remote: IPAddress?, _ transport: Transport?, boundTo link: String?,
+    forFree isFree: Bool = false
   ) -> FlowGuard.Flow? {
     let config = self.settings.config
-    return FlowGuard.Flow(
+    var flow = FlowGuard.Flow(
       to: remote, transport, mark: config.mark, boundTo: config.interface ?? link,
       for: config.access, guardsLoopback: config.socket.guardsLoopback)
+    if isFree { flow?.forbidsExpensive = true }
+    return flow
   }
 
   private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
@@ -229,7 +248,7 @@ extension GRPCNIOTransportHTTP2Posix.SocketAddress {
   }
 
   /// The port, or 0 for a Unix socket.
-  fileprivate var ipPort: UInt16 {
+  var ipPort: UInt16 {
     (self.ipv4?.port ?? self.ipv6?.port).flatMap { UInt16(exactly: $0) } ?? 0
   }
 }

@@ -12,6 +12,8 @@ internal import Synchronization
 final class Channel: Sendable {
   private enum Command: Sendable {
     case connect(UInt64, atMost: Duration)
+    /// Try the default way to a target beside the connection in use.
+    case tryDefaultWay(UInt64, FixedAddress)
     case wake(at: ContinuousClock.Instant)
   }
 
@@ -42,6 +44,10 @@ final class Channel: Sendable {
     var search: NameSearch?
     /// Measures how long it takes to connect again.
     var reconnect = ReconnectTimer()
+    /// The addresses that the name last had. Names are not resolved by the other way (W5).
+    var addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress] = []
+    /// Set while calls use a connection by the other way.
+    var otherWay: OtherWayUse?
   }
 
   /// A call that waits for a connection.
@@ -116,82 +122,6 @@ final class Channel: Sendable {
     return elements
   }
 
-  // MARK: Calls
-
-  /// Returns the connection if one is ready. It is held for the call, which must release it.
-  func readyConnection() -> Connection? {
-    self.state.withLock { state in
-      guard let id = state.machine.ready, let connection = state.connections[id] else { return nil }
-      connection.hold()
-      return connection
-    }
-  }
-
-  /// Returns the connection, and makes one if necessary. It is held for the call, which must
-  /// release it.
-  ///
-  /// - Parameters:
-  ///   - options: Whether the call waits through failures.
-  ///   - call: The networks that the call may use (C8), and its caller.
-  ///   - deadline: When the call ends, even while it waits. If the method may be retried, gRPC's
-  ///     own executors check the deadline only once there is a stream.
-  ///   - log: Records that the call has to wait.
-  /// - Throws: `RPCError` if no connection could be made in time; `CancellationError`.
-  func connection(
-    _ options: CallOptions, _ settings: CallSettings, until deadline: ContinuousClock.Instant?,
-    _ log: CallLog?
-  ) async throws -> Connection {
-    let call = self.state.withLock { state in
-      state.lastCall += 1
-      return state.lastCall
-    }
-    log?.waiting()
-    let forReady = options.waitForReady ?? false
-    let alarm = deadline.map { deadline in
-      self.settings.eventLoop.scheduleTask(
-        in: TimeAmount(ContinuousClock.now.duration(to: deadline))
-      ) {
-        self.giveUp(call, Self.waitedTooLong)
-      }
-    }
-    defer { alarm?.cancel() }
-    return try await withTaskCancellationHandler {
-      try await withCheckedThrowingContinuation { waiter in
-        self.update { state in
-          state.waiters[call] = Waiter(
-            continuation: waiter, access: settings.access, onWait: settings.onWait)
-          return state.machine.wait(call, forReady: forReady, now: .now)
-            + (state.hasNoPath ? [.tellWaiting([call])] : [])
-        }
-        // The call may have been cancelled, or its deadline passed, before it started to wait.
-        if Task.isCancelled { self.giveUp(call, CancellationError()) }
-        if let deadline, deadline <= .now { self.giveUp(call, Self.waitedTooLong) }
-      }
-    } onCancel: {
-      self.giveUp(call, CancellationError())
-    }
-  }
-
-  private static let waitedTooLong = RPCError(
-    code: .deadlineExceeded, message: "The call waited for a connection until its deadline.")
-
-  private func giveUp(_ call: UInt64, _ error: any Error) {
-    let waiter = self.state.withLock { state in
-      state.machine.cancel(call)
-      let waiter = state.waiters.removeValue(forKey: call)
-      // The attempt continues, for later calls with the same access rules.
-      if let waiter { state.lastAccess = waiter.access }
-      return waiter
-    }
-    waiter?.continuation.resume(throwing: error)
-  }
-
-  /// Retires a connection on which gRPC's transport refused to start a call.
-  func refused(_ connection: Connection) {
-    connection.drain()
-    self.update { $0.closed(connection) }
-  }
-
   // MARK: Life
 
   /// Keeps connections until ``shutdown()`` was called and the last call has ended.
@@ -214,6 +144,8 @@ final class Channel: Sendable {
             switch command {
             case .connect(let id, let duration):
               connections.addTask { await self.attempt(id, atMost: duration, hub) }
+            case .tryDefaultWay(let id, let target):
+              connections.addTask { await self.tryDefaultWay(id, to: target.address, hub) }
             case .wake(let instant):
               alarms.addTask {
                 try? await Task.sleep(until: instant, clock: .continuous)
@@ -236,13 +168,20 @@ final class Channel: Sendable {
     let former = self.update { state in
       let former = state
       (state.guards, state.resolver, state.search) = ([], nil, nil)
+      state.otherWay = nil
       return (state.machine.shutdown(), former)
     }
     former.search?.end()
     for connection in former.connections.values { connection.drain() }
     for connection in former.attempts.values { connection.destroy() }
     for flow in former.guards { flow.end() }
+    former.otherWay?.defaultPath?.end()
     self.commander.finish()
+  }
+
+  /// Starts a trial of the default way.
+  func command(trial id: UInt64, to target: FixedAddress) {
+    self.commander.yield(.tryDefaultWay(id, target))
   }
 
   /// Changes the state and performs the resulting actions.
@@ -257,6 +196,7 @@ final class Channel: Sendable {
     var told: [@Sendable (KernelPath) -> Void] = []
     var path = KernelPath.unknown
     var reconnected: Duration?
+    var retired: [Connection] = []
     let result = self.state.withLock { state in
       let (actions, result) = body(&state)
       for action in actions {
@@ -273,6 +213,8 @@ final class Channel: Sendable {
             self.reporter.finish()
             (ended, endedEvents) = (state.states.removeAll(), state.events.removeAll())
           }
+        case .retire(let id):
+          if let connection = state.connections[id] { retired.append(connection) }
         case .resume(let calls, let id):
           guard let connection = state.connections[id] else { continue }
           for call in calls {
@@ -301,6 +243,7 @@ final class Channel: Sendable {
     if let reconnected { self.metrics.reconnected(after: reconnected) }
     for tell in told { tell(path) }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
+    for connection in retired { connection.retire() }
     // Outside the lock, because observers take it.
     for observer in ended { observer.finish() }
     for observer in endedEvents { observer.finish() }
@@ -314,7 +257,7 @@ final class Channel: Sendable {
 
 extension Channel.State {
   /// Whether every attempt in progress has a path that carries nothing.
-  fileprivate var hasNoPath: Bool {
+  var hasNoPath: Bool {
     !self.attempts.isEmpty
       && self.attempts.values.allSatisfy {
         $0.path?.status == .unsatisfied || $0.path?.status == .requiresConnection

@@ -5,6 +5,9 @@ internal import GRPCNIOTransportHTTP2Posix
 ///
 /// One connection is used at a time. Connections that were invalidated, drained or superseded no
 /// longer concern the machine. An attempt to connect and the resulting connection have the same ID.
+///
+/// A connection that stalls (W4) takes no new calls. They wait for an attempt beside it, or until
+/// it goes on. While calls use the other way, a trial may replace it by the default way (W7).
 struct ChannelMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
   typealias CallID = UInt64
@@ -20,26 +23,41 @@ struct ChannelMachine: Sendable {
     case fail([CallID], RPCError)
     /// These calls wait for connectivity: no connection can be used or made for the moment.
     case tellWaiting([CallID])
+    /// The connection takes no more calls. Those on it go on.
+    case retire(ConnectionID)
     case report(ConnectivityState)
   }
 
-  private enum State {
+  /// The connection that calls use.
+  struct Current {
+    var id: ConnectionID
+    var started: Instant
+    /// Whether it has no path for the moment (I10). Calls wait until that is resolved.
+    var isSuspended = false
+    /// Whether the peer stays silent although data is waiting for it (W4).
+    var isStalled = false
+    /// The attempt by the default way beside it.
+    var trial: (id: ConnectionID, started: Instant)?
+
+    var takesCalls: Bool { !self.isSuspended && !self.isStalled }
+  }
+
+  enum State {
     case idle
-    case connecting(ConnectionID, started: Instant)
-    case ready(ConnectionID, started: Instant)
+    /// `beside` is the stalled connection that the attempt may replace.
+    case connecting(ConnectionID, started: Instant, beside: Current?)
+    case ready(Current)
     case transientFailure
     case shutdown
   }
 
-  private var state = State.idle
+  var state = State.idle
   private var backoff: ConnectionBackoff
   /// No attempt starts before this instant.
   private var earliest: Instant?
   /// Whether the network improved during the attempt. If so, its failure says nothing about the
   /// next one.
   private var hasNews = false
-  /// Whether the connection has no path for the moment (I10). Calls wait until that is resolved.
-  private var isSuspended = false
   /// The instant of the pending ``wake(now:)``.
   private var alarm: Instant?
   /// The waiting calls, in order. `forReady` means that the call waits through failures
@@ -63,15 +81,26 @@ struct ChannelMachine: Sendable {
 
   /// The connection that calls use, or `nil` if none is ready.
   var ready: ConnectionID? {
-    self.isSuspended ? nil : self.current
+    if case .ready(let current) = self.state, current.takesCalls { current.id } else { nil }
   }
 
   /// The connection in use, even if calls wait for its path, or `nil` without one.
-  var current: ConnectionID? { if case .ready(let id, _) = self.state { id } else { nil } }
+  var current: ConnectionID? {
+    if case .ready(let current) = self.state { current.id } else { nil }
+  }
 
-  /// Whether this is still the attempt that calls wait for.
+  /// Whether the attempt may still become the connection: calls wait for it, or it is the trial.
   func isConnecting(_ id: ConnectionID) -> Bool {
-    if case .connecting(id, _) = self.state { true } else { false }
+    switch self.state {
+    case .connecting(id, _, _): true
+    case .ready(let current): current.trial?.id == id
+    case .idle, .connecting, .transientFailure, .shutdown: false
+    }
+  }
+
+  /// Whether the attempt runs beside a stalled connection.
+  func isBesideStalled(_ id: ConnectionID) -> Bool {
+    if case .connecting(id, _, .some) = self.state { true } else { false }
   }
 
   // MARK: Calls
@@ -79,8 +108,11 @@ struct ChannelMachine: Sendable {
   /// Adds a call that waits for a connection.
   mutating func wait(_ call: CallID, forReady: Bool, now: Instant) -> [Action] {
     switch self.state {
-    case .ready(let id, _) where !self.isSuspended:
-      return [.resume([call], on: id)]
+    case .ready(let current) where current.takesCalls:
+      return [.resume([call], on: current.id)]
+    case .ready(let current) where !current.isSuspended:
+      self.waiting.append((call, forReady))
+      return self.connect(beside: current, now)
     case .shutdown:
       return [.fail([call], Self.shutdownError)]
     case .connecting:
@@ -104,24 +136,47 @@ struct ChannelMachine: Sendable {
 
   /// The server sent its SETTINGS. Has no effect if the attempt was given up in the meantime.
   mutating func connected(_ id: ConnectionID) -> [Action] {
-    guard case .connecting(id, let started) = self.state else { return [] }
-    self.state = .ready(id, started: started)
-    (self.isSuspended, self.hasNews) = (false, false)
-    self.backoff.reset()
-    return [.report(.ready)] + self.resumeAll(on: id)
+    switch self.state {
+    case .connecting(id, let started, let stalled):
+      self.state = .ready(Current(id: id, started: started))
+      self.hasNews = false
+      self.backoff.reset()
+      return [.report(.ready)] + self.resumeAll(on: id) + Self.retire(stalled)
+    case .ready(let former):
+      guard let trial = former.trial, trial.id == id else { return [] }
+      self.state = .ready(Current(id: id, started: trial.started))
+      return self.resumeAll(on: id) + Self.retire(former)
+    case .idle, .connecting, .transientFailure, .shutdown:
+      return []
+    }
   }
 
-  private mutating func resumeAll(on id: ConnectionID) -> [Action] {
+  mutating func resumeAll(on id: ConnectionID) -> [Action] {
     defer { self.waiting = [] }
-    return [.resume(self.waiting.map(\.id), on: id)]
+    return self.waiting.isEmpty ? [] : [.resume(self.waiting.map(\.id), on: id)]
+  }
+
+  private static func retire(_ current: Current?) -> [Action] {
+    current.map { [.retire($0.id)] } ?? []
   }
 
   /// Suspends calls while the connection has no path, and resumes them when the path is back.
   mutating func suspend(_ id: ConnectionID, _ isSuspended: Bool) -> [Action] {
-    guard case .ready(id, _) = self.state, isSuspended != self.isSuspended else { return [] }
-    self.isSuspended = isSuspended
-    return isSuspended || self.waiting.isEmpty ? [] : self.resumeAll(on: id)
+    switch self.state {
+    case .ready(var current) where current.id == id:
+      current.isSuspended = isSuspended
+      self.state = .ready(current)
+      return current.takesCalls ? self.resumeAll(on: id) : []
+    case .connecting(let attempt, let started, var stalled?) where stalled.id == id:
+      stalled.isSuspended = isSuspended
+      self.state = .connecting(attempt, started: started, beside: stalled)
+      return []
+    case .idle, .connecting, .ready, .transientFailure, .shutdown:
+      return []
+    }
   }
+
+  // MARK: Ends
 
   /// The attempt failed.
   ///
@@ -135,9 +190,11 @@ struct ChannelMachine: Sendable {
     _ id: ConnectionID, _ error: RPCError, atOnce: Bool, refused: [CallID: RPCError] = [:],
     spared: Set<CallID> = [], now: Instant, random: Double
   ) -> [Action] {
-    guard case .connecting(id, let started) = self.state else { return [] }
-    self.state = .transientFailure
+    guard case .connecting(id, let started, let stalled) = self.state else { return [] }
     self.waiting.removeAll { refused[$0.id] != nil }
+    let refusals = refused.sorted { $0.key < $1.key }.map { Action.fail([$0.key], $0.value) }
+    if let stalled { return refusals + self.goBack(to: stalled) }
+    self.state = .transientFailure
     let calls = self.waiting.filter { !$0.forReady && !spared.contains($0.id) }.map(\.id)
     self.waiting.removeAll { calls.contains($0.id) }
     let next = started + self.backoff.next(random: random)
@@ -148,20 +205,27 @@ struct ChannelMachine: Sendable {
       self.earliest = nil
       self.backoff.reset()
     }
-    return [.report(.transientFailure)]
-      + refused.sorted { $0.key < $1.key }.map { .fail([$0.key], $0.value) }
+    return [.report(.transientFailure)] + refusals
       + [.fail(calls, error)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   /// The connection broke while calls were using it.
   mutating func lost(_ id: ConnectionID, now: Instant) -> [Action] {
-    guard case .ready(id, let started) = self.state else { return [] }
+    self.forgetStalled(id)
+    guard case .ready(let current) = self.state, current.id == id else { return [] }
     self.state = .transientFailure
     // Reconnect immediately, unless the server closes every connection: then the backoff applies.
-    self.earliest = started + self.backoff.next(random: 0)
+    self.earliest = current.started + self.backoff.next(random: 0)
     self.backoff.reset()
     return [.report(.transientFailure)]
       + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
+  }
+
+  /// A stalled connection is over. Calls go on waiting for the attempt beside it.
+  private mutating func forgetStalled(_ id: ConnectionID) {
+    guard case .connecting(let attempt, let started, let stalled?) = self.state, stalled.id == id
+    else { return }
+    self.state = .connecting(attempt, started: started, beside: nil)
   }
 
   /// The connection takes no more calls, in good order: it was idle for too long, or the server is
@@ -170,25 +234,28 @@ struct ChannelMachine: Sendable {
   /// - Parameter wasUsed: Whether a call used it. If a server sends GOAWAY right after its
   ///   SETTINGS, the backoff applies.
   mutating func closed(_ id: ConnectionID, wasUsed: Bool, now: Instant) -> [Action] {
-    guard case .ready(id, let started) = self.state else { return [] }
+    self.forgetStalled(id)
+    guard case .ready(let current) = self.state, current.id == id else { return [] }
     self.state = .idle
-    self.earliest = wasUsed ? nil : started + self.backoff.next(random: 0)
+    self.earliest = wasUsed ? nil : current.started + self.backoff.next(random: 0)
     self.backoff.reset()
     return [.report(.idle)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   /// The network of the connection or attempt is gone. The next call reconnects immediately (C3).
   mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
+    self.forgetStalled(id)
+    var stalled: Current?
     switch self.state {
-    case .ready(id, _), .connecting(id, _):
-      self.state = .transientFailure
-      self.earliest = nil
-      self.backoff.reset()
-      return [.report(.transientFailure)]
-        + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
-    case .idle, .connecting, .ready, .transientFailure, .shutdown:
-      return []
+    case .ready(let current) where current.id == id: break
+    case .connecting(id, _, let beside): stalled = beside
+    case .idle, .connecting, .ready, .transientFailure, .shutdown: return []
     }
+    self.state = .transientFailure
+    self.earliest = nil
+    self.backoff.reset()
+    return [.report(.transientFailure)] + Self.retire(stalled)
+      + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
   // MARK: Time and the network
@@ -233,14 +300,20 @@ struct ChannelMachine: Sendable {
       self.alarm = earliest
       return [.wake(at: earliest), told]
     }
-    self.lastConnection += 1
     self.earliest = nil
+    return self.connect(beside: nil, now)
+  }
+
+  private mutating func connect(beside stalled: Current?, _ now: Instant) -> [Action] {
+    let id = self.newConnection()
     self.hasNews = false
-    self.state = .connecting(self.lastConnection, started: now)
-    return [
-      .report(.connecting),
-      .connect(self.lastConnection, atMost: self.backoff.longestAttempt),
-    ]
+    self.state = .connecting(id, started: now, beside: stalled)
+    return [.report(.connecting), .connect(id, atMost: self.backoff.longestAttempt)]
+  }
+
+  mutating func newConnection() -> ConnectionID {
+    self.lastConnection += 1
+    return self.lastConnection
   }
 
   static let shutdownError = RPCError(

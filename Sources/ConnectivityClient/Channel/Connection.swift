@@ -19,6 +19,10 @@ final class Connection: Sendable {
     case closed(broken: Bool, (any Error)?)
     /// The connection is no longer guarded.
     case unguarded(GuardObstacle)
+    /// The peer is silent although data waits for it (W4).
+    case stalled
+    /// The peer of a stalled connection answers again.
+    case recovered
   }
 
   /// The identifier of the attempt, which may make several connections.
@@ -29,22 +33,29 @@ final class Connection: Sendable {
   let target: FixedAddress
   /// Whether it uses no network: a Unix socket, or loopback.
   let isLocal: Bool
+  /// The link of the other way that it is bound to, or `nil` if it takes the default way (W2).
+  let link: String?
   let transport: HTTP2ClientTransport.Posix
   private let eventLoop: any EventLoop
   private let core: Core
 
-  /// - Parameter onEvent: Called on the connection's thread.
+  /// - Parameters:
+  ///   - link: The link of the other way, or `nil` for the default way.
+  ///   - onEvent: Called on the connection's thread.
   /// - Throws: `RuntimeError` if the TLS configuration cannot work.
   init(
-    id: UInt64, serial: UInt64, to target: FixedAddress, _ settings: ConnectionSettings,
-    onEvent: @escaping @Sendable (Event) -> Void
+    id: UInt64, serial: UInt64, to target: FixedAddress, by link: String? = nil,
+    _ settings: ConnectionSettings, onEvent: @escaping @Sendable (Event) -> Void
   ) throws {
-    let core = Core(onEvent)
+    let core = Core(watchesStalls: settings.mayTakeOtherWay(to: target.address.ip), onEvent)
+    var settings = settings
+    if let link { settings.config.interface = link }
     self.id = id
     self.serial = serial
     self.target = target
     let address = target.address.ip
     self.isLocal = address.map { $0.isLoopback && !settings.config.socket.guardsLoopback } ?? true
+    self.link = link
     self.core = core
     self.eventLoop = settings.eventLoop
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }
@@ -126,10 +137,12 @@ final class Connection: Sendable {
 
   /// Counts a call that starts on the connection.
   func enter() {
-    self.core.state.withLock { state in
+    let watch = self.core.state.withLock { state in
       state.calls += 1
       state.wasUsed = true
+      return state.stalls
     }
+    watch?.called()
   }
 
   func leave() { self.core.state.withLock { $0.calls -= 1 } }
@@ -142,6 +155,16 @@ final class Connection: Sendable {
 
   /// Whether the server's SETTINGS have arrived.
   var wasReady: Bool { self.core.state.withLock { $0.wasReady } }
+
+  /// When the peer last sent something, or `nil` before it was connected.
+  var lastHeard: ContinuousClock.Instant? { self.core.state.withLock { $0.lastHeard } }
+
+  /// Whether the kernel had to send a packet twice. `false` if it does not say.
+  func hasRetransmitted() async -> Bool {
+    guard let channel = self.core.state.withLock({ $0.cutter?.channel }) else { return false }
+    let information = channel.eventLoop.submit { ChannelSocket(channel: channel).tcpInformation }
+    return (try? await information.get())?.map { $0.totalRetransmissions > 0 } ?? false
+  }
 
   /// The reason for its destruction.
   var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
@@ -171,6 +194,13 @@ final class Connection: Sendable {
   func drain() {
     self.core.state.withLock { $0.isRetired = true }
     self.transport.beginGracefulShutdown()
+  }
+
+  /// Lets calls in flight finish, like ``drain()``. A call that received the connection just before
+  /// still starts: gRPC closes streams that have not sent anything yet.
+  func retire() {
+    self.core.state.withLock { $0.isRetired = true }
+    self.eventLoop.scheduleTask(in: .seconds(1)) { self.transport.beginGracefulShutdown() }
   }
 
   /// Fails calls in flight with `UNAVAILABLE`. `invalidation` is the reason, if there is one.
@@ -206,14 +236,20 @@ private final class Core: Sendable {
     /// The link of the first path, on which the connection is made.
     var link: UInt32?
     var flow: ConnectionGuard?
+    var lastHeard: ContinuousClock.Instant?
+    var stalls: StallWatch?
   }
 
   let state = Mutex(State())
   /// Finishes when gRPC's transport has ended.
   let (ended, end) = AsyncStream.makeStream(of: Void.self)
+  private let watchesStalls: Bool
   private let onEvent: @Sendable (Connection.Event) -> Void
 
-  init(_ onEvent: @escaping @Sendable (Connection.Event) -> Void) { self.onEvent = onEvent }
+  init(watchesStalls: Bool, _ onEvent: @escaping @Sendable (Connection.Event) -> Void) {
+    self.watchesStalls = watchesStalls
+    self.onEvent = onEvent
+  }
 
   /// gRPC's transport opened a channel, which is not connected yet. It may do so only once.
   func opened(_ channel: any NIOCore.Channel) -> EventLoopFuture<Void> {
@@ -226,16 +262,41 @@ private final class Core: Sendable {
     guard isFirst else { return channel.eventLoop.makeFailedFuture(ConnectionIsOver()) }
     channel.closeFuture.whenComplete { _ in self.closed() }
     return channel.eventLoop.makeCompletedFuture {
-      try channel.pipeline.syncOperations.observeHTTP2(
+      let ping = try channel.pipeline.syncOperations.observeHTTP2(
         onActive: { local, port in self.connected(ChannelSocket(channel: channel), local, port) },
+        onRead: { self.heard() },
         onSettings: { self.state.withLock { $0.wasReady = true } },
         onGoAway: { self.goingAway() },
         onError: { error in self.state.withLock { $0.failure = error } },
         onInactive: { self.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired } })
+      if self.watchesStalls { self.watchStalls(of: channel, ping) }
     }
   }
 
+  private func watchStalls(
+    of channel: any NIOCore.Channel, _ ping: @escaping @Sendable () -> Void
+  ) {
+    let watch = StallWatch(
+      channel, calls: { self.state.withLock { $0.calls } }, ping: ping
+    ) { event in
+      switch event {
+      case .stalled: self.onEvent(.stalled)
+      case .recovered: self.onEvent(.recovered)
+      }
+    }
+    self.state.withLock { $0.stalls = watch }
+  }
+
+  private func heard() {
+    let watch = self.state.withLock { state in
+      state.lastHeard = .now
+      return state.stalls
+    }
+    watch?.received()
+  }
+
   private func connected(_ socket: ChannelSocket, _ local: IPAddress, _ port: UInt16) {
+    self.state.withLock { $0.lastHeard = .now }
     guard let flow = self.state.withLock({ $0.flow }) else { return }
     guard let obstacle = socket.obstacle(from: local) else {
       return flow.connected(local: local, port: port)
@@ -251,10 +312,11 @@ private final class Core: Sendable {
   }
 
   private func closed() {
-    let (broken, failure) = self.state.withLock { state in
+    let (broken, failure, watch) = self.state.withLock { state in
       state.isRetired = true
-      return (state.isBroken, state.failure)
+      return (state.isBroken, state.failure, state.stalls.take())
     }
+    watch?.end()
     self.onEvent(.closed(broken: broken, failure))
   }
 }

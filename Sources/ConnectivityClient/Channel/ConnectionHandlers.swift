@@ -80,29 +80,46 @@ extension ChannelPipeline.SynchronousOperations {
   /// Observes a gRPC connection.
   ///
   /// - Parameters:
+  ///   - onRead: Called when bytes arrive.
   ///   - onError: Called with each error of the socket.
   ///   - onInactive: Called when the connection is closed, before gRPC's handlers learn of it.
+  /// - Returns: A function that sends a PING, for the connection's thread.
   func observeHTTP2(
     onActive: @escaping (_ local: IPAddress, _ port: UInt16) -> Void,
-    onSettings: @escaping () -> Void, onGoAway: @escaping () -> Void,
-    onError: @escaping (any Error) -> Void, onInactive: @escaping () -> Void
-  ) throws {
-    try self.addHandler(CloseObserver(onError, onInactive), position: .first)
+    onRead: @escaping () -> Void, onSettings: @escaping () -> Void,
+    onGoAway: @escaping () -> Void, onError: @escaping (any Error) -> Void,
+    onInactive: @escaping () -> Void
+  ) throws -> @Sendable () -> Void {
+    let bytes = ByteObserver(onRead: onRead, onError: onError, onInactive: onInactive)
+    try self.addHandler(bytes, position: .first)
     let http2 = try self.handler(type: NIOHTTP2Handler.self)
-    try self.addHandler(
-      HTTP2Observer(onActive: onActive, onSettings: onSettings, onGoAway: onGoAway),
-      position: .after(http2))
+    let observer = HTTP2Observer(onActive: onActive, onSettings: onSettings, onGoAway: onGoAway)
+    try self.addHandler(observer, position: .after(http2))
+    let bound = NIOLoopBound(observer, eventLoop: self.eventLoop)
+    return { bound.value.ping() }
   }
 }
 
-/// Reports the errors and the end of a connection, from the bottom of its pipeline.
-private final class CloseObserver: ChannelInboundHandler {
+/// Reports the arrival of bytes, the errors and the end of a connection, from the bottom of its
+/// pipeline.
+private final class ByteObserver: ChannelInboundHandler {
   typealias InboundIn = NIOAny
+  private let onRead: () -> Void
   private let onError: (any Error) -> Void
   private let onInactive: () -> Void
 
-  init(_ onError: @escaping (any Error) -> Void, _ onInactive: @escaping () -> Void) {
-    (self.onError, self.onInactive) = (onError, onInactive)
+  init(
+    onRead: @escaping () -> Void, onError: @escaping (any Error) -> Void,
+    onInactive: @escaping () -> Void
+  ) {
+    self.onRead = onRead
+    self.onError = onError
+    self.onInactive = onInactive
+  }
+
+  func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    self.onRead()
+    context.fireChannelRead(data)
   }
 
   func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -120,10 +137,15 @@ private final class CloseObserver: ChannelInboundHandler {
 private final class HTTP2Observer: ChannelInboundHandler {
   typealias InboundIn = HTTP2Frame
   typealias InboundOut = HTTP2Frame
+  typealias OutboundOut = HTTP2Frame
 
   private let onActive: (IPAddress, UInt16) -> Void
   private let onSettings: () -> Void
   private let onGoAway: () -> Void
+  private var context: ChannelHandlerContext?
+
+  /// Marks this handler's own PINGs, whose answers gRPC's handler does not expect.
+  private static let question = HTTP2PingData(withInteger: 0x636F_6E6E_6400_5734)
 
   init(
     onActive: @escaping (IPAddress, UInt16) -> Void, onSettings: @escaping () -> Void,
@@ -132,6 +154,17 @@ private final class HTTP2Observer: ChannelInboundHandler {
     self.onActive = onActive
     self.onSettings = onSettings
     self.onGoAway = onGoAway
+  }
+
+  func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+  func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+  /// Asks whether the peer is there.
+  func ping() {
+    guard let context = self.context else { return }
+    let frame = HTTP2Frame(streamID: .rootStream, payload: .ping(Self.question, ack: false))
+    context.writeAndFlush(self.wrapOutboundOut(frame), promise: nil)
   }
 
   func channelActive(context: ChannelHandlerContext) {
@@ -145,6 +178,7 @@ private final class HTTP2Observer: ChannelInboundHandler {
     switch self.unwrapInboundIn(data).payload {
     case .settings(.settings): self.onSettings()
     case .goAway: self.onGoAway()
+    case .ping(Self.question, ack: true): return
     default: break
     }
     context.fireChannelRead(data)

@@ -1,3 +1,4 @@
+internal import Connectivity
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 internal import NIOCore
@@ -12,6 +13,17 @@ struct ConnectionSettings: Sendable {
   /// The event loop of all its connections and their guards, so that an event wakes only one
   /// thread.
   var eventLoop: any EventLoop
+  /// Returns the way to an address and port by another link, or `nil` if it is unknown.
+  var otherWay: @Sendable (IPAddress, UInt16) async -> OtherWay?
+
+  /// Whether connections to an address may take another way than the default, as far as the
+  /// channel's own settings decide (W5, W6).
+  func mayTakeOtherWay(to address: IPAddress?) -> Bool {
+    guard let address, self.config.socket.guardsLoopback || !address.isLoopback else {
+      return false
+    }
+    return self.config.assist != .never && self.config.interface == nil && self.config.mark == 0
+  }
 
   private static func registry() -> NameResolverRegistry {
     var registry = NameResolverRegistry()

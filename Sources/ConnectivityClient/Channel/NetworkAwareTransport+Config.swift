@@ -27,6 +27,8 @@ extension NetworkAwareTransport {
     /// leaves the choice to the kernel's routes. Needs no privileges. Connecting fails if the link
     /// does not exist.
     public var interface: String?
+    /// Whether new calls may leave a network that carries badly for another one (W).
+    public var assist: Assistance
     /// How the channel handles an invalidation.
     public var onInvalidation: InvalidationHandling
     /// The settings for calls that have none of their own: logger, IDs, time limit, and limit for
@@ -51,6 +53,17 @@ extension NetworkAwareTransport {
     /// connd's socket.
     public var socket: ConndSocket
 
+    /// When new calls may leave a network that carries badly for another link's default route. It
+    /// is never left for a destination that has a tunnel, a rule or a route of its own.
+    public enum Assistance: Hashable, Sendable {
+      /// Never.
+      case never
+      /// If the other path costs nothing.
+      case inexpensive
+      /// Also if it costs money, and the user has allowed that. Never while roaming.
+      case allowed
+    }
+
     public static var defaults: Config { .defaults { _ in } }
 
     /// Returns the defaults, changed by `configure`.
@@ -60,7 +73,7 @@ extension NetworkAwareTransport {
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
         access: .unrestricted, mark: 0, interface: nil,
-        onInvalidation: .destroy,
+        assist: .inexpensive, onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,
         channelDebuggingCallbacks: .defaults,

@@ -70,7 +70,8 @@ public final class NetworkAwareTransport: ClientTransport {
     self.limit = config.compression.enabledAlgorithms == .none ? nil : DecompressionGuard()
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
-      shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next())
+      shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next(),
+      otherWay: { await Connector.shared.otherWay(to: $0, port: $1, at: config.socket.path) })
     // Reports a broken TLS configuration now rather than with the first call.
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
     _ = try settings.makeTransport(to: nowhere) { $0.eventLoop.makeSucceededVoidFuture() }

@@ -35,6 +35,9 @@ struct Call: AsyncParsableCommand {
   @Option(help: "The link that connections are bound to.")
   var interface: String?
 
+  @Option(help: "never, inexpensive or allowed.")
+  var assist = "inexpensive"
+
   @Option(help: "The mark of connections.")
   var mark: UInt32 = 0
 
@@ -94,6 +97,8 @@ struct Call: AsyncParsableCommand {
       config.socket = ConndSocket(path: self.socket)
       config.interface = self.interface
       config.mark = self.mark
+      config.assist =
+        ["never": .never, "allowed": .allowed][self.assist, default: .inexpensive]
       if let seconds = self.keepalive {
         config.connection.keepalive = .init(
           time: .seconds(seconds), timeout: .seconds(seconds), allowWithoutCalls: false)

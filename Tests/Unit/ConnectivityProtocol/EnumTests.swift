@@ -45,6 +45,8 @@ struct EnumTests {
     self.expectPairs(
       MobileGeneration.self, { Connectivity_V1_MobileTechnology($0) }, { MobileGeneration($0) })
     self.expectPairs(
+      OtherWay.Reason.self, { Connectivity_V1_OtherWayReason($0) }, { OtherWay.Reason($0) })
+    self.expectPairs(
       WirelessRole.self, { Connectivity_V1_WirelessRole($0) }, { WirelessRole($0) })
   }
 
@@ -61,6 +63,7 @@ struct EnumTests {
     #expect(Invalidation.Reason(try #require(.init(rawValue: number))) == .categoryChanged)
     #expect(Invalidation.Severity(try #require(.init(rawValue: number))) == .advise)
     #expect(FlowRefusal.Code(try #require(.init(rawValue: number))) == .invalidArgument)
+    #expect(OtherWay.Reason(try #require(.init(rawValue: number))) == .noOtherPath)
     #expect(MobileGeneration(try #require(.init(rawValue: number))) == nil)
     #expect(WirelessRole(try #require(.init(rawValue: number))) == .other)
   }

@@ -905,6 +905,104 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
 
 }
 
+/// Why no connection may take another way. A client treats an unknown value as any other: the way is
+/// not allowed.
+public nonisolated enum Connectivity_V1_OtherWayReason: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The traffic is bound to a link already.
+  case bound // = 1
+
+  /// The traffic has a mark, which routing rules may match.
+  case marked // = 2
+
+  /// The destination is not a global address: another network may have another host there.
+  case notGlobal // = 3
+
+  /// The default way is not satisfied, or unknown.
+  case noDefaultPath // = 4
+
+  /// The default way is a tunnel, or its medium is unknown, so that it may be one.
+  case tunnel // = 5
+
+  /// A rule, or a route other than the default route, leads to the destination.
+  case ownRoute // = 6
+
+  /// No other link has a satisfied path by a default route in this family.
+  case noOtherPath // = 7
+
+  /// The kernel drops answers that arrive on the other link (`rp_filter` 1).
+  case strictFilter // = 8
+
+  /// The modem is in another operator's network.
+  case roaming // = 9
+
+  /// The user asked to save data on the other path.
+  case constrained // = 10
+
+  /// The other path costs money, or may cost money, and the user has not allowed that.
+  case expensive // = 11
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .bound
+    case 2: self = .marked
+    case 3: self = .notGlobal
+    case 4: self = .noDefaultPath
+    case 5: self = .tunnel
+    case 6: self = .ownRoute
+    case 7: self = .noOtherPath
+    case 8: self = .strictFilter
+    case 9: self = .roaming
+    case 10: self = .constrained
+    case 11: self = .expensive
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .bound: return 1
+    case .marked: return 2
+    case .notGlobal: return 3
+    case .noDefaultPath: return 4
+    case .tunnel: return 5
+    case .ownRoute: return 6
+    case .noOtherPath: return 7
+    case .strictFilter: return 8
+    case .roaming: return 9
+    case .constrained: return 10
+    case .expensive: return 11
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_OtherWayReason] = [
+    .unspecified,
+    .bound,
+    .marked,
+    .notGlobal,
+    .noDefaultPath,
+    .tunnel,
+    .ownRoute,
+    .noOtherPath,
+    .strictFilter,
+    .roaming,
+    .constrained,
+    .expensive,
+  ]
+
+}
+
 /// Why a request was not accepted, by the numbers of google.rpc.Code.
 ///
 /// Treat an unknown value as INVALID_ARGUMENT: do not repeat the request unchanged.
@@ -1849,11 +1947,36 @@ public nonisolated struct Connectivity_V1_GetPathRequest: Sendable {
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
   public mutating func clearMark() {self._mark = nil}
 
+  /// The name of the link that the traffic is bound to (SO_BINDTODEVICE). Not set means none.
+  public var via: String {
+    get {_via ?? String()}
+    set {_via = newValue}
+  }
+  /// Returns true if `via` has been explicitly set.
+  public var hasVia: Bool {self._via != nil}
+  /// Clears the value of `via`. Subsequent reads from it will return its default value.
+  public mutating func clearVia() {self._via = nil}
+
+  /// The TCP port of the destination, for routing rules with `dport`. Not set means any.
+  public var remotePort: UInt32 {
+    get {_remotePort ?? 0}
+    set {_remotePort = newValue}
+  }
+  /// Returns true if `remotePort` has been explicitly set.
+  public var hasRemotePort: Bool {self._remotePort != nil}
+  /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
+  public mutating func clearRemotePort() {self._remotePort = nil}
+
+  /// Also returns the way by another link.
+  public var withOtherWay: Bool = false
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _mark: UInt32? = nil
+  fileprivate var _via: String? = nil
+  fileprivate var _remotePort: UInt32? = nil
 }
 
 public nonisolated struct Connectivity_V1_GetPathResponse: Sendable {
@@ -1877,11 +2000,57 @@ public nonisolated struct Connectivity_V1_GetPathResponse: Sendable {
   /// The network namespace that the response is about; see Status.network_namespace.
   public var networkNamespace: UInt64 = 0
 
+  /// Not set if it was not requested, or the kernel cannot be queried.
+  public var otherWay: Connectivity_V1_OtherWay {
+    get {_otherWay ?? Connectivity_V1_OtherWay()}
+    set {_otherWay = newValue}
+  }
+  /// Returns true if `otherWay` has been explicitly set.
+  public var hasOtherWay: Bool {self._otherWay != nil}
+  /// Clears the value of `otherWay`. Subsequent reads from it will return its default value.
+  public mutating func clearOtherWay() {self._otherWay = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _path: Connectivity_V1_Path? = nil
+  fileprivate var _otherWay: Connectivity_V1_OtherWay? = nil
+}
+
+/// The path to the same destination by another link's default route, for connections that are bound
+/// to that link. A client uses it while the default way carries badly.
+public nonisolated struct Connectivity_V1_OtherWay: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Not set if no other path was found or looked for.
+  public var path: Connectivity_V1_Path {
+    get {_path ?? Connectivity_V1_Path()}
+    set {_path = newValue}
+  }
+  /// Returns true if `path` has been explicitly set.
+  public var hasPath: Bool {self._path != nil}
+  /// Clears the value of `path`. Subsequent reads from it will return its default value.
+  public mutating func clearPath() {self._path = nil}
+
+  /// Why no connection may take it. Not set if connections may.
+  public var whyNot: Connectivity_V1_OtherWayReason {
+    get {_whyNot ?? .unspecified}
+    set {_whyNot = newValue}
+  }
+  /// Returns true if `whyNot` has been explicitly set.
+  public var hasWhyNot: Bool {self._whyNot != nil}
+  /// Clears the value of `whyNot`. Subsequent reads from it will return its default value.
+  public mutating func clearWhyNot() {self._whyNot = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _path: Connectivity_V1_Path? = nil
+  fileprivate var _whyNot: Connectivity_V1_OtherWayReason? = nil
 }
 
 public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
@@ -2356,6 +2525,10 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0\u{1}CAUSE_TRIGGER_METERING\0\u{1}CAUSE_TRIGGER_VALIDATION\0")
+}
+
+nonisolated extension Connectivity_V1_OtherWayReason: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0OTHER_WAY_REASON_UNSPECIFIED\0\u{1}OTHER_WAY_REASON_BOUND\0\u{1}OTHER_WAY_REASON_MARKED\0\u{1}OTHER_WAY_REASON_NOT_GLOBAL\0\u{1}OTHER_WAY_REASON_NO_DEFAULT_PATH\0\u{1}OTHER_WAY_REASON_TUNNEL\0\u{1}OTHER_WAY_REASON_OWN_ROUTE\0\u{1}OTHER_WAY_REASON_NO_OTHER_PATH\0\u{1}OTHER_WAY_REASON_STRICT_FILTER\0\u{1}OTHER_WAY_REASON_ROAMING\0\u{1}OTHER_WAY_REASON_CONSTRAINED\0\u{1}OTHER_WAY_REASON_EXPENSIVE\0")
 }
 
 nonisolated extension Connectivity_V1_RefusalCode: SwiftProtobuf._ProtoNameProviding {
@@ -3582,7 +3755,7 @@ nonisolated extension Connectivity_V1_Cause: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_GetPathRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".GetPathRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0\u{1}via\0\u{3}remote_port\0\u{3}with_other_way\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3592,6 +3765,9 @@ nonisolated extension Connectivity_V1_GetPathRequest: SwiftProtobuf.Message, Swi
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self._mark) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._via) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._remotePort) }()
+      case 5: try { try decoder.decodeSingularBoolField(value: &self.withOtherWay) }()
       default: break
       }
     }
@@ -3608,12 +3784,24 @@ nonisolated extension Connectivity_V1_GetPathRequest: SwiftProtobuf.Message, Swi
     try { if let v = self._mark {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 2)
     } }()
+    try { if let v = self._via {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
+    try { if let v = self._remotePort {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+    } }()
+    if self.withOtherWay != false {
+      try visitor.visitSingularBoolField(value: self.withOtherWay, fieldNumber: 5)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_GetPathRequest, rhs: Connectivity_V1_GetPathRequest) -> Bool {
     if lhs.destination != rhs.destination {return false}
     if lhs._mark != rhs._mark {return false}
+    if lhs._via != rhs._via {return false}
+    if lhs._remotePort != rhs._remotePort {return false}
+    if lhs.withOtherWay != rhs.withOtherWay {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -3621,7 +3809,7 @@ nonisolated extension Connectivity_V1_GetPathRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_GetPathResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".GetPathResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{3}network_namespace\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{3}network_namespace\0\u{3}other_way\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3632,6 +3820,7 @@ nonisolated extension Connectivity_V1_GetPathResponse: SwiftProtobuf.Message, Sw
       case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
       case 2: try { try decoder.decodeSingularMessageField(value: &self._path) }()
       case 3: try { try decoder.decodeSingularUInt64Field(value: &self.networkNamespace) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._otherWay) }()
       default: break
       }
     }
@@ -3651,6 +3840,9 @@ nonisolated extension Connectivity_V1_GetPathResponse: SwiftProtobuf.Message, Sw
     if self.networkNamespace != 0 {
       try visitor.visitSingularUInt64Field(value: self.networkNamespace, fieldNumber: 3)
     }
+    try { if let v = self._otherWay {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -3658,6 +3850,46 @@ nonisolated extension Connectivity_V1_GetPathResponse: SwiftProtobuf.Message, Sw
     if lhs.destination != rhs.destination {return false}
     if lhs._path != rhs._path {return false}
     if lhs.networkNamespace != rhs.networkNamespace {return false}
+    if lhs._otherWay != rhs._otherWay {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_OtherWay: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".OtherWay"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}path\0\u{3}why_not\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._path) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self._whyNot) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._path {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._whyNot {
+      try visitor.visitSingularEnumField(value: v, fieldNumber: 2)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_OtherWay, rhs: Connectivity_V1_OtherWay) -> Bool {
+    if lhs._path != rhs._path {return false}
+    if lhs._whyNot != rhs._whyNot {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

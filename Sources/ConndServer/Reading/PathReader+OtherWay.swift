@@ -1,0 +1,51 @@
+import Connectivity
+import ConnectivityRules
+
+/// Reads the paths by other links' default routes, when a client asks. connd follows none of them,
+/// so they cost nothing until then.
+///
+/// Implements rules W5 and W6.
+extension PathReader {
+  /// Returns the best path to a destination by another link, and whether traffic may take it.
+  func otherWay(
+    to destination: Destination, allowsExpensive: Bool, _ view: KernelView
+  ) throws(KernelUnavailable) -> OtherWay {
+    if let objection = OtherWayRule.objection(to: destination) {
+      return OtherWay(whyNot: objection)
+    }
+    let new = destination.ofNew
+    let rule = OtherWayRule(
+      leaving: try self.read(new, view), allowsExpensive: allowsExpensive)
+    if let objection = rule.objection { return OtherWay(whyNot: objection) }
+    var ways: [OtherWayRule.Way] = []
+    for uplink in try self.uplinks(view) {
+      var bound = new
+      bound.outLink = uplink
+      if let way = try view.unlessRefused({ () throws(KernelUnavailable) in
+        try self.read(bound, view)
+      }) {
+        ways.append(way)
+      }
+    }
+    return rule.choice(among: ways)
+  }
+
+  /// Returns the path of new traffic to a destination, with what else decides about its use.
+  private func read(
+    _ destination: Destination, _ view: KernelView
+  ) throws(KernelUnavailable) -> OtherWayRule.Way {
+    let (path, facts) = try self.path(to: destination, view)
+    guard case .route(let route) = facts.answer, route.kind == .unicast, route.table != 0 else {
+      return OtherWayRule.Way(path, prefixLength: nil)
+    }
+    let entry = try view.entry(for: destination)?.route
+    var answered = destination
+    answered.source = route.source
+    return OtherWayRule.Way(
+      path, prefixLength: entry?.prefix.length, metric: entry?.priority ?? .max,
+      isTunnelled: facts.links.contains(where: \.isTunnel),
+      isRoaming: facts.allLinks.contains { $0.modem?.isRoaming == true },
+      dropsAnswers: destination.outLink == nil
+        ? false : try view.refusesReplies(to: answered, by: route.outLink))
+  }
+}

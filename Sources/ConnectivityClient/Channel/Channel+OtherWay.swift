@@ -1,0 +1,253 @@
+internal import Connectivity
+internal import ConnectivityMonitor
+internal import GRPCCore
+internal import GRPCNIOTransportHTTP2Posix
+private import Logging
+private import NIOCore
+private import Synchronization
+
+/// A channel's use of a connection by the other way.
+struct OtherWayUse: Sendable {
+  var connection: UInt64
+  var stay: OtherWayStay
+  /// Follows the default path to the same address. Its change ends the use (W7).
+  var defaultPath: ConnectionGuard?
+}
+
+/// Implements rules W1, W2, W3 and W7.
+extension Channel {
+  typealias Addresses = Resolution.Addresses
+
+  /// The silence of all tries after which the other way begins. The kernel repeats a lost SYN after
+  /// a second (RFC 6298), and its answer needs a moment. One lost packet does not justify leaving.
+  static let otherWayPatience = Duration.milliseconds(1100)
+  /// The same beside a connection that has stalled, which is doubt enough.
+  static let otherWayPatienceInDoubt = Duration.milliseconds(250)
+
+  /// Whether the other way has begun.
+  private final class Beginning: Sendable {
+    private let flag = Mutex(false)
+
+    var hasHappened: Bool { self.flag.withLock { $0 } }
+
+    func happen() { self.flag.withLock { $0 = true } }
+  }
+
+  private enum Part: Sendable {
+    case resolved(Result<Addresses, RPCError>)
+    case raced([Try])
+    case otherWayEnded
+  }
+
+  /// Resolves the name and runs an attempt. If it makes no progress, tries the other way beside it.
+  ///
+  /// - Parameter race: Tries the addresses by the default way.
+  /// - Returns: The result of `race`, once neither way has a connection.
+  /// - Throws: The resolver's error, unless calls got a connection in spite of it.
+  func beside(
+    otherWayFor id: UInt64, atMost duration: Duration, _ hub: GuardHub,
+    _ race: @escaping @Sendable (Addresses) async -> [Try]
+  ) async throws(RPCError) -> [Try] {
+    let deadline = ContinuousClock.now + duration
+    let former = self.state.withLock { $0.addresses }
+    let result = await withTaskGroup(of: Part.self) { group -> Result<[Try], RPCError> in
+      let beginning = Beginning()
+      var isWatched = false
+      func watch(_ addresses: Addresses) {
+        guard !isWatched, self.mayTakeOtherWay(to: addresses) else { return }
+        isWatched = true
+        group.addTask {
+          await self.takeOtherWay(id, to: addresses, until: deadline, hub) {
+            beginning.happen()
+          }
+          return .otherWayEnded
+        }
+      }
+      watch(former)
+      group.addTask {
+        do throws(RPCError) {
+          let found = try await self.resolve(id, within: duration, hub)
+          let addresses = self.settings.shufflesAddresses ? found.shuffled() : found
+          return .resolved(.success(addresses.alternatingFamilies))
+        } catch {
+          return .resolved(.failure(error))
+        }
+      }
+      var result: Result<[Try], RPCError>?
+      for await part in group {
+        switch part {
+        case .resolved(.success(let addresses)):
+          self.state.withLock { $0.addresses = addresses }
+          watch(addresses)
+          group.addTask { .raced(await race(addresses)) }
+        case .resolved(.failure(let error)): result = .failure(error)
+        case .raced(let tries): result = .success(tries)
+        case .otherWayEnded: continue
+        }
+        // The other way goes on if it has begun, unless the channel has another connection by now.
+        if result != nil, !beginning.hasHappened { group.cancelAll() }
+      }
+      return result ?? .failure(ChannelMachine.shutdownError)
+    }
+    return try result.get()
+  }
+
+  private func mayTakeOtherWay(to addresses: Addresses) -> Bool {
+    addresses.contains { self.settings.mayTakeOtherWay(to: $0.ip) }
+  }
+
+  /// Waits until the default way makes no progress, and then tries the addresses by another link.
+  /// Returns when the resulting connection is over.
+  ///
+  /// - Parameter begin: Called when there is a way to try. Until then connd may be stuck, and the
+  ///   outcome of the default way must not wait for it (C7).
+  private func takeOtherWay(
+    _ id: UInt64, to addresses: Addresses, until deadline: ContinuousClock.Instant,
+    _ hub: GuardHub, begin: () -> Void
+  ) async {
+    let start = ContinuousClock.now
+    let isInDoubt = self.state.withLock { $0.machine.isBesideStalled(id) }
+    let patience = isInDoubt ? Self.otherWayPatienceInDoubt : Self.otherWayPatience
+    while true {
+      guard self.isWanted(id), !Task.isCancelled else { return }
+      let rest = patience - (self.lastProgress(of: id) ?? start).duration(to: .now)
+      if rest <= .zero { break }
+      do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
+    }
+    for address in addresses.prefix(Self.maxAddresses) {
+      guard self.isWanted(id), !Task.isCancelled else { return }
+      guard let remote = address.ip, let way = await self.otherWay(to: remote, address.ipPort),
+        let link = way.interface
+      else { continue }
+      begin()
+      self.logger?.info(
+        "the network makes no progress; trying another one",
+        metadata: ["grpc_remote": "\(address)", "network_interface": "\(link)"])
+      let one = await self.connectOnce(id, to: address, by: .other(link), until: deadline, hub)
+      if case .over = one.outcome { return }
+      one.flow?.end()
+    }
+  }
+
+  /// The number of addresses that are tried by the other way.
+  private static let maxAddresses = 4
+
+  /// When one of the attempt's connections last made progress, or `nil` if none has.
+  private func lastProgress(of id: UInt64) -> ContinuousClock.Instant? {
+    let attempts = self.state.withLock { $0.attempts.values.filter { $0.id == id } }
+    return attempts.compactMap(\.lastHeard).max()
+  }
+
+  /// Returns the path by another link that the channel may use now, or `nil` without one.
+  private func otherWay(to remote: IPAddress, _ port: UInt16) async -> KernelPath? {
+    guard self.settings.mayTakeOtherWay(to: remote),
+      let way = await self.settings.otherWay(remote, port), way.isAllowed, let path = way.path
+    else { return nil }
+    // An unknown cost is not free.
+    if self.settings.config.assist == .inexpensive, path.costsMoney != false { return nil }
+    return path
+  }
+
+  // MARK: - Stalls
+
+  /// A connection has stalled: later calls get another one (W4).
+  func stalled(_ id: UInt64, _ serial: UInt64) {
+    self.update { state in
+      guard state.connections[id]?.serial == serial else { return [] }
+      state.machine.stalled(id)
+      return []
+    }
+  }
+
+  /// A stalled connection goes on, and calls that wait for another one use it.
+  func recovered(_ id: UInt64, _ serial: UInt64) {
+    let obsolete = self.update { state -> ([ChannelMachine.Action], [Connection]) in
+      guard state.connections[id]?.serial == serial else { return ([], []) }
+      let actions = state.machine.recovered(id)
+      let attempts = state.machine.ready == id && !actions.isEmpty
+      return (actions, attempts ? state.takeAttempts { $0.id != id } : [])
+    }
+    for attempt in obsolete { attempt.giveUp() }
+  }
+
+  // MARK: - The return
+
+  /// Notes whether calls use the other way from now on.
+  func noteWay(of connection: Connection, isCurrent: Bool, _ hub: GuardHub) {
+    guard isCurrent else { return }
+    var use: OtherWayUse?
+    if connection.link != nil {
+      let remote = connection.target.address.ip
+      let flow = remote.flatMap { remote in
+        self.watching(remote, hub) { [weak self] in self?.leaveOtherWay(connection) }
+      }
+      flow?.follow()
+      use = OtherWayUse(
+        connection: connection.id, stay: OtherWayStay(since: .now), defaultPath: flow)
+    }
+    let former = self.state.withLock { state in
+      defer { state.otherWay = state.connections[connection.id] == nil ? nil : use }
+      return state.otherWay
+    }
+    former?.defaultPath?.end()
+  }
+
+  /// A connection is over, by whichever way it was made.
+  func forgetWay(of connection: Connection) {
+    let former = self.state.withLock { state in
+      state.otherWay?.connection == connection.id ? state.otherWay.take() : nil
+    }
+    former?.defaultPath?.end()
+  }
+
+  /// Considers the return to the default way when a call starts.
+  ///
+  /// - Returns: Whether the call uses the connection. Otherwise it is released.
+  func staysAway(on connection: Connection) -> Bool {
+    let (action, trial) = self.state.withLock {
+      state -> (OtherWayStay.Action?, ChannelMachine.ConnectionID?) in
+      guard state.otherWay?.connection == connection.id else { return (nil, nil) }
+      let action = state.otherWay?.stay.called(at: .now)
+      let trial = action == .tryDefaultWay ? state.machine.beginTrial(now: .now) : nil
+      return (action, trial)
+    }
+    if let trial { self.command(trial: trial, to: connection.target) }
+    guard action == .end else { return true }
+    connection.release()
+    self.leaveOtherWay(connection)
+    return false
+  }
+
+  /// Tries the default way beside the connection in use. Returns when its connection is over.
+  func tryDefaultWay(
+    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, _ hub: GuardHub
+  ) async {
+    while true {
+      let deadline = ContinuousClock.now + OtherWayStay.trialInterval
+      let one = await self.connectOnce(id, to: address, by: .trial, until: deadline, hub)
+      if case .over = one.outcome { return }
+      one.flow?.end()
+      let repeats = self.state.withLock { state -> Bool in
+        guard state.machine.isConnecting(id) else { return false }
+        if case .limping = one.outcome, state.otherWay?.stay.tried(.limping) != nil { return true }
+        _ = state.otherWay?.stay.tried(.failed)
+        state.machine.trialFailed(id)
+        return false
+      }
+      if !repeats { return }
+    }
+  }
+
+  /// New calls take the default way. Those on the connection go on.
+  func leaveOtherWay(_ connection: Connection) {
+    let former = self.update { state -> ([ChannelMachine.Action], OtherWayUse?) in
+      guard state.otherWay?.connection == connection.id else { return ([], nil) }
+      defer { state.otherWay = nil }
+      return (state.closed(connection), state.otherWay)
+    }
+    guard let former else { return }
+    former.defaultPath?.end()
+    self.logger?.info("new calls take the default network again", metadata: connection.metadata)
+    connection.retire()
+  }
+}

@@ -1,0 +1,108 @@
+/// Decides whether a connection has stalled, as a value (W4): it receives inputs and returns
+/// actions.
+///
+/// Silence alone proves nothing, because the server may be slow. Data that is not acknowledged
+/// after two timeouts does. If everything is acknowledged, one PING is sent, which must be
+/// acknowledged too.
+///
+/// It looks at the socket only while calls run, a second after the last byte, and once for each
+/// silence unless data is unacknowledged. A connection that waits for a server has no timer.
+struct StallMachine: Sendable {
+  typealias Instant = ContinuousClock.Instant
+
+  enum Input: Sendable {
+    /// A call has started on the connection.
+    case called
+    /// The peer sent something. `isBusy` tells whether calls are running.
+    case received(isBusy: Bool)
+    /// The answer to ``Action/look(after:)``.
+    case looked(Look)
+  }
+
+  /// A look at the socket.
+  struct Look: Sendable {
+    /// The number of calls that are running.
+    var calls: Int
+    /// The socket's state, or `nil` if the system does not report it.
+    var socket: SocketState?
+  }
+
+  /// The report of `tcp_info` about sent data.
+  struct SocketState: Hashable, Sendable {
+    /// Whether the peer has not acknowledged all data.
+    var hasUnacknowledgedData: Bool
+    /// The number of retransmission timeouts in a row.
+    var timeouts: Int
+    /// The time until the next timeout.
+    var timeout: Duration
+  }
+
+  enum Action: Hashable, Sendable {
+    /// Look at the socket after this time.
+    case look(after: Duration)
+    case ping
+    /// The connection takes no more calls.
+    case stalled
+    /// The peer of a stalled connection answers again.
+    case recovered
+  }
+
+  /// The silence after which the socket is examined.
+  static let patience = Duration.seconds(1)
+  /// gRPC servers end connections with too many pings.
+  static let pingInterval = Duration.seconds(60)
+  /// A jump of the round trip to 1 s can also cause two timeouts. The silence of a second excludes
+  /// most of those.
+  private static let minTimeouts = 2
+  private static let lookIntervals = Duration.milliseconds(100)...Duration.seconds(1)
+
+  private var isStalled = false
+  /// Whether a look is due.
+  private var isWatching = false
+  private var lastPing: Instant?
+  /// When the silence began: with the last byte, or the first call after a pause.
+  private var silentSince: Instant?
+
+  mutating func handle(_ input: Input, at now: Instant) -> [Action] {
+    switch input {
+    case .called:
+      if self.isWatching || self.isStalled { return [] }
+      self.silentSince = now
+      return self.look(after: Self.patience)
+    case .received(let isBusy):
+      self.silentSince = now
+      let recovered: [Action] = self.isStalled ? [.recovered] : []
+      self.isStalled = false
+      return recovered + (self.isWatching || !isBusy ? [] : self.look(after: Self.patience))
+    case .looked(let look):
+      self.isWatching = false
+      return self.examine(look, at: now)
+    }
+  }
+
+  private mutating func examine(_ look: Look, at now: Instant) -> [Action] {
+    guard !self.isStalled, let socket = look.socket, let silentSince = self.silentSince,
+      look.calls > 0 || socket.hasUnacknowledgedData
+    else { return [] }
+    let rest = Self.patience - silentSince.duration(to: now)
+    if rest > .zero { return self.look(after: rest) }
+    if socket.hasUnacknowledgedData {
+      guard socket.timeouts >= Self.minTimeouts else { return self.lookAgain(socket) }
+      self.isStalled = true
+      return [.stalled]
+    }
+    if let lastPing, lastPing.duration(to: now) < Self.pingInterval { return [] }
+    self.lastPing = now
+    return [.ping] + self.lookAgain(socket)
+  }
+
+  private mutating func lookAgain(_ socket: SocketState) -> [Action] {
+    let (least, most) = (Self.lookIntervals.lowerBound, Self.lookIntervals.upperBound)
+    return self.look(after: min(max(socket.timeout, least), most))
+  }
+
+  private mutating func look(after pause: Duration) -> [Action] {
+    self.isWatching = true
+    return [.look(after: pause)]
+  }
+}

@@ -1,0 +1,122 @@
+internal import NIOCore
+private import Synchronization
+
+/// Watches a connection for stalls, as ``StallMachine`` decides. Belongs to the connection's
+/// thread, except ``called()``.
+///
+/// Implements rule W4.
+final class StallWatch: Sendable {
+  enum Event: Sendable {
+    case stalled
+    case recovered
+  }
+
+  private struct State {
+    var machine = StallMachine()
+    var timer: Scheduled<Void>?
+    /// Whether the machine may need to know about the next call. Calls check only this.
+    var isOver = false
+  }
+
+  private let channel: any NIOCore.Channel
+  private let calls: @Sendable () -> Int
+  private let ping: @Sendable () -> Void
+  private let onEvent: @Sendable (Event) -> Void
+  private let state = Mutex(State())
+
+  /// - Parameters:
+  ///   - calls: Returns the number of calls that are running.
+  ///   - ping: Sends a PING. Called on the channel's thread.
+  ///   - onEvent: Called on the channel's thread.
+  init(
+    _ channel: any NIOCore.Channel, calls: @escaping @Sendable () -> Int,
+    ping: @escaping @Sendable () -> Void, onEvent: @escaping @Sendable (Event) -> Void
+  ) {
+    self.channel = channel
+    self.calls = calls
+    self.ping = ping
+    self.onEvent = onEvent
+  }
+
+  /// A call has started. May be called on any thread.
+  func called() { self.handle(.called) }
+
+  /// The peer sent something.
+  func received() { self.handle(.received(isBusy: self.calls() > 0)) }
+
+  /// The connection is closed.
+  func end() {
+    self.state.withLock { state in
+      state.isOver = true
+      return state.timer.take()
+    }?.cancel()
+  }
+
+  private func handle(_ input: StallMachine.Input) {
+    for action in self.state.withLock({ $0.machine.handle(input, at: .now) }) {
+      switch action {
+      case .look(let pause):
+        let timer = self.channel.eventLoop.scheduleTask(in: TimeAmount(pause)) { self.look() }
+        let isOver = self.state.withLock { state in
+          if !state.isOver { state.timer = timer }
+          return state.isOver
+        }
+        if isOver { timer.cancel() }
+      case .ping: self.ping()
+      case .stalled: self.onEvent(.stalled)
+      case .recovered: self.onEvent(.recovered)
+      }
+    }
+  }
+
+  private func look() {
+    let socket = ChannelSocket(channel: self.channel).tcpInformation
+    self.handle(.looked(.init(calls: self.calls(), socket: socket?.state)))
+  }
+}
+
+extension ChannelSocket {
+  /// The kernel's report about the connection, or `nil` if the system has none.
+  var tcpInformation: TCPInformation? {
+    #if os(Linux)
+      return self.option(6, 11, TCPInformation())  // IPPROTO_TCP, TCP_INFO
+    #else
+      return nil
+    #endif
+  }
+}
+
+/// The beginning of `struct tcp_info` (linux/tcp.h).
+struct TCPInformation: BitwiseCopyable, Sendable {
+  private var state8: UInt8 = 0
+  private var congestionState: UInt8 = 0
+  private var retransmits: UInt8 = 0
+  private var probes: UInt8 = 0
+  private var backoff: UInt8 = 0
+  private var options: UInt8 = 0
+  private var windowScales: UInt8 = 0
+  private var limits: UInt8 = 0
+  /// In microseconds.
+  private var timeout: UInt32 = 0
+  private var acknowledgementTimeout: UInt32 = 0
+  private var segmentSizes: (UInt32, UInt32) = (0, 0)
+  /// The number of packets.
+  private var unacknowledged: UInt32 = 0
+  private var packets: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
+  private var times: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
+  private var metrics: (UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32) =
+    (0, 0, 0, 0, 0, 0, 0, 0)
+  private var receiver: (UInt32, UInt32) = (0, 0)
+  /// The number of all retransmitted packets, SYNs included.
+  private(set) var totalRetransmissions: UInt32 = 0
+
+  init() {}
+
+  /// Each of the two counters misses timeouts of the other's kind.
+  var state: StallMachine.SocketState {
+    StallMachine.SocketState(
+      hasUnacknowledgedData: self.unacknowledged > 0,
+      timeouts: Int(max(self.retransmits, self.backoff)),
+      timeout: .microseconds(Int64(self.timeout)))
+  }
+}

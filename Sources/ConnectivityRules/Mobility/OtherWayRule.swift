@@ -1,0 +1,117 @@
+package import Connectivity
+
+/// Decides whether a connection may leave the default way for another link's default route.
+///
+/// Implements rules W5 and W6.
+package struct OtherWayRule {
+  /// A path to the destination, with the facts that a `KernelPath` does not hold.
+  package struct Way: Hashable, Sendable {
+    package var path: KernelPath
+    /// The prefix length of the route that leads to the destination, or `nil` if unknown.
+    package var prefixLength: Int?
+    /// The metric of that route.
+    package var metric: UInt32
+    /// Whether a link of the path is a tunnel.
+    package var isTunnelled: Bool
+    /// Whether a modem of the path is in another operator's network.
+    package var isRoaming: Bool
+    /// Whether the kernel drops answers that arrive by this path.
+    package var dropsAnswers: Bool
+
+    package init(
+      _ path: KernelPath, prefixLength: Int?, metric: UInt32 = 0, isTunnelled: Bool = false,
+      isRoaming: Bool = false, dropsAnswers: Bool = false
+    ) {
+      self.path = path
+      self.prefixLength = prefixLength
+      self.metric = metric
+      self.isTunnelled = isTunnelled
+      self.isRoaming = isRoaming
+      self.dropsAnswers = dropsAnswers
+    }
+
+    /// Whether it leaves by a default route, without any tunnel.
+    fileprivate var isPlain: Bool {
+      self.path.status == .satisfied && self.prefixLength == 0 && !self.isTunnelled
+        && self.path.medium != .tunnel
+    }
+  }
+
+  private let defaultWay: Way
+  /// Whether the user allows other paths that cost money.
+  private let allowsExpensive: Bool
+
+  package init(leaving defaultWay: Way, allowsExpensive: Bool = false) {
+    self.defaultWay = defaultWay
+    self.allowsExpensive = allowsExpensive
+  }
+
+  /// Returns why traffic to a destination may take no other way at all, or `nil` if it depends on
+  /// the way.
+  package static func objection(to destination: Destination) -> OtherWay.Reason? {
+    if destination.outLink != nil { return .bound }
+    if destination.mark != 0 { return .marked }
+    return destination.address.isGlobal ? nil : .notGlobal
+  }
+
+  /// Why the default way may not be left, or `nil` if it may.
+  package var objection: OtherWay.Reason? {
+    let (way, path) = (self.defaultWay, self.defaultWay.path)
+    if path.status != .satisfied { return .noDefaultPath }
+    if way.isTunnelled || path.medium == .tunnel || path.medium == .unknown { return .tunnel }
+    let isOfSystem = path.table.map(Self.systemTables.contains) ?? false
+    return way.prefixLength == 0 && isOfSystem ? nil : .ownRoute
+  }
+
+  /// The tables `default` and `main` (rtnetlink(7)), which the rules of the system itself look up.
+  private static let systemTables: Set<UInt32> = [253, 254]
+
+  /// Returns the cheapest of the other ways that may be used. If none may, returns the first with
+  /// the reason.
+  package func choice(among ways: [Way]) -> OtherWay {
+    if let objection { return OtherWay(whyNot: objection) }
+    let links = Set(self.defaultWay.path.chain.map(\.index))
+    let others = ways.filter { way in
+      way.isPlain && links.isDisjoint(with: way.path.chain.map(\.index))
+    }
+    let sorted = others.sorted { self.rank($0) < self.rank($1) }
+    guard let best = sorted.first else { return OtherWay(whyNot: .noOtherPath) }
+    return self.objection(to: best).map { OtherWay(best.path, whyNot: $0) } ?? OtherWay(best.path)
+  }
+
+  private func rank(_ way: Way) -> (Int, Int, UInt32) {
+    (self.objection(to: way) == nil ? 0 : 1, way.path.costsMoney == false ? 0 : 1, way.metric)
+  }
+
+  private func objection(to way: Way) -> OtherWay.Reason? {
+    if way.dropsAnswers { return .strictFilter }
+    if way.isRoaming { return .roaming }
+    if way.path.isConstrained { return .constrained }
+    // An unknown cost is not free.
+    return way.path.costsMoney == false || self.allowsExpensive ? nil : .expensive
+  }
+}
+
+extension IPAddress {
+  /// Whether the address means the same host in all networks: the global unicast blocks of the
+  /// IANA special-purpose registries (RFC 6890) without those of documentation and NAT64.
+  package var isGlobal: Bool {
+    let local = self.family == .ipv4 ? Self.localIPv4 : Self.localIPv6
+    let isUnicast = self.family == .ipv4 || Self.unicastIPv6?.contains(self) == true
+    return isUnicast && !local.contains { $0.contains(self) }
+  }
+
+  private static func blocks(_ blocks: [(String, Int)]) -> [IPPrefix] {
+    blocks.compactMap { text, length in
+      IPAddress(text).flatMap { IPPrefix($0, length: length) }
+    }
+  }
+
+  private static let unicastIPv6 = Self.blocks([("2000::", 3)]).first
+  private static let localIPv6 = Self.blocks([("2001:db8::", 32), ("2001::", 23)])
+  private static let localIPv4 = Self.blocks([
+    ("0.0.0.0", 8), ("10.0.0.0", 8), ("100.64.0.0", 10), ("127.0.0.0", 8), ("169.254.0.0", 16),
+    ("172.16.0.0", 12), ("192.0.0.0", 24), ("192.0.2.0", 24), ("192.168.0.0", 16),
+    ("198.18.0.0", 15), ("198.51.100.0", 24), ("203.0.113.0", 24), ("224.0.0.0", 3),
+  ])
+}

@@ -1,0 +1,131 @@
+import Glibc
+import Synchronization
+import TestKit
+
+/// A link of a laboratory whose packets are delayed, and lost at random: a thread carries Ethernet
+/// frames between two veth pairs in a third namespace. It lasts as long as this object.
+final class LossyLink {
+  private let middle: NetworkNamespace
+  private let state = State()
+
+  private final class State: Sendable {
+    /// The probability of a loss in each direction, in thousandths.
+    let loss = Atomic<Int>(0)
+    /// In microseconds, in each direction.
+    let delay = Atomic<Int>(0)
+    /// The bytes of IPv4 packets that the host has sent.
+    let sent = Atomic<Int>(0)
+    let isOver = Atomic<Bool>(false)
+    let hasEnded = Atomic<Bool>(false)
+  }
+
+  /// - Parameters:
+  ///   - name: of both ends.
+  ///   - number: The addresses are 10.NUMBER.0.2 and, outside, 10.NUMBER.0.1.
+  ///   - delay: in each direction.
+  init(_ name: String, _ number: Int, in lab: Laboratory, delay: Duration) throws {
+    let middle = try NetworkNamespace()
+    self.middle = middle
+    for (end, namespace, own) in [("near", lab.namespace, "2"), ("far", lab.outside, "1")] {
+      // Without IPv6 the ends send nothing of their own.
+      try middle.set("net/ipv6/conf/default/disable_ipv6", "1")
+      let index = 100 * number + (end == "near" ? 50 : 60)
+      try middle.ip(
+        "link add \(end) type veth peer name \(name) index \(index) netns \(namespace.name)")
+      try middle.ip("link set \(end) up")
+      try namespace.ip("link set \(name) up")
+      try namespace.ip("address add 10.\(number).0.\(own)/24 dev \(name)")
+    }
+    let sockets = try middle.perform { try ["near", "far"].map(Self.open) }
+    let state = self.state
+    state.delay.store(Int(delay / .microseconds(1)), ordering: .relaxed)
+    startThread {
+      Self.carry(sockets[0], sockets[1], state)
+      for socket in sockets { close(socket) }
+      state.hasEnded.store(true, ordering: .releasing)
+    }
+  }
+
+  deinit {
+    self.state.isOver.store(true, ordering: .relaxed)
+    while !self.state.hasEnded.load(ordering: .acquiring) { sched_yield() }
+  }
+
+  /// Loses this share of the packets in each direction from now on.
+  func lose(_ share: Double) {
+    self.state.loss.store(Int(share * 1000), ordering: .relaxed)
+  }
+
+  /// Delays packets by this time in each direction from now on.
+  func delay(_ delay: Duration) {
+    self.state.delay.store(Int(delay / .microseconds(1)), ordering: .relaxed)
+  }
+
+  /// The bytes of IPv4 packets that the host has sent so far, whether they were lost or not.
+  var sentBytes: Int { self.state.sent.load(ordering: .relaxed) }
+
+  // netpacket/packet.h and linux/if_packet.h, of which Glibc's module lacks a part.
+  private static let packetLevel: CInt = 263  // SOL_PACKET
+  private static let withOffloads: CInt = 15  // PACKET_VNET_HDR
+  private static let ignoreOutgoing: CInt = 23  // PACKET_IGNORE_OUTGOING
+  private static let all: UInt16 = 3  // ETH_P_ALL
+  /// `struct virtio_net_hdr`, which carries unfinished checksums and segmentation.
+  private static let offloadHeader = 10
+
+  /// Opens a socket for all frames of a link.
+  private static func open(_ link: String) throws -> CInt {
+    let descriptor = socket(
+      AF_PACKET, CInt(SOCK_RAW.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0 else { throw CommandError("AF_PACKET: errno \(errno)") }
+    for option in [self.withOffloads, self.ignoreOutgoing] {
+      var on: CInt = 1
+      guard setsockopt(descriptor, self.packetLevel, option, &on, 4) == 0 else {
+        throw CommandError("packet option \(option): errno \(errno)")
+      }
+    }
+    // struct sockaddr_ll: family, protocol, index, and 12 bytes that bind(2) ignores.
+    var address = [UInt8](repeating: 0, count: 20)
+    withUnsafeBytes(of: UInt16(AF_PACKET)) { address.replaceSubrange(0..<2, with: $0) }
+    withUnsafeBytes(of: self.all.bigEndian) { address.replaceSubrange(2..<4, with: $0) }
+    withUnsafeBytes(of: if_nametoindex(link)) { address.replaceSubrange(4..<8, with: $0) }
+    let result = address.withUnsafeBytes { bytes in
+      bytes.baseAddress.map { bind(descriptor, $0.assumingMemoryBound(to: sockaddr.self), 20) }
+    }
+    guard result == 0 else { throw CommandError("bind to \(link): errno \(errno)") }
+    return descriptor
+  }
+
+  private static func carry(_ near: CInt, _ far: CInt, _ state: State) {
+    var random = SeededGenerator(seed: 7)
+    var waiting: [(due: ContinuousClock.Instant, to: CInt, frame: [UInt8])] = []
+    var buffer = [UInt8](repeating: 0, count: 70_000)
+    while !state.isOver.load(ordering: .relaxed) {
+      var descriptors = [near, far].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+      if poll(&descriptors, 2, waiting.isEmpty ? 20 : 1) > 0 {
+        for (place, other) in [far, near].enumerated() where descriptors[place].revents != 0 {
+          while true {
+            let count = recv(descriptors[place].fd, &buffer, buffer.count, CInt(MSG_DONTWAIT))
+            guard count > Self.offloadHeader + 14 else { break }
+            let isIPv4 =
+              buffer[Self.offloadHeader + 12] == 8 && buffer[Self.offloadHeader + 13] == 0
+            if isIPv4, place == 0 {
+              state.sent.add(count - Self.offloadHeader - 14, ordering: .relaxed)
+            }
+            // Neighbours are always found: a limping Wi-Fi repeats its own frames.
+            if isIPv4,
+              Int.random(in: 0..<1000, using: &random) < state.loss.load(ordering: .relaxed)
+            {
+              continue
+            }
+            let delay = Duration.microseconds(state.delay.load(ordering: .relaxed))
+            waiting.append((.now + delay, other, Array(buffer[..<count])))
+          }
+        }
+      }
+      let now = ContinuousClock.now
+      let due = waiting.prefix { $0.due <= now }
+      for (_, descriptor, frame) in due { _ = write(descriptor, frame, frame.count) }
+      waiting.removeFirst(due.count)
+    }
+  }
+}

@@ -1,0 +1,170 @@
+import Testing
+
+@testable import ConnectivityClient
+
+@Suite("Stalls of a connection")
+struct StallMachineTests {
+  /// A machine whose time is given in milliseconds.
+  private struct Story {
+    private var machine = StallMachine()
+    private let start = ContinuousClock.now
+
+    mutating func at(_ time: Int, _ input: StallMachine.Input) -> [String] {
+      self.machine.handle(input, at: self.start + .milliseconds(time)).map { action in
+        switch action {
+        case .look(let pause): "look \(pause / .milliseconds(1))"
+        case .ping: "ping"
+        case .stalled: "stalled"
+        case .recovered: "recovered"
+        }
+      }
+    }
+
+    mutating func look(
+      at time: Int, calls: Int = 1, unacknowledged: Bool = true, timeouts: Int = 0,
+      timeout: Int = 400
+    ) -> [String] {
+      let socket = StallMachine.SocketState(
+        hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
+        timeout: .milliseconds(timeout))
+      return self.at(time, .looked(.init(calls: calls, socket: socket)))
+    }
+  }
+
+  @Test("W4 a second of silence and two timeouts with unacknowledged data → stalled, once")
+  func stalled() {
+    var story = Story()
+    #expect(story.at(0, .called) == ["look 1000.0"])
+    // Later calls find a look that is due.
+    #expect(story.at(500, .called) == [])
+    #expect(story.look(at: 1000, timeouts: 2) == ["stalled"])
+    #expect(story.at(1100, .called) == [])
+    #expect(story.at(9000, .received(isBusy: true)) == ["recovered", "look 1000.0"])
+    #expect(story.at(9001, .received(isBusy: true)) == [])
+  }
+
+  @Test("W4 fewer timeouts → the socket is examined again after the next one")
+  func waits() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.look(at: 1000, timeouts: 0, timeout: 250) == ["look 250.0"])
+    #expect(story.look(at: 1250, timeouts: 1, timeout: 20) == ["look 100.0"])
+    #expect(story.look(at: 1350, timeouts: 1, timeout: 3000) == ["look 1000.0"])
+    #expect(story.look(at: 2350, timeouts: 3) == ["stalled"])
+  }
+
+  @Test("W4 bytes arrive → the second starts over, whatever the timeouts were")
+  func heard() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.at(700, .received(isBusy: true)) == [])
+    #expect(story.look(at: 1000, timeouts: 4) == ["look 700.0"])
+    #expect(story.at(1600, .received(isBusy: true)) == [])
+    #expect(story.look(at: 1700, timeouts: 4) == ["look 900.0"])
+  }
+
+  @Test("W4 everything is acknowledged → one PING, and no timer after its answer")
+  func ping() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.look(at: 1000, unacknowledged: false) == ["ping", "look 400.0"])
+    // The answer to the PING arrives.
+    #expect(story.at(1020, .received(isBusy: true)) == [])
+    #expect(story.look(at: 1400, unacknowledged: false) == ["look 620.0"])
+    #expect(story.look(at: 2020, unacknowledged: false) == [])
+  }
+
+  @Test("W4 the PING is not acknowledged → stalled after its two timeouts")
+  func unanswered() {
+    var story = Story()
+    _ = story.at(0, .called)
+    _ = story.look(at: 1000, unacknowledged: false)
+    #expect(story.look(at: 1400, timeouts: 1, timeout: 400) == ["look 400.0"])
+    #expect(story.look(at: 1800, timeouts: 2) == ["stalled"])
+  }
+
+  @Test("W4 messages keep coming with pauses → at most one PING a minute")
+  func rareMessages() {
+    var story = Story()
+    var pings: [Int] = []
+    _ = story.at(0, .called)
+    for second in stride(from: 0, to: 180_000, by: 5000) {
+      _ = story.at(second, .received(isBusy: true))
+      for time in stride(from: second + 1000, to: second + 5000, by: 1000) {
+        if story.look(at: time, unacknowledged: false).contains("ping") { pings.append(time) }
+      }
+    }
+    #expect(pings == [1000, 61000, 121000])
+  }
+
+  @Test("W4 no calls run, and everything is acknowledged → no timer")
+  func idle() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.look(at: 1000, calls: 0, unacknowledged: false) == [])
+    #expect(story.at(2000, .received(isBusy: false)) == [])
+    #expect(story.at(60_000, .called) == ["look 1000.0"])
+  }
+
+  @Test("W4 the call was cancelled, and its data is not acknowledged → stalled all the same")
+  func cancelled() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.look(at: 1000, calls: 0, timeouts: 2) == ["stalled"])
+  }
+
+  @Test("W4 the system does not report sockets → nothing stalls")
+  func unknown() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.at(1000, .looked(.init(calls: 1, socket: nil))) == [])
+  }
+}
+
+@Suite("The time on the other way")
+struct OtherWayStayTests {
+  private let start = ContinuousClock.now
+
+  private func at(_ seconds: Double) -> ContinuousClock.Instant { self.start + .seconds(seconds) }
+
+  @Test("W7 calls try the default way at most once in five seconds")
+  func trials() {
+    var stay = OtherWayStay(since: self.start)
+    var trials: [Double] = []
+    for call in stride(from: 0.5, to: 30, by: 0.5) {
+      guard stay.called(at: self.at(call)) == .tryDefaultWay else { continue }
+      trials.append(call)
+      #expect(stay.called(at: self.at(call + 0.1)) == nil)
+      #expect(stay.tried(.failed) == nil)
+    }
+    #expect(trials == [5, 10, 15, 20, 25])
+  }
+
+  @Test("W7 a trial is still running → no other begins")
+  func oneAtATime() {
+    var stay = OtherWayStay(since: self.start)
+    #expect(stay.called(at: self.at(5)) == .tryDefaultWay)
+    #expect(stay.called(at: self.at(11)) == nil)
+    #expect(stay.tried(.failed) == nil)
+    #expect(stay.called(at: self.at(12)) == .tryDefaultWay)
+  }
+
+  @Test("W7 a trial succeeds only after a retransmission → one more at once")
+  func limping() {
+    var stay = OtherWayStay(since: self.start)
+    #expect(stay.called(at: self.at(5)) == .tryDefaultWay)
+    #expect(stay.tried(.limping) == .tryDefaultWay)
+    #expect(stay.called(at: self.at(10)) == nil)
+    #expect(stay.tried(.limping) == nil)
+    #expect(stay.called(at: self.at(9)) == nil)
+    #expect(stay.called(at: self.at(10)) == .tryDefaultWay)
+    #expect(stay.tried(.limping) == .tryDefaultWay)
+  }
+
+  @Test("W7 after two minutes the next call takes the default way")
+  func end() {
+    var stay = OtherWayStay(since: self.start)
+    #expect(stay.called(at: self.at(119)) == .tryDefaultWay)
+    #expect(stay.called(at: self.at(120)) == .end)
+  }
+}
