@@ -5,6 +5,7 @@ DESTDIR ?=
 SYSCONFDIR ?= /etc
 STRIP ?= --strip
 DEB ?= .build/deb
+DIST ?= .build/dist
 # The image of the test VM. It is built again when its inputs change.
 VM_IMAGE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/connd/vm
 
@@ -42,7 +43,7 @@ test_packages := dbus-daemon git iproute2 less libpq5 nodejs postgresql-15 pytho
 bench_packages := gcc libc6-dev procps valgrind
 protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
 unit_packages := systemd
-deb_packages := debhelper dpkg-dev lintian
+deb_packages := debhelper dpkg-dev lintian python3 xz-utils
 vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux gcc-12 make libelf1
 
 ##@ Use
@@ -71,6 +72,7 @@ install: release ## install under PREFIX (and DESTDIR, if set), with sudo if nee
 	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)"
 
 # Everything is passed on the command line, because sudo drops make's variables and Swift's path.
+# CONNCTL prints the completions. It is another connctl if BUILT is for another architecture.
 # Installs system units, or with a PREFIX in a home directory only user units. The configuration is
 # installed with system units only.
 install-built:
@@ -91,7 +93,7 @@ install-built:
 	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
 	fi
 	# Completion scripts are read by a shell and not run, so they need no #! line.
-	completion() { "$(BUILT)/connctl" completion "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
+	completion() { "$(or $(CONNCTL),$(BUILT)/connctl)" completion "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
 	completion bash bash-completion/completions/connctl
 	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
 	completion fish fish/vendor_completions.d/connctl.fish
@@ -119,6 +121,10 @@ uninstall: ## remove what install has installed, except the configuration
 deb: release deps-deb ## build a Debian package in DEB (.build/deb)
 	@rm -f "$(DEB)"/connd*.deb
 	BUILT="$$($(release) --show-bin-path)" packaging/build "$(DEB)"
+
+.PHONY: dist
+dist: release deps-deb ## make the files of a release in DIST (.build/dist): packages, archive, checksums, contents
+	@BUILT="$$($(release) --show-bin-path)" packaging/dist "$(DIST)"
 
 ##@ Work on it
 
@@ -260,6 +266,11 @@ api: deps deps-test ## write the public API of the libraries to Tests/Fixtures/a
 .PHONY: check-fresh
 check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package, to see it fail)
 	@$(sudo) Tests/Support/fresh/run $(WITHOUT)
+
+.PHONY: check-package
+check-package: dist deps-test deps-vm ## check DIST: the list of contents, and the package in a minimal Debian (also a substitute for arm64)
+	@"$$(Tests/Programs/python/setup)/bin/python" -B Tests/Programs/python/contents.py "$(DIST)"/*.cdx.json
+	$(sudo) Tests/Support/fresh/package "$$($(release) --show-bin-path)"
 
 .PHONY: lint-units
 lint-units: deps-units ## check the systemd units and their sandbox
