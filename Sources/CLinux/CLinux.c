@@ -2,6 +2,7 @@
 #include "CLinux.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -59,6 +60,23 @@ struct attributes {
 };
 
 void clinux_trim_memory(void) { malloc_trim(0); }
+
+// Unmaps the pages of the segments of a program or library that are never written. Private copies of
+// written pages would be lost.
+static int drop_pages(struct dl_phdr_info *info, size_t size, void *unused) {
+  (void)size, (void)unused;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  for (int i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || (segment->p_flags & PF_W)) continue;
+    uintptr_t start = (info->dlpi_addr + segment->p_vaddr) / page * page;
+    uintptr_t end = (info->dlpi_addr + segment->p_vaddr + segment->p_filesz) / page * page;
+    if (end > start) madvise((void *)start, end - start, MADV_DONTNEED);
+  }
+  return 0;
+}
+
+void clinux_drop_program_pages(void) { dl_iterate_phdr(drop_pages, NULL); }
 
 int clinux_use_slices(uint64_t nanoseconds) {
   struct attributes attributes = {0};

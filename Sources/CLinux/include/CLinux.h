@@ -116,6 +116,10 @@ int clinux_use_slices(uint64_t nanoseconds);
 /// Calls malloc_trim(3): returns freed memory to the system.
 void clinux_trim_memory(void);
 
+/// Calls madvise(2) with MADV_DONTNEED for the code and constants of the program and its libraries.
+/// The kernel maps the pages again, from its page cache, when they are used.
+void clinux_drop_program_pages(void);
+
 /// Calls pthread_setname_np(3) for the calling thread. The name is limited to 15 bytes.
 void clinux_name_thread(const char *name);
 
