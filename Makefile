@@ -234,6 +234,14 @@ truth: deps deps-test ## compare connd with real traffic in random networks (STE
 adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
 	@$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
 
+.PHONY: check-instructions instructions
+check-instructions: release deps-bench ## fail if a change costs a tenth more instructions than committed
+	@dev/install-packages iproute2
+	@Tests/Bench/instructions "$$($(release) --show-bin-path)"
+
+instructions: release deps-bench ## commit the present number of instructions of a change
+	@Tests/Bench/instructions "$$($(release) --show-bin-path)" update
+
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= as for check-demo)
 	@$(release) --product instructions
