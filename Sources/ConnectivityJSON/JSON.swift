@@ -133,10 +133,10 @@ private struct Output {
   mutating func append(quoted text: String) {
     var text = text
     self.append(UInt8(ascii: "\""))
+    let start = self.count
     // Most strings need no escapes.
-    if text.utf8.allSatisfy(Self.isPlain) {
-      text.withUTF8 { self.append($0) }
-    } else {
+    if !text.withUTF8({ self.append(ifPlain: $0) }) {
+      self.count = start
       for scalar in text.unicodeScalars {
         if Self.needsEscape(scalar) {
           self.append(escaped: scalar)
@@ -148,8 +148,16 @@ private struct Output {
     self.append(UInt8(ascii: "\""))
   }
 
-  private static func isPlain(_ byte: UInt8) -> Bool {
-    (0x20..<0x7F).contains(byte) && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+  /// Appends bytes up to the first that may need an escape.
+  ///
+  /// - Returns: Whether there is no such byte.
+  private mutating func append(ifPlain bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+    for byte in bytes {
+      guard byte >= 0x20, byte < 0x7F, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\")
+      else { return false }
+      self.append(byte)
+    }
+    return true
   }
 
   private static func needsEscape(_ scalar: Unicode.Scalar) -> Bool {

@@ -11,9 +11,7 @@ struct Published: Sendable {
 
   init(_ change: ConnectivityChange) throws {
     self.change = change
-    self.message = try Connectivity_V1_WatchResponse(
-      change, networkNamespace: ProcessNamespace.told
-    ).serializedBytes()
+    self.message = try change.watchResponse(networkNamespace: ProcessNamespace.told)
   }
 
   /// Decodes a stored message.

@@ -22,6 +22,17 @@ struct ConversionTests {
     #expect(try self.overTheWire(.gap(snapshot)) == .gap(snapshot))
   }
 
+  @Test(
+    "a change written by hand has the bytes that SwiftProtobuf writes",
+    arguments: 0..<300 as Range<UInt64>)
+  func ownBytes(seed: UInt64) throws {
+    var model = RandomModel(seed: seed)
+    let change = model.change()
+    let expected: [UInt8] = try Connectivity_V1_WatchResponse(change, networkNamespace: seed)
+      .serializedBytes()
+    #expect(try change.watchResponse(networkNamespace: seed) == expected)
+  }
+
   @Test("the generation is on every level of a message")
   func generations() {
     var model = RandomModel(seed: 1)

@@ -52,6 +52,13 @@ struct RandomModel {
       table: self.maybe { UInt32.random(in: 0 ... .max, using: &$0.generator) },
       isExpensive: self.bool(), isConstrained: self.bool())
     path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
+    if !path.isExpensive { path.isCostUnknown = self.bool() }
+    let state = self.any(Validation.State.self)
+    if state != .unknown {
+      path.validation = Validation(
+        state, self.maybe { $0.any(Validation.Source.self) },
+        portal: self.maybe { $0.word() })
+    }
     return path
   }
 
