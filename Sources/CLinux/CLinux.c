@@ -61,8 +61,8 @@ struct attributes {
 
 void clinux_trim_memory(void) { malloc_trim(0); }
 
-// Unmaps the pages of the segments of a program or library that are never written. Private copies of
-// written pages would be lost.
+// Unmaps the pages of those segments of a program or library that are never written. Private copies
+// of written pages would be lost.
 static int drop_pages(struct dl_phdr_info *info, size_t size, void *unused) {
   (void)size, (void)unused;
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

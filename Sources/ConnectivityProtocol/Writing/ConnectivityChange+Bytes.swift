@@ -2,8 +2,8 @@ public import Connectivity
 private import SwiftProtobuf
 
 extension ConnectivityChange {
-  /// The change as a serialised `WatchResponse`, as SwiftProtobuf writes it. Written by hand, because
-  /// connd does this for each change and SwiftProtobuf takes six times as many instructions.
+  /// Returns the bytes of a `WatchResponse`, as SwiftProtobuf writes them. They are written by hand,
+  /// because connd does this for each change.
   ///
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
   /// - Throws: `BinaryEncodingError` if the message is too large.
