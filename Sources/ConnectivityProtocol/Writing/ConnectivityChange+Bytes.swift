@@ -2,7 +2,7 @@ public import Connectivity
 private import SwiftProtobuf
 
 extension ConnectivityChange {
-  /// Returns the bytes of a `WatchResponse`, as SwiftProtobuf writes them. They are written by hand,
+  /// Returns the bytes of a `WatchResponse`, as SwiftProtobuf writes them. They are written by hand
   /// because connd does this for each change.
   ///
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
