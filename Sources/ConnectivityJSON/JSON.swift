@@ -150,7 +150,7 @@ private struct Output {
 
   /// Appends bytes up to the first that may need an escape.
   ///
-  /// - Returns: Whether there is no such byte.
+  /// - Returns: Whether all bytes were appended.
   private mutating func append(ifPlain bytes: UnsafeBufferPointer<UInt8>) -> Bool {
     for byte in bytes {
       guard byte >= 0x20, byte < 0x7F, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\")
