@@ -4,8 +4,26 @@ import Glibc
 import UnixTransport
 
 extension Configuration {
-  /// The configuration file unless another one is named.
-  package static let defaultFile = "/etc/connd/connd.yaml"
+  /// The configuration file of the machine.
+  package static let systemFile = "/etc/connd/connd.yaml"
+
+  /// Returns the configuration file unless another one is named: that of a user other than root, if
+  /// it exists, or else the machine's. A user's file replaces the machine's.
+  ///
+  /// - Parameter environment: Returns the value of an environment variable.
+  package static func defaultFile(
+    of uid: UInt32, environment: (String) -> String?, exists: (String) -> Bool
+  ) -> String {
+    func directory(_ variable: String) -> String? {
+      // Other values are invalid (XDG Base Directory Specification).
+      environment(variable).flatMap { $0.hasPrefix("/") ? $0 : nil }
+    }
+    guard uid != 0,
+      let directory = directory("XDG_CONFIG_HOME") ?? directory("HOME").map({ "\($0)/.config" })
+    else { return Self.systemFile }
+    let file = "\(directory)/connd/connd.yaml"
+    return exists(file) ? file : Self.systemFile
+  }
 
   /// Reads a file.
   ///

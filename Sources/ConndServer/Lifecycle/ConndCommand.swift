@@ -27,7 +27,7 @@ public struct ConndCommand: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Read the configuration from this file (default: \(Configuration.defaultFile), if it exists).",
+      "Read the configuration from this file. Default: for users other than root $XDG_CONFIG_HOME/connd/connd.yaml, or else \(Configuration.systemFile), if it exists.",
       valueName: "file"))
   var config: String?
 
@@ -95,7 +95,7 @@ public struct ConndCommand: ParsableCommand {
       return
     }
     let named = self.config ?? self.file
-    let file = named ?? Configuration.defaultFile
+    let file = named ?? Self.defaultFile
     let isOptional = named == nil
     @Sendable func read() throws(ConfigurationError) -> Configuration {
       try Configuration.read(file: file, isOptional: isOptional)
@@ -157,6 +157,14 @@ extension ConndCommand {
   static func verdict(onFile file: String) -> String {
     let exists = access(file, F_OK) == 0 || errno != ENOENT
     return "\(file): " + (exists ? "valid" : "does not exist; the defaults apply")
+  }
+
+  private static var defaultFile: String {
+    Configuration.defaultFile(of: getuid()) { name in
+      getenv(name).map { String(cString: $0) }
+    } exists: {
+      access($0, F_OK) == 0
+    }
   }
 
   /// Returns the socket path: from the command line, the environment, the configuration, or the

@@ -214,6 +214,28 @@ struct ConfigurationTests {
     #expect(ConndCommand.verdict(onFile: "/dev/null") == "/dev/null: valid")
   }
 
+  @Test("a user's own file replaces the machine's, except for root and if it does not exist")
+  func ownFile() {
+    func file(
+      _ variables: [String: String], uid: UInt32 = 1000, exists: Set<String> = []
+    ) -> String {
+      Configuration.defaultFile(of: uid) {
+        variables[$0]
+      } exists: {
+        exists.contains($0)
+      }
+    }
+    let (own, other) = ("/home/u/.config/connd/connd.yaml", "/x/connd/connd.yaml")
+    let all: Set = [own, other]
+    #expect(file(["HOME": "/home/u"], exists: all) == own)
+    #expect(file(["HOME": "/home/u", "XDG_CONFIG_HOME": "/x"], exists: all) == other)
+    #expect(file(["HOME": "/home/u", "XDG_CONFIG_HOME": "x"], exists: all) == own)
+    let system = "/etc/connd/connd.yaml"
+    #expect(file(["HOME": "/home/u"]) == system)
+    #expect(file([:], exists: all) == system)
+    #expect(file(["HOME": "/home/u"], uid: 0, exists: all) == system)
+  }
+
   @Test("only --check-config accepts a file argument")
   func fileToCheck() throws {
     #expect(try ConndCommand.parse(["--check-config", "/x"]).file == "/x")
