@@ -76,7 +76,7 @@ struct CommandsScenario {
     try etc.write("nameserver 192.0.2.53\n", to: "resolv.conf")
     let mount = #"mount --make-rprivate / && mount --bind "$0" /etc && exec "$@""#
     try lab.startConnd(prefix: ["unshare", "--mount", "sh", "-c", mount, etc.path])
-    #expect(try lab.connctl("dns").output == "all  192.0.2.53\n")
+    #expect(try lab.connctl("dns").output == "default  192.0.2.53\n")
     let hook = try self.spawn(
       lab, "on", "dns", "--", "sh", "-c", #"echo "$CONND_EVENT $CONND_GENERATION"; cat"#)
     try waitUntil("the hook follows") {

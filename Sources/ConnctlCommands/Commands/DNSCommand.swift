@@ -37,7 +37,7 @@ extension Style {
       let words = DNSSettings(servers: servers, search: search).words
       rows.add(Text(name), Text(words))
     }
-    add("all", settings.servers, settings.search)
+    add("default", settings.servers, settings.search)
     for link in settings.links { add(link.interface, link.servers, link.search) }
     return rows.lines(self)
   }

@@ -210,10 +210,10 @@ check "root removes the override of up0 → accepted" connctl forget up0
 
 echo "# DNS servers"
 echo 'nameserver 192.0.2.53' >/etc/resolv.conf
-check "D7 /etc/resolv.conf is written → connd reports the DNS server from its sandbox" within 60 is 'all  192\.0\.2\.53' connctl dns
+check "D7 /etc/resolv.conf is written → connd reports the DNS server from its sandbox" within 60 is 'default  192\.0\.2\.53' connctl dns
 printf 'nameserver 192.0.2.54\nsearch example.org\n' >/etc/resolv.conf.new
 mv /etc/resolv.conf.new /etc/resolv.conf
-check "D7 /etc/resolv.conf is replaced by a rename → connd reports the new DNS server" within 60 is 'all  192\.0\.2\.54, search example\.org' connctl dns
+check "D7 /etc/resolv.conf is replaced by a rename → connd reports the new DNS server" within 60 is 'default  192\.0\.2\.54, search example\.org' connctl dns
 
 echo "# crash"
 # Resets systemd's limit of starts.
