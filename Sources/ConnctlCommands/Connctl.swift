@@ -23,7 +23,7 @@ struct Connctl: RunnableCommand {
         name: "Look",
         subcommands: [
           StatusCommand.self, TopCommand.self, ExplainCommand.self, PathCommand.self,
-          LinksCommand.self, DNSCommand.self, HistoryCommand.self,
+          ConnectionsCommand.self, LinksCommand.self, DNSCommand.self, HistoryCommand.self,
         ]),
       CommandGroup(
         name: "Follow", subcommands: [WatchCommand.self, OnCommand.self, GuardCommand.self]),

@@ -55,6 +55,15 @@ extension ConndServices {
     }
   }
 
+  func connections() async throws -> [Connectivity_V1_Connection] {
+    try await Self.allPages { token in
+      var request = Connectivity_V1_ListConnectionsRequest()
+      request.pageToken = token
+      let page = try await self.diagnostics.listConnections(request, options: .prompt)
+      return (page.connections, page.nextPageToken)
+    }
+  }
+
   /// Returns the history, oldest first.
   ///
   /// - Parameter limit: The maximum number of transitions, the latest, or `nil` for all.

@@ -34,6 +34,14 @@ package struct PageRequest: Sendable {
     }
   }
 
+  /// Returns the entries after the previous page.
+  ///
+  /// - Parameter entries: The whole list, sorted by key.
+  package func rest<Entry>(of entries: [Entry], key: (Entry) -> String) -> ArraySlice<Entry> {
+    guard let previous else { return entries[...] }
+    return entries.drop { key($0) <= previous }
+  }
+
   /// Returns the encoded response with this page.
   ///
   /// Encodes entry by entry, because a machine with containers may have thousands of links, and

@@ -53,7 +53,7 @@ struct GuardCommand: ConnctlCommand {
   @Option(
     parsing: .unconditional,
     help: ArgumentHelp("The connection's mark (SO_MARK): 16 or 0x10.", valueName: "number"),
-    transform: Self.mark)
+    transform: UInt32.readingMark)
   var mark: UInt32 = 0
 
   @Flag(
@@ -198,18 +198,5 @@ enum TransportProtocol: String, CaseIterable, ExpressibleByArgument {
     case .tcp: Transport.tcp
     case .udp: Transport.udp
     }
-  }
-}
-
-extension GuardCommand {
-  /// Parses a mark in the notation of ip-rule(8).
-  private static func mark(_ text: String) throws -> UInt32 {
-    if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
-    let isHexadecimal = text.hasPrefix("0x")
-    let digits = isHexadecimal ? text.dropFirst(2) : text[...]
-    guard digits.first?.isHexDigit == true,
-      let mark = UInt32(digits, radix: isHexadecimal ? 16 : 10)
-    else { throw ValidationError("“\(text)” is not a mark") }
-    return mark
   }
 }

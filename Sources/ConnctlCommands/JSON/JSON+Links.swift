@@ -89,6 +89,22 @@ extension JSON {
           "source": .string(explanation.cost.source.word),
         ] : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
+      "unused": .array(explanation.unusedLinks.map { .unused($0) }),
+    ]
+  }
+
+  /// Returns the link that an explained path does not use, and why.
+  private static func unused(_ unused: Connectivity_V1_UnusedLink) -> JSON {
+    [
+      "interface": .string(unused.link.name),
+      "medium": .string(Medium(unused.link.medium).rawValue),
+      "state": .string(unused.link.state.word),
+      "reason": .string(unused.reason.word),
+      "routePrefix": .string(unused.hasRoutePrefix ? unused.routePrefix : nil),
+      "routePriority": .number(unused.hasRoutePriority ? unused.routePriority : nil),
+      "routeTable": .number(unused.hasRouteTable ? unused.routeTable : nil),
+      "gateway": .string(unused.hasGateway ? unused.gateway : nil),
+      "rulePriority": .number(unused.hasRule ? unused.rule.priority : nil),
     ]
   }
 }
@@ -119,6 +135,25 @@ extension Connectivity_V1_CostSource {
     case .dhcp: "dhcp"
     case .lastKnown: "lastKnown"
     case .none, .unspecified, .UNRECOGNIZED: "none"
+    }
+  }
+}
+
+extension Connectivity_V1_UnusedReason {
+  /// The word in JSON. `noRoute` for an unknown value of a newer connd.
+  var word: String {
+    switch self {
+    case .down: "down"
+    case .noCarrier: "noCarrier"
+    case .dormant: "dormant"
+    case .port: "port"
+    case .noAddress: "noAddress"
+    case .noRoute, .unspecified, .UNRECOGNIZED: "noRoute"
+    case .laterRule: "laterRule"
+    case .lessSpecific: "lessSpecific"
+    case .higherMetric: "higherMetric"
+    case .equalMetric: "equalMetric"
+    case .discarded: "discarded"
     }
   }
 }

@@ -13,3 +13,16 @@ extension FixedWidthInteger where Self: UnsignedInteger {
     return number
   }
 }
+
+extension UInt32 {
+  /// Parses a mark in the notation of ip-rule(8).
+  static func readingMark(_ text: String) throws -> UInt32 {
+    if text.hasPrefix("-") { throw ValidationError("it must not be negative") }
+    let isHexadecimal = text.hasPrefix("0x")
+    let digits = isHexadecimal ? text.dropFirst(2) : text[...]
+    guard digits.first?.isHexDigit == true,
+      let mark = UInt32(digits, radix: isHexadecimal ? 16 : 10)
+    else { throw ValidationError("“\(text)” is not a mark") }
+    return mark
+  }
+}

@@ -2,8 +2,13 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Style {
-  /// Returns the text of `connctl explain`: the steps from the rule to the category, one per line.
-  func explanation(_ explanation: Connectivity_V1_Explanation, host: String?) throws -> [String] {
+  /// Returns the text of `connctl explain`: why in one sentence, and then the steps from the rule
+  /// to the category, one per line.
+  ///
+  /// - Parameter link: The link that the user asked about, if any.
+  func explanation(
+    _ explanation: Connectivity_V1_Explanation, host: String?, link: String? = nil
+  ) throws -> [String] {
     let path = try KernelPath(explanation.path)
     let category = NetworkCategory(explanation.category)
     var steps = Columns(indent: 2)
@@ -39,7 +44,15 @@ extension Style {
       steps.add(
         position == 0 ? "probes" : "", Text("\(probe.destination): \(answer)\(outvoted)"))
     }
-    return [self.paint(explanation.title(host), .heading)] + steps.lines(self)
+    if let link, explanation.unusedLinks.isEmpty {
+      steps.add("not by", Text("\(link): it is used"))
+    }
+    for (position, unused) in explanation.unusedLinks.enumerated() {
+      steps.add(
+        position == 0 ? "not by" : "", Text("\(unused.link.name): \(explanation.words(unused))"))
+    }
+    return Columns(rows: [[Text(explanation.summary(path), path.status.ink)]]).lines(self)
+      + [self.paint(explanation.title(host), .heading)] + steps.lines(self)
   }
 }
 
@@ -121,11 +134,12 @@ extension KernelPath {
 }
 
 extension ReachabilityFlags {
-  /// The text `reachable, not connectionRequired, not isWWAN`.
+  /// The flags that are set: `reachable, connection required`, or `none`.
   var words: String {
-    [
-      (self.reachable, "reachable"), (self.connectionRequired, "connectionRequired"),
-      (self.isWWAN, "isWWAN"),
-    ].map { ($0 ? "" : "not ") + $1 }.joined(separator: ", ")
+    let words = [
+      self.reachable ? "reachable" : nil, self.connectionRequired ? "connection required" : nil,
+      self.isWWAN ? "cellular" : nil,
+    ].compactMap { $0 }
+    return words.isEmpty ? "none" : words.joined(separator: ", ")
   }
 }

@@ -103,7 +103,9 @@ extension Anonymizer {
     switch kind {
     case .path(let destination, _): .path(self.destination(destination), .unheard)
     case .otherWay(let destination, _): .otherWay(self.destination(destination), .unheard)
-    case .explain(let destination, _): .explain(destination.map(self.destination), .unheard)
+    case .explain(let destination, let links, _):
+      .explain(destination.map(self.destination), links: links, .unheard)
+    case .judge(let connections, _): .judge(connections.map(self.registration), .unheard)
     case .listLinks: .listLinks(.unheard)
     case .restOfLinks: .restOfLinks
     case .watch(let destination, _): .watch(self.destination(destination), .unheard)

@@ -136,18 +136,13 @@ extension FlowTable {
     // The flow has never been seen with this address.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
-    var examination = FlowExamination()
-    let verdict =
-      tracker.register(on: reading, since: since, policy: policy, at: now)
-      ?? examination.begin(
-        with: tracker, reading, isTunnelled: way.facts.links.contains(where: \.isTunnel), reader,
-        at: now)
-    let outcome = examination.conclude(
-      FlowExamination.Look(
-        verdict, isCertain: try reader.isGone(reading, madeOn: made), change: now,
-        report: Self.report(on: tracker, verdict, reader), at: now))
+    let judgement = FlowJudgement(
+      tracker, reading, way, since: since, isCertain: try reader.isGone(reading, madeOn: made),
+      policy: policy, at: now, report: { Self.ownReport(on: tracker, reader) })
+    let examination = judgement.examination
+    tracker = judgement.tracker
     self.spared += examination.timesSpared
-    guard case .verdict(let told) = outcome else {
+    guard case .verdict(let told) = judgement.outcome else {
       self.insert(registration.key, of: account, tracker, examination, told: way.shown)
       return .path(way.shown)
     }
@@ -166,14 +161,7 @@ extension FlowTable {
     return .invalidation(told, since?.cause ?? late, way.shown)
   }
 
-  /// Returns the socket's report if it may refute the verdict, or `nil` if not.
-  private static func report(
-    on tracker: FlowTracker, _ verdict: FlowTracker.Verdict?, _ reader: FlowReader
-  ) -> SocketReport? {
-    verdict?.isRefutable == true ? self.ownReport(on: tracker, reader) : nil
-  }
-
-  fileprivate static func ownReport(
+  private static func ownReport(
     on tracker: FlowTracker, _ reader: FlowReader
   ) -> SocketReport? {
     guard tracker.flow.namesSocket else { return nil }
@@ -220,26 +208,6 @@ extension FlowTable {
       registration.hasWaited = true
       return registration
     }
-  }
-}
-
-extension FlowExamination {
-  /// Asks the socket of a flow that is registered with the address of a failed link (I2).
-  fileprivate mutating func begin(
-    with tracker: FlowTracker, _ reading: FlowReading, isTunnelled: Bool, _ reader: FlowReader,
-    at now: Instant
-  ) -> FlowTracker.Verdict? {
-    guard reading.isSourceStranded else { return nil }
-    let evidence = FlowTable.ownReport(on: tracker, reader).map {
-      SocketEvidence($0, on: now, at: now)
-    }
-    if let evidence, evidence.isSilent { self.suspect(evidence, at: now) }
-    guard
-      let severity = SocketEvidence.severityOfStranded(evidence, at: now, isTunnelled: isTunnelled)
-    else { return nil }
-    var verdict = FlowTracker.Verdict(.interfaceLost, severity, by: evidence)
-    verdict.isCertain = severity == .destroy
-    return verdict
   }
 }
 

@@ -8,7 +8,10 @@ struct KernelQuery: Sendable {
     /// Answered with `unknown` if the kernel is unavailable.
     case path(Destination, Reply<KernelPath>)
     case otherWay(Destination, Reply<KernelAnswer<OtherWay>>)
-    case explain(Destination?, Reply<KernelAnswer<Explanation>>)
+    /// Compares the path with the links of these indexes.
+    case explain(Destination?, links: [UInt32], Reply<KernelAnswer<Explanation>>)
+    /// Judges connections as if they were registered.
+    case judge([FlowTable.Registration], Reply<KernelAnswer<[ConnectionReport]>>)
     case listLinks(Reply<KernelAnswer<[LinkReport]>>)
     /// The rest of a listing. Not a client's query.
     case restOfLinks
@@ -32,7 +35,8 @@ struct KernelQuery: Sendable {
     switch self.kind {
     case .path(_, let reply): reply.resume(returning: nil)
     case .otherWay(_, let reply): reply.resume(returning: nil)
-    case .explain(_, let reply): reply.resume(returning: nil)
+    case .explain(_, _, let reply): reply.resume(returning: nil)
+    case .judge(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)
     case .restOfLinks: break
     case .watch(_, let reply): reply.resume(returning: nil)

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityRules
 import UnixTransport
 
 // Answers to clients' queries. They change nothing that connd follows.
@@ -32,10 +33,17 @@ extension MonitorLoop {
         self.engine.context.subscriptions.uplinks = uplinks
       }
       reply.resume(returning: answer.map(\.0))
-    case .explain(let destination, let reply):
+    case .explain(let destination, let links, let reply):
       reply.resume(
         returning: self.ask { explainer throws(KernelUnavailable) in
-          try explainer.explain(destination)
+          try explainer.explain(destination, comparedWith: links)
+        })
+    case .judge(let connections, let reply):
+      let past = PastInvalidations(self.feed.store.past.lazy.map(\.change))
+      let (policy, now) = (self.engine.changes.policy, self.clock.now)
+      reply.resume(
+        returning: self.ask { queries throws(KernelUnavailable) in
+          try queries.judge(connections, past, policy, at: now)
         })
     case .listLinks(let reply): self.list(for: query, reply)
     case .restOfLinks: self.continueListing(in: query.account)

@@ -30,6 +30,8 @@ struct Explanation: Sendable {
   var route: MatchedRoute?
   /// The rules that name the route's table.
   var rules: [Rule] = []
+  /// The compared links that the traffic does not use.
+  var unused: [UnusedLink] = []
 
   var flags: ReachabilityFlags { ReachabilityFlags(self.path) }
 

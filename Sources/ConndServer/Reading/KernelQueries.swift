@@ -25,7 +25,11 @@ struct KernelQueries {
 
   /// Returns the explanation for a destination, or for the default destination, read from the
   /// kernel now.
-  func explain(_ asked: Destination?) throws(KernelUnavailable) -> Explanation {
+  ///
+  /// - Parameter links: The indexes of links to compare with the path.
+  func explain(
+    _ asked: Destination?, comparedWith links: [UInt32] = []
+  ) throws(KernelUnavailable) -> Explanation {
     var probes: [Explanation.Probe] = []
     let destination: Destination
     if let asked {
@@ -76,6 +80,8 @@ struct KernelQueries {
       explanation.rules = try self.kernel.rules(destination.address.family)
         .filter { $0.table == route.table }
     }
+    explanation.unused = try self.unused(
+      links, to: destination, all, explanation.route, addresses)
     return explanation
   }
 

@@ -16,6 +16,12 @@ struct FieldWriter {
 
   mutating func put(_ text: String) { self.put(text.utf8) }
 
+  /// Writes values after their number in 32 bits.
+  mutating func put<Value>(_ values: [Value], _ put: (inout Self, Value) -> Void) {
+    self.put(UInt32(clamping: values.count))
+    for value in values { put(&self, value) }
+  }
+
   /// Writes whether there is a value, and then the value.
   mutating func put<Value>(_ value: Value?, _ put: (inout Self, Value) -> Void) {
     self.put(value != nil)
@@ -59,6 +65,17 @@ struct FieldReader {
   }
 
   mutating func text() throws(Fault) -> String { String(decoding: try self.bytes(), as: UTF8.self) }
+
+  mutating func list<Value>(
+    _ read: (inout Self) throws(Fault) -> Value
+  ) throws(Fault) -> [Value] {
+    let count = try self.number(UInt32.self)
+    var values: [Value] = []
+    // The number is not trusted: each value takes at least one byte.
+    guard count <= self.rest.count else { throw Fault() }
+    for _ in 0..<count { values.append(try read(&self)) }
+    return values
+  }
 
   mutating func optional<Value>(
     _ read: (inout Self) throws(Fault) -> Value

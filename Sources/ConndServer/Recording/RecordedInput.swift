@@ -13,6 +13,9 @@ enum RecordedInput {
     /// `admit` and `drop` with the client's account, which earlier versions did not record.
     case admitOfAccount, dropOfAccount
     case otherWay
+    /// `explain` with links to compare.
+    case explainCompared
+    case judge
   }
 
   /// Returns the recorded form, or `nil` for an input without effect.
@@ -29,20 +32,29 @@ enum RecordedInput {
       fields.put(query.id)
       fields.put(query.account.number)
       fields.put(query.costs) { $0.put($1) }
+    case .query(let query) where query.judged != nil:
+      begin(.judge)
+      fields.put(query.id)
+      fields.put(query.account.number)
+      fields.put(query.judged ?? []) { $0.put($1) }
     case .query(let query):
       let (kind, destination): (Kind, Destination?) =
         switch query.kind {
         case .path(let destination, _): (.path, destination)
         case .otherWay(let destination, _): (.otherWay, destination)
-        case .explain(let destination, _): (.explain, destination)
+        case .explain(let destination, let links, _):
+          (links.isEmpty ? .explain : .explainCompared, destination)
         case .listLinks: (.listLinks, nil)
         case .watch(let destination, _): (.watch, destination)
-        case .costs, .restOfLinks: (.costs, nil)
+        case .costs, .judge, .restOfLinks: (.costs, nil)
         }
       begin(kind)
       fields.put(query.id)
       fields.put(query.account.number)
       fields.put(destination) { $0.put($1) }
+      if case .explain(_, let links, _) = query.kind, !links.isEmpty {
+        fields.put(links) { $0.put($1) }
+      }
     case .drop(let id, let account):
       begin(.dropOfAccount)
       fields.put(id)
@@ -86,7 +98,18 @@ enum RecordedInput {
       input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
         .otherWay(try self.required(destination), .unheard)
       }
-    case .explain: input = try self.query(&fields) { .explain($0, .unheard) }
+    case .explain: input = try self.query(&fields) { .explain($0, links: [], .unheard) }
+    case .explainCompared:
+      let query = try self.query(&fields) { .explain($0, links: [], .unheard) }
+      input = query.comparing(
+        try fields.list { (fields) throws(FieldReader.Fault) in try fields.number() })
+    case .judge:
+      let (id, account) = (try fields.number(KernelQuery.ID.self), try fields.account())
+      let connections = try fields.list { (fields) throws(FieldReader.Fault) in
+        try fields.registration()
+      }
+      input = .query(
+        KernelQuery(id: id, account: account, kind: .judge(connections, .unheard)))
     case .listLinks: input = try self.query(&fields) { _ in .listLinks(.unheard) }
     case .watch:
       input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
@@ -133,6 +156,23 @@ enum RecordedInput {
   ) throws(FieldReader.Fault) -> Destination {
     guard let destination else { throw FieldReader.Fault() }
     return destination
+  }
+}
+
+extension KernelQuery {
+  /// The connections that it judges, or `nil` for any other query.
+  fileprivate var judged: [FlowTable.Registration]? {
+    if case .judge(let connections, _) = self.kind { connections } else { nil }
+  }
+}
+
+extension Input {
+  /// Returns a query for an explanation that compares these links.
+  fileprivate func comparing(_ links: [UInt32]) -> Input {
+    guard case .query(var query) = self, case .explain(let destination, _, let reply) = query.kind
+    else { return self }
+    query.kind = .explain(destination, links: links, reply)
+    return .query(query)
   }
 }
 

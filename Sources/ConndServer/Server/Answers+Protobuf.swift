@@ -4,8 +4,20 @@ import ConnectivityRules
 import SwiftProtobuf
 
 extension Connectivity_V1_Explanation {
-  init(_ explanation: Explanation) {
+  /// - Parameters:
+  ///   - links: The reports of the compared links.
+  ///   - isComplete: Whether to include links without a route that only connect this machine's own
+  ///     parts.
+  init(_ explanation: Explanation, links: [LinkReport] = [], isComplete: Bool = false) {
     self.init()
+    let reports = Dictionary(links.map { ($0.facts.link.index, $0) }) { first, _ in first }
+    let unused = explanation.unused.compactMap { unused in
+      reports[unused.link].flatMap { report in
+        isComplete || unused.route != nil || !report.isInternal
+          ? Connectivity_V1_UnusedLink(unused, report) : nil
+      }
+    }
+    self.unusedLinks = unused.filter(\.hasRoutePrefix) + unused.filter { !$0.hasRoutePrefix }
     self.destination = explanation.destination.description
     self.path = Connectivity_V1_Path(explanation.path)
     self.flags = Connectivity_V1_Flags(explanation.flags)
@@ -24,13 +36,46 @@ extension Connectivity_V1_Explanation {
     guard let route = explanation.route else { return }
     self.routePrefix = route.prefix.description
     self.routePriority = route.priority
-    self.rules = explanation.rules.map { rule in
-      .with {
-        $0.priority = rule.priority
-        $0.table = route.table
-        $0.selector = rule.selector
-      }
+    self.rules = explanation.rules.map { Connectivity_V1_Rule($0, table: route.table) }
+  }
+}
+
+extension Connectivity_V1_UnusedLink {
+  fileprivate init(_ unused: UnusedLink, _ report: LinkReport) {
+    self.init()
+    self.link = Connectivity_V1_Link(report)
+    self.reason = Connectivity_V1_UnusedReason(unused.reason)
+    if let route = unused.route {
+      self.routePrefix = route.prefix.description
+      (self.routePriority, self.routeTable) = (route.priority, route.table)
     }
+    if let gateway = unused.gateway { self.gateway = gateway.description }
+    if let rule = unused.rule { self.rule = Connectivity_V1_Rule(rule, table: rule.table ?? 0) }
+  }
+}
+
+extension Connectivity_V1_UnusedReason {
+  init(_ reason: UnusedReason) {
+    switch reason {
+    case .down: self = .down
+    case .noCarrier: self = .noCarrier
+    case .dormant: self = .dormant
+    case .port: self = .port
+    case .noAddress: self = .noAddress
+    case .noRoute: self = .noRoute
+    case .laterRule: self = .laterRule
+    case .lessSpecific: self = .lessSpecific
+    case .higherMetric: self = .higherMetric
+    case .equalMetric: self = .equalMetric
+    case .discarded: self = .discarded
+    }
+  }
+}
+
+extension Connectivity_V1_Rule {
+  fileprivate init(_ rule: Rule, table: UInt32) {
+    self.init()
+    (self.priority, self.table, self.selector) = (rule.priority, table, rule.selector)
   }
 }
 
@@ -113,7 +158,7 @@ extension Connectivity_V1_DeviceKind {
 }
 
 extension Connectivity_V1_LinkState {
-  fileprivate init(_ state: LinkState) {
+  init(_ state: LinkState) {
     switch state {
     case .down: self = .down
     case .noCarrier: self = .noCarrier

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import GRPCCore
 import GRPCProtobuf
+import Netlink
 import SwiftProtobuf
 import UnixTransport
 
@@ -11,6 +12,7 @@ struct DiagnosticsService: RegistrableRPCService {
   let queries: MonitorQueries
   let reporter: StatisticsReporter
   let clients: ClientList
+  var connections = ConnectionListing()
 
   private typealias Method = Connectivity_V1_Diagnostics.Method
 
@@ -39,14 +41,31 @@ struct DiagnosticsService: RegistrableRPCService {
     ) { (request: Connectivity_V1_ListClientsRequest, caller) in
       try await self.listClients(request, caller)
     }
+    router.unary(
+      Method.ListConnections.descriptor, EncodedSerializer()
+    ) { (request: Connectivity_V1_ListConnectionsRequest, caller) in
+      try await self.listConnections(request, caller)
+    }
   }
 
   private func explain(
     _ request: Connectivity_V1_ExplainRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_Explanation {
     let destination = try request.hasDestination ? Destination(request, uid: caller.uid) : nil
+    let all = try await self.queries.answer(for: caller) { .listLinks($0) }.orUnavailable()
+    var compared = all.comparable
+    if request.hasInterface {
+      guard let link = all.first(where: { $0.facts.link.names.contains(request.interface) }) else {
+        throw RPCError(
+          code: .invalidArgument, message: "interface: there is no link “\(request.interface)”")
+      }
+      compared = [link.facts.link.index]
+    }
+    let explanation = try await self.queries.answer(for: caller) { [compared] in
+      .explain(destination, links: compared, $0)
+    }.orUnavailable()
     return Connectivity_V1_Explanation(
-      try await self.queries.answer(for: caller) { .explain(destination, $0) }.orUnavailable())
+      explanation, links: all, isComplete: request.hasInterface)
   }
 
   private func listLinks(
@@ -92,6 +111,42 @@ struct DiagnosticsService: RegistrableRPCService {
     ) { client in
       Connectivity_V1_ListClientsResponse.with {
         $0.clients = [Connectivity_V1_Client(client, flows: counts.flowsOfClients)]
+      }
+    }
+  }
+}
+
+extension DiagnosticsService {
+  private func listConnections(
+    _ request: Connectivity_V1_ListConnectionsRequest, _ caller: PeerCredentials
+  ) async throws -> [UInt8] {
+    let size = request.pageSize == 0 ? Int32.max : request.pageSize
+    let most = min(size, Int32(ConnectionListing.maxPage))
+    let page = try PageRequest(size: most, token: request.pageToken, of: "connections")
+    let listed: [OpenConnection]
+    do throws(NetlinkError) {
+      // One more shows whether there is another page.
+      listed = try await self.connections.connections(
+        of: caller.uid, on: page, count: Int(most) + 1)
+    } catch {
+      throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
+    }
+    var reports: [ConnectionReport] = []
+    while reports.count < listed.count {
+      let (past, now) = (self.store.past, Moment().time)
+      let part = listed.dropFirst(reports.count).prefix(ConnectionListing.part).enumerated().map {
+        $1.registration(UInt64($0), past, at: now)
+      }
+      reports += try await self.queries.answer(for: caller) { .judge(part, $0) }.orUnavailable()
+    }
+    return try page.encodedResponse(
+      with: zip(listed, reports), key: \.0.key,
+      token: { token in
+        Connectivity_V1_ListConnectionsResponse.with { $0.nextPageToken = token }
+      }
+    ) { entry in
+      Connectivity_V1_ListConnectionsResponse.with {
+        $0.connections = [Connectivity_V1_Connection(entry.0, entry.1)]
       }
     }
   }

@@ -33,6 +33,19 @@ package struct PastInvalidations: Sendable {
     let gravest = covering.map(\.severity).max()
     return covering.first { $0.severity == gravest }
   }
+
+  /// Returns the latest announcement that channels on a link are lost or should leave it, or `nil`
+  /// without one since the generation.
+  package func departure(
+    from link: String, _ family: AddressFamily, since generation: UInt64?
+  ) -> Invalidation? {
+    guard let generation else { return nil }
+    return self.invalidations.last {
+      $0.generation > generation && $0.scope.interface == link
+        && $0.scope.family ?? family == family
+        && ($0.reason == .interfaceLost || $0.reason == .betterPath)
+    }
+  }
 }
 
 extension Invalidation {

@@ -61,6 +61,15 @@ struct DiagnosticsService: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
     }
   }
 
+  /// Connections in a simulated network have no sockets.
+  func listConnections(
+    request: Connectivity_V1_ListConnectionsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListConnectionsResponse {
+    try self.connd.requireRunning()
+    _ = try PageRequest(size: request.pageSize, token: request.pageToken, of: "connections")
+    return Connectivity_V1_ListConnectionsResponse()
+  }
+
   /// A simulated connd has no counters.
   func getStatistics(
     request: Connectivity_V1_GetStatisticsRequest, context: ServerContext

@@ -11,6 +11,7 @@ import time
 
 import grpc
 from clients import DEADLINE, check, connect, pb, rpc
+from connectivity.v1 import diagnostics_pb2, diagnostics_pb2_grpc
 from connd import Connd
 from kernel import libc
 from topology import FENCE, FENCE_TABLE, UID
@@ -133,6 +134,7 @@ class Guarding:
     def attach(self):
         self.status_channel = self.channel(self.connd.socket)
         self.stub = rpc.ConnectivityStub(self.status_channel)
+        self.diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(self.status_channel)
         self.status()
         self.streams.append(Stream(
             self.stub.WatchPath(pb.WatchPathRequest(destination=FENCE), wait_for_ready=True), self.marks, self.traffic.ring))
@@ -153,6 +155,17 @@ class Guarding:
 
     def status(self):
         return self.stub.GetStatus(pb.GetStatusRequest(), wait_for_ready=True, timeout=DEADLINE)
+
+    def listed(self):
+        """Returns connd's verdicts on all connections (ListConnections), by their ends."""
+        request, verdicts = diagnostics_pb2.ListConnectionsRequest(), {}
+        while True:
+            page = self.diagnostics.ListConnections(request, wait_for_ready=True, timeout=DEADLINE)
+            for each in page.connections:
+                verdicts[each.local, each.local_port, each.remote, each.remote_port] = each
+            if not page.next_page_token:
+                return verdicts
+            request.page_token = page.next_page_token
 
     def take(self):
         """Sorts the received messages."""

@@ -15,6 +15,7 @@ connd.
 - E2: A connection that received nothing after the last change of this machine's network, and stays
   dead beyond its grace period and two seconds, got `destroy`. Without such a change connd does not
   query the socket, so that a silent router stays unknown.
+- A connection that carries bytes is not listed as dead (ListConnections).
 - A new connection, whose handshake is done, does not end by its registration.
 """
 

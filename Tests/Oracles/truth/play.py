@@ -10,12 +10,12 @@ import time
 
 import netfilter
 import oracle
-from clients import DEADLINE, Failure
-from guarding import Guarding
+from clients import DEADLINE, Failure, pb
+from guarding import DESTROY, Guarding, camel
 from network import MEDIA
 from oracle import GRACE, LATE, SLACK, Moment
 from topology import PORTS, Uplink, setup
-from traffic import Traffic
+from traffic import Traffic, plain
 from world import World
 
 CONNECT = 0.3  # maximum seconds of a handshake
@@ -63,7 +63,8 @@ class Play:
         self.tried = {}  # by slot: the kernel's answer at the failure, the step, and the count
         self.spoiled = set()  # slots whose new connections are refuted
         self.bases = {}
-        self.counts = {"connections": 0, "ended": 0, "survived": 0, "reset": 0, "unknowable": 0}
+        self.counts = {"connections": 0, "ended": 0, "survived": 0, "reset": 0, "unknowable": 0,
+                       "listed": 0, "listed dead": 0}
         self.slow = []
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
@@ -192,6 +193,7 @@ class Play:
                 if is_change(part) and not refused:
                     self.changed = time.monotonic()
                 look()
+        self.check_listed()
         swapped = step.get("swapped", False)
         self.judge(connections, views, look, swapped)
         self.check_status()
@@ -285,6 +287,25 @@ class Play:
         if not self.wrong:
             self.find(f"status: {wrong}", "\n".join([str(status), *self.state()]))
         self.wrong = wrong
+
+    def check_listed(self):
+        """Checks that no connection is listed as dead while it carries bytes."""
+        listed, now = self.guarding.listed(), time.monotonic()
+        self.counts["listed"] += len(listed)
+        dead = []
+        for connection in self.slots.values():
+            ends = plain(connection.local), connection.local_port, plain(connection.remote), connection.remote_port
+            verdict = listed.get(ends)
+            if verdict and verdict.severity == DESTROY:
+                dead.append((connection, verdict))
+        if not dead:
+            return
+        self.counts["listed dead"] += len(dead)
+        self.traffic.pump(now + WHILE - time.monotonic())
+        for connection, verdict in dead:
+            if connection.carried(now - WHILE, now + WHILE):
+                reason = camel(pb.InvalidationReason.Name(verdict.reason), "INVALIDATION_REASON_")
+                self.find_connection(f"listed as dead while it carried bytes: {reason}", connection, [])
 
     def settle(self):
         """Waits until the kernel has reported all carriers, which may take a second."""

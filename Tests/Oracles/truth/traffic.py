@@ -24,6 +24,11 @@ NUMBER = struct.Struct("!Q")
 TCP_RTO_MAX_MS = 44
 
 
+def plain(address):
+    """Returns an IPv4-mapped address as the IPv4 address."""
+    return address.removeprefix("::ffff:")
+
+
 class Connection:
     """One connection of a drawn kind; see topology.draw_connection."""
 
@@ -47,7 +52,6 @@ class Connection:
         self.remote, self.remote_port = self.socket.getpeername()[:2]
         device = self.wanted.get("device")
         index = next((link.index for link in kernel_links.values() if link.name == device), 0)
-        plain = lambda address: address.removeprefix("::ffff:")
         self.address = plain(self.local)
         # A socket bound to a link uses no other. A lookup agrees, except for IPv6 with a source.
         asked = None if index and ":" in self.address else self.address

@@ -121,7 +121,8 @@ class Truth:
         print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, "
               f"{self.worlds} worlds at a time). {self.counts['connections']} connections survived {self.counts['survived']} changes; "
               f"connd destroyed {self.counts['ended']}, the peer reset {self.counts['reset']}, and "
-              f"{self.counts['unknowable']} died although the kernel showed no reason")
+              f"{self.counts['unknowable']} died although the kernel showed no reason. Of {self.counts['listed']} listed, "
+              f"{self.counts['listed dead']} were dead")
         for kind, count in self.kinds.most_common():
             script, finding = self.first[kind]
             print(f"{count} times, first in step {finding['step']} of seed {script['seed']}: {kind}")

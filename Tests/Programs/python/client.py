@@ -635,6 +635,8 @@ def complete(socket):
         check(diagnostics.ListTransitions(
             diagnostics_pb2.ListTransitionsRequest(), timeout=DEADLINE))
         check(diagnostics.ListClients(diagnostics_pb2.ListClientsRequest(), timeout=DEADLINE))
+        check(diagnostics.ListConnections(
+            diagnostics_pb2.ListConnectionsRequest(), timeout=DEADLINE))
         check(diagnostics.GetStatistics(diagnostics_pb2.GetStatisticsRequest(), timeout=DEADLINE))
         check(settings.ListNetworks(costs_pb2.ListNetworksRequest(), timeout=DEADLINE))
         changes.cancel()

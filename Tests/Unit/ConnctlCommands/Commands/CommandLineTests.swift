@@ -8,7 +8,8 @@ import Testing
 @Suite("Improbable command lines")
 struct CommandLineTests {
   private static let words = [
-    "status", "watch", "path", "explain", "links", "history", "stats", "guard", "is", "wait",
+    "status", "watch", "path", "explain", "links", "connections", "history", "stats", "guard", "is",
+    "wait",
     "help",
     "--json", "--socket", "--socket=", "--help", "--version", "--timeout", "--timeout=5s", "--mark",
     "--local", "--interface", "--since", "--forbid-metered", "-h", "--", "-", "", "online",

@@ -12,6 +12,12 @@ import Testing
 func connctl(
   _ arguments: String..., stub: StubConnd? = StubConnd(), screen: Screen = Screen()
 ) async throws -> (status: Int32, screen: Screen) {
+  try await connctl(arguments, stub: stub, screen: screen)
+}
+
+func connctl(
+  _ arguments: [String], stub: StubConnd? = StubConnd(), screen: Screen = Screen()
+) async throws -> (status: Int32, screen: Screen) {
   try await withDirectory { directory in
     let socket = "\(directory)/connd.sock"
     let status =
@@ -125,6 +131,37 @@ struct ProgramTests {
     #expect(result.status == 1)
     #expect(result.screen.errors.hasPrefix("connctl: cannot resolve “aaa"))
     #expect(result.screen.errors.count(where: { $0 == "\n" }) == 1)
+  }
+
+  @Test("connections lists the worst first, filters by either end, and says if none matches")
+  func connections() async throws {
+    let all = try await connctl("connections")
+    #expect(all.status == 0)
+    let places = all.screen.outputLines.map { $0.contains("dead: ") }
+    #expect(places == [false, true, false])
+    let matched: [([String], Int)] = [
+      (["--dead"], 1), (["203.0.113.9"], 1), ([":22"], 1), (["203.0.113.9:22", ":443"], 2),
+      (["192.0.2.7:42912"], 1), (["198.51.100.7"], 1),
+    ]
+    for (arguments, count) in matched {
+      let result = try await connctl(["connections", "--json"] + arguments)
+      #expect(result.status == 0 && result.screen.outputLines.count == count, "\(arguments)")
+    }
+    for arguments in [["203.0.113.9:23"], ["--dead", ":443"]] {
+      let result = try await connctl(["connections"] + arguments)
+      #expect(result.status == 1 && result.screen.output == "", "\(arguments)")
+      #expect(result.screen.errors.hasPrefix("connctl: no "))
+    }
+  }
+
+  @Test("explain of a link's name asks about the link, and --link beside a host")
+  func explainedLink() async throws {
+    let named = try await connctl("explain", "docker0")
+    #expect(named.status == 0 && named.screen.output.contains("not by    docker0: it is used"))
+    #expect(named.screen.output.contains("the internet, by probing"))
+    let beside = try await connctl("explain", "192.0.2.9", "--link", "wlan0")
+    #expect(beside.screen.output.contains("not by    wlan0: it is used"))
+    #expect(beside.screen.output.contains("\n192.0.2.9\n"))
   }
 
   @Test("explain, links and history")

@@ -232,6 +232,48 @@ struct JSONShapeTests {
       ])
   }
 
+  @Test("a link that an explained path does not use")
+  func unused() throws {
+    var explanation = Connectivity_V1_Explanation.sample
+    explanation.path = Connectivity_V1_Path(.wlan)
+    explanation.unusedLinks = [.slower]
+    #expect(
+      try JSON.explanation(explanation).description.hasSuffix(
+        #", "unused": [{"interface": "eth1", "medium": "wired", "state": "up", "#
+          + #""reason": "higherMetric", "routePrefix": "0.0.0.0/0", "routePriority": 700, "#
+          + #""routeTable": 254, "gateway": "192.0.2.1", "rulePriority": 32766}]}"#))
+    let words = Connectivity_V1_UnusedReason.allCases.filter { $0 != .unspecified }.map(\.word)
+    #expect(
+      words == [
+        "down", "noCarrier", "dormant", "port", "noAddress", "noRoute", "laterRule",
+        "lessSpecific", "higherMetric", "equalMetric", "discarded",
+      ])
+  }
+
+  @Test("a listed connection")
+  func listedConnection() throws {
+    var listed = ListedConnection(
+      connection: .sample, owner: SocketOwner(process: 4711, name: "ssh"))
+    #expect(
+      try JSON.connection(listed).description
+        == #"{"local": "192.0.2.7", "localPort": 42912, "remote": "203.0.113.9", "#
+        + #""remotePort": 22, "state": "dead", "reason": "interfaceLost", "severity": "destroy", "#
+        + #""interface": "eth0", "interfaceState": "noCarrier", "path": \#(Self.wlan), "#
+        + #""user": 1000, "process": 4711, "program": "ssh", "socket": {"lastHeardMs": -12000, "#
+        + #""roundTripMs": 0, "timeouts": 5, "unacknowledged": true}}"#)
+    listed.owner = nil
+    listed.connection.clearReason()
+    listed.connection.clearSeverity()
+    listed.connection.clearInterface()
+    listed.connection.clearInterfaceState()
+    listed.connection.clearSocket()
+    #expect(
+      try JSON.connection(listed).description.hasSuffix(
+        #""state": "alive", "reason": null, "severity": null, "interface": null, "#
+          + #""interfaceState": null, "path": \#(Self.wlan), "user": 1000, "process": null, "#
+          + #""program": null, "socket": null}"#))
+  }
+
   @Test("explain")
   func explain() throws {
     var explanation = Connectivity_V1_Explanation.sample
@@ -245,23 +287,25 @@ struct JSONShapeTests {
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
         + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}], "#
-        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "socket": null}"#)
+        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "socket": null, "unused": []}"#)
     explanation.path.guessedLinks = 1
     explanation.guessedBy = "fwmark 0xca6c"
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "socket": null}"#))
+        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "socket": null, "unused": []}"#
+      ))
     explanation.cost.metering = .guessYes
     explanation.cost.source = .networkManager
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "socket": null}"#))
+        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "socket": null, "unused": []}"#
+      ))
     explanation.socket = Connectivity_V1_SocketTestimony(
       SocketTestimony(
         lastHeard: .milliseconds(-12), roundTrip: .zero, timeouts: 2, hasUnacknowledgedData: true))
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "socket": {"lastHeardMs": -12, "roundTripMs": 0, "timeouts": 2, "unacknowledged": true}}"#
+        #", "socket": {"lastHeardMs": -12, "roundTripMs": 0, "timeouts": 2, "unacknowledged": true}, "unused": []}"#
       ))
   }
 }

@@ -98,3 +98,43 @@ extension Connectivity_V1_Explanation {
     return explanation
   }()
 }
+
+extension Connectivity_V1_UnusedLink {
+  /// A cable whose route has a higher metric than the sample's.
+  static let slower: Self = {
+    var unused = Self()
+    unused.link = .stacked("eth1")
+    unused.reason = .higherMetric
+    (unused.routePrefix, unused.routePriority, unused.routeTable) = ("0.0.0.0/0", 700, 254)
+    unused.gateway = "192.0.2.1"
+    unused.rule.priority = 32766
+    return unused
+  }()
+}
+
+extension Connectivity_V1_Connection {
+  /// A dead connection.
+  static let sample: Self = {
+    var connection = Self()
+    (connection.local, connection.localPort) = ("192.0.2.7", 42912)
+    (connection.remote, connection.remotePort) = ("203.0.113.9", 22)
+    (connection.user, connection.socketInode) = (1000, 77)
+    connection.path = Connectivity_V1_Path(.wlan)
+    (connection.interface, connection.interfaceState) = ("eth0", .noCarrier)
+    (connection.reason, connection.severity) = (.interfaceLost, .destroy)
+    connection.socket = Connectivity_V1_SocketTestimony(
+      SocketTestimony(
+        lastHeard: .seconds(-12), roundTrip: .zero, timeouts: 5, hasUnacknowledgedData: true))
+    return connection
+  }()
+
+  static let alive: Self = {
+    var connection = Self()
+    (connection.local, connection.localPort) = ("192.0.2.7", 38000)
+    (connection.remote, connection.remotePort) = ("198.51.100.7", 443)
+    (connection.user, connection.socketInode) = (0, 78)
+    connection.path = Connectivity_V1_Path(.wlan)
+    (connection.interface, connection.interfaceState) = ("wlan0", .up)
+    return connection
+  }()
+}

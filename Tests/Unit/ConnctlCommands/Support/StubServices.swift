@@ -103,6 +103,15 @@ struct StubDiagnostics: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
     return response
   }
 
+  func listConnections(
+    request: Connectivity_V1_ListConnectionsRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ListConnectionsResponse {
+    var response = Connectivity_V1_ListConnectionsResponse()
+    (response.connections, response.nextPageToken) = try page(
+      [.alive, .sample], request.pageToken)
+    return response
+  }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse {

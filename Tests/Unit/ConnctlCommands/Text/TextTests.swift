@@ -198,6 +198,7 @@ struct TextTests {
     expectLines(
       try self.style.explanation(.sample, host: nil),
       """
+      Traffic leaves by vlan10 (wired), the only link with a route.
       the internet, by probing 1.1.1.1
         rule      32766: from all
         table     254 (main)
@@ -209,7 +210,7 @@ struct TextTests {
         below     eth0, up
         path      satisfied, metered
         medium    wired: the hardware type of eth0 says “ether”
-        flags     reachable, not connectionRequired, not isWWAN
+        flags     reachable
         category  wired
         probes    1.1.1.1: vlan10 via 192.0.2.1
                   9.9.9.9: no route (outvoted)
@@ -225,8 +226,8 @@ struct TextTests {
           "  guess     eth0, the default route \(words)"))
     }
     #expect(
-      try self.style.explanation(.sample, host: "one.example").first == "one.example, 1.1.1.1")
-    #expect(try self.style.explanation(.sample, host: "1.1.1.1").first == "1.1.1.1")
+      try self.style.explanation(.sample, host: "one.example")[1] == "one.example, 1.1.1.1")
+    #expect(try self.style.explanation(.sample, host: "1.1.1.1")[1] == "1.1.1.1")
   }
 
   @Test("a new flow that cannot be viable is not reported as having died before")

@@ -112,9 +112,11 @@ struct RecordingTests {
       key: key, flow: Flow(destination, local: IPAddress("192.0.2.7"), forbidsExpensive: true))
     (registration.knownPath, registration.sinceGeneration) = (path, 17)
     let query = KernelQuery(
-      id: 5, account: Account(number: 1000), kind: .explain(destination, .unheard))
+      id: 5, account: Account(number: 1000), kind: .explain(destination, links: [2, 7], .unheard))
+    let judged = KernelQuery(
+      id: 6, account: Account(number: 1000), kind: .judge([registration], .unheard))
     for input in [
-      .configure(Configuration(), .unheard), .query(query),
+      .configure(Configuration(), .unheard), .query(query), .query(judged),
       .drop(5, of: Account(number: 1000)),
       .unwatch(destination, watcher: 3), .dismiss(1), .flow(.add(registration)),
       .flow(.remove(key)), self.costs(.list), self.costs(.forget(name: "Home", user: 7)),

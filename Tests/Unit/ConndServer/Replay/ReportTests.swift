@@ -223,7 +223,11 @@ struct ReportTests {
       .configure(try .parse(text, file: ""), .unheard), .flow(.add(registration)),
       .unwatch(destination, watcher: 1),
       .query(
-        KernelQuery(id: 1, account: Account(number: 5), kind: .explain(destination, .unheard))),
+        KernelQuery(
+          id: 1, account: Account(number: 5), kind: .explain(destination, links: [], .unheard))),
+      .query(
+        KernelQuery(
+          id: 4, account: Account(number: 5), kind: .judge([registration], .unheard))),
       .query(
         KernelQuery(id: 2, account: Account(number: 5), kind: .costs(.set(request), .unheard))),
       .query(

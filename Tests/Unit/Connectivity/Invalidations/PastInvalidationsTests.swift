@@ -58,6 +58,24 @@ struct PastInvalidationsTests {
       Self.found([Self.past(.networkChanged)], local: "192.0.2.7") == "destroy networkChanged 7")
   }
 
+  @Test("I2 a departure is the latest loss of a link, or of its preference, since a generation")
+  func departures() {
+    let changes = [
+      Self.past(.interfaceLost, at: 6), Self.past(.networkChanged, at: 7),
+      Self.past(.betterPath, .drain, at: 8), Self.past(.interfaceLost, .advise, at: 9),
+      Self.past(.interfaceLost, .destroy, .init(interface: "wlan0", family: .ipv6), at: 10),
+    ]
+    func found(_ link: String = "wlan0", _ family: AddressFamily = .ipv4, since: UInt64?) -> UInt64?
+    {
+      PastInvalidations(changes).departure(from: link, family, since: since)?.generation
+    }
+    #expect(found(since: 5) == 8)
+    #expect(found(since: 8) == nil)
+    #expect(found(since: nil) == nil)
+    #expect(found("eth0", since: 5) == nil)
+    #expect(found("wlan0", .ipv6, since: 5) == 10)
+  }
+
   @Test("I7 the most severe one since the client's generation counts, and of these the latest")
   func gravest() {
     let changes = [

@@ -88,13 +88,27 @@ public enum Connectivity_V1_Diagnostics: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "ListConnections" metadata.
+        public enum ListConnections: Sendable {
+            /// Request type for "ListConnections".
+            public typealias Input = Connectivity_V1_ListConnectionsRequest
+            /// Response type for "ListConnections".
+            public typealias Output = Connectivity_V1_ListConnectionsResponse
+            /// Descriptor for "ListConnections".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Diagnostics"),
+                method: "ListConnections",
+                type: .unary
+            )
+        }
         /// Descriptors for all methods in the "connectivity.v1.Diagnostics" service.
         public static let descriptors: [GRPCCore.MethodDescriptor] = [
             Explain.descriptor,
             ListLinks.descriptor,
             ListTransitions.descriptor,
             GetStatistics.descriptor,
-            ListClients.descriptor
+            ListClients.descriptor,
+            ListConnections.descriptor
         ]
     }
 }
@@ -217,6 +231,26 @@ extension Connectivity_V1_Diagnostics {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListClientsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListClientsResponse>
+
+        /// Handle the "ListConnections" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+        /// > connd's own user see those of all users. Omits connections within this machine by loopback
+        /// > addresses.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_ListConnectionsRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_ListConnectionsResponse` messages.
+        func listConnections(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListConnectionsRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListConnectionsResponse>
     }
 
     /// Service protocol for the "connectivity.v1.Diagnostics" service.
@@ -323,6 +357,26 @@ extension Connectivity_V1_Diagnostics {
             request: GRPCCore.ServerRequest<Connectivity_V1_ListClientsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListClientsResponse>
+
+        /// Handle the "ListConnections" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+        /// > connd's own user see those of all users. Omits connections within this machine by loopback
+        /// > addresses.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListConnectionsRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_ListConnectionsResponse` message.
+        func listConnections(
+            request: GRPCCore.ServerRequest<Connectivity_V1_ListConnectionsRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListConnectionsResponse>
     }
 
     /// Simple service protocol for the "connectivity.v1.Diagnostics" service.
@@ -427,6 +481,26 @@ extension Connectivity_V1_Diagnostics {
             request: Connectivity_V1_ListClientsRequest,
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_ListClientsResponse
+
+        /// Handle the "ListConnections" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+        /// > connd's own user see those of all users. Omits connections within this machine by loopback
+        /// > addresses.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_ListConnectionsRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_ListConnectionsResponse` to respond with.
+        func listConnections(
+            request: Connectivity_V1_ListConnectionsRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_ListConnectionsResponse
     }
 }
 
@@ -489,6 +563,17 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
                 )
             }
         )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Diagnostics.Method.ListConnections.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsResponse>(),
+            handler: { request, context in
+                try await self.listConnections(
+                    request: request,
+                    context: context
+                )
+            }
+        )
     }
 }
 
@@ -544,6 +629,17 @@ extension Connectivity_V1_Diagnostics.ServiceProtocol {
         context: GRPCCore.ServerContext
     ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListClientsResponse> {
         let response = try await self.listClients(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func listConnections(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListConnectionsRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListConnectionsResponse> {
+        let response = try await self.listConnections(
             request: GRPCCore.ServerRequest(stream: request),
             context: context
         )
@@ -612,6 +708,19 @@ extension Connectivity_V1_Diagnostics.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListClientsResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_ListClientsResponse>(
             message: try await self.listClients(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func listConnections(
+        request: GRPCCore.ServerRequest<Connectivity_V1_ListConnectionsRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListConnectionsResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_ListConnectionsResponse>(
+            message: try await self.listConnections(
                 request: request.message,
                 context: context
             ),
@@ -749,6 +858,31 @@ extension Connectivity_V1_Diagnostics {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListClientsResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListClientsResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "ListConnections" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+        /// > connd's own user see those of all users. Omits connections within this machine by loopback
+        /// > addresses.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListConnectionsRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ListConnectionsRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ListConnectionsResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func listConnections<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ListConnectionsRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ListConnectionsRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListConnectionsResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListConnectionsResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
     }
 
@@ -944,6 +1078,42 @@ extension Connectivity_V1_Diagnostics {
                 onResponse: handleResponse
             )
         }
+
+        /// Call the "ListConnections" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+        /// > connd's own user see those of all users. Omits connections within this machine by loopback
+        /// > addresses.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ListConnectionsRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ListConnectionsRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ListConnectionsResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func listConnections<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ListConnectionsRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ListConnectionsRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListConnectionsResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListConnectionsResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Diagnostics.Method.ListConnections.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
     }
 }
 
@@ -1093,6 +1263,37 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ListConnections" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+    /// > connd's own user see those of all users. Omits connections within this machine by loopback
+    /// > addresses.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_ListConnectionsRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func listConnections<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_ListConnectionsRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListConnectionsResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.listConnections(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1264,6 +1465,41 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
             metadata: metadata
         )
         return try await self.listClients(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ListConnections" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+    /// > connd's own user see those of all users. Omits connections within this machine by loopback
+    /// > addresses.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func listConnections<Result>(
+        _ message: Connectivity_V1_ListConnectionsRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListConnectionsResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_ListConnectionsRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.listConnections(
             request: request,
             options: options,
             onResponse: handleResponse

@@ -23,6 +23,97 @@ fileprivate nonisolated struct _GeneratedWithProtocGenSwiftVersion: SwiftProtobu
   typealias Version = _2
 }
 
+/// Why traffic does not use a link. Treat an unknown value as NO_ROUTE.
+public nonisolated enum Connectivity_V1_UnusedReason: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// Administratively down.
+  case down // = 1
+  case noCarrier // = 2
+
+  /// The link waits for something, such as authentication.
+  case dormant // = 3
+
+  /// The link is a port of a bridge, bond, team or VRF (Link.master).
+  case port // = 4
+
+  /// The link has no address of the destination's family.
+  case noAddress // = 5
+  case noRoute // = 6
+
+  /// A rule with another table comes first.
+  case laterRule // = 7
+
+  /// The route that is used has a longer prefix.
+  case lessSpecific // = 8
+  case higherMetric // = 9
+
+  /// The routes are equal, and the kernel prefers the other one.
+  case equalMetric // = 10
+
+  /// A rule or route discards the traffic, by whichever link it would leave.
+  case discarded // = 11
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .down
+    case 2: self = .noCarrier
+    case 3: self = .dormant
+    case 4: self = .port
+    case 5: self = .noAddress
+    case 6: self = .noRoute
+    case 7: self = .laterRule
+    case 8: self = .lessSpecific
+    case 9: self = .higherMetric
+    case 10: self = .equalMetric
+    case 11: self = .discarded
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .down: return 1
+    case .noCarrier: return 2
+    case .dormant: return 3
+    case .port: return 4
+    case .noAddress: return 5
+    case .noRoute: return 6
+    case .laterRule: return 7
+    case .lessSpecific: return 8
+    case .higherMetric: return 9
+    case .equalMetric: return 10
+    case .discarded: return 11
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_UnusedReason] = [
+    .unspecified,
+    .down,
+    .noCarrier,
+    .dormant,
+    .port,
+    .noAddress,
+    .noRoute,
+    .laterRule,
+    .lessSpecific,
+    .higherMetric,
+    .equalMetric,
+    .discarded,
+  ]
+
+}
+
 /// The sources of a path's cost, most trusted first. connd reports the first one that has a value.
 /// Treat an unknown value as NONE.
 public nonisolated enum Connectivity_V1_CostSource: SwiftProtobuf.Enum, Swift.CaseIterable {
@@ -479,6 +570,17 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
   public mutating func clearRemotePort() {self._remotePort = nil}
 
+  /// The only link to compare with the path, by name. Not set: all links that may carry traffic.
+  /// INVALID_ARGUMENT if the link does not exist.
+  public var interface: String {
+    get {_interface ?? String()}
+    set {_interface = newValue}
+  }
+  /// Returns true if `interface` has been explicitly set.
+  public var hasInterface: Bool {self._interface != nil}
+  /// Clears the value of `interface`. Subsequent reads from it will return its default value.
+  public mutating func clearInterface() {self._interface = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -488,6 +590,7 @@ public nonisolated struct Connectivity_V1_ExplainRequest: Sendable {
   fileprivate var _local: String? = nil
   fileprivate var _localPort: UInt32? = nil
   fileprivate var _remotePort: UInt32? = nil
+  fileprivate var _interface: String? = nil
 }
 
 /// The chain of reasoning, from the rule to the category.
@@ -597,11 +700,97 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
   /// Clears the value of `socket`. Subsequent reads from it will return its default value.
   public mutating func clearSocket() {_uniqueStorage()._socket = nil}
 
+  /// The links that the traffic does not use, and why: first those with a route, best first. Omits
+  /// loopback, and ports of bridges and bonds. Without a route, also omits bridges and tunnels.
+  /// A requested link is always included.
+  public var unusedLinks: [Connectivity_V1_UnusedLink] {
+    get {_storage._unusedLinks}
+    set {_uniqueStorage()._unusedLinks = newValue}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _storage = _StorageClass.defaultInstance
+}
+
+/// A link that the traffic does not use, although it may carry other traffic.
+public nonisolated struct Connectivity_V1_UnusedLink: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var link: Connectivity_V1_Link {
+    get {_link ?? Connectivity_V1_Link()}
+    set {_link = newValue}
+  }
+  /// Returns true if `link` has been explicitly set.
+  public var hasLink: Bool {self._link != nil}
+  /// Clears the value of `link`. Subsequent reads from it will return its default value.
+  public mutating func clearLink() {self._link = nil}
+
+  public var reason: Connectivity_V1_UnusedReason = .unspecified
+
+  /// The route that the traffic would take if it were bound to the link. These fields are not set
+  /// without one.
+  public var routePrefix: String {
+    get {_routePrefix ?? String()}
+    set {_routePrefix = newValue}
+  }
+  /// Returns true if `routePrefix` has been explicitly set.
+  public var hasRoutePrefix: Bool {self._routePrefix != nil}
+  /// Clears the value of `routePrefix`. Subsequent reads from it will return its default value.
+  public mutating func clearRoutePrefix() {self._routePrefix = nil}
+
+  /// The metric.
+  public var routePriority: UInt32 {
+    get {_routePriority ?? 0}
+    set {_routePriority = newValue}
+  }
+  /// Returns true if `routePriority` has been explicitly set.
+  public var hasRoutePriority: Bool {self._routePriority != nil}
+  /// Clears the value of `routePriority`. Subsequent reads from it will return its default value.
+  public mutating func clearRoutePriority() {self._routePriority = nil}
+
+  public var routeTable: UInt32 {
+    get {_routeTable ?? 0}
+    set {_routeTable = newValue}
+  }
+  /// Returns true if `routeTable` has been explicitly set.
+  public var hasRouteTable: Bool {self._routeTable != nil}
+  /// Clears the value of `routeTable`. Subsequent reads from it will return its default value.
+  public mutating func clearRouteTable() {self._routeTable = nil}
+
+  public var gateway: String {
+    get {_gateway ?? String()}
+    set {_gateway = newValue}
+  }
+  /// Returns true if `gateway` has been explicitly set.
+  public var hasGateway: Bool {self._gateway != nil}
+  /// Clears the value of `gateway`. Subsequent reads from it will return its default value.
+  public mutating func clearGateway() {self._gateway = nil}
+
+  /// The first rule that names the route's table.
+  public var rule: Connectivity_V1_Rule {
+    get {_rule ?? Connectivity_V1_Rule()}
+    set {_rule = newValue}
+  }
+  /// Returns true if `rule` has been explicitly set.
+  public var hasRule: Bool {self._rule != nil}
+  /// Clears the value of `rule`. Subsequent reads from it will return its default value.
+  public mutating func clearRule() {self._rule = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _link: Connectivity_V1_Link? = nil
+  fileprivate var _routePrefix: String? = nil
+  fileprivate var _routePriority: UInt32? = nil
+  fileprivate var _routeTable: UInt32? = nil
+  fileprivate var _gateway: String? = nil
+  fileprivate var _rule: Connectivity_V1_Rule? = nil
 }
 
 /// The known facts about a path's cost. `expensive` is the short form.
@@ -1312,9 +1501,150 @@ public nonisolated struct Connectivity_V1_GuardingClient: Sendable {
   fileprivate var _invalidationTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
+public nonisolated struct Connectivity_V1_ListConnectionsRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The maximum number of connections to return. 0: as many as connd chooses, at most 4096.
+  public var pageSize: Int32 = 0
+
+  /// ListConnectionsResponse.next_page_token of the previous page. Empty: the first page.
+  public var pageToken: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_ListConnectionsResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Sorted by their addresses and ports.
+  public var connections: [Connectivity_V1_Connection] = []
+
+  /// The token of the next page. Empty on the last page.
+  public var nextPageToken: String = String()
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// An established TCP connection, and what Guard would report about it.
+public nonisolated struct Connectivity_V1_Connection: @unchecked Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// Its own address and port.
+  public var local: String {
+    get {_storage._local}
+    set {_uniqueStorage()._local = newValue}
+  }
+
+  public var localPort: UInt32 {
+    get {_storage._localPort}
+    set {_uniqueStorage()._localPort = newValue}
+  }
+
+  public var remote: String {
+    get {_storage._remote}
+    set {_uniqueStorage()._remote = newValue}
+  }
+
+  public var remotePort: UInt32 {
+    get {_storage._remotePort}
+    set {_uniqueStorage()._remotePort = newValue}
+  }
+
+  /// The user that owns its socket.
+  public var user: UInt32 {
+    get {_storage._user}
+    set {_uniqueStorage()._user = newValue}
+  }
+
+  /// The number of its socket (`socket:[…]` in /proc/PID/fd).
+  public var socketInode: UInt64 {
+    get {_storage._socketInode}
+    set {_uniqueStorage()._socketInode = newValue}
+  }
+
+  /// The path that its packets take now.
+  public var path: Connectivity_V1_Path {
+    get {_storage._path ?? Connectivity_V1_Path()}
+    set {_uniqueStorage()._path = newValue}
+  }
+  /// Returns true if `path` has been explicitly set.
+  public var hasPath: Bool {_storage._path != nil}
+  /// Clears the value of `path`. Subsequent reads from it will return its default value.
+  public mutating func clearPath() {_uniqueStorage()._path = nil}
+
+  /// The link with its own address. Not set if the machine does not have the address.
+  public var interface: String {
+    get {_storage._interface ?? String()}
+    set {_uniqueStorage()._interface = newValue}
+  }
+  /// Returns true if `interface` has been explicitly set.
+  public var hasInterface: Bool {_storage._interface != nil}
+  /// Clears the value of `interface`. Subsequent reads from it will return its default value.
+  public mutating func clearInterface() {_uniqueStorage()._interface = nil}
+
+  /// The state of that link.
+  public var interfaceState: Connectivity_V1_LinkState {
+    get {_storage._interfaceState ?? .unspecified}
+    set {_uniqueStorage()._interfaceState = newValue}
+  }
+  /// Returns true if `interfaceState` has been explicitly set.
+  public var hasInterfaceState: Bool {_storage._interfaceState != nil}
+  /// Clears the value of `interfaceState`. Subsequent reads from it will return its default value.
+  public mutating func clearInterfaceState() {_uniqueStorage()._interfaceState = nil}
+
+  /// Why it is not viable, and how severe that is. Not set for a connection that works.
+  public var reason: Connectivity_V1_InvalidationReason {
+    get {_storage._reason ?? .unspecified}
+    set {_uniqueStorage()._reason = newValue}
+  }
+  /// Returns true if `reason` has been explicitly set.
+  public var hasReason: Bool {_storage._reason != nil}
+  /// Clears the value of `reason`. Subsequent reads from it will return its default value.
+  public mutating func clearReason() {_uniqueStorage()._reason = nil}
+
+  public var severity: Connectivity_V1_InvalidationSeverity {
+    get {_storage._severity ?? .unspecified}
+    set {_uniqueStorage()._severity = newValue}
+  }
+  /// Returns true if `severity` has been explicitly set.
+  public var hasSeverity: Bool {_storage._severity != nil}
+  /// Clears the value of `severity`. Subsequent reads from it will return its default value.
+  public mutating func clearSeverity() {_uniqueStorage()._severity = nil}
+
+  /// The state of its socket. Not set if the connection has just ended.
+  public var socket: Connectivity_V1_SocketTestimony {
+    get {_storage._socket ?? Connectivity_V1_SocketTestimony()}
+    set {_uniqueStorage()._socket = newValue}
+  }
+  /// Returns true if `socket` has been explicitly set.
+  public var hasSocket: Bool {_storage._socket != nil}
+  /// Clears the value of `socket`. Subsequent reads from it will return its default value.
+  public mutating func clearSocket() {_uniqueStorage()._socket = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _storage = _StorageClass.defaultInstance
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "connectivity.v1"
+
+nonisolated extension Connectivity_V1_UnusedReason: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0UNUSED_REASON_UNSPECIFIED\0\u{1}UNUSED_REASON_DOWN\0\u{1}UNUSED_REASON_NO_CARRIER\0\u{1}UNUSED_REASON_DORMANT\0\u{1}UNUSED_REASON_PORT\0\u{1}UNUSED_REASON_NO_ADDRESS\0\u{1}UNUSED_REASON_NO_ROUTE\0\u{1}UNUSED_REASON_LATER_RULE\0\u{1}UNUSED_REASON_LESS_SPECIFIC\0\u{1}UNUSED_REASON_HIGHER_METRIC\0\u{1}UNUSED_REASON_EQUAL_METRIC\0\u{1}UNUSED_REASON_DISCARDED\0")
+}
 
 nonisolated extension Connectivity_V1_CostSource: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0COST_SOURCE_UNSPECIFIED\0\u{1}COST_SOURCE_CONFIGURATION\0\u{1}COST_SOURCE_USER\0\u{1}COST_SOURCE_NETWORK_MANAGER\0\u{1}COST_SOURCE_MEDIUM\0\u{1}COST_SOURCE_ACCESS_POINT\0\u{1}COST_SOURCE_DRIVER\0\u{1}COST_SOURCE_DHCP\0\u{1}COST_SOURCE_LAST_KNOWN\0\u{1}COST_SOURCE_NONE\0")
@@ -1346,7 +1676,7 @@ nonisolated extension Connectivity_V1_LinkState: SwiftProtobuf._ProtoNameProvidi
 
 nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ExplainRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0\u{1}local\0\u{3}local_port\0\u{3}remote_port\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0\u{1}local\0\u{3}local_port\0\u{3}remote_port\0\u{1}interface\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1359,6 +1689,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
       case 3: try { try decoder.decodeSingularStringField(value: &self._local) }()
       case 4: try { try decoder.decodeSingularUInt32Field(value: &self._localPort) }()
       case 5: try { try decoder.decodeSingularUInt32Field(value: &self._remotePort) }()
+      case 6: try { try decoder.decodeSingularStringField(value: &self._interface) }()
       default: break
       }
     }
@@ -1384,6 +1715,9 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
     try { if let v = self._remotePort {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
     } }()
+    try { if let v = self._interface {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1393,6 +1727,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
     if lhs._local != rhs._local {return false}
     if lhs._localPort != rhs._localPort {return false}
     if lhs._remotePort != rhs._remotePort {return false}
+    if lhs._interface != rhs._interface {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1400,7 +1735,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Explanation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{3}route_priority\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}guessed_by\0\u{1}cost\0\u{1}socket\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{3}route_priority\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}guessed_by\0\u{1}cost\0\u{1}socket\0\u{3}unused_links\0")
 
   fileprivate class _StorageClass {
     var _destination: String = String()
@@ -1415,6 +1750,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
     var _guessedBy: String? = nil
     var _cost: Connectivity_V1_CostEvidence? = nil
     var _socket: Connectivity_V1_SocketTestimony? = nil
+    var _unusedLinks: [Connectivity_V1_UnusedLink] = []
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -1437,6 +1773,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       _guessedBy = source._guessedBy
       _cost = source._cost
       _socket = source._socket
+      _unusedLinks = source._unusedLinks
     }
   }
 
@@ -1467,6 +1804,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         case 10: try { try decoder.decodeSingularStringField(value: &_storage._guessedBy) }()
         case 11: try { try decoder.decodeSingularMessageField(value: &_storage._cost) }()
         case 12: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
+        case 13: try { try decoder.decodeRepeatedMessageField(value: &_storage._unusedLinks) }()
         default: break
         }
       }
@@ -1515,6 +1853,9 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       try { if let v = _storage._socket {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
       } }()
+      if !_storage._unusedLinks.isEmpty {
+        try visitor.visitRepeatedMessageField(value: _storage._unusedLinks, fieldNumber: 13)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -1536,10 +1877,75 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         if _storage._guessedBy != rhs_storage._guessedBy {return false}
         if _storage._cost != rhs_storage._cost {return false}
         if _storage._socket != rhs_storage._socket {return false}
+        if _storage._unusedLinks != rhs_storage._unusedLinks {return false}
         return true
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_UnusedLink: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".UnusedLink"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}link\0\u{1}reason\0\u{3}route_prefix\0\u{3}route_priority\0\u{3}route_table\0\u{1}gateway\0\u{1}rule\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._link) }()
+      case 2: try { try decoder.decodeSingularEnumField(value: &self.reason) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._routePrefix) }()
+      case 4: try { try decoder.decodeSingularUInt32Field(value: &self._routePriority) }()
+      case 5: try { try decoder.decodeSingularUInt32Field(value: &self._routeTable) }()
+      case 6: try { try decoder.decodeSingularStringField(value: &self._gateway) }()
+      case 7: try { try decoder.decodeSingularMessageField(value: &self._rule) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._link {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    if self.reason != .unspecified {
+      try visitor.visitSingularEnumField(value: self.reason, fieldNumber: 2)
+    }
+    try { if let v = self._routePrefix {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
+    try { if let v = self._routePriority {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._routeTable {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 5)
+    } }()
+    try { if let v = self._gateway {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+    } }()
+    try { if let v = self._rule {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_UnusedLink, rhs: Connectivity_V1_UnusedLink) -> Bool {
+    if lhs._link != rhs._link {return false}
+    if lhs.reason != rhs.reason {return false}
+    if lhs._routePrefix != rhs._routePrefix {return false}
+    if lhs._routePriority != rhs._routePriority {return false}
+    if lhs._routeTable != rhs._routeTable {return false}
+    if lhs._gateway != rhs._gateway {return false}
+    if lhs._rule != rhs._rule {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -2527,6 +2933,223 @@ nonisolated extension Connectivity_V1_GuardingClient: SwiftProtobuf.Message, Swi
     if lhs._reason != rhs._reason {return false}
     if lhs._severity != rhs._severity {return false}
     if lhs._invalidationTime != rhs._invalidationTime {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ListConnectionsRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListConnectionsRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}page_size\0\u{3}page_token\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularInt32Field(value: &self.pageSize) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.pageToken) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.pageSize != 0 {
+      try visitor.visitSingularInt32Field(value: self.pageSize, fieldNumber: 1)
+    }
+    if !self.pageToken.isEmpty {
+      try visitor.visitSingularStringField(value: self.pageToken, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ListConnectionsRequest, rhs: Connectivity_V1_ListConnectionsRequest) -> Bool {
+    if lhs.pageSize != rhs.pageSize {return false}
+    if lhs.pageToken != rhs.pageToken {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ListConnectionsResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ListConnectionsResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}connections\0\u{3}next_page_token\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeRepeatedMessageField(value: &self.connections) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.nextPageToken) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.connections.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.connections, fieldNumber: 1)
+    }
+    if !self.nextPageToken.isEmpty {
+      try visitor.visitSingularStringField(value: self.nextPageToken, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ListConnectionsResponse, rhs: Connectivity_V1_ListConnectionsResponse) -> Bool {
+    if lhs.connections != rhs.connections {return false}
+    if lhs.nextPageToken != rhs.nextPageToken {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_Connection: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".Connection"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}local\0\u{3}local_port\0\u{1}remote\0\u{3}remote_port\0\u{1}user\0\u{3}socket_inode\0\u{1}path\0\u{1}interface\0\u{3}interface_state\0\u{1}reason\0\u{1}severity\0\u{1}socket\0")
+
+  fileprivate class _StorageClass {
+    var _local: String = String()
+    var _localPort: UInt32 = 0
+    var _remote: String = String()
+    var _remotePort: UInt32 = 0
+    var _user: UInt32 = 0
+    var _socketInode: UInt64 = 0
+    var _path: Connectivity_V1_Path? = nil
+    var _interface: String? = nil
+    var _interfaceState: Connectivity_V1_LinkState? = nil
+    var _reason: Connectivity_V1_InvalidationReason? = nil
+    var _severity: Connectivity_V1_InvalidationSeverity? = nil
+    var _socket: Connectivity_V1_SocketTestimony? = nil
+
+      // This property is used as the initial default value for new instances of the type.
+      // The type itself is protecting the reference to its storage via CoW semantics.
+      // This will force a copy to be made of this reference when the first mutation occurs;
+      // hence, it is safe to mark this as `nonisolated(unsafe)`.
+      static nonisolated(unsafe) let defaultInstance = _StorageClass()
+
+    private init() {}
+
+    init(copying source: _StorageClass) {
+      _local = source._local
+      _localPort = source._localPort
+      _remote = source._remote
+      _remotePort = source._remotePort
+      _user = source._user
+      _socketInode = source._socketInode
+      _path = source._path
+      _interface = source._interface
+      _interfaceState = source._interfaceState
+      _reason = source._reason
+      _severity = source._severity
+      _socket = source._socket
+    }
+  }
+
+  fileprivate mutating func _uniqueStorage() -> _StorageClass {
+    if !isKnownUniquelyReferenced(&_storage) {
+      _storage = _StorageClass(copying: _storage)
+    }
+    return _storage
+  }
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    _ = _uniqueStorage()
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      while let fieldNumber = try decoder.nextFieldNumber() {
+        // The use of inline closures is to circumvent an issue where the compiler
+        // allocates stack space for every case branch when no optimizations are
+        // enabled. https://github.com/apple/swift-protobuf/issues/1034
+        switch fieldNumber {
+        case 1: try { try decoder.decodeSingularStringField(value: &_storage._local) }()
+        case 2: try { try decoder.decodeSingularUInt32Field(value: &_storage._localPort) }()
+        case 3: try { try decoder.decodeSingularStringField(value: &_storage._remote) }()
+        case 4: try { try decoder.decodeSingularUInt32Field(value: &_storage._remotePort) }()
+        case 5: try { try decoder.decodeSingularUInt32Field(value: &_storage._user) }()
+        case 6: try { try decoder.decodeSingularUInt64Field(value: &_storage._socketInode) }()
+        case 7: try { try decoder.decodeSingularMessageField(value: &_storage._path) }()
+        case 8: try { try decoder.decodeSingularStringField(value: &_storage._interface) }()
+        case 9: try { try decoder.decodeSingularEnumField(value: &_storage._interfaceState) }()
+        case 10: try { try decoder.decodeSingularEnumField(value: &_storage._reason) }()
+        case 11: try { try decoder.decodeSingularEnumField(value: &_storage._severity) }()
+        case 12: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
+        default: break
+        }
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try withExtendedLifetime(_storage) { (_storage: _StorageClass) in
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every if/case branch local when no optimizations
+      // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+      // https://github.com/apple/swift-protobuf/issues/1182
+      if !_storage._local.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._local, fieldNumber: 1)
+      }
+      if _storage._localPort != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._localPort, fieldNumber: 2)
+      }
+      if !_storage._remote.isEmpty {
+        try visitor.visitSingularStringField(value: _storage._remote, fieldNumber: 3)
+      }
+      if _storage._remotePort != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._remotePort, fieldNumber: 4)
+      }
+      if _storage._user != 0 {
+        try visitor.visitSingularUInt32Field(value: _storage._user, fieldNumber: 5)
+      }
+      if _storage._socketInode != 0 {
+        try visitor.visitSingularUInt64Field(value: _storage._socketInode, fieldNumber: 6)
+      }
+      try { if let v = _storage._path {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
+      } }()
+      try { if let v = _storage._interface {
+        try visitor.visitSingularStringField(value: v, fieldNumber: 8)
+      } }()
+      try { if let v = _storage._interfaceState {
+        try visitor.visitSingularEnumField(value: v, fieldNumber: 9)
+      } }()
+      try { if let v = _storage._reason {
+        try visitor.visitSingularEnumField(value: v, fieldNumber: 10)
+      } }()
+      try { if let v = _storage._severity {
+        try visitor.visitSingularEnumField(value: v, fieldNumber: 11)
+      } }()
+      try { if let v = _storage._socket {
+        try visitor.visitSingularMessageField(value: v, fieldNumber: 12)
+      } }()
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_Connection, rhs: Connectivity_V1_Connection) -> Bool {
+    if lhs._storage !== rhs._storage {
+      let storagesAreEqual: Bool = withExtendedLifetime((lhs._storage, rhs._storage)) { (_args: (_StorageClass, _StorageClass)) in
+        let _storage = _args.0
+        let rhs_storage = _args.1
+        if _storage._local != rhs_storage._local {return false}
+        if _storage._localPort != rhs_storage._localPort {return false}
+        if _storage._remote != rhs_storage._remote {return false}
+        if _storage._remotePort != rhs_storage._remotePort {return false}
+        if _storage._user != rhs_storage._user {return false}
+        if _storage._socketInode != rhs_storage._socketInode {return false}
+        if _storage._path != rhs_storage._path {return false}
+        if _storage._interface != rhs_storage._interface {return false}
+        if _storage._interfaceState != rhs_storage._interfaceState {return false}
+        if _storage._reason != rhs_storage._reason {return false}
+        if _storage._severity != rhs_storage._severity {return false}
+        if _storage._socket != rhs_storage._socket {return false}
+        return true
+      }
+      if !storagesAreEqual {return false}
+    }
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -1,0 +1,31 @@
+import Connectivity
+import ConnectivityJSON
+import ConnectivityProtocol
+
+extension JSON {
+  /// Returns the object of `connctl connections --json`.
+  ///
+  /// - Parameter hasEnded: Whether the connection no longer exists, as `--watch` reports.
+  static func connection(_ listed: ListedConnection, hasEnded: Bool = false) throws -> JSON {
+    let connection = listed.connection
+    return [
+      "local": .string(connection.local),
+      "localPort": .number(connection.localPort),
+      "remote": .string(connection.remote),
+      "remotePort": .number(connection.remotePort),
+      "state": .string(hasEnded ? "ended" : listed.verdict.rawValue),
+      "reason": .string(
+        connection.hasReason ? Invalidation.Reason(connection.reason).rawValue : nil),
+      "severity": .string(
+        connection.hasSeverity ? Invalidation.Severity(connection.severity).rawValue : nil),
+      "interface": .string(connection.hasInterface ? connection.interface : nil),
+      "interfaceState": .string(
+        connection.hasInterfaceState ? connection.interfaceState.word : nil),
+      "path": .path(try KernelPath(connection.path)),
+      "user": .number(connection.user),
+      "process": .number(listed.owner.map { UInt32(clamping: $0.process) }),
+      "program": .string(listed.owner?.name),
+      "socket": connection.hasSocket ? .socket(SocketTestimony(connection.socket)) : .null,
+    ]
+  }
+}

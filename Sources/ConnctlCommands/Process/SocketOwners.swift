@@ -1,0 +1,63 @@
+import CLinux
+import Connectivity
+import Glibc
+
+/// A process that holds a socket.
+struct SocketOwner: Hashable, Sendable {
+  var process: Int
+  /// The name of its program, at most 15 bytes (proc_pid_comm(5)).
+  var name: String
+}
+
+/// The processes that hold sockets, as far as this user may read /proc: its own, or all for root.
+enum SocketOwners {
+  /// Returns the owners of sockets by the sockets' numbers. If several processes hold a socket, the
+  /// one with the lowest number counts, which is usually the one that made it.
+  static func read(_ sockets: Set<UInt64>, in proc: String = "/proc") -> [UInt64: SocketOwner] {
+    guard !sockets.isEmpty else { return [:] }
+    var owners: [UInt64: SocketOwner] = [:]
+    for process in self.entries(of: proc).compactMap({ Int($0) }).sorted() {
+      for descriptor in self.entries(of: "\(proc)/\(process)/fd") {
+        guard let socket = self.socket(at: "\(proc)/\(process)/fd/\(descriptor)"),
+          sockets.contains(socket), owners[socket] == nil
+        else { continue }
+        owners[socket] = SocketOwner(
+          process: process, name: self.line(of: "\(proc)/\(process)/comm") ?? "-")
+      }
+    }
+    return owners
+  }
+
+  private static func entries(of directory: String) -> [String] {
+    guard let stream = opendir(directory) else { return [] }
+    defer { closedir(stream) }
+    var names: [String] = []
+    while let entry = readdir(stream) {
+      let name = String(cString: clinux_entry_name(entry))
+      if name.first?.isNumber == true { names.append(name) }
+    }
+    return names
+  }
+
+  /// Returns the number in `socket:[4711]`, or `nil` for a file of another kind.
+  private static func socket(at path: String) -> UInt64? {
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = bytes.withUnsafeMutableBytes { bytes in
+      bytes.baseAddress.map { readlink(path, $0, bytes.count) } ?? -1
+    }
+    guard count > 0 else { return nil }
+    let target = String(decoding: bytes.prefix(count), as: UTF8.self)
+    guard target.hasPrefix("socket:["), target.hasSuffix("]") else { return nil }
+    return UInt64(target.dropFirst("socket:[".count).dropLast())
+  }
+
+  private static func line(of path: String) -> String? {
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: 64)
+    let count = Glibc.read(descriptor, &bytes, bytes.count)
+    guard count > 0 else { return nil }
+    return String(decoding: bytes.prefix(count).prefix { $0 != 0x0A }, as: UTF8.self).printable
+  }
+}

@@ -1,0 +1,157 @@
+import Connectivity
+import ConnectivityProtocol
+
+/// The state of a connection according to connd, the worst first.
+enum ConnectionVerdict: String, CaseIterable, Hashable {
+  case dead
+  /// The traffic has moved to another path, on which its answers are usually lost.
+  case willNotSurvive
+  /// Its path is gone, and may come back within the grace period.
+  case inGrace
+  /// Its path works, but probably not for this connection.
+  case inDoubt
+  /// connd cannot tell.
+  case unknown
+  case alive
+
+  init(_ connection: Connectivity_V1_Connection) {
+    guard connection.hasSeverity else {
+      self = connection.path.status == .unknown ? .unknown : .alive
+      return
+    }
+    switch (connection.severity, connection.reason) {
+    case (.destroy, .betterPath), (.destroy, .policy), (.destroy, .resumed), (.drain, _):
+      self = .willNotSurvive
+    case (.destroy, _): self = .dead
+    default: self = connection.path.status == .satisfied ? .inDoubt : .inGrace
+    }
+  }
+
+  var ink: TextStyle {
+    switch self {
+    case .dead: .bad
+    case .willNotSurvive, .inGrace, .inDoubt, .unknown: .middling
+    case .alive: .good
+    }
+  }
+}
+
+/// A connection with its process.
+struct ListedConnection: Hashable {
+  var connection: Connectivity_V1_Connection
+  var owner: SocketOwner?
+
+  var verdict: ConnectionVerdict { ConnectionVerdict(self.connection) }
+
+  /// Identifies the connection while it exists.
+  struct ID: Hashable {
+    var socket: UInt64
+    var local: String
+    var remote: String
+  }
+
+  var id: ID {
+    ID(socket: self.connection.socketInode, local: self.local, remote: self.remote)
+  }
+
+  var local: String { Self.end(self.connection.local, self.connection.localPort) }
+  var remote: String { Self.end(self.connection.remote, self.connection.remotePort) }
+
+  private static func end(_ address: String, _ port: UInt32) -> String {
+    address.contains(":") ? "[\(address)]:\(port)" : "\(address):\(port)"
+  }
+
+  /// The text `dead: eth0 has no carrier`.
+  var words: String {
+    let why = self.why
+    let note = self.unanswered.map { ", \($0)" } ?? ""
+    switch self.verdict {
+    case .alive: return "alive" + note
+    case .unknown: return "unknown" + note
+    case .dead: return "dead: \(why)"
+    case .willNotSurvive: return "will not survive: \(why)"
+    case .inGrace: return "in grace: \(why)"
+    case .inDoubt: return "in doubt: \(why)" + note
+    }
+  }
+
+  /// The text `no answer for 12 s`, or `nil` if the peer answers or has nothing to answer.
+  private var unanswered: String? {
+    guard self.connection.hasSocket else { return nil }
+    let socket = SocketTestimony(self.connection.socket)
+    guard socket.hasUnacknowledgedData, socket.timeouts >= 2 else { return nil }
+    return "no answer for \((.zero - socket.lastHeard).words)"
+  }
+
+  private var why: String {
+    let link = self.connection.hasInterface ? self.connection.interface : nil
+    switch self.connection.reason {
+    case .sourceAddressLost: return "\(self.connection.local) is gone"
+    case .interfaceLost:
+      guard let link else { return "its link is gone" }
+      switch self.connection.interfaceState {
+      case .down: return "\(link) is down"
+      case .noCarrier: return "\(link) has no carrier"
+      case .dormant: return "\(link) is dormant"
+      case .up, .unspecified, .UNRECOGNIZED: return "no route by \(link)"
+      }
+    case .networkChanged: return "\(link ?? "its link") is on another network"
+    case .betterPath:
+      return self.connection.path.chain.first.map { "traffic now leaves by \($0.name)" }
+        ?? "traffic now takes another path"
+    case .silent: return self.unanswered ?? "no answer"
+    case .resumed: return "the machine slept"
+    case .policy: return "its path is forbidden"
+    case .categoryChanged, .unspecified, .UNRECOGNIZED: return "another network"
+    }
+  }
+
+  /// The text `ssh 4711`, or the user's name.
+  var ownerWords: String {
+    if let owner { return "\(owner.name) \(owner.process)" }
+    return UserName.name(of: self.connection.user) ?? "uid \(self.connection.user)"
+  }
+
+  /// The link that its packets leave by, or that of its own address.
+  var link: String {
+    let path = self.connection.path.chain.first?.name
+    return path ?? (self.connection.hasInterface ? self.connection.interface : "-")
+  }
+}
+
+extension [ListedConnection] {
+  /// The worst first, otherwise in their order.
+  var worstFirst: [ListedConnection] {
+    ConnectionVerdict.allCases.flatMap { verdict in self.filter { $0.verdict == verdict } }
+  }
+}
+
+extension Style {
+  /// Returns the text of `connctl connections`.
+  func connections(_ connections: [ListedConnection]) -> [String] {
+    guard !connections.isEmpty else { return [] }
+    var columns = Columns()
+    columns.rows.append(
+      ["LOCAL", "REMOTE", "LINK", "PROCESS", "STATE"].map { Text($0, .faint) })
+    for connection in connections.worstFirst {
+      columns.rows.append([
+        Text(connection.local), Text(connection.remote), Text(connection.link),
+        Text(connection.ownerWords), Text(connection.words, connection.verdict.ink),
+      ])
+    }
+    return columns.lines(self)
+  }
+
+  /// Returns a line of `connctl connections --watch`.
+  ///
+  /// - Parameter hasEnded: Whether the connection no longer exists.
+  func connection(_ connection: ListedConnection, hasEnded: Bool, now: WallTime) -> [String] {
+    var columns = Columns(minimum: [12, 16])
+    columns.add(
+      Text(self.localTime(now).time, .faint),
+      hasEnded
+        ? Text("ended", .faint) : Text(connection.words, connection.verdict.ink),
+      Text("\(connection.local) to \(connection.remote) \(connection.ownerWords)"))
+    return columns.lines(self)
+  }
+}

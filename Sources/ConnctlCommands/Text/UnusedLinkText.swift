@@ -1,0 +1,89 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension Connectivity_V1_Explanation {
+  /// The sentence that answers why the traffic leaves as it does.
+  func summary(_ path: KernelPath) -> String {
+    guard path.status == .satisfied, let link = path.interface else {
+      return self.obstacle(path)
+    }
+    if path.medium == .loopback { return "The address belongs to this machine." }
+    let medium = path.medium.phrase.map { " (\($0))" } ?? ""
+    guard let why = self.unusedLinks.first.flatMap({ self.advantage(over: $0) }) else {
+      return "Traffic leaves by \(link)\(medium), the only link with a route."
+    }
+    return "Traffic leaves by \(link)\(medium) because \(why)."
+  }
+
+  private func obstacle(_ path: KernelPath) -> String {
+    switch path.reason {
+    case .noCarrier:
+      let link = path.interface ?? "the link"
+      return
+        "Traffic is lost on \(link), which has no carrier: the kernel uses its route until it is "
+        + "removed (sysctl ignore_routes_with_linkdown)."
+    case let reason?: return "No traffic leaves: \(reason.words(of: path.interface))."
+    case nil: return "connd does not know the path."
+    }
+  }
+
+  /// Why the route that is used comes before that of another link, or `nil` if that has no route.
+  private func advantage(over unused: Connectivity_V1_UnusedLink) -> String? {
+    guard unused.hasRoutePrefix else { return nil }
+    let name = unused.link.name
+    switch unused.reason {
+    case .higherMetric:
+      return "its route has the lower metric (\(self.routePriority) < \(unused.routePriority))"
+    case .lessSpecific: return "its route is more specific (\(self.routePrefix))"
+    case .laterRule:
+      return self.rules.first.map { "a rule for it comes first (\($0.priority): \($0.selector))" }
+        ?? "a rule for it comes first"
+    case .equalMetric: return "the kernel prefers it among equal routes"
+    case .down: return "\(name) is down"
+    case .noCarrier: return "\(name) has no carrier"
+    case .dormant: return "\(name) is dormant"
+    case .noRoute, .noAddress, .port, .discarded, .unspecified, .UNRECOGNIZED: return nil
+    }
+  }
+
+  /// The text `metric 600, loses: 100 is lower` about a link that the traffic does not use.
+  func words(_ unused: Connectivity_V1_UnusedLink) -> String {
+    let metric = "metric \(unused.routePriority)"
+    switch unused.reason {
+    case .down: return "down"
+    case .noCarrier: return "no carrier"
+    case .dormant: return "dormant"
+    case .port: return "a port" + (unused.link.hasMaster ? " of \(unused.link.master)" : "")
+    case .noAddress: return "up, no \(self.familyWords) address, no \(self.routeWords)"
+    case .noRoute, .unspecified, .UNRECOGNIZED: return "up, no \(self.routeWords)"
+    case .laterRule:
+      let table = RoutingTable.name(unused.routeTable)
+      let later = unused.hasRule ? "rule \(unused.rule.priority)" : "a later rule"
+      let first = self.rules.first.map { "rule \($0.priority) comes" } ?? "another rule comes"
+      return "\(metric) in table \(table), loses: \(first) before \(later)"
+    case .lessSpecific: return "\(unused.routePrefix), loses: \(self.routePrefix) is more specific"
+    case .higherMetric: return "\(metric), loses: \(self.routePriority) is lower"
+    case .equalMetric: return "\(metric), loses: the kernel prefers another equal route"
+    case .discarded: return "up, but the traffic is discarded"
+    }
+  }
+
+  private var familyWords: String { self.destination.contains(":") ? "IPv6" : "IPv4" }
+
+  /// Other links can only have a default route to a destination that has no closer route.
+  private var routeWords: String {
+    !self.hasRoutePrefix || self.routePrefix.hasSuffix("/0") ? "default route" : "route to it"
+  }
+}
+
+extension Medium {
+  /// The medium in a sentence, or `nil` if its name says nothing.
+  fileprivate var phrase: String? {
+    switch self {
+    case .wifi: "Wi-Fi"
+    case .wired, .cellular, .bluetooth: self.rawValue
+    case .loopback, .tunnel, .unknown: nil
+    @unknown default: nil
+    }
+  }
+}

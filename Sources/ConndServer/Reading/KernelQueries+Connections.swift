@@ -1,0 +1,91 @@
+import Connectivity
+import ConnectivityRules
+
+/// The answer to a client about one connection of this machine.
+struct ConnectionReport: Sendable {
+  /// The path that its packets take now.
+  var path: KernelPath
+  /// The link with its own address, or `nil` if the machine does not have the address.
+  var link: Link?
+  /// The verdict, or `nil` for a connection that works.
+  var verdict: FlowTracker.Verdict?
+  /// The state of its socket, or `nil` if it has just ended.
+  var socket: SocketReport?
+}
+
+extension KernelQueries {
+  /// Judges connections as `Guard` does when they are registered. When they were made is unknown,
+  /// but a connection existed when its peer was last heard: the registration's generation is that
+  /// of this moment.
+  func judge(
+    _ connections: [FlowTable.Registration], _ past: PastInvalidations,
+    _ policy: InvalidationPolicy, at now: Instant
+  ) throws(KernelUnavailable) -> [ConnectionReport] {
+    let reader = FlowReader(self.reader, self.view)
+    let sockets = self.view.socketReports(on: connections.map(\.question))
+    var reports: [ConnectionReport] = []
+    for (connection, socket) in zip(connections, sockets) {
+      let report = try self.view.unlessRefused { () throws(KernelUnavailable) in
+        try self.judge(connection, socket, past, policy, reader, at: now)
+      }
+      reports.append(report ?? ConnectionReport(path: .unknown, socket: socket))
+    }
+    return reports
+  }
+
+  private func judge(
+    _ connection: FlowTable.Registration, _ socket: SocketReport?, _ past: PastInvalidations,
+    _ policy: InvalidationPolicy, _ reader: FlowReader, at now: Instant
+  ) throws(KernelUnavailable) -> ConnectionReport {
+    let question = connection.question
+    var way = try reader.way(to: question)
+    if case .unanswered(let words) = way.answer {
+      throw KernelUnavailable(description: words, isOfOneQuestion: true)
+    }
+    let owner = try connection.flow.local.flatMap { (local) throws(KernelUnavailable) in
+      try self.view.owner(of: local)
+    }
+    let link = try owner.flatMap { (owner) throws(KernelUnavailable) in
+      try self.view.link(owner)?.link
+    }
+    var report = ConnectionReport(path: way.shown, link: link, socket: socket)
+    let left = link.flatMap { link in
+      past.departure(
+        from: link.name, question.address.family, since: connection.sinceGeneration)
+    }
+    // A connection whose peer was heard since then works on its present path (I0).
+    let wasMoved = way.judged.status != .satisfied || left != nil
+    let made = try wasMoved ? self.path(of: question, madeOn: link, way, reader) : nil
+    var reading = try reader.reading(
+      of: question, madeOn: made ?? way.judged, &way)
+    if made == nil, reading.isSourceGone { reading.sourceLoss = .final }
+    let isAway = reading.path.status != .satisfied || reading.isSourceStranded
+    let judgement = FlowJudgement(
+      FlowTracker(connection.flow, on: made ?? way.judged, network: way.network), reading, way,
+      since: isAway ? left : nil, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
+      policy: policy, at: now, report: { socket })
+    if case .verdict(let verdict) = judgement.outcome { report.verdict = verdict }
+    return report
+  }
+
+  /// Returns the path on which a connection was made, by the link of its own address. Returns `nil`
+  /// if that is its present path.
+  private func path(
+    of question: Destination, madeOn link: Link?, _ present: FlowPath, _ reader: FlowReader
+  ) throws(KernelUnavailable) -> KernelPath? {
+    guard let link, !link.flags.contains(.loopback) else { return nil }
+    var path = present.judged
+    if path.chain.first?.index != link.index {
+      var bound = question
+      bound.outLink = link.index
+      path = try reader.way(to: bound).judged
+    }
+    if path.chain.first?.index != link.index {
+      path = KernelPath(
+        status: .satisfied, chain: [PathLink(index: link.index, name: link.name)],
+        source: question.source)
+    }
+    (path.status, path.reason) = (.satisfied, nil)
+    return path
+  }
+}

@@ -1,0 +1,90 @@
+import Connectivity
+import ConnectivityRules
+
+/// Why the traffic of an explanation does not use a link.
+struct UnusedLink: Sendable {
+  /// The link's index.
+  var link: UInt32
+  var reason: UnusedReason
+  /// The route of traffic bound to the link, or `nil` without one.
+  var route: MatchedRoute?
+  var gateway: IPAddress?
+  /// The first rule that names the route's table.
+  var rule: Rule?
+}
+
+extension KernelQueries {
+  /// The number of links that an explanation compares. Each takes two lookups, however many routes
+  /// exist.
+  static let maxCompared = 64
+
+  /// Explains why the traffic does not use these links.
+  ///
+  /// - Parameters:
+  ///   - links: The indexes of links. Those of the path are skipped.
+  ///   - facts: The facts of the path.
+  func unused(
+    _ links: [UInt32], to destination: Destination, _ facts: PathFacts, _ used: MatchedRoute?,
+    _ addresses: [Address]
+  ) throws(KernelUnavailable) -> [UnusedLink] {
+    let family = destination.address.family
+    let path = Set(facts.allLinks.map(\.link.index))
+    var unused: [UnusedLink] = []
+    var rules: [Rule]?
+    for index in links.prefix(Self.maxCompared) where !path.contains(index) {
+      guard let link = try self.view.link(index)?.link else { continue }
+      var bound = destination
+      bound.outLink = index
+      let entry = try self.view.unlessRefused { () throws(KernelUnavailable) in
+        try self.view.entry(for: bound)
+      }
+      let answer = try self.view.route(to: bound)
+      var found: Route?
+      if entry??.kind == .unicast, case .route(let route) = answer, route.outLink == index,
+        route.table != 0
+      {
+        found = route
+      }
+      let route = found == nil ? nil : entry??.route
+      var result = UnusedLink(
+        link: index,
+        reason: UnusedReason(
+          link,
+          hasAddress: addresses.contains {
+            $0.link == index && $0.address.family == family && !$0.address.isLinkLocal
+          }, route: route, isDiscarded: facts.answer.isDiscarded, insteadOf: used),
+        route: route, gateway: found?.gateway)
+      if let route {
+        let all = if let rules { rules } else { try self.kernel.rules(family) }
+        rules = all
+        result.rule = all.first { $0.table == route.table }
+      }
+      unused.append(result)
+    }
+    return unused
+  }
+}
+
+extension RouteAnswer {
+  fileprivate var isDiscarded: Bool {
+    switch self {
+    case .noRoute(.blackhole), .noRoute(.prohibited), .noRoute(.unreachable): true
+    case .noRoute, .route, .unanswered: false
+    }
+  }
+}
+
+extension LinkReport {
+  /// Whether it is not an uplink unless a route uses it: a bridge of containers, a tunnel.
+  var isInternal: Bool {
+    self.facts.isTunnel || ["bridge", "dummy", "ifb", "vrf"].contains(self.facts.link.kind)
+  }
+}
+
+extension [LinkReport] {
+  /// The links to compare with a path if the client names none: hardware first.
+  var comparable: [UInt32] {
+    let links = self.map(\.facts.link).filter { !$0.flags.contains(.loopback) && $0.master == nil }
+    return (links.filter { $0.kind == nil } + links.filter { $0.kind != nil }).map(\.index)
+  }
+}

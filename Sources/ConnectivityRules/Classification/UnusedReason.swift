@@ -1,0 +1,62 @@
+package import Connectivity
+
+/// Why traffic does not use a link.
+package enum UnusedReason: Hashable, Sendable, CaseIterable {
+  case down
+  case noCarrier
+  case dormant
+  /// It is a port of a bridge, bond, team or VRF.
+  case port
+  /// It has no address of the destination's family.
+  case noAddress
+  case noRoute
+  /// A rule with another table comes first.
+  case laterRule
+  /// The route that is used has a longer prefix.
+  case lessSpecific
+  case higherMetric
+  /// The routes are equal, and the kernel prefers the other one.
+  case equalMetric
+  /// A rule or route discards the traffic, by whichever link it would leave.
+  case discarded
+}
+
+extension UnusedReason {
+  /// Explains why a link's route is not the one that the kernel uses. The order of the comparisons
+  /// is the kernel's: rules, prefix lengths, metrics.
+  ///
+  /// - Parameters:
+  ///   - link: The link.
+  ///   - hasAddress: Whether it has an address of the destination's family.
+  ///   - route: The route of traffic bound to the link, or `nil` without one.
+  ///   - isDiscarded: Whether a rule or route discards that traffic.
+  ///   - used: The route that the traffic uses, or `nil` if it is not known.
+  package init(
+    _ link: Link, hasAddress: Bool, route: MatchedRoute?, isDiscarded: Bool = false,
+    insteadOf used: MatchedRoute?
+  ) {
+    switch (link.stateAsPort, route) {
+    case (.down, _): self = .down
+    case (.noCarrier, _): self = .noCarrier
+    case (.dormant, _): self = .dormant
+    case (.up, nil) where link.master != nil: self = .port
+    case (.up, nil): self = !hasAddress ? .noAddress : isDiscarded ? .discarded : .noRoute
+    case (.up, let route?): self.init(route, insteadOf: used)
+    }
+  }
+
+  private init(_ route: MatchedRoute, insteadOf used: MatchedRoute?) {
+    guard let used else {
+      // The entry has more nexthops than the kernel shows.
+      self = .equalMetric
+      return
+    }
+    if route.table != used.table {
+      self = .laterRule
+    } else if route.prefix.length < used.prefix.length {
+      self = .lessSpecific
+    } else {
+      self = route.priority > used.priority ? .higherMetric : .equalMetric
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import CLinux
+package import Connectivity
+import Glibc
+
+/// An established TCP connection of this machine.
+package struct OpenConnection: Hashable, Sendable {
+  /// The remote end, with the connection's user, ports, and the link it is bound to. Its own
+  /// address is `source`.
+  package var destination: Destination
+  /// The number of its socket.
+  package var inode: UInt64
+  package var report: SocketReport
+}
+
+/// All established TCP connections, read from the kernel in parts (sock_diag(7)).
+///
+/// Any user may read those of all users. Omits connections that no process holds any more, and
+/// those of loopback addresses.
+///
+/// Not thread-safe: one thread owns it.
+package final class SocketDump {
+  private let requester: Requester
+  private var families = AddressFamily.allCases
+  private var exchange: Exchange?
+
+  /// - Parameter socket: A netlink socket of the protocol `NETLINK_SOCK_DIAG` for this dump alone.
+  package init(on socket: any DatagramSocket) throws(NetlinkError) {
+    self.requester = try Requester(on: socket)
+  }
+
+  /// Reads the connections of one datagram: about 80.
+  ///
+  /// - Returns: The next connections, or `nil` after the last ones.
+  package func next() throws(NetlinkError) -> [OpenConnection]? {
+    guard let family = self.families.first else { return nil }
+    var request = Request(socketsOf: family)
+    var exchange: Exchange
+    if let begun = self.exchange {
+      exchange = begun
+    } else {
+      exchange = try self.requester.begin(&request)
+    }
+    var connections: [OpenConnection] = []
+    let outcome = self.requester.readPart(of: &exchange, request.operation) { message in
+      if let connection = OpenConnection(message: message) { connections.append(connection) }
+    }
+    self.exchange = exchange
+    switch outcome {
+    case nil: break
+    case .complete:
+      self.families.removeFirst()
+      self.exchange = nil
+    case .failed(let error):
+      // A kernel without IPv6 has no such sockets.
+      guard family == .ipv6, error.isAnswer else { throw error }
+      self.families.removeFirst()
+      self.exchange = nil
+    }
+    return connections
+  }
+}
+
+extension Request {
+  /// Asks for the sockets in states in which they may still carry data.
+  fileprivate init(socketsOf family: AddressFamily) {
+    var header = inet_diag_req_v2()
+    header.sdiag_family = family.netlinkNumber
+    header.sdiag_protocol = UInt8(IPPROTO_TCP)
+    header.idiag_ext = UInt8(1 << (INET_DIAG_INFO - 1))
+    // TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2 and TCP_CLOSE_WAIT of net/tcp_states.h.
+    header.idiag_states = [1, 4, 5, 8].reduce(0) { $0 | 1 << $1 }
+    self.init(
+      Int(SOCK_DIAG_BY_FAMILY), "SOCK_DIAG_BY_FAMILY", isDump: true, header: header)
+  }
+}
+
+extension OpenConnection {
+  /// Reads an `inet_diag_msg` with its `tcp_info`, or returns `nil` for a socket to omit.
+  init?(message: Message) {
+    let bytes = message.payload
+    guard
+      let family = bytes.load(UInt8.self, at: 0),
+      let localPort = bytes.load(UInt16.self, at: Offset.localPort),
+      let remotePort = bytes.load(UInt16.self, at: Offset.remotePort),
+      let local = bytes.address(at: Offset.local, family),
+      let remote = bytes.address(at: Offset.remote, family),
+      let link = bytes.load(UInt32.self, at: Offset.link),
+      let user = bytes.load(UInt32.self, at: Offset.user),
+      let inode = bytes.load(UInt32.self, at: Offset.inode), inode != 0,
+      !local.isLoopback, !remote.isLoopback, local.family == remote.family,
+      let report = SocketReport(message: message)
+    else { return nil }
+    self.destination = Destination(
+      remote, uid: user, mark: Self.mark(bytes), source: local, outLink: link == 0 ? nil : link,
+      transport: Transport(
+        Transport.tcp, localPort: UInt16(bigEndian: localPort),
+        remotePort: UInt16(bigEndian: remotePort)))
+    self.inode = UInt64(inode)
+    self.report = report
+  }
+
+  /// The kernel reports the mark only to a process with CAP_NET_ADMIN.
+  private static func mark(_ bytes: Bytes) -> UInt32 {
+    var attributes = AttributeReader(bytes, after: MemoryLayout<inet_diag_msg>.size)
+    while let attribute = attributes.next() {
+      if attribute.type == INET_DIAG_MARK { return attribute.payload.load(UInt32.self, at: 0) ?? 0 }
+    }
+    return 0
+  }
+
+  /// Offsets in `struct inet_diag_msg`: four octets, an `inet_diag_sockid`, and five numbers.
+  private enum Offset {
+    static let localPort = 4
+    static let remotePort = 6
+    static let local = 8
+    static let remote = 24
+    static let link = 40
+    static let user = 64
+    static let inode = 68
+  }
+}
+
+extension Bytes {
+  /// Returns the address in 16 octets, an IPv4-mapped one as the IPv4 address.
+  fileprivate func address(at offset: Int, _ family: UInt8) -> IPAddress? {
+    let length = CInt(family) == AF_INET ? 4 : 16
+    var octets: [UInt8] = []
+    for place in 0..<length {
+      guard let octet = self.load(UInt8.self, at: offset + place) else { return nil }
+      octets.append(octet)
+    }
+    return IPAddress(bytes: octets)?.unmapped
+  }
+}
