@@ -16,8 +16,8 @@
 #include "program.h"
 
 // In milliseconds: when everything has come to rest, and how long a connection must be silent to be
-// idle, so that connd does not ask its socket before it ends the connection (E1). After a second the
-// library sends a PING (W4), and connd counts a connection as active for another second.
+// idle, so that connd does not ask its socket before it ends the connection (E1). After a second,
+// the library sends a PING (W4), and connd counts a connection as active for another second.
 enum { most_subscribers = 1000, quiet = 50, silence = 2300 };
 
 static void prepare(struct machine *machine, int link) {
