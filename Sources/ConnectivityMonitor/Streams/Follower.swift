@@ -1,5 +1,5 @@
 package import GRPCCore
-package import Logging
+internal import Logging
 private import Synchronization
 
 /// A call with one request and a stream of responses that report a state.
