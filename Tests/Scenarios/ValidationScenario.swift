@@ -45,7 +45,9 @@ struct ValidationScenario {
     try lab.namespace.set("net/ipv6/conf/eth0/accept_ra", "2")
     try lab.start()
     let advertisement = RouterAdvertisement(lifetime: 0, portal: Self.portal)
-    try advertisement.send(from: lab.outside, by: "eth0")
+    try advertisement.announce(to: lab, by: "eth0") {
+      try lab.status().ipv4.validation != nil
+    }
     let told = try lab.events { $0.status.ipv4.validation != nil }.last
     #expect(
       told?.status.ipv4.validation

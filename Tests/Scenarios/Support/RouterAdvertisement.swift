@@ -21,10 +21,22 @@ struct RouterAdvertisement {
   ///
   /// - Parameter router: the router's own address, or any.
   func announce(to laboratory: Laboratory, by link: String, as router: String = "") throws {
+    try self.announce(to: laboratory, by: link) {
+      try laboratory.namespace.ip("-6 route show default").split(separator: "\n")
+        .contains { $0.contains("via \(router)") && $0.contains("expires") }
+    }
+  }
+
+  /// Sends it repeatedly until it `hasArrived`.
+  ///
+  /// One advertisement can get lost: the kernel reports a carrier up to a second late, and neither
+  /// end uses IPv6 before.
+  func announce(to laboratory: Laboratory, by link: String, until hasArrived: () throws -> Bool)
+    throws
+  {
     try waitUntil("the router behind \(link) is known") {
       try self.send(from: laboratory.outside, by: link)
-      return try laboratory.namespace.ip("-6 route show default").split(separator: "\n")
-        .contains { $0.contains("via \(router)") && $0.contains("expires") }
+      return try hasArrived()
     }
   }
 
