@@ -37,7 +37,7 @@ extension FlowExamination {
   ) -> FlowTracker.Verdict? {
     guard reading.isSourceStranded else { return nil }
     let evidence = report().map { SocketEvidence($0, on: now, at: now) }
-    if let evidence, evidence.isSilent { self.suspect(evidence, at: now) }
+    if let evidence, evidence.isSuspect { self.suspect(evidence, at: now) }
     guard
       let severity = SocketEvidence.severityOfStranded(evidence, at: now, isTunnelled: isTunnelled)
     else { return nil }

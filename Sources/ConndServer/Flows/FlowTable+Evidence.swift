@@ -92,7 +92,7 @@ extension FlowTable {
   /// millisecond.
   private static let mostQuestions = 256
 
-  /// Queries the next flows of an inquiry and suspects the silent ones (E2).
+  /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
   mutating func ask(_ reader: FlowReader, at now: Instant, _ clock: Clock?) {
     guard self.inquiry.isRunning else { return }
     let (keys, change) = self.inquiry.take(Self.mostQuestions)
@@ -102,7 +102,7 @@ extension FlowTable {
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
       let evidence = SocketEvidence(report, on: change, at: now)
-      guard evidence.isSilent else { continue }
+      guard evidence.isSuspect else { continue }
       flow.examination.suspect(evidence, at: now)
       flow.examinedCause = self.inquiry.cause
       self.note(flow)

@@ -16,6 +16,9 @@ package struct SocketReport: Hashable, Sendable {
   /// 6069). If no data is in flight, because the peer's window is closed or a route is missing, it
   /// is `tcpi_probes`.
   package var timeouts: Int
+  /// The current retransmission timeout. Each of the consecutive timeouts has doubled it, up to
+  /// Linux's `tcp_rto_max_ms` (RFC 6298). The first is often 200 ms, but a route may shorten it.
+  package var timeout: Duration
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool
   /// When the running retransmission timer expires, or `nil` if none runs.
@@ -23,15 +26,18 @@ package struct SocketReport: Hashable, Sendable {
   /// How much later than the report its reader may have looked at the clock.
   package var uncertainty = Duration.zero
 
+  /// - Parameter timeout: By default the one of Linux after that many timeouts.
   package init(
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, roundTrip: Duration,
-    timeouts: Int = 0, hasUnacknowledgedData: Bool = false, nextTimeout: Duration? = nil
+    timeouts: Int = 0, timeout: Duration? = nil, hasUnacknowledgedData: Bool = false,
+    nextTimeout: Duration? = nil
   ) {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
     self.progress = progress
     self.roundTrip = roundTrip
     self.timeouts = timeouts
+    self.timeout = timeout ?? .milliseconds(200) * (1 << min(timeouts, 16))
     self.hasUnacknowledgedData = hasUnacknowledgedData
     self.nextTimeout = nextTimeout
   }

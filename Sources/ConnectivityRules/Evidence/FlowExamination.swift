@@ -62,13 +62,13 @@ package struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
-  /// Notes that the socket was silent after a change (E2). If it has been silent since an earlier
-  /// change, that one remains: endless changes must not save a dead flow.
+  /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
+  /// that one remains: endless changes must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     if let suspicion = self.suspicion {
       var earlier = evidence
       (earlier.change, earlier.progressBefore) = (suspicion.change, suspicion.progress)
-      if earlier.isSilent { return }
+      if earlier.isSuspect { return }
     }
     self.suspicion = Suspicion(
       change: evidence.change, progress: evidence.progress,
@@ -194,7 +194,7 @@ extension FlowExamination {
     }
     guard suspicion.next <= look.now else { return .none }
     guard let evidence = look.evidence(on: suspicion.change, after: suspicion.progress),
-      evidence.isSilent
+      evidence.isSuspect
     else {
       self.suspicion = nil
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none

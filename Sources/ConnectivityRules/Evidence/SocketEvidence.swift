@@ -20,6 +20,8 @@ package struct SocketEvidence: Hashable, Sendable {
   package var roundTrip: Duration
   /// The number of consecutive timeouts.
   package var timeouts: Int
+  /// How long the last three of them took at least, or all if there are fewer.
+  private var timeoutsTook: Duration
   package var hasUnacknowledgedData: Bool
   /// When the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Instant?
@@ -39,6 +41,7 @@ package struct SocketEvidence: Hashable, Sendable {
     self.progressBefore = progress
     self.roundTrip = report.roundTrip
     self.timeouts = report.timeouts
+    self.timeoutsTook = report.timeout - report.timeout / (1 << min(report.timeouts, 3))
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
   }
@@ -119,8 +122,8 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Returns the severity for a flow that is registered with the address of a failed link, or `nil`
-  /// if it evidently works. When the link failed is unknown, so silence counts since the peer was
-  /// last heard (E2).
+  /// if it evidently works. When the link failed is unknown, so silence counts since the last new
+  /// data, or since the data began to time out (E2).
   ///
   /// - Parameters:
   ///   - evidence: The evidence of its socket about a change at this moment, or `nil` without any.
@@ -130,7 +133,7 @@ extension SocketEvidence {
   ) -> Invalidation.Severity? {
     guard var evidence else { return .advise }
     if evidence.isSilent {
-      evidence.change = evidence.lastHeard
+      evidence.change = max(evidence.lastData, now.advanced(by: .zero - evidence.timeoutsTook))
       return evidence.severityOfSilence(at: now, isTunnelled: isTunnelled) ?? .advise
     }
     return evidence.isActive ? nil : .advise
@@ -141,26 +144,29 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Whether a flow may be dead although its lookup succeeds (E2). The peer has not acknowledged
-  /// sent data, and nothing new has arrived since the change, or since the data began to time out.
-  package var isSilent: Bool {
-    guard self.hasUnacknowledgedData, !self.isAcknowledgedLate else { return false }
-    if self.timeouts > 0 { return !self.isLate(self.lastData) || self.isDataOlderThanTimeouts }
-    return !self.isHeardLate
+  /// sent data, which has timed out, or has not been heard since the change.
+  package var isSuspect: Bool {
+    self.hasUnacknowledgedData && !self.isAcknowledgedLate
+      && (self.timeouts > 0 || !self.isHeardLate)
   }
 
-  /// Whether the last new data came before the timeouts. If only the way to the peer is lost, the
-  /// peer still sends what it had for the flow before it stops.
-  private var isDataOlderThanTimeouts: Bool {
-    // Each timeout takes twice as long as the one before, and the first takes at least 200 ms.
-    self.dataSilence >= .milliseconds(200) * ((1 << min(self.timeouts, 16)) - 1)
+  /// Whether nothing new has arrived at such a flow since the change, or since its data began to
+  /// time out.
+  package var isSilent: Bool {
+    guard self.isSuspect, self.timeouts > 0 else { return self.isSuspect }
+    return !self.isLate(self.lastData) || self.isDataOlderThanTimeouts
   }
+
+  /// Whether the last new data came before the last three timeouts. If only the way to the peer is
+  /// lost, the peer still sends what it had for the flow before it stops.
+  private var isDataOlderThanTimeouts: Bool { self.dataSilence >= self.timeoutsTook }
 
   /// Returns the severity for a silent flow by its number of timeouts, or `nil` while they mean
   /// nothing.
   ///
-  /// Three consecutive timeouts take at least 1.4 s. They never occurred with round trips of up to
-  /// a second, a full queue, or 10% packet loss. Two timeouts did occur, when the round trip jumped
-  /// to a second.
+  /// Three consecutive timeouts take 1.4 s, unless a route shortens them. They never occurred with
+  /// round trips of up to a second, a full queue, or 10% packet loss. Two timeouts did occur, when
+  /// the round trip jumped to a second.
   ///
   /// - Parameter isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move
   ///   the tunnel to another uplink, and then the flows inside continue (I5).
@@ -169,7 +175,7 @@ extension SocketEvidence {
   ) -> Invalidation.Severity? {
     guard self.isSilent, self.timeouts >= 2 else { return nil }
     let patience = isTunnelled ? InvalidationPolicy.tunnelGrace : .milliseconds(1400)
-    let isLong = self.change.duration(to: now) >= patience
+    let isLong = max(self.change, self.lastData).duration(to: now) >= patience
     return self.timeouts >= 3 && isLong ? .destroy : .advise
   }
 

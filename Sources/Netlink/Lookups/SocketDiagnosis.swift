@@ -73,6 +73,7 @@ extension SocketReport {
       let retransmits = info.load(UInt8.self, at: TCPInfo.retransmits),
       let backoff = info.load(UInt8.self, at: TCPInfo.backoff),
       let probes = info.load(UInt8.self, at: TCPInfo.probes),
+      let timeout = info.load(UInt32.self, at: TCPInfo.timeout),
       let unacknowledged = info.load(UInt32.self, at: TCPInfo.unacknowledged),
       let unsent = info.load(UInt32.self, at: TCPInfo.unsent),
       let dataReceived = info.load(UInt32.self, at: TCPInfo.lastDataReceived),
@@ -86,6 +87,9 @@ extension SocketReport {
       dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged,
       roundTrip: .microseconds(Int64(roundTrip)),
       timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : probes),
+      // The timer of a closed window doubles without changing the retransmission timeout.
+      timeout: .microseconds(Int64(timeout))
+        * (unacknowledged > 0 ? 1 : 1 << Int(min(backoff, 16))),
       hasUnacknowledgedData: unacknowledged > 0 || unsent > 0,
       nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
   }
@@ -100,6 +104,7 @@ extension SocketReport {
     static let retransmits = 2
     static let probes = 3
     static let backoff = 4
+    static let timeout = 8
     static let unacknowledged = 24
     static let lastDataReceived = 52
     static let lastAcknowledgementReceived = 56

@@ -164,6 +164,7 @@ enum KernelBytes {
       put(milliseconds(timeout), at: 4 + MemoryLayout<inet_diag_sockid>.size, in: &header)
     }
     put(UInt8(clamping: report.timeouts), at: 4, in: &info)
+    put(milliseconds(report.timeout) * 1000, at: 8, in: &info)
     put(UInt32(report.hasUnacknowledgedData ? 1 : 0), at: 24, in: &info)
     put(milliseconds(report.dataSilence), at: 52, in: &info)
     put(milliseconds(report.silence), at: 56, in: &info)

@@ -14,12 +14,14 @@ struct FlowExaminationTests {
 
     mutating func see(
       _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int? = nil,
-      timeouts: Int = 0, isCertain: Bool = false, isStanding: Bool = true, isSound: Bool = false
+      data: Int? = nil, timeouts: Int = 0, isCertain: Bool = false, isStanding: Bool = true,
+      isSound: Bool = false
     ) -> String? {
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = silence.map {
         SocketReport(
-          silence: .milliseconds($0), roundTrip: .milliseconds(20), timeouts: timeouts,
+          silence: .milliseconds($0), dataSilence: data.map { .milliseconds($0) },
+          roundTrip: .milliseconds(20), timeouts: timeouts,
           hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
       }
       let outcome = self.examination.conclude(
@@ -128,6 +130,19 @@ struct FlowExaminationTests {
     flow.suspect(after: 2000)
     #expect(flow.see(after: 2600, silence: 10, isSound: true) == nil)
     #expect(flow.deadline == nil)
+  }
+
+  @Test("E2 data arrives while the flow's own data times out → queried until it is acknowledged")
+  func dataArrives() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    #expect(flow.see(after: 1540, silence: 5, timeouts: 2, isSound: true) == nil)
+    #expect(flow.deadline == .milliseconds(2080))
+    #expect(
+      flow.see(after: 2080, silence: 5, data: 545, timeouts: 3, isSound: true) == nil)
+    #expect(
+      flow.see(after: 3000, silence: 5, data: 1465, timeouts: 3, isSound: true)
+        == "destroy silent")
   }
 
   @Test("E2 further changes do not delay the end of a flow that stays silent")

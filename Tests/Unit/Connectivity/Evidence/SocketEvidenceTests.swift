@@ -8,14 +8,15 @@ struct SocketEvidenceTests {
   /// A socket's report, in milliseconds after a change that happened at 10 s.
   private static func evidence(
     _ after: Int, silence: Int, data: Int? = nil, progress: UInt64 = 0, before: UInt64? = nil,
-    roundTrip: Int = 20, timeouts: Int = 0, unacknowledged: Bool = true
+    roundTrip: Int = 20, timeouts: Int = 0, timeout: Int? = nil,
+    unacknowledged: Bool = true
   ) -> (SocketEvidence, now: Instant) {
     let change = Instant(sinceStart: .seconds(10))
     let now = change.advanced(by: .milliseconds(after))
     let report = SocketReport(
       silence: .milliseconds(silence), dataSilence: data.map { .milliseconds($0) },
       progress: progress, roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
-      hasUnacknowledgedData: unacknowledged)
+      timeout: timeout.map { .milliseconds($0) }, hasUnacknowledgedData: unacknowledged)
     return (SocketEvidence(report, on: change, after: before, at: now), now)
   }
 
@@ -51,10 +52,12 @@ struct SocketEvidenceTests {
   @Test("I2 an address of a failed link → the socket decides between alive, in doubt and dead")
   func stranded() {
     func severity(
-      silence: Int, timeouts: Int = 0, unacknowledged: Bool = true, isTunnelled: Bool = false
+      silence: Int, data: Int? = nil, timeouts: Int = 0, timeout: Int? = nil,
+      unacknowledged: Bool = true, isTunnelled: Bool = false
     ) -> Invalidation.Severity? {
       let (evidence, now) = Self.evidence(
-        0, silence: silence, timeouts: timeouts, unacknowledged: unacknowledged)
+        0, silence: silence, data: data, timeouts: timeouts, timeout: timeout,
+        unacknowledged: unacknowledged)
       return SocketEvidence.severityOfStranded(evidence, at: now, isTunnelled: isTunnelled)
     }
     #expect(SocketEvidence.severityOfStranded(nil, at: Instant(sinceStart: .zero)) == .advise)
@@ -62,9 +65,12 @@ struct SocketEvidenceTests {
     #expect(severity(silence: 1100, unacknowledged: false) == .advise)
     #expect(severity(silence: 1100) == .advise)
     #expect(severity(silence: 1100, timeouts: 2) == .advise)
-    // A route may shorten the timeouts (`rto_min`).
     #expect(severity(silence: 1399, timeouts: 3) == .advise)
     #expect(severity(silence: 1400, timeouts: 3) == .destroy)
+    // The peer retransmits.
+    #expect(severity(silence: 300, data: 1400, timeouts: 3) == .destroy)
+    // A route may shorten the timeouts (`rto_min`).
+    #expect(severity(silence: 300, data: 1400, timeouts: 3, timeout: 160) == .advise)
     #expect(severity(silence: 1400, timeouts: 3, isTunnelled: true) == .advise)
   }
 
@@ -122,7 +128,20 @@ struct SocketEvidenceTests {
     #expect(first.severityOfSilence(at: then) == .advise)
     let (sending, _) = Self.evidence(
       1500, silence: 5, data: 1300, progress: 7, before: 7, timeouts: 3)
-    #expect(!sending.isSilent)
+    #expect(!sending.isSilent && sending.isSuspect)
+  }
+
+  @Test("E2 timeouts that a route shortens count by their real length, and not before 1.4 s")
+  func shortTimeouts() {
+    func severity(_ after: Int, data: Int, timeouts: Int) -> Invalidation.Severity? {
+      let (evidence, now) = Self.evidence(
+        after, silence: 5, data: data, progress: 7, before: 7, timeouts: timeouts, timeout: 1000)
+      return evidence.severityOfSilence(at: now)
+    }
+    #expect(severity(1000, data: 860, timeouts: 7) == nil)
+    #expect(severity(1000, data: 900, timeouts: 7) == .advise)
+    #expect(severity(1500, data: 1390, timeouts: 7) == .advise)
+    #expect(severity(1500, data: 1400, timeouts: 7) == .destroy)
   }
 
   @Test("E2 three timeouts hastened by ICMP destroy no sooner than three full timeouts")
