@@ -217,6 +217,10 @@ fuzz: deps deps-test ## fuzz the parsers of netlink, settings, messages, overrid
 storms: deps deps-test ## run the storms of kernel messages at full size (make bench measures their cost)
 	@CONND_STORMS=full dev/test --filter 'OverrunScenario|StormsScenario|ChurnScenario.containers'
 
+.PHONY: races
+races: deps deps-test ## race 10,000 connections over a link with random loss, and count the requests
+	@CONND_RACES=200 dev/test --filter OtherWayScenario.races
+
 .PHONY: soak
 soak: deps deps-test ## change a network at random, and look for lost events and leaks (SECONDS=3600 SEED= CONND=)
 	@[ -n "$(CONND)" ] || swift build --product connd

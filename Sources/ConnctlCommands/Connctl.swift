@@ -36,7 +36,8 @@ struct Connctl: RunnableCommand {
       CommandGroup(
         name: "Costs",
         subcommands: [
-          MeteredCommand.self, ConstrainCommand.self, NetworksCommand.self, ForgetCommand.self,
+          MeteredCommand.self, ConstrainCommand.self, AssistCommand.self, NetworksCommand.self,
+          ForgetCommand.self,
         ]),
       CommandGroup(
         name: "Trouble",

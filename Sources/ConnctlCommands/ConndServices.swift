@@ -46,6 +46,13 @@ extension ConndServices {
     }
   }
 
+  /// Returns the choice of `connctl assist`.
+  func assist() async throws -> Connectivity_V1_ListNetworksResponse {
+    var request = Connectivity_V1_ListNetworksRequest()
+    request.pageSize = 1
+    return try await self.costs.listNetworks(request, options: .prompt)
+  }
+
   func clients() async throws -> [Connectivity_V1_Client] {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListClientsRequest()

@@ -48,10 +48,12 @@ extension JSON {
     ]
   }
 
-  /// `validation` is present only if a source has an answer.
+  /// `validation` is present only if a source has an answer, and `quality` only if it is known.
   package static func path(_ path: KernelPath) -> JSON {
-    let known: JSON =
+    let validation: JSON =
       path.validation == .unknown ? [:] : ["validation": .validation(path.validation)]
+    let known = validation.appending(
+      path.quality == .unknown ? [:] : ["quality": .string(path.quality.rawValue)])
     let object: JSON = [
       "status": .string(path.status.rawValue),
       "reason": .string(path.reason?.rawValue),

@@ -19,10 +19,15 @@ struct NetworksCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let networks = try await connector.withServices(at: self.socket) { try await $0.networks() }
+    let (networks, assist) = try await connector.withServices(at: self.socket) {
+      (try await $0.networks(), try await $0.assist())
+    }
     if self.json {
       for network in networks { try self.console.print(.network(network)) }
-    } else if networks.isEmpty {
+      return
+    }
+    if let words = self.console.style.words(assist) { self.console.remark(words) }
+    if networks.isEmpty {
       self.console.remark(
         "no network is known: the machine is not on one, or its router has not answered yet")
     } else {
@@ -122,6 +127,14 @@ extension Style {
         Text(words.joined(separator: ", ")))
     }
     return rows.lines(self)
+  }
+
+  /// Returns the choice of `connctl assist` in words, or `nil` without one.
+  func words(_ response: Connectivity_V1_ListNetworksResponse) -> String? {
+    let until =
+      response.hasAssistEndTime ? try? WallTime(response.assistEndTime) : nil
+    let words = self.words(response.assist, "allowed to leave a bad network", until: until)
+    return words.first.map { "connections are \($0) (connctl assist)" }
   }
 
   private func words(

@@ -3,9 +3,11 @@ import ConnectivityJSON
 import ConnectivityProtocol
 
 extension JSON {
-  /// Returns the object of `connctl links --json`.
+  /// Returns the object of `connctl links --json`. `quality` is present only if it is known.
   static func link(_ link: Connectivity_V1_Link) -> JSON {
-    [
+    let quality: JSON =
+      link.hasQuality ? ["quality": .string(LinkQuality(link.quality).rawValue)] : [:]
+    let object: JSON = [
       "index": .number(link.index),
       "name": .string(link.name),
       "kind": .string(link.hasKind ? link.kind : nil),
@@ -28,6 +30,7 @@ extension JSON {
       "lowerGuessed": .bool(link.lowerGuessed),
       "alternativeNames": .array(link.alternativeNames.map { .string($0) }),
     ]
+    return object.appending(quality)
   }
 
   /// Returns ModemManager's data about a link.

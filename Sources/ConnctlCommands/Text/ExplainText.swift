@@ -33,6 +33,10 @@ extension Style {
     }
     if let words = explanation.costWords { steps.add("metered", Text(words)) }
     if let words = path.validation.explanation { steps.add("internet", Text(words)) }
+    if path.quality != .unknown {
+      let reasons = explanation.qualityReasons.joined(separator: "; ")
+      steps.add("quality", Text(path.quality.rawValue + (reasons.isEmpty ? "" : ": " + reasons)))
+    }
     if explanation.hasSocket {
       steps.add("socket", Text(SocketTestimony(explanation.socket).wordsNow))
     }

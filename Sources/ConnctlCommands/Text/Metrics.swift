@@ -127,6 +127,7 @@ struct Metrics {
   }
 
   static let help = [
+    "attempts": "Clients' reports about attempts beside another link.",
     "batches": "Batches of kernel messages.",
     "bounces": "Transitions for a path that went and came back.",
     "events": "Kernel messages that passed connd's filter.",
@@ -146,6 +147,7 @@ struct Metrics {
     "readings": "Readings of the default paths.",
     "refutations": "New connections that connd declared dead.",
     "resynchronisations": "Readings of everything.",
+    "signals": "Wi-Fi drivers' reports about signals and lost frames.",
     "spared": "Flows that connd kept because their sockets received data.",
     "subscribers": "Subscribers now.",
     "subscriptions": "Subscriptions since the start.",

@@ -103,6 +103,8 @@ extension Anonymizer {
     switch kind {
     case .path(let destination, _): .path(self.destination(destination), .unheard)
     case .otherWay(let destination, _): .otherWay(self.destination(destination), .unheard)
+    case .attempt(let destination, let outcome, _):
+      .attempt(self.destination(destination), outcome, .unheard)
     case .explain(let destination, let links, _):
       .explain(destination.map(self.destination), links: links, .unheard)
     case .judge(let connections, _): .judge(connections.map(self.registration), .unheard)
@@ -115,7 +117,7 @@ extension Anonymizer {
 
   private func request(_ request: CostRequest) -> CostRequest {
     switch request {
-    case .list: return .list
+    case .list, .assist: return request
     // The name may be that of a link or of a network. A known link takes precedence.
     case .forget(let name, let user):
       let isLink = self.linkNames[name] != nil
@@ -148,6 +150,7 @@ extension Anonymizer {
       switch subject {
       case .link(let name): (.link(self.linkName(name)), override)
       case .network(let hash): (.network(self.network(hash)), override)
+      case .machine: (.machine, override)
       }
     }
     return OverrideFile.Contents(

@@ -5,6 +5,11 @@ extension AttributeRule {
   static let ofWireless: [Int: AttributeRule] = [
     Int(NL80211_ATTR_IFINDEX.rawValue): .same(4), Int(NL80211_ATTR_IFTYPE.rawValue): .same(4),
     Int(NL80211_ATTR_SSID.rawValue): .wirelessName,
+    Int(NL80211_ATTR_CQM.rawValue): .nested([
+      Int(NL80211_ATTR_CQM_RSSI_THRESHOLD_EVENT.rawValue): .same(4),
+      Int(NL80211_ATTR_CQM_PKT_LOSS_EVENT.rawValue): .same(4),
+      Int(NL80211_ATTR_CQM_BEACON_LOSS_EVENT.rawValue): .same(0),
+    ]),
     Int(NL80211_ATTR_BSS.rawValue): .nested([
       Int(NL80211_BSS_STATUS.rawValue): .same(4), Int(NL80211_BSS_BSSID.rawValue): .hardwareAddress,
       Int(NL80211_BSS_FREQUENCY.rawValue): .same(4), Int(NL80211_BSS_CAPABILITY.rawValue): .same(2),

@@ -51,7 +51,7 @@ extension ReadTrigger {
     case .events(let events): events.contains(where: \.mayCostPath)
     case .resumed, .kernelBack: true
     case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .override, .metering,
-      .validation:
+      .validation, .quality:
       false
     }
   }
@@ -64,7 +64,7 @@ extension KernelEvent {
       .nexthop, .nexthopRemoved, .setting, .overrun:
       true
     case .neighbour(let neighbour): neighbour.isFailed
-    case .bridgeEntry, .wireless, .malformed: false
+    case .bridgeEntry, .wireless, .signal, .malformed: false
     }
   }
 }

@@ -171,6 +171,7 @@ struct IgnoredLinks {
       self.forget()
       return true
     case .wireless(let change): return !self.contains(change.link)
+    case .signal(let change): return !self.contains(change.link)
     case .rule, .ruleRemoved, .neighbour, .bridgeEntry, .setting: return true
     }
   }

@@ -51,7 +51,8 @@ struct Engine {
 
   /// Applies another configuration. The caller must run a step afterwards.
   mutating func configure(_ configuration: Configuration) {
-    self.reader = PathReader(configuration, self.costs, self.metering, self.validations)
+    self.reader = PathReader(
+      configuration, self.costs, self.metering, self.validations, self.conditions)
     self.identify = configuration.identify
     self.changes.preferred = configuration.prefer
     self.changes.policy = configuration.invalidations
@@ -84,6 +85,12 @@ struct Engine {
   var validations: ValidationWords {
     get { self.reader.classifier.validations }
     set { self.reader.classifier.validations = newValue }
+  }
+
+  /// How well links carry traffic. After a change of its words, the caller must run a step.
+  var conditions: LinkConditions {
+    get { self.reader.classifier.conditions }
+    set { self.reader.classifier.conditions = newValue }
   }
 
   /// The address family that decides a tie.
@@ -178,13 +185,14 @@ struct Engine {
 extension PathReader {
   fileprivate init(
     _ configuration: Configuration, _ costs: OverrideFile.Contents,
-    _ metering: MeteringWords = MeteringWords(), _ validations: ValidationWords = ValidationWords()
+    _ metering: MeteringWords = MeteringWords(), _ validations: ValidationWords = ValidationWords(),
+    _ conditions: LinkConditions = LinkConditions()
   ) {
     self.init(
       destinations: configuration.destinations,
       classifier: PathClassifier(
         policy: configuration.links, overrides: costs.overrides, metering: metering,
-        validations: validations),
+        validations: validations, conditions: conditions),
       networkKey: costs.key)
   }
 }

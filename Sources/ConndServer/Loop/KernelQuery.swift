@@ -8,6 +8,8 @@ struct KernelQuery: Sendable {
     /// Answered with `unknown` if the kernel is unavailable.
     case path(Destination, Reply<KernelPath>)
     case otherWay(Destination, Reply<KernelAnswer<OtherWay>>)
+    /// A client's report about an attempt to connect (Q2).
+    case attempt(Destination, AttemptOutcome, Reply<KernelAnswer<LinkQuality>>)
     /// Compares the path with the links of these indexes.
     case explain(Destination?, links: [UInt32], Reply<KernelAnswer<Explanation>>)
     /// Judges connections as if they were registered.
@@ -35,6 +37,7 @@ struct KernelQuery: Sendable {
     switch self.kind {
     case .path(_, let reply): reply.resume(returning: nil)
     case .otherWay(_, let reply): reply.resume(returning: nil)
+    case .attempt(_, _, let reply): reply.resume(returning: nil)
     case .explain(_, _, let reply): reply.resume(returning: nil)
     case .judge(_, let reply): reply.resume(returning: nil)
     case .listLinks(let reply): reply.resume(returning: nil)

@@ -28,6 +28,8 @@ extension MonitorLoop {
         mayHaveMore = try self.drain(kernel, into: &events)
         hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
         self.engine.validations.forget(after: events)
+        let clock = self.clock
+        self.engine.conditions.note(events, at: clock.now)
         if self.engine.mayMatter(events) { self.read(.events(events)) }
         if events.contains(.overrun), self.pauses.overrun.begins(at: self.clock.now) { break }
         if !mayHaveMore { self.engine.context.subscriptions.ignoredLinks.endDraining() }

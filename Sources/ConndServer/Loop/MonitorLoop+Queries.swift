@@ -33,6 +33,8 @@ extension MonitorLoop {
         self.engine.context.subscriptions.uplinks = uplinks
       }
       reply.resume(returning: answer.map(\.0))
+    case .attempt(let destination, let outcome, let reply):
+      reply.resume(returning: self.note(outcome, to: destination))
     case .explain(let destination, let links, let reply):
       reply.resume(
         returning: self.ask { explainer throws(KernelUnavailable) in
@@ -64,10 +66,12 @@ extension MonitorLoop {
       }
       let requests = OverrideRequests(queries: queries, costs: costs, time: time)
       switch request {
-      case .list: return .list(try requests.list())
+      case .list: return .list(try requests.list(), assist: costs.overrides.assist)
       case .set(let request):
         let change = try requests.set(request)
         return .set(overruledBy: change.overruledBy, self.apply(change))
+      case .assist(let request):
+        return .set(overruledBy: nil, self.apply(requests.assist(request)))
       case .forget(let name, let user):
         return .forgotten(self.apply(try requests.forget(name, user)))
       }

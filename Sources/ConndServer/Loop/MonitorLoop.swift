@@ -103,7 +103,7 @@ struct MonitorLoop {
     if self.kernel != nil {
       due += [
         self.engine.deadline?.due, self.engine.flows.deadline, self.pauses.overrun.end,
-        self.overridesEnd, self.pauses.repetition.due,
+        self.overridesEnd, self.pauses.repetition.due, self.engine.conditions.deadline,
       ]
       if self.engine.flows.isBusy { due.append(self.pauses.sweep.end) }
     }
@@ -162,6 +162,9 @@ struct MonitorLoop {
     }
     if self.kernel != nil, self.pauses.repetition.begins(at: now) { self.read(.kernelBack) }
     self.endOverrides()
+    if self.kernel != nil, self.isDue(self.engine.conditions.deadline, at: now) {
+      self.change { $0.expire(at: now) }
+    }
     if self.isDue(self.pauses.reopening.due, at: now) { self.open(.kernelBack) }
     self.watchdog.answer(at: now)
   }

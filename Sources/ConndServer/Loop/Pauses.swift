@@ -8,6 +8,8 @@ struct Pauses {
   var reopening = Reopening()
   var overrunLog = LogThrottle()
   var refusalLog = LogThrottle()
+  /// When the sockets on a link may be examined again (Q4).
+  var census: Instant?
 
   /// Notes that the kernel is unavailable.
   mutating func lost(at now: Instant) {

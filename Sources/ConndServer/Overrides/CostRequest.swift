@@ -36,14 +36,22 @@ enum CostRequest: Sendable {
     case left
   }
 
+  /// A request about the use of other ways (W6).
+  struct AssistRequest: Sendable {
+    var value: Value
+    var end: End?
+    var user: UInt32
+  }
+
   case set(CostOverrideRequest)
+  case assist(AssistRequest)
   case list
   case forget(name: String, user: UInt32)
 
   enum Answer: Sendable {
     /// The `match` of the configuration's entry that takes precedence, or `nil` if none does.
     case set(overruledBy: String?, OverrideStore.Ticket?)
-    case list([ListedNetwork])
+    case list([ListedNetwork], assist: CostOverride.Setting?)
     case forgotten(OverrideStore.Ticket?)
   }
 

@@ -167,12 +167,14 @@ final class OverrideFile {
       switch subject {
       case .link(let name): ["link", name]
       case .network(let network): ["network", network.description]
+      case .machine: ["machine", "-"]
       }
     words.append("user=\(override.user)")
     if let name = override.name { words.append("name=\(Self.hexadecimal(name))") }
     // An end applies to the word before it.
     for (name, setting) in [
       ("constrained", override.constrained), ("expensive", override.expensive),
+      ("assist", override.assist),
     ] {
       guard let setting else { continue }
       words.append("\(name)=\(setting.isOn)")
@@ -229,6 +231,7 @@ final class OverrideFile {
     case "network":
       guard let network = NetworkHash(name) else { return nil }
       subject = .network(network)
+    case "machine" where name == "-": subject = .machine
     default: return nil
     }
     var override = CostOverride(user: 0)
@@ -244,9 +247,11 @@ final class OverrideFile {
       case "name":
         guard let name = Self.bytes(hexadecimal: value) else { return nil }
         override.name = String(decoding: name, as: UTF8.self)
-      case "constrained", "expensive":
-        guard let isOn = Bool(value) else { return nil }
-        let property = name == "constrained" ? \CostOverride.constrained : \CostOverride.expensive
+      case "constrained", "expensive", "assist":
+        guard let isOn = Bool(value), (name == "assist") == (subject == .machine) else {
+          return nil
+        }
+        let property = Self.property(name)
         override[keyPath: property] = CostOverride.Setting(isOn)
         spoken = endsTogether ? spoken + [property] : [property]
       case "time", "boot", "left":
@@ -261,6 +266,16 @@ final class OverrideFile {
       }
     }
     return (subject, override)
+  }
+
+  private static func property(
+    _ name: String
+  ) -> WritableKeyPath<CostOverride, CostOverride.Setting?> {
+    switch name {
+    case "constrained": \.constrained
+    case "expensive": \.expensive
+    default: \.assist
+    }
   }
 
   /// The bytes of a name as digits, because a name may contain spaces and line breaks.

@@ -70,7 +70,7 @@ struct OverrideRequests {
       else { throw .invalid("when_left: the machine is not on this network") }
     }
     var costs = self.costs
-    let end = self.end(of: request)
+    let end = self.end(request.end)
     for subject in subjects {
       var override = costs.overrides[subject] ?? CostOverride(user: request.user)
       override.user = request.user
@@ -100,13 +100,25 @@ struct OverrideRequests {
     return name
   }
 
-  private func end(of request: CostRequest.CostOverrideRequest) -> CostOverride.End? {
-    switch request.end {
+  private func end(_ end: CostRequest.End?) -> CostOverride.End? {
+    switch end {
     case .after(let duration): .time(self.time.advanced(by: duration))
     case .boot: .boot
     case .left: .left
     case nil: nil
     }
+  }
+
+  /// Returns the change for a request to allow or forbid the use of other ways.
+  func assist(_ request: CostRequest.AssistRequest) -> Change {
+    var costs = self.costs
+    let end = self.end(request.end)
+    costs.overrides[.machine] = CostOverride(
+      assist: request.value.setting(until: end), user: request.user)
+    return Change(
+      costs: costs, subjects: [.machine],
+      cause: ChangeCause(.user, "assistSet", message: "uid \(request.user)"),
+      isTimed: end?.isTime ?? false)
   }
 
   /// Returns the change for a request to remove the overrides of a network or link.
@@ -128,10 +140,11 @@ struct OverrideRequests {
     _ request: CostRequest.CostOverrideRequest, _ subjects: [CostOverrides.Subject],
     _ present: [CurrentNetwork]
   ) -> String? {
-    let links = subjects.flatMap { subject in
+    let links = subjects.flatMap { subject -> [String] in
       switch subject {
       case .link(let name): [name]
       case .network(let network): present.first { $0.hash == network }?.links ?? []
+      case .machine: []
       }
     }
     let rules = links.compactMap { self.queries.reader.classifier.policy.rule(for: $0) }
@@ -152,7 +165,7 @@ struct OverrideRequests {
         current: (isNamed ? network.name : nil, network.medium))
     }
     let others = overrides.all.filter { subject, _ in
-      !present.contains { .network($0.hash) == subject }
+      subject != .machine && !present.contains { .network($0.hash) == subject }
     }
     // Networks come first, because they have no link.
     let sorted = others.sorted {

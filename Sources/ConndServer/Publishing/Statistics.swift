@@ -20,6 +20,11 @@ struct Statistics: Sendable {
   let spared: Counter
   let found: Counter
 
+  /// Clients' reports about attempts, by their outcomes (Q2).
+  private let attempts: [AttemptOutcome: Counter]
+  /// Wi-Fi drivers' reports about low signals and lost frames (Q1).
+  private let signals: Counter
+
   private let registry = CounterRegistry()
   private let transitions: Counter
   private let bounces: Counter
@@ -50,6 +55,9 @@ struct Statistics: Sendable {
     self.paths = counter("published", "path")
     self.publishedInvalidations = counter("published", "invalidation")
     self.dnsChanges = counter("published", "dns")
+    let attempts = AttemptOutcome.allCases.map { ($0, counter("attempts", "\($0)")) }
+    self.attempts = Dictionary(uniqueKeysWithValues: attempts)
+    self.signals = counter("signals")
   }
 
   func count(_ events: [KernelEvent]) {
@@ -61,6 +69,7 @@ struct Statistics: Sendable {
         messages -= 1
         self.overruns.increment()
       case .malformed: self.malformed.increment()
+      case .signal: self.signals.increment()
       default: break
       }
     }
@@ -75,6 +84,8 @@ struct Statistics: Sendable {
     if trigger.isResynchronisation { self.resynchronisations.increment() }
     if changes == 0 { self.suppressed.increment() }
   }
+
+  func count(_ outcome: AttemptOutcome) { self.attempts[outcome]?.increment() }
 
   func count(_ change: ConnectivityChange) {
     switch change {

@@ -20,6 +20,8 @@ struct Explanation: Sendable {
   var probes: [Probe] = []
   /// `nil` if no link is known.
   var cost: CostEvidence?
+  /// Why the path's quality is known.
+  var qualityReasons: [String] = []
   /// From top to bottom. Includes a link that discards the traffic, which is not part of the path.
   var links: [LinkReport] = []
   /// How the guessed links were found: `fwmark 0xca6c` or `default`. `nil` if nothing is guessed.

@@ -20,7 +20,7 @@ struct KernelQueries {
 
   /// Returns the path to a destination by another link's default route.
   func otherWay(to destination: Destination) throws(KernelUnavailable) -> OtherWay {
-    try self.reader.otherWay(to: destination, allowsExpensive: false, self.view)
+    try self.reader.otherWay(to: destination, self.view)
   }
 
   /// Returns the explanation for a destination, or for the default destination, read from the
@@ -67,6 +67,8 @@ struct KernelQueries {
     for facts in shown {
       explanation.links.append(try self.describe(facts, addresses))
     }
+    explanation.qualityReasons = self.reader.classifier.conditions.reasons(
+      of: path.chain, for: destination.uid)
     if path.guessedLinks > 0, let guess = facts.guess {
       explanation.guessedBy = guess.mark.map { "fwmark 0x" + String($0, radix: 16) } ?? "default"
     }
@@ -149,11 +151,26 @@ extension KernelQueries {
       report.wireless = LinkReport.Wireless(
         link: wireless, signal: signal, isNamed: self.identify == .shown)
     }
+    report.quality = self.quality(of: facts.link, report.wireless?.signal)
     // The signal of a modem that is not connected does not concern this link.
     if facts.modem?.isConnected == true {
       report.signalQuality = self.signalQualities[facts.link.name]
     }
     return report
+  }
+}
+
+extension KernelQueries {
+  /// The signal strength in dBm from which a Wi-Fi link is good: the threshold that NetworkManager
+  /// sets.
+  private static let goodSignal = -70
+
+  /// Returns the quality of a link on its own: from the last event, or else from its signal (Q6).
+  private func quality(of link: Link, _ signal: WirelessSignal?) -> LinkQuality {
+    let part = PathLink(index: link.index, name: link.name)
+    let known = self.reader.classifier.conditions.quality(of: [part], for: 0)
+    guard known == .unknown, let strength = signal?.strength else { return known }
+    return strength >= Self.goodSignal ? .good : .moderate
   }
 }
 

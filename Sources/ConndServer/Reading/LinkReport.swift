@@ -24,6 +24,8 @@ struct LinkReport: Sendable {
   var isExpensive: Bool
   var isConstrained: Bool
   var addresses: [Address]
+  /// How well the link carries traffic of all users.
+  var quality = LinkQuality.unknown
   /// `nil` if it is not a Wi-Fi link.
   var wireless: Wireless?
   /// The signal of a connected modem, in percent.

@@ -8,14 +8,14 @@ import ConnectivityRules
 extension PathReader {
   /// Returns the best path to a destination by another link, and whether traffic may take it.
   func otherWay(
-    to destination: Destination, allowsExpensive: Bool, _ view: KernelView
+    to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> OtherWay {
     if let objection = OtherWayRule.objection(to: destination) {
       return OtherWay(whyNot: objection)
     }
     let new = destination.ofNew
     let rule = OtherWayRule(
-      leaving: try self.read(new, view), allowsExpensive: allowsExpensive)
+      leaving: try self.read(new, view), assist: self.classifier.overrides.assist?.isOn)
     if let objection = rule.objection { return OtherWay(whyNot: objection) }
     var ways: [OtherWayRule.Way] = []
     for uplink in try self.uplinks(view) {

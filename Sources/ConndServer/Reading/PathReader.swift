@@ -73,7 +73,8 @@ struct PathReader {
   ) throws(KernelUnavailable) -> PathFacts {
     var answer = if let answer { answer } else { try view.route(to: destination) }
     answer = try self.current(answer, destination, view)
-    var facts = PathFacts(destination: destination.address, answer: answer)
+    var facts = PathFacts(
+      destination: destination.address, user: destination.uid, answer: answer)
     guard case .route(let route) = answer else { return facts }
     try self.followChain(along: route, to: destination.address, into: &facts, view)
     facts.takesAllForNeighbours = try self.takesAllForNeighbours(route, facts, destination, view)

@@ -25,14 +25,21 @@ extension FieldWriter {
       }
       self.put(request.constrained) { $0.put($1.rawValue) }
       self.put(request.expensive) { $0.put($1.rawValue) }
-      self.put(request.end) { fields, end in
-        switch end {
-        case .boot: fields.put(0 as Int64)
-        case .left: fields.put(-1 as Int64)
-        case .after(let duration): fields.put(max(1, duration.nanoseconds))
-        }
-      }
+      self.put(request.end) { $0.put($1) }
       self.put(request.user)
+    case .assist(let request):
+      self.put(3 as UInt8)
+      self.put(request.value.rawValue)
+      self.put(request.end) { $0.put($1) }
+      self.put(request.user)
+    }
+  }
+
+  private mutating func put(_ end: CostRequest.End) {
+    switch end {
+    case .boot: self.put(0 as Int64)
+    case .left: self.put(-1 as Int64)
+    case .after(let duration): self.put(max(1, duration.nanoseconds))
     }
   }
 }
@@ -54,6 +61,12 @@ extension FieldReader {
           expensive: try self.optional { (fields) throws(Fault) in
             try fields.choice(CostRequest.Value.self)
           },
+          end: try self.optional { (fields) throws(Fault) in try fields.end() },
+          user: try self.number()))
+    case 3:
+      return .assist(
+        CostRequest.AssistRequest(
+          value: try self.choice(CostRequest.Value.self),
           end: try self.optional { (fields) throws(Fault) in try fields.end() },
           user: try self.number()))
     default: throw Fault()

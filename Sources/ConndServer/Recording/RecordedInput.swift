@@ -15,7 +15,7 @@ enum RecordedInput {
     case otherWay
     /// `explain` with links to compare.
     case explainCompared
-    case judge
+    case judge, attempt
   }
 
   /// Returns the recorded form, or `nil` for an input without effect.
@@ -42,6 +42,7 @@ enum RecordedInput {
         switch query.kind {
         case .path(let destination, _): (.path, destination)
         case .otherWay(let destination, _): (.otherWay, destination)
+        case .attempt(let destination, _, _): (.attempt, destination)
         case .explain(let destination, let links, _):
           (links.isEmpty ? .explain : .explainCompared, destination)
         case .listLinks: (.listLinks, nil)
@@ -55,6 +56,7 @@ enum RecordedInput {
       if case .explain(_, let links, _) = query.kind, !links.isEmpty {
         fields.put(links) { $0.put($1) }
       }
+      if case .attempt(_, let outcome, _) = query.kind { fields.put(outcome.rawValue) }
     case .drop(let id, let account):
       begin(.dropOfAccount)
       fields.put(id)
@@ -98,6 +100,16 @@ enum RecordedInput {
       input = try self.query(&fields) { (destination) throws(FieldReader.Fault) in
         .otherWay(try self.required(destination), .unheard)
       }
+    case .attempt:
+      let (id, account) = (try fields.number(KernelQuery.ID.self), try fields.account())
+      let destination = try fields.optional { (fields) throws(FieldReader.Fault) in
+        try fields.destination()
+      }
+      let outcome = try fields.choice(AttemptOutcome.self)
+      input = .query(
+        KernelQuery(
+          id: id, account: account,
+          kind: .attempt(try self.required(destination), outcome, .unheard)))
     case .explain: input = try self.query(&fields) { .explain($0, links: [], .unheard) }
     case .explainCompared:
       let query = try self.query(&fields) { .explain($0, links: [], .unheard) }

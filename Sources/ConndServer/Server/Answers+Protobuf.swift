@@ -31,6 +31,7 @@ extension Connectivity_V1_Explanation {
     }
     if let cost = explanation.cost { self.cost = Connectivity_V1_CostEvidence(cost) }
     self.links = explanation.links.map { Connectivity_V1_Link($0) }
+    self.qualityReasons = explanation.qualityReasons
     if let guessedBy = explanation.guessedBy { self.guessedBy = guessedBy }
     if let socket = explanation.socket { self.socket = Connectivity_V1_SocketTestimony(socket) }
     guard let route = explanation.route else { return }
@@ -142,6 +143,7 @@ extension Connectivity_V1_Link {
     if let modem = report.facts.modem {
       self.modem = Connectivity_V1_Modem(modem, signalQuality: report.signalQuality)
     }
+    if let quality = Connectivity_V1_Quality(report.quality) { self.quality = quality }
     if let master = report.master { self.master = master }
     if let lower = report.lower { (self.lower, self.lowerGuessed) = (lower.name, lower.isGuess) }
     self.defaultIpv4 = report.defaultFamilies.contains(.ipv4)
@@ -179,6 +181,7 @@ extension Connectivity_V1_Network {
     switch network.subject {
     case .link(let name): self.link = name
     case .network(let hash): self.identity = hash.description
+    case .machine: break
     }
     if let current = network.current {
       if let name = current.name { self.name = name }
@@ -195,6 +198,14 @@ extension Connectivity_V1_Network {
     if let time = ends.0 { self.constrainedEndTime = .init(time) }
     if let time = ends.1 { self.expensiveEndTime = .init(time) }
     if let time = [ends.0, ends.1].compactMap({ $0 }).min() { self.endTime = .init(time) }
+  }
+}
+
+extension Connectivity_V1_ListNetworksResponse {
+  init(assist: CostOverride.Setting?) {
+    self.init()
+    self.assist = Connectivity_V1_Choice(assist)
+    if let time = assist?.endTime { self.assistEndTime = .init(time) }
   }
 }
 

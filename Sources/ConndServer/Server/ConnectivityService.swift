@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
+import ConnectivityRules
 import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
@@ -21,6 +22,7 @@ struct ConnectivityService: RegistrableRPCService {
     router.unary(Method.GetPath.descriptor) { (request: Connectivity_V1_GetPathRequest, caller) in
       try await self.path(request, caller)
     }
+    router.unary(Method.ReportAttempt.descriptor, self.reportAttempt)
     router.serverStreaming(
       Method.WatchPath.descriptor, ProtobufSerializer<Connectivity_V1_WatchPathResponse>()
     ) { (request: Connectivity_V1_WatchPathRequest, peer, writer) in
@@ -51,6 +53,26 @@ struct ConnectivityService: RegistrableRPCService {
       .otherWay(destination, $0)
     }
     if case .success(let way) = way { response.otherWay = Connectivity_V1_OtherWay(way) }
+    return response
+  }
+
+  private func reportAttempt(
+    _ request: Connectivity_V1_ReportAttemptRequest, _ caller: PeerCredentials
+  ) async throws -> Connectivity_V1_ReportAttemptResponse {
+    guard let outcome = AttemptOutcome(request.outcome) else {
+      throw RPCError(code: .invalidArgument, message: "outcome: is not set or unknown")
+    }
+    var asked = Connectivity_V1_GetPathRequest()
+    asked.destination = request.destination
+    if request.hasRemotePort { asked.remotePort = request.remotePort }
+    let destination = try Destination(asked, uid: caller.uid)
+    let answer: KernelAnswer<LinkQuality> = try await self.queries.answer(for: caller) {
+      .attempt(destination, outcome, $0)
+    }
+    var response = Connectivity_V1_ReportAttemptResponse()
+    if case .success(let quality) = answer, let quality = Connectivity_V1_Quality(quality) {
+      response.quality = quality
+    }
     return response
   }
 
@@ -103,6 +125,18 @@ extension Destination {
         throw RPCError(code: .invalidArgument, message: "remote_port: not a port")
       }
       self.transport = Transport(Transport.tcp, remotePort: port)
+    }
+  }
+}
+
+extension AttemptOutcome {
+  fileprivate init?(_ message: Connectivity_V1_AttemptOutcome) {
+    switch message {
+    case .contrast: self = .contrast
+    case .ready: self = .ready
+    case .clean: self = .clean
+    case .stalled: self = .stalled
+    case .unspecified, .UNRECOGNIZED: return nil
     }
   }
 }

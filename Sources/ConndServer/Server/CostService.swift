@@ -19,6 +19,7 @@ struct CostService: RegistrableRPCService {
     router.unary(Method.SetCost.descriptor, self.set)
     router.unary(Method.ListNetworks.descriptor, EncodedSerializer(), self.list)
     router.unary(Method.ForgetNetwork.descriptor, self.forget)
+    router.unary(Method.SetAssist.descriptor, self.assist)
   }
 
   private func set(
@@ -41,15 +42,19 @@ struct CostService: RegistrableRPCService {
     _ request: Connectivity_V1_ListNetworksRequest, _ peer: PeerCredentials
   ) async throws -> [UInt8] {
     let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "networks")
-    guard case .list(let networks) = try await self.answer(.list, peer) else { return [] }
-    return try page.encodedResponse(
-      with: networks.enumerated(), key: { place, network in network.key(at: place) },
-      token: { token in Connectivity_V1_ListNetworksResponse.with { $0.nextPageToken = token } }
-    ) { _, network in
-      Connectivity_V1_ListNetworksResponse.with {
-        $0.networks = [Connectivity_V1_Network(network, for: peer.uid)]
-      }
+    guard case .list(let networks, let assist) = try await self.answer(.list, peer) else {
+      return []
     }
+    let choice = Connectivity_V1_ListNetworksResponse(assist: assist)
+    return try choice.serializedBytes()
+      + page.encodedResponse(
+        with: networks.enumerated(), key: { place, network in network.key(at: place) },
+        token: { token in Connectivity_V1_ListNetworksResponse.with { $0.nextPageToken = token } }
+      ) { _, network in
+        Connectivity_V1_ListNetworksResponse.with {
+          $0.networks = [Connectivity_V1_Network(network, for: peer.uid)]
+        }
+      }
   }
 
   private func forget(
@@ -64,6 +69,19 @@ struct CostService: RegistrableRPCService {
       case .forgotten(let ticket) = try await self.answer(
         .forget(name: request.network, user: peer.uid), peer)
     else { return Connectivity_V1_ForgetNetworkResponse() }
+    let isKept = await ticket?.isKept() ?? false
+    return .with { $0.notKept = !isKept }
+  }
+
+  private func assist(
+    _ request: Connectivity_V1_SetAssistRequest, _ peer: PeerCredentials
+  ) async throws -> Connectivity_V1_SetAssistResponse {
+    try self.rate.admit(peer)
+    try await self.authority.check(peer)
+    guard
+      case .set(_, let ticket) = try await self.answer(
+        .assist(try request.request(of: peer.uid)), peer)
+    else { return Connectivity_V1_SetAssistResponse() }
     let isKept = await ticket?.isKept() ?? false
     return .with { $0.notKept = !isKept }
   }
@@ -89,6 +107,7 @@ extension CostRequest.ListedNetwork {
     return switch self.subject {
     case .network(let hash): "1\(hash)"
     case .link(let name): "2\(name)"
+    case .machine: "3"
     }
   }
 }
@@ -118,12 +137,7 @@ extension Connectivity_V1_SetCostRequest {
     }
     var end: CostRequest.End?
     switch self.end {
-    case .duration(let message):
-      let duration = Duration(message)
-      guard duration > .zero, duration <= Self.maxDuration else {
-        throw invalid("duration: must be greater than 0 and at most \(UInt32.max) seconds")
-      }
-      end = .after(duration)
+    case .duration(let message): end = try CostRequest.End(message)
     case .atBoot(true): end = .boot
     case .whenLeft(true):
       guard case .network = target else { throw invalid("when_left: requires a network") }
@@ -134,7 +148,37 @@ extension Connectivity_V1_SetCostRequest {
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
   }
 
+}
+
+extension Connectivity_V1_SetAssistRequest {
+  /// - Throws: INVALID_ARGUMENT that names the field.
+  fileprivate func request(of user: UInt32) throws(RPCError) -> CostRequest.AssistRequest {
+    guard let value = try self.assist.value(of: "assist") else {
+      throw RPCError(code: .invalidArgument, message: "assist: set it to on, off or auto")
+    }
+    var end: CostRequest.End?
+    switch self.end {
+    case .duration(let message): end = try CostRequest.End(message)
+    case .atBoot(true): end = .boot
+    case .atBoot(false), nil: break
+    }
+    return CostRequest.AssistRequest(value: value, end: end, user: user)
+  }
+}
+
+extension CostRequest.End {
   private static let maxDuration = Duration.seconds(UInt32.max)
+
+  /// - Throws: INVALID_ARGUMENT for an invalid duration.
+  fileprivate init(_ message: Google_Protobuf_Duration) throws(RPCError) {
+    let duration = Duration(message)
+    guard duration > .zero, duration <= Self.maxDuration else {
+      throw RPCError(
+        code: .invalidArgument,
+        message: "duration: must be greater than 0 and at most \(UInt32.max) seconds")
+    }
+    self = .after(duration)
+  }
 }
 
 extension Connectivity_V1_Choice {

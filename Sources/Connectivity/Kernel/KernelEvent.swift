@@ -23,6 +23,8 @@ package enum KernelEvent: Hashable, Sendable {
   case bridgeEntry(BridgeEntry)
   /// A Wi-Fi link has joined a network, roamed in it or left it (nl80211).
   case wireless(WirelessChange)
+  /// A Wi-Fi link carries worse or better (nl80211).
+  case signal(SignalChange)
   /// A setting that lookups depend on has changed (`RTM_NEWNETCONF`).
   case setting(AddressFamily)
   /// The socket's buffer overflowed (ENOBUFS): anything may have happened.

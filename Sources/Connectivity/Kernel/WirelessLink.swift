@@ -127,3 +127,24 @@ package struct WirelessChange: Hashable, Sendable {
     self.link = link
   }
 }
+
+/// A notification of nl80211 about how well a Wi-Fi link carries (`NL80211_CMD_NOTIFY_CQM`).
+package struct SignalChange: Hashable, Sendable {
+  package enum Kind: String, Hashable, Sendable, CaseIterable {
+    /// The signal fell below a threshold, which wpa_supplicant or iwd has set.
+    case low
+    /// The signal rose above it.
+    case high
+    /// The access point acknowledged none of 50 frames in a row, or its beacons are missing.
+    case framesLost
+  }
+
+  package var kind: Kind
+  /// The link's index.
+  package var link: UInt32
+
+  package init(_ kind: Kind, on link: UInt32) {
+    self.kind = kind
+    self.link = link
+  }
+}

@@ -131,6 +131,8 @@ public struct ChangeCause: Hashable, Sendable {
     /// NetworkManager, a router or systemd-networkd changed its report on whether a link leads to
     /// the internet.
     case validation
+    /// A link carries traffic better or worse.
+    case quality
   }
 
   public var trigger: Trigger

@@ -71,6 +71,8 @@ public struct KernelPath: Hashable, Sendable {
   public var guessedLinks = 0
   /// Whether traffic on this path reaches the internet, according to others.
   public var validation = Validation.unknown
+  /// How well the path carries this user's traffic, as far as connd knows.
+  public var quality = LinkQuality.unknown
 
   public init(
     status: Status, reason: Reason? = nil, chain: [PathLink] = [], medium: Medium = .unknown,

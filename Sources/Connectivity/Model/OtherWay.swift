@@ -26,6 +26,8 @@ public struct OtherWay: Hashable, Sendable {
     case constrained
     /// The other path costs money, or may cost money, and the user has not allowed that.
     case expensive
+    /// The user has forbidden the use of other paths.
+    case switchedOff
   }
 
   /// The other path, or `nil` if none was found or looked for.

@@ -163,13 +163,15 @@ extension Channel {
         group.cancelAll()
         return over(.limping)
       }
-      typealias Losers = (others: [Connection], guards: [ConnectionGuard])
+      typealias Losers = (others: [Connection], guards: [ConnectionGuard], isBesideStalled: Bool)
       let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
         state.attempts[serial] = nil
         guard state.machine.isConnecting(id) else { return ([], nil) }
         state.connections[id] = connection
         for event in state.news.begin(on: connection.path) { state.events.yield(event) }
-        let losers = (state.takeAttempts { $0.id == id }, state.guards)
+        let losers = (
+          state.takeAttempts { $0.id == id }, state.guards, state.machine.isBesideStalled(id)
+        )
         state.guards = []
         return (state.machine.connected(id), losers)
       }
@@ -177,6 +179,14 @@ extension Channel {
       // The network changed in between, and another attempt may be running; or another address was
       // faster.
       if losers == nil { connection.destroy() }
+      if let losers {
+        if case .other = way {
+          await self.reportContrast(
+            connection, with: losers.others, isBesideStalled: losers.isBesideStalled)
+        } else {
+          await self.reportReady(connection)
+        }
+      }
       for other in losers?.others ?? [] { other.giveUp() }
       for failed in losers?.guards ?? [] { failed.end() }
       if let time = self.settings.config.connection.maxIdleTime {

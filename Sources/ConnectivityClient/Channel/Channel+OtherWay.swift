@@ -24,6 +24,25 @@ extension Channel {
   /// The same beside a connection that has stalled, which is doubt enough.
   static let otherWayPatienceInDoubt = Duration.milliseconds(250)
 
+  private static let firstLook = Duration.milliseconds(50)
+
+  /// Returns the silence after which the other way begins (W3).
+  private static func patience(_ quality: LinkQuality?, _ isInDoubt: Bool) -> Duration {
+    switch quality {
+    case .minimal: .zero
+    case .moderate: self.otherWayPatienceInDoubt
+    default: isInDoubt ? self.otherWayPatienceInDoubt : self.otherWayPatience
+    }
+  }
+
+  /// The quality of the default way of an attempt, or `nil` before connd has answered.
+  private func quality(of id: UInt64) -> LinkQuality? {
+    self.state.withLock { state in
+      state.attempts.values.lazy.filter { $0.id == id && $0.link == nil }
+        .compactMap { $0.path?.quality }.first
+    }
+  }
+
   /// Whether the other way has begun.
   private final class Beginning: Sendable {
     private let flag = Mutex(false)
@@ -107,11 +126,16 @@ extension Channel {
   ) async {
     let start = ContinuousClock.now
     let isInDoubt = self.state.withLock { $0.machine.isBesideStalled(id) }
-    let patience = isInDoubt ? Self.otherWayPatienceInDoubt : Self.otherWayPatience
+    var isFirst = true
     while true {
       guard self.isWanted(id), !Task.isCancelled else { return }
-      let rest = patience - (self.lastProgress(of: id) ?? start).duration(to: .now)
+      let quality = self.quality(of: id)
+      var rest =
+        Self.patience(quality, isInDoubt) - (self.lastProgress(of: id) ?? start).duration(to: .now)
       if rest <= .zero { break }
+      // connd's answer about the default way may still be on its way.
+      if isFirst, quality == nil { rest = min(rest, Self.firstLook) }
+      isFirst = false
       do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
     }
     for address in addresses.prefix(Self.maxAddresses) {
@@ -157,6 +181,10 @@ extension Channel {
       state.machine.stalled(id)
       return []
     }
+    guard let connection = self.state.withLock({ $0.connections[id] }) else { return }
+    self.logger?.debug(
+      "the connection makes no progress; new calls get another one", metadata: connection.metadata)
+    if connection.link == nil { self.report(.stalled, connection) }
   }
 
   /// A stalled connection goes on, and calls that wait for another one use it.
@@ -223,6 +251,8 @@ extension Channel {
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, _ hub: GuardHub
   ) async {
     while true {
+      self.logger?.debug(
+        "trying the default network again", metadata: ["grpc_remote": "\(address)"])
       let deadline = ContinuousClock.now + OtherWayStay.trialInterval
       let one = await self.connectOnce(id, to: address, by: .trial, until: deadline, hub)
       if case .over = one.outcome { return }

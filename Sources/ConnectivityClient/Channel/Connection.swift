@@ -166,6 +166,13 @@ final class Connection: Sendable {
     return (try? await information.get())?.map { $0.totalRetransmissions > 0 } ?? false
   }
 
+  /// Whether two SYNs or two timeouts had no answer (Q2).
+  func isUnanswered() async -> Bool {
+    guard let channel = self.core.state.withLock({ $0.cutter?.channel }) else { return false }
+    let information = channel.eventLoop.submit { ChannelSocket(channel: channel).tcpInformation }
+    return (try? await information.get())?.map(\.isUnanswered) ?? false
+  }
+
   /// The reason for its destruction.
   var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
 

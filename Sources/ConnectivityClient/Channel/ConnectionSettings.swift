@@ -15,6 +15,8 @@ struct ConnectionSettings: Sendable {
   var eventLoop: any EventLoop
   /// Returns the way to an address and port by another link, or `nil` if it is unknown.
   var otherWay: @Sendable (IPAddress, UInt16) async -> OtherWay?
+  /// Reports to connd how an attempt to connect to an address and port ended (Q2).
+  var report: @Sendable (AttemptOutcome, IPAddress, UInt16) async -> Void = { _, _, _ in }
 
   /// Whether connections to an address may take another way than the default, as far as the
   /// channel's own settings decide (W5, W6).

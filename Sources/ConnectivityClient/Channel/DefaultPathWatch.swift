@@ -3,20 +3,22 @@ private import Synchronization
 
 /// Compares the default path with that on which a channel left it (W7).
 final class DefaultPathWatch: Sendable {
-  private let first = Mutex<KernelPath?>(nil)
+  private let last = Mutex<KernelPath?>(nil)
 
-  /// Whether the event reports that new traffic takes another way than at first.
+  /// Whether the event reports that new traffic takes another way, or that a link that limped is
+  /// heard well again.
   func isChange(_ event: FlowEvent) -> Bool {
     switch event {
     case .refused: return false
     case .invalidation(let invalidation): return invalidation.severity == .destroy
     case .path(let path), .betterPathGone(let path):
-      return self.first.withLock { first in
-        guard let known = first else {
-          first = path
-          return false
-        }
-        return known.status != path.status || known.chain != path.chain
+      return self.last.withLock { last in
+        defer { last = path }
+        guard let known = last else { return false }
+        let isWell =
+          path.quality == .good && known.quality != .good
+          || path.quality == .unknown && known.quality == .minimal
+        return isWell || known.status != path.status || known.chain != path.chain
           || known.source != path.source || known.gateway != path.gateway
       }
     }

@@ -71,7 +71,8 @@ public final class NetworkAwareTransport: ClientTransport {
     let settings = ConnectionSettings(
       config: config, security: transportSecurity, limit: self.limit,
       shufflesAddresses: pickFirst?.shuffleAddressList ?? false, eventLoop: eventLoopGroup.next(),
-      otherWay: { await Connector.shared.otherWay(to: $0, port: $1, at: config.socket.path) })
+      otherWay: { await Connector.shared.otherWay(to: $0, port: $1, at: config.socket.path) },
+      report: { await Connector.shared.report($0, to: $1, port: $2, at: config.socket.path) })
     // Reports a broken TLS configuration now rather than with the first call.
     let nowhere = FixedAddress(address: .unixDomainSocket(path: ""), authority: nil)
     _ = try settings.makeTransport(to: nowhere) { $0.eventLoop.makeSucceededVoidFuture() }

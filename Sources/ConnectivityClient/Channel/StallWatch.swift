@@ -112,6 +112,14 @@ struct TCPInformation: BitwiseCopyable, Sendable {
 
   init() {}
 
+  private static let synSent: UInt8 = 2
+
+  /// Whether two SYNs or two timeouts had no answer.
+  var isUnanswered: Bool {
+    let timeouts = max(self.retransmits, self.backoff)
+    return timeouts >= (self.state8 == Self.synSent ? 1 : 2)
+  }
+
   /// Each of the two counters misses timeouts of the other's kind.
   var state: StallMachine.SocketState {
     StallMachine.SocketState(

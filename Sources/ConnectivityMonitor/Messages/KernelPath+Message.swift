@@ -22,6 +22,7 @@ extension KernelPath {
       case 11: self.evidence = try Evidence(message: field.message ?? [])
       case 12: self.sourcePrefixLength = field.uint32.map { Int($0) }
       case 13: guessedLinks = Int(field.uint32 ?? 0)
+      case 15: self.quality = LinkQuality(number: field.int32) ?? .unknown
       case 14: self.validation = try Validation(message: field.message ?? [])
       default: break
       }
@@ -45,6 +46,7 @@ extension KernelPath {
     if let evidence = self.evidence { writer.put(11, message: evidence.message) }
     if let length = self.sourcePrefixLength { writer.put(12, UInt64(clamping: length)) }
     writer.put(13, UInt64(clamping: self.guessedLinks))
+    if self.quality != .unknown { writer.put(15, self.quality.number) }
     if self.validation != .unknown { writer.put(14, message: self.validation.message) }
     return writer.bytes
   }

@@ -55,8 +55,12 @@ extension ChangeCause.Trigger: Numbered {
   static let numbered: [Self] = [
     .link, .address, .route, .rule, .nexthop, .start, .overrun, .configuration, .timer, .kernel,
     .neighbour, .sleep, .registration, .dns, .user, .modem, .metering,
-    .validation,
+    .validation, .quality,
   ]
+}
+
+extension LinkQuality: Numbered {
+  static let numbered: [Self] = [.minimal, .moderate, .good]
 }
 
 extension Validation.State: Numbered {

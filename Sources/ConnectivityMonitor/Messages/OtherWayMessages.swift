@@ -1,12 +1,20 @@
 internal import Connectivity
 
-/// Messages of the call `GetPath` about the way by another link.
+/// Messages of the calls `GetPath` and `ReportAttempt` about the way by another link.
 enum OtherWayMessages {
   static func request(_ destination: IPAddress, port: UInt16) -> [UInt8] {
     var writer = ProtobufWriter()
     writer.put(1, destination.description)
     writer.put(4, UInt64(port))
     writer.put(5, true)
+    return writer.bytes
+  }
+
+  static func report(_ outcome: AttemptOutcome, _ destination: IPAddress, port: UInt16) -> [UInt8] {
+    var writer = ProtobufWriter()
+    writer.put(1, destination.description)
+    writer.put(2, UInt64(port))
+    writer.put(3, UInt64(outcome.rawValue))
     return writer.bytes
   }
 
@@ -47,6 +55,6 @@ extension OtherWay {
 extension OtherWay.Reason: Numbered {
   static let numbered: [Self] = [
     .bound, .marked, .notGlobal, .noDefaultPath, .tunnel, .ownRoute, .noOtherPath, .strictFilter,
-    .roaming, .constrained, .expensive,
+    .roaming, .constrained, .expensive, .switchedOff,
   ]
 }

@@ -22,4 +22,14 @@ extension Connector {
     }
     return way
   }
+
+  /// Reports how an attempt to connect by the default way ended. Without connd, does nothing.
+  package func report(
+    _ outcome: AttemptOutcome, to remote: IPAddress, port: UInt16, at socket: String
+  ) async {
+    let request = OtherWayMessages.report(outcome, remote, port: port)
+    try? await self.stream(.connd("ReportAttempt"), request, at: socket) {
+    } _: { _ in
+    }
+  }
 }

@@ -133,6 +133,7 @@ extension Connectivity_V1_CauseTrigger {
     case .modem: self = .modem
     case .metering: self = .metering
     case .validation: self = .validation
+    case .quality: self = .quality
     }
   }
 }

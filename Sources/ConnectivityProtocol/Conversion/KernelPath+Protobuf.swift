@@ -21,6 +21,7 @@ extension Connectivity_V1_Path {
     if path.validation != .unknown {
       self.validation = Connectivity_V1_Validation(path.validation)
     }
+    if let quality = Connectivity_V1_Quality(path.quality) { self.quality = quality }
   }
 }
 
@@ -41,6 +42,7 @@ extension KernelPath {
       isConstrained: message.constrained)
     self.isCostUnknown = !message.hasExpensive
     self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
+    if message.hasQuality { self.quality = LinkQuality(message.quality) }
     if message.hasValidation { self.validation = Validation(message.validation) }
   }
 }

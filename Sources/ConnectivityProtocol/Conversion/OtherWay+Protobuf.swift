@@ -38,6 +38,7 @@ extension Connectivity_V1_OtherWayReason {
     case .roaming: self = .roaming
     case .constrained: self = .constrained
     case .expensive: self = .expensive
+    case .switchedOff: self = .switchedOff
     }
   }
 }

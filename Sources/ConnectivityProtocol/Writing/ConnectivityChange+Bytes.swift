@@ -117,6 +117,9 @@ extension MessageWriter {
     }
     self.write(UInt64(clamping: path.guessedLinks), as: 13)
     if path.validation != .unknown { self.message(as: 14) { $0.write(path.validation) } }
+    if let quality = Connectivity_V1_Quality(path.quality) {
+      self.write(present: quality, as: 15)
+    }
   }
 
   private mutating func write(_ validation: Validation) {

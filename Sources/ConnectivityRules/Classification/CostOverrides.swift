@@ -61,25 +61,34 @@ package struct CostOverride: Hashable, Sendable {
 
   package var constrained: Setting?
   package var expensive: Setting?
+  /// Whether connections may leave a network that carries badly for one that costs money, or at all
+  /// if this is off (W6). Only for ``CostOverrides/Subject/machine``.
+  package var assist: Setting?
   /// The user who changed it last.
   package var user: UInt32
   /// The network's name as that user wrote it, or `nil` if the user did not name it.
   package var name: String?
 
   package init(
-    constrained: Setting? = nil, expensive: Setting? = nil, user: UInt32, name: String? = nil
+    constrained: Setting? = nil, expensive: Setting? = nil, assist: Setting? = nil, user: UInt32,
+    name: String? = nil
   ) {
     self.constrained = constrained
     self.expensive = expensive
+    self.assist = assist
     self.user = user
     self.name = name
   }
 
   /// Whether it overrides nothing.
-  package var isEmpty: Bool { self.constrained == nil && self.expensive == nil }
+  package var isEmpty: Bool {
+    self.constrained == nil && self.expensive == nil && self.assist == nil
+  }
 
   /// When its parts end.
-  package var ends: [End] { [self.constrained?.end, self.expensive?.end].compactMap { $0 } }
+  package var ends: [End] {
+    [self.constrained?.end, self.expensive?.end, self.assist?.end].compactMap { $0 }
+  }
 
   /// Returns the override without the parts that have ended.
   fileprivate func ending(_ isOver: (End) -> Bool) -> CostOverride {
@@ -87,8 +96,8 @@ package struct CostOverride: Hashable, Sendable {
       setting.flatMap { $0.end.map(isOver) ?? false ? nil : $0 }
     }
     return CostOverride(
-      constrained: rest(self.constrained), expensive: rest(self.expensive), user: self.user,
-      name: self.name)
+      constrained: rest(self.constrained), expensive: rest(self.expensive),
+      assist: rest(self.assist), user: self.user, name: self.name)
   }
 }
 
@@ -99,11 +108,13 @@ package struct CostOverrides: Hashable, Sendable {
   package enum Subject: Hashable, Sendable, CustomStringConvertible {
     case link(String)
     case network(NetworkHash)
+    case machine
 
     package var description: String {
       switch self {
       case .link(let name): name
       case .network(let network): network.description
+      case .machine: "machine"
       }
     }
   }
@@ -142,6 +153,9 @@ package struct CostOverrides: Hashable, Sendable {
   /// Whether there is an override for a network. If not, networks need not be identified.
   package var concernNetworks: Bool { self.summary.concernNetworks }
 
+  /// Whether connections may use another way (W6): on, off, or `nil` if it must cost nothing.
+  package var assist: CostOverride.Setting? { self.all[.machine]?.assist }
+
   package subscript(subject: Subject) -> CostOverride? {
     get { self.all[subject] }
     set { self.all[subject] = newValue.flatMap { $0.isEmpty ? nil : $0 } }
@@ -170,7 +184,7 @@ package struct CostOverrides: Hashable, Sendable {
       guard let override = self.all[subject] else { continue }
       self.all[subject] = CostOverride(
         constrained: shifted(override.constrained), expensive: shifted(override.expensive),
-        user: override.user, name: override.name)
+        assist: shifted(override.assist), user: override.user, name: override.name)
     }
   }
 

@@ -3,6 +3,8 @@ package import Connectivity
 /// Everything that the kernel and sysfs reported about the path to a destination.
 package struct PathFacts: Hashable, Sendable {
   package var destination: IPAddress
+  /// The user whose traffic takes the path.
+  package var user: UInt32
   package var answer: RouteAnswer
   /// The out-link and the links below it, the out-link first. Empty without a route.
   package var links: [LinkFacts]
@@ -37,11 +39,12 @@ package struct PathFacts: Hashable, Sendable {
   }
 
   package init(
-    destination: IPAddress, answer: RouteAnswer, links: [LinkFacts] = [],
+    destination: IPAddress, user: UInt32 = 0, answer: RouteAnswer, links: [LinkFacts] = [],
     guess: GuessedLinks? = nil,
     source: Address? = nil, brokenBelow: KernelPath.Reason? = nil
   ) {
     self.destination = destination
+    self.user = user
     self.answer = answer
     self.links = links
     self.guess = guess
@@ -120,15 +123,19 @@ package struct PathClassifier: Hashable, Sendable {
   package var metering: MeteringWords
   /// Whether links lead to the internet, according to other sources.
   package var validations: ValidationWords
+  /// How well links carry traffic.
+  package var conditions: LinkConditions
 
   package init(
     policy: LinkPolicy = LinkPolicy(), overrides: CostOverrides = CostOverrides(),
-    metering: MeteringWords = MeteringWords(), validations: ValidationWords = ValidationWords()
+    metering: MeteringWords = MeteringWords(), validations: ValidationWords = ValidationWords(),
+    conditions: LinkConditions = LinkConditions()
   ) {
     self.policy = policy
     self.overrides = overrides
     self.metering = metering
     self.validations = validations
+    self.conditions = conditions
   }
 
   /// Returns the path for the facts.
@@ -161,6 +168,7 @@ package struct PathClassifier: Hashable, Sendable {
         isConstrained: cost.constrained)
       path.guessedLinks = facts.guess?.links.count ?? 0
       path.isCostUnknown = cost.evidence.state == .unknown
+      path.quality = self.conditions.quality(of: path.chain, for: facts.user)
       path.validation = self.validations.validation(of: path.chain, facts.destination.family)
       return path
     }

@@ -38,12 +38,13 @@ package struct OtherWayRule {
   }
 
   private let defaultWay: Way
-  /// Whether the user allows other paths that cost money.
-  private let allowsExpensive: Bool
+  /// Whether the user allows other paths even if they cost money, or forbids all. `nil` if they
+  /// must cost nothing.
+  private let assist: Bool?
 
-  package init(leaving defaultWay: Way, allowsExpensive: Bool = false) {
+  package init(leaving defaultWay: Way, assist: Bool? = nil) {
     self.defaultWay = defaultWay
-    self.allowsExpensive = allowsExpensive
+    self.assist = assist
   }
 
   /// Returns why traffic to a destination may take no other way at all, or `nil` if it depends on
@@ -56,6 +57,7 @@ package struct OtherWayRule {
 
   /// Why the default way may not be left, or `nil` if it may.
   package var objection: OtherWay.Reason? {
+    if self.assist == false { return .switchedOff }
     let (way, path) = (self.defaultWay, self.defaultWay.path)
     if path.status != .satisfied { return .noDefaultPath }
     if way.isTunnelled || path.medium == .tunnel || path.medium == .unknown { return .tunnel }
@@ -88,7 +90,7 @@ package struct OtherWayRule {
     if way.isRoaming { return .roaming }
     if way.path.isConstrained { return .constrained }
     // An unknown cost is not free.
-    return way.path.costsMoney == false || self.allowsExpensive ? nil : .expensive
+    return way.path.costsMoney == false || self.assist == true ? nil : .expensive
   }
 }
 

@@ -24,6 +24,8 @@ extension KernelEvent {
     case .bridgeEntry: ChangeCause(.neighbour, "portChanged", message: "RTM_NEWNEIGH")
     case .wireless(let wireless):
       ChangeCause(.link, wireless.change, message: wireless.kind.rawValue)
+    case .signal(let signal):
+      ChangeCause(.quality, signal.change, message: "NL80211_CMD_NOTIFY_CQM")
     case .setting: ChangeCause(.route, "settingChanged", message: "RTM_NEWNETCONF")
     case .overrun: .overrun
     case .malformed: ChangeCause(.kernel, "malformedMessage")
@@ -49,6 +51,7 @@ extension KernelEvent {
     case .neighbour(let neighbour): neighbour.link
     case .bridgeEntry(let entry): entry.bridge ?? entry.port
     case .wireless(let change): change.link
+    case .signal(let change): change.link
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: nil
     }
   }
@@ -76,6 +79,8 @@ extension KernelEvent {
     case .bridgeEntry(let entry):
       return isInChain(entry.port) || isInChain(entry.bridge)
     case .wireless(let change):
+      return isInChain(change.link)
+    case .signal(let change):
       return isInChain(change.link)
     case .nexthop, .nexthopRemoved, .overrun:
       return true
@@ -108,8 +113,8 @@ extension KernelEvent {
       return link == first.index && change.gateway == path.gateway
     case .nexthopRemoved(let id):
       return observed.route?.nexthop == id
-    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .bridgeEntry, .wireless, .setting,
-      .overrun, .malformed:
+    case .route, .rule, .ruleRemoved, .nexthop, .neighbour, .bridgeEntry, .wireless, .signal,
+      .setting, .overrun, .malformed:
       return false
     }
   }
@@ -135,10 +140,18 @@ extension [KernelEvent] {
 }
 
 extension KernelPath {
+  /// Whether the paths differ in quality at most.
+  fileprivate func isSame(as other: KernelPath) -> Bool {
+    var other = other
+    other.quality = self.quality
+    return self == other
+  }
+
   /// Returns the triggers that can explain another path, the most likely first.
   fileprivate func triggers(of new: KernelPath) -> [ChangeCause.Trigger] {
     let routing: [ChangeCause.Trigger] = [.route, .rule, .nexthop]
     if let old = self.interface, let new = new.interface, old != new { return routing }
+    if self.quality != new.quality, self.isSame(as: new) { return [.quality] }
     switch new.reason ?? self.reason {
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw: return routing
     case .noCarrier, .dormant, .linkDown, .suspended: return [.link]
@@ -193,6 +206,16 @@ extension WirelessChange {
     case .left: "networkLeft"
     case .made: "linkMade"
     case .removed: "linkRemoved"
+    }
+  }
+}
+
+extension SignalChange {
+  fileprivate var change: String {
+    switch self.kind {
+    case .low: "signalLow"
+    case .high: "signalHigh"
+    case .framesLost: "framesLost"
     }
   }
 }

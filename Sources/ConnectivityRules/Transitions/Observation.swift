@@ -84,6 +84,8 @@ package enum ReadTrigger: Hashable, Sendable {
   case metering
   /// NetworkManager, a router or systemd-networkd reports other validations of links.
   case validation
+  /// A link carries better or worse than before, for at least one user (Q2).
+  case quality
 }
 
 extension ReadTrigger {
@@ -101,6 +103,7 @@ extension ReadTrigger {
     case .override(let cause): cause
     case .metering: ChangeCause(.metering, "meteringChanged")
     case .validation: ChangeCause(.validation, "validationChanged")
+    case .quality: ChangeCause(.quality, "qualityChanged")
     case .events(let events) where events.contains(.overrun): .overrun
     case .events, .timer: nil
     }
@@ -113,7 +116,7 @@ extension ReadTrigger {
     switch self {
     case .modem, .configuration, .start: true
     case .events, .timer, .expiry, .kernelLost, .kernelBack, .resumed, .override, .metering,
-      .validation:
+      .validation, .quality:
       false
     }
   }

@@ -36,6 +36,14 @@ struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     return response
   }
 
+  /// Networks of a simulation carry well, so reports change nothing.
+  func reportAttempt(
+    request: Connectivity_V1_ReportAttemptRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ReportAttemptResponse {
+    try self.connd.requireRunning()
+    return Connectivity_V1_ReportAttemptResponse()
+  }
+
   func watchPath(
     request: Connectivity_V1_WatchPathRequest,
     response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext

@@ -7,10 +7,11 @@ import Glibc
 ///
 /// nl80211 appears with the first Wi-Fi driver, which may be plugged in at any time. The socket
 /// detects that, too. It joins the groups `mlme` and `config`, not `scan`. A filter drops
-/// everything except changes of a link's membership in a network. Not thread-safe: one thread owns
-/// it and polls `fileDescriptor` for reading. The descriptor is closed on exec.
+/// everything except changes of a link's membership in a network, and of its quality. Not
+/// thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed
+/// on exec.
 ///
-/// Implements rule I4.
+/// Implements rules I4 and Q1.
 package final class NL80211 {
   private let socket: any DatagramSocket
   private let requester: WirelessRequester
@@ -72,8 +73,12 @@ package final class NL80211 {
     while let message = messages.next() {
       if message.type == GENL_ID_CTRL {
         try self.readFamily(message)
-      } else if message.type == self.family?.id, let change = WirelessChange(message: message) {
-        events.append(.wireless(change))
+      } else if message.type == self.family?.id {
+        if let change = WirelessChange(message: message) {
+          events.append(.wireless(change))
+        } else if let change = SignalChange(message: message) {
+          events.append(.signal(change))
+        }
       }
     }
     if messages.isMalformed {
@@ -119,7 +124,9 @@ package final class NL80211 {
     program.add(BPF_LD | BPF_B | BPF_ABS, UInt32(MemoryLayout<nlmsghdr>.size))
     program.pass(
       ifOneOf: [UInt32(CTRL_CMD_NEWFAMILY), UInt32(CTRL_CMD_DELFAMILY)]
-        + WirelessChange.Kind.allCases.map { UInt32($0.command) })
+        + WirelessChange.Kind.allCases.map { UInt32($0.command) } + [
+          NL80211_CMD_NOTIFY_CQM.rawValue
+        ])
     program.drop()
     return program
   }
@@ -138,6 +145,52 @@ extension WirelessChange {
         self.init(kind, on: index)
         return
       }
+    }
+    return nil
+  }
+}
+
+extension SignalChange {
+  /// Reads NL80211_CMD_NOTIFY_CQM. Returns `nil` for another message, or for an event that says
+  /// nothing about how well the link carries.
+  init?(message: Message) {
+    guard message.payload.uint8 == UInt8(NL80211_CMD_NOTIFY_CQM.rawValue) else { return nil }
+    var (link, kind): (UInt32?, Kind?)
+    var attributes = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
+    while let attribute = attributes.next() {
+      switch attribute.type {
+      case Int(NL80211_ATTR_IFINDEX.rawValue): link = attribute.payload.uint32
+      case Int(NL80211_ATTR_CQM.rawValue): kind = Kind(attribute.payload)
+      default: break
+      }
+    }
+    guard let link, let kind else { return nil }
+    self.init(kind, on: link)
+  }
+}
+
+extension SignalChange.Kind {
+  /// Reads NL80211_ATTR_CQM.
+  fileprivate init?(_ bytes: Bytes) {
+    var attributes = AttributeReader(bytes)
+    while let attribute = attributes.next() {
+      switch (UInt32(attribute.type), attribute.payload.uint32) {
+      case (
+        NL80211_ATTR_CQM_RSSI_THRESHOLD_EVENT.rawValue,
+        NL80211_CQM_RSSI_THRESHOLD_EVENT_LOW.rawValue
+      ):
+        self = .low
+      case (
+        NL80211_ATTR_CQM_RSSI_THRESHOLD_EVENT.rawValue,
+        NL80211_CQM_RSSI_THRESHOLD_EVENT_HIGH.rawValue
+      ):
+        self = .high
+      case (NL80211_ATTR_CQM_PKT_LOSS_EVENT.rawValue, .some),
+        (NL80211_ATTR_CQM_BEACON_LOSS_EVENT.rawValue, _):
+        self = .framesLost
+      default: continue
+      }
+      return
     }
     return nil
   }

@@ -214,13 +214,39 @@ final class CallProbe {
     return duration
   }
 
+  /// The channels that gave up a connection without progress (W4).
+  private var stalledChannels: Set<Int> {
+    let lines = self.command.standardError.split(separator: "\n").filter {
+      $0.contains("the connection makes no progress")
+    }
+    return Set(
+      (0..<100).filter { channel in lines.contains { $0.contains(" channel \(channel):") } })
+  }
+
+  /// Waits until each of these calls has ended, or its channel has given up the connection. The
+  /// index of a call is that of its channel.
+  func awaitStall(of calls: [String]) throws {
+    try waitUntil("each call has ended or stalled") {
+      try self.synchronize()
+      let stalled = self.stalledChannels
+      return calls.enumerated().allSatisfy { channel, call in
+        stalled.contains(channel) || self.reports.contains { $0.event == "ended" && $0.id == call }
+      }
+    }
+  }
+
+  /// Reads the reports of everything that has happened.
+  private func synchronize() throws {
+    self.lastCall += 1
+    try self.send("sync \(self.lastCall)")
+    try self.next("synced", of: "\(self.lastCall)")
+  }
+
   /// Checks that these calls have not ended, according to the input read so far.
   func expectOpen(
     _ calls: OpenCalls, sourceLocation: SourceLocation = #_sourceLocation
   ) throws {
-    self.lastCall += 1
-    try self.send("sync \(self.lastCall)")
-    try self.next("synced", of: "\(self.lastCall)")
+    try self.synchronize()
     let ended = self.reports.filter { report in
       report.event == "ended" && calls.ids.values.contains { $0 == report.id }
     }

@@ -15,6 +15,7 @@ struct PathReport: Decodable, Hashable {
   var expensive: Bool
   var constrained: Bool
   var validation: ValidationReport?
+  var quality: String?
 }
 
 struct ValidationReport: Decodable, Hashable {

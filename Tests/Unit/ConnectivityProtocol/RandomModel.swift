@@ -53,6 +53,7 @@ struct RandomModel {
       isExpensive: self.bool(), isConstrained: self.bool())
     path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
     if !path.isExpensive { path.isCostUnknown = self.bool() }
+    path.quality = self.any(LinkQuality.self)
     let state = self.any(Validation.State.self)
     if state != .unknown {
       path.validation = Validation(

@@ -206,7 +206,7 @@ enum KernelBytes {
     case .neighbour(let neighbour): Self.neighbour(neighbour)
     case .bridgeEntry(let entry): Self.bridgeEntry(entry)
     case .setting(let family): Self.message(RTM_NEWNETCONF, [Self.family(family), 0, 0, 0])
-    case .wireless, .overrun, .malformed: nil
+    case .wireless, .signal, .overrun, .malformed: nil
     }
   }
 }

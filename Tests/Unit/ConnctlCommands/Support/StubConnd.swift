@@ -53,6 +53,12 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try await self.onWatch(request, response)
   }
 
+  func reportAttempt(
+    request: Connectivity_V1_ReportAttemptRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ReportAttemptResponse {
+    Connectivity_V1_ReportAttemptResponse()
+  }
+
   /// 192.0.2.0/24 is reachable over Wi-Fi, and nothing else is.
   func getPath(
     request: Connectivity_V1_GetPathRequest, context: ServerContext

@@ -40,6 +40,12 @@ struct StubCosts: Connectivity_V1_Costs.SimpleServiceProtocol {
     return response
   }
 
+  func setAssist(
+    request: Connectivity_V1_SetAssistRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_SetAssistResponse {
+    Connectivity_V1_SetAssistResponse()
+  }
+
   func forgetNetwork(
     request: Connectivity_V1_ForgetNetworkRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ForgetNetworkResponse {

@@ -69,7 +69,7 @@ struct CostsTests {
 
   /// Lists the overrides: `192.0.2.1 here constrained`, `eth0 expensive`.
   mutating func list() throws -> [String] {
-    guard case .list(let networks) = try self.loop.loop.answer(.list).get() else { return [] }
+    guard case .list(let networks, _) = try self.loop.loop.answer(.list).get() else { return [] }
     return networks.map { network in
       func words(_ setting: CostOverride.Setting?, _ word: String) -> [String] {
         setting.map { [$0.isOn ? word : "not-\(word)"] } ?? []
@@ -125,7 +125,7 @@ struct CostsTests {
     try self.set(.network("Home"), constrained: .on)
     try self.set(.network("192.0.2.1"), constrained: .on)
     try self.set(.network("00000000000000aa"), expensive: .on)
-    guard case .list(let networks) = try self.loop.loop.answer(.list).get() else {
+    guard case .list(let networks, _) = try self.loop.loop.answer(.list).get() else {
       Issue.record("not a list")
       return
     }

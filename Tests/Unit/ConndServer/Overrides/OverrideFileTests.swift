@@ -48,6 +48,8 @@ struct OverrideFileTests {
         constrained: .off, expensive: .init(true, until: .time(WallTime(microseconds: -5))),
         user: 7, name: "ä o\n"),
       .network(NetworkHash(.max)): CostOverride(constrained: .init(true, until: .boot), user: 1000),
+      .machine: CostOverride(
+        assist: .init(true, until: .time(WallTime(microseconds: 9))), user: 1000),
     ]))
 
   private func file(_ directory: TemporaryDirectory, boot: String = "a") -> OverrideFile {
@@ -95,6 +97,7 @@ struct OverrideFileTests {
       OverrideFile.text(Self.contents, boot: "a").split(separator: "\n").dropLast() == [
         "connd networks 2", "key 000102030405060708090a0b0c0d0e0f",
         "link eth0 user=1000 constrained=true", "link wlan0 user=0 expensive=false left=true",
+        "machine - user=1000 assist=true time=9",
         "network 0000000000000007 user=7 name=c3a4206f0a constrained=false expensive=true time=-5",
         "network ffffffffffffffff user=1000 constrained=true boot=a",
       ])

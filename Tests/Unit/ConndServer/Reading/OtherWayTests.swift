@@ -86,6 +86,29 @@ struct OtherWayTests {
     #expect(try self.otherWay(roaming).whyNot == .roaming)
   }
 
+  @Test("W6 assist is on → a modem is allowed until it ends; off → no other way at all")
+  func assisted() throws {
+    var loop = try self.started { kernel in
+      kernel.addLink(5, "wwan0")
+      kernel.linkTable[4] = nil
+      try kernel.lead("0.0.0.0", 0, .over(5, from: "203.0.113.7"), metric: 1000)
+    }
+    func set(_ value: CostRequest.Value, for duration: Duration? = nil) throws {
+      let request = CostRequest.AssistRequest(
+        value: value, end: duration.map { .after($0) }, user: 1000)
+      _ = try loop.loop.answer(.assist(request)).get()
+    }
+    try set(.on, for: .seconds(7200))
+    #expect(try self.otherWay(loop).isAllowed)
+    loop.clock.wall = loop.clock.wall.advanced(by: .seconds(7200))
+    _ = loop.turn(after: .seconds(7200))
+    #expect(try self.otherWay(loop).whyNot == .expensive)
+    try set(.off)
+    #expect(try self.otherWay(loop).whyNot == .switchedOff)
+    try set(.auto)
+    #expect(try self.otherWay(loop).whyNot == .expensive)
+  }
+
   @Test("W5 one link's query is refused → the others are still considered")
   func refused() throws {
     let loop = try self.started { kernel in

@@ -24,12 +24,12 @@ struct OtherWayRuleTests {
 
   private static func choice(
     _ leave: Edit = nothing, _ take: Edit = nothing,
-    allowsExpensive: Bool = false
+    assist: Bool? = nil
   ) -> OtherWay {
     var (wifi, modem) = (Self.wifi, Self.modem)
     leave(&wifi)
     take(&modem)
-    return OtherWayRule(leaving: wifi, allowsExpensive: allowsExpensive).choice(among: [modem])
+    return OtherWayRule(leaving: wifi, assist: assist).choice(among: [modem])
   }
 
   @Test("W5 both paths lead by default routes → the other way is allowed")
@@ -78,15 +78,20 @@ struct OtherWayRuleTests {
   @Test("W6 the user allows costs → an expensive path is allowed, but not a roaming one")
   func assisted() {
     #expect(
-      Self.choice(Self.nothing, { $0.path.isExpensive = true }, allowsExpensive: true).isAllowed)
+      Self.choice(Self.nothing, { $0.path.isExpensive = true }, assist: true).isAllowed)
     #expect(
-      Self.choice(Self.nothing, { $0.path.isCostUnknown = true }, allowsExpensive: true).isAllowed)
+      Self.choice(Self.nothing, { $0.path.isCostUnknown = true }, assist: true).isAllowed)
     let refused: [(OtherWay.Reason, Edit)] = [
       (.roaming, { $0.isRoaming = true }), (.constrained, { $0.path.isConstrained = true }),
     ]
     for (reason, change) in refused {
-      #expect(Self.choice(Self.nothing, change, allowsExpensive: true).whyNot == reason)
+      #expect(Self.choice(Self.nothing, change, assist: true).whyNot == reason)
     }
+  }
+
+  @Test("W6 the user forbids other ways → none is allowed")
+  func forbidden() {
+    #expect(Self.choice(assist: false).whyNot == .switchedOff)
   }
 
   @Test("W6 several other ways → an allowed one, the cheapest, and then the lowest metric")
@@ -100,7 +105,7 @@ struct OtherWayRuleTests {
     #expect(rule.choice(among: [cable, phone]).path?.interface == "usb0")
     phone.path.isExpensive = true
     #expect(rule.choice(among: [phone, cable]).path?.interface == "eth0")
-    let generous = OtherWayRule(leaving: Self.wifi, allowsExpensive: true)
+    let generous = OtherWayRule(leaving: Self.wifi, assist: true)
     #expect(generous.choice(among: [phone, cable]).path?.interface == "eth0")
     cable.dropsAnswers = true
     #expect(generous.choice(among: [phone, cable]).path?.interface == "usb0")

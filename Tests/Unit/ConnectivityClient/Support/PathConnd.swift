@@ -88,6 +88,12 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_GetStatusRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Status { throw Self.unimplemented }
 
+  func reportAttempt(
+    request: Connectivity_V1_ReportAttemptRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_ReportAttemptResponse {
+    Connectivity_V1_ReportAttemptResponse()
+  }
+
   func getPath(
     request: Connectivity_V1_GetPathRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetPathResponse { throw Self.unimplemented }

@@ -39,6 +39,21 @@ enum WirelessCaptures {
     0600360001000000 | NL80211_ATTR_REASON_CODE 1
     """)
 
+  /// The beacons of station 17's access point are missing.
+  static let beaconsLost = Capture(
+    """
+    2c000000 | nlmsg_len 44
+    2000 | nlmsg_type nl80211
+    0000 | nlmsg_flags 0x0
+    0000000000000000 | nlmsg_seq, nlmsg_pid
+    40 | cmd NL80211_CMD_NOTIFY_CQM
+    010000 | version 1, reserved
+    0800010000000000 | NL80211_ATTR_WIPHY 0
+    0800030011000000 | NL80211_ATTR_IFINDEX 17
+    08005e00 | NL80211_ATTR_CQM
+    04000800 | NL80211_ATTR_CQM_BEACON_LOSS_EVENT
+    """)
+
   /// Link 18 was created.
   static let made = Capture(
     """

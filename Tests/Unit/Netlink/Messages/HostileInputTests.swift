@@ -163,7 +163,8 @@ extension KernelEvent {
     case .bridgeEntry(let entry):
       entry.port > 0 && entry.port <= UInt32(Int32.max)
         && (1..<1000).contains(entry.hardwareAddress.count)
-    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .wireless, .setting, .overrun, .malformed:
+    case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .wireless, .signal, .setting,
+      .overrun, .malformed:
       true
     }
   }

@@ -21,6 +21,37 @@ struct WirelessTests {
     #expect(try self.change(WirelessCaptures.made.bytes) == WirelessChange(.made, on: 18))
   }
 
+  @Test("Q1 beacons are lost, the signal falls or rises, or 50 frames are lost → reported")
+  func signals() throws {
+    func signal(_ bytes: [UInt8]) throws -> SignalChange? {
+      try withMessage(bytes) { SignalChange(message: $0) }
+    }
+    func message(_ type: UInt32, _ value: UInt32) -> [UInt8] {
+      var event = MessageBuilder(type: 0, header: [])
+      event.put(Int(type), raw(value))
+      var message = self.builder(NL80211_CMD_NOTIFY_CQM)
+      message.put(Int(NL80211_ATTR_IFINDEX.rawValue), raw(UInt32(17)))
+      message.put(Int(NL80211_ATTR_CQM.rawValue), Array(event.bytes.dropFirst(16)))
+      return message.bytes
+    }
+    #expect(
+      try signal(WirelessCaptures.beaconsLost.bytes) == SignalChange(.framesLost, on: 17))
+    let rssi = NL80211_ATTR_CQM_RSSI_THRESHOLD_EVENT.rawValue
+    #expect(try signal(message(rssi, 0)) == SignalChange(.low, on: 17))
+    #expect(try signal(message(rssi, 1)) == SignalChange(.high, on: 17))
+    #expect(
+      try signal(message(NL80211_ATTR_CQM_PKT_LOSS_EVENT.rawValue, 50))
+        == SignalChange(.framesLost, on: 17))
+    // The threshold itself, and a rate of lost frames, say nothing.
+    #expect(try signal(message(NL80211_ATTR_CQM_RSSI_LEVEL.rawValue, 1)) == nil)
+    #expect(try signal(message(NL80211_ATTR_CQM_TXE_RATE.rawValue, 1)) == nil)
+    #expect(try signal(WirelessCaptures.connected.bytes) == nil)
+    for count in 16..<WirelessCaptures.beaconsLost.bytes.count {
+      let told = try signal(WirelessCaptures.beaconsLost.truncated(to: count, isConsistent: true))
+      #expect(told == nil)
+    }
+  }
+
   @Test("D8 a truncated message never reports anything wrong")
   func truncated() throws {
     for capture in [WirelessCaptures.connected, WirelessCaptures.made] {
@@ -37,12 +68,13 @@ struct WirelessTests {
     let filter = BPFInterpreter(program: NL80211.program.instructions)
     for capture in [
       WirelessCaptures.connected, WirelessCaptures.disconnected, WirelessCaptures.made,
+      WirelessCaptures.beaconsLost,
     ] {
       #expect(filter.run(on: capture.bytes) == .max)
     }
     for command in [
       NL80211_CMD_TRIGGER_SCAN, NL80211_CMD_NEW_SCAN_RESULTS, NL80211_CMD_NEW_STATION,
-      NL80211_CMD_AUTHENTICATE, NL80211_CMD_NOTIFY_CQM, NL80211_CMD_FRAME,
+      NL80211_CMD_AUTHENTICATE, NL80211_CMD_FRAME,
     ] {
       #expect(filter.run(on: self.message(command)) == 0)
     }

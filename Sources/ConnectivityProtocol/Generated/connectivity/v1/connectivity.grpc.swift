@@ -86,6 +86,19 @@ public enum Connectivity_V1_Connectivity: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "ReportAttempt" metadata.
+        public enum ReportAttempt: Sendable {
+            /// Request type for "ReportAttempt".
+            public typealias Input = Connectivity_V1_ReportAttemptRequest
+            /// Response type for "ReportAttempt".
+            public typealias Output = Connectivity_V1_ReportAttemptResponse
+            /// Descriptor for "ReportAttempt".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity"),
+                method: "ReportAttempt",
+                type: .unary
+            )
+        }
         /// Namespace for "WatchPath" metadata.
         public enum WatchPath: Sendable {
             /// Request type for "WatchPath".
@@ -117,6 +130,7 @@ public enum Connectivity_V1_Connectivity: Sendable {
             GetStatus.descriptor,
             Watch.descriptor,
             GetPath.descriptor,
+            ReportAttempt.descriptor,
             WatchPath.descriptor,
             Guard.descriptor
         ]
@@ -216,6 +230,26 @@ extension Connectivity_V1_Connectivity {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetPathRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetPathResponse>
+
+        /// Handle the "ReportAttempt" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+        /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+        /// > calling user. It counts for other users only if connd has evidence of its own.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_ReportAttemptRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_ReportAttemptResponse` messages.
+        func reportAttempt(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_ReportAttemptRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ReportAttemptResponse>
 
         /// Handle the "WatchPath" method.
         ///
@@ -357,6 +391,26 @@ extension Connectivity_V1_Connectivity {
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetPathResponse>
 
+        /// Handle the "ReportAttempt" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+        /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+        /// > calling user. It counts for other users only if connd has evidence of its own.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ReportAttemptRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_ReportAttemptResponse` message.
+        func reportAttempt(
+            request: GRPCCore.ServerRequest<Connectivity_V1_ReportAttemptRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ReportAttemptResponse>
+
         /// Handle the "WatchPath" method.
         ///
         /// > Source IDL Documentation:
@@ -496,6 +550,26 @@ extension Connectivity_V1_Connectivity {
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_GetPathResponse
 
+        /// Handle the "ReportAttempt" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+        /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+        /// > calling user. It counts for other users only if connd has evidence of its own.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_ReportAttemptRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_ReportAttemptResponse` to respond with.
+        func reportAttempt(
+            request: Connectivity_V1_ReportAttemptRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_ReportAttemptResponse
+
         /// Handle the "WatchPath" method.
         ///
         /// > Source IDL Documentation:
@@ -597,6 +671,17 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
             }
         )
         router.registerHandler(
+            forMethod: Connectivity_V1_Connectivity.Method.ReportAttempt.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ReportAttemptRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ReportAttemptResponse>(),
+            handler: { request, context in
+                try await self.reportAttempt(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.WatchPath.descriptor,
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathRequest>(),
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathResponse>(),
@@ -657,6 +742,17 @@ extension Connectivity_V1_Connectivity.ServiceProtocol {
         return GRPCCore.StreamingServerResponse(single: response)
     }
 
+    public func reportAttempt(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_ReportAttemptRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ReportAttemptResponse> {
+        let response = try await self.reportAttempt(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
     public func watchPath(
         request: GRPCCore.StreamingServerRequest<Connectivity_V1_WatchPathRequest>,
         context: GRPCCore.ServerContext
@@ -708,6 +804,19 @@ extension Connectivity_V1_Connectivity.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetPathResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_GetPathResponse>(
             message: try await self.getPath(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func reportAttempt(
+        request: GRPCCore.ServerRequest<Connectivity_V1_ReportAttemptRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ReportAttemptResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_ReportAttemptResponse>(
+            message: try await self.reportAttempt(
                 request: request.message,
                 context: context
             ),
@@ -844,6 +953,31 @@ extension Connectivity_V1_Connectivity {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetPathResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetPathResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "ReportAttempt" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+        /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+        /// > calling user. It counts for other users only if connd has evidence of its own.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ReportAttemptRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ReportAttemptRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ReportAttemptResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func reportAttempt<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ReportAttemptRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ReportAttemptRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ReportAttemptResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ReportAttemptResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
 
         /// Call the "WatchPath" method.
@@ -1050,6 +1184,42 @@ extension Connectivity_V1_Connectivity {
             )
         }
 
+        /// Call the "ReportAttempt" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+        /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+        /// > calling user. It counts for other users only if connd has evidence of its own.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_ReportAttemptRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_ReportAttemptRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_ReportAttemptResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func reportAttempt<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_ReportAttemptRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_ReportAttemptRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ReportAttemptResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ReportAttemptResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Connectivity.Method.ReportAttempt.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
+
         /// Call the "WatchPath" method.
         ///
         /// > Source IDL Documentation:
@@ -1241,6 +1411,37 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
         )
     }
 
+    /// Call the "ReportAttempt" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+    /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+    /// > calling user. It counts for other users only if connd has evidence of its own.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_ReportAttemptRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func reportAttempt<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_ReportAttemptRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ReportAttemptResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.reportAttempt(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ReportAttemptRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ReportAttemptResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
     /// Call the "WatchPath" method.
     ///
     /// > Source IDL Documentation:
@@ -1427,6 +1628,41 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
             metadata: metadata
         )
         return try await self.getPath(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "ReportAttempt" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Reports how an attempt to connect by the default way ended, after one failed while a connection
+    /// > by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+    /// > calling user. It counts for other users only if connd has evidence of its own.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func reportAttempt<Result>(
+        _ message: Connectivity_V1_ReportAttemptRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ReportAttemptResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_ReportAttemptRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.reportAttempt(
             request: request,
             options: options,
             onResponse: handleResponse

@@ -375,6 +375,56 @@ public nonisolated enum Connectivity_V1_ThreeWayCategory: SwiftProtobuf.Enum, Sw
 
 }
 
+/// How well a link carries traffic. Do not use it to decide whether to connect: a link of any
+/// quality may carry the next connection. Treat an unknown value as if it were not set.
+public nonisolated enum Connectivity_V1_Quality: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// The link limps: connections by another link work, while those by this link do not.
+  case minimal // = 1
+
+  /// The Wi-Fi signal is low, or packets were just lost.
+  case moderate // = 2
+
+  /// The Wi-Fi signal is strong.
+  case good // = 3
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .minimal
+    case 2: self = .moderate
+    case 3: self = .good
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .minimal: return 1
+    case .moderate: return 2
+    case .good: return 3
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_Quality] = [
+    .unspecified,
+    .minimal,
+    .moderate,
+    .good,
+  ]
+
+}
+
 /// Whether a path leads to the internet. Treat an unknown value as UNKNOWN.
 public nonisolated enum Connectivity_V1_ValidationState: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
@@ -824,6 +874,9 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
   /// NetworkManager, a router or systemd-networkd changed its report on whether a link leads to the
   /// internet.
   case validation // = 18
+
+  /// A link carries traffic better or worse.
+  case quality // = 19
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -851,6 +904,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case 16: self = .modem
     case 17: self = .metering
     case 18: self = .validation
+    case 19: self = .quality
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -876,6 +930,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     case .modem: return 16
     case .metering: return 17
     case .validation: return 18
+    case .quality: return 19
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -901,6 +956,7 @@ public nonisolated enum Connectivity_V1_CauseTrigger: SwiftProtobuf.Enum, Swift.
     .modem,
     .metering,
     .validation,
+    .quality,
   ]
 
 }
@@ -943,6 +999,9 @@ public nonisolated enum Connectivity_V1_OtherWayReason: SwiftProtobuf.Enum, Swif
 
   /// The other path costs money, or may cost money, and the user has not allowed that.
   case expensive // = 11
+
+  /// The user has forbidden the use of other paths (SetAssist).
+  case switchedOff // = 12
   case UNRECOGNIZED(Int)
 
   public init() {
@@ -963,6 +1022,7 @@ public nonisolated enum Connectivity_V1_OtherWayReason: SwiftProtobuf.Enum, Swif
     case 9: self = .roaming
     case 10: self = .constrained
     case 11: self = .expensive
+    case 12: self = .switchedOff
     default: self = .UNRECOGNIZED(rawValue)
     }
   }
@@ -981,6 +1041,7 @@ public nonisolated enum Connectivity_V1_OtherWayReason: SwiftProtobuf.Enum, Swif
     case .roaming: return 9
     case .constrained: return 10
     case .expensive: return 11
+    case .switchedOff: return 12
     case .UNRECOGNIZED(let i): return i
     }
   }
@@ -999,6 +1060,63 @@ public nonisolated enum Connectivity_V1_OtherWayReason: SwiftProtobuf.Enum, Swif
     .roaming,
     .constrained,
     .expensive,
+    .switchedOff,
+  ]
+
+}
+
+/// How an attempt by the default way ended.
+public nonisolated enum Connectivity_V1_AttemptOutcome: SwiftProtobuf.Enum, Swift.CaseIterable {
+  public typealias RawValue = Int
+  case unspecified // = 0
+
+  /// A connection to the same host was ready by another link. The one by the default way was not,
+  /// after two SYNs or two timeouts without an answer.
+  case contrast // = 1
+
+  /// The connection was ready, after the kernel had sent a packet twice.
+  case ready // = 2
+
+  /// The connection was ready, and the kernel sent no packet twice.
+  case clean // = 3
+
+  /// A connection that was ready before has stalled: the peer does not acknowledge its data.
+  case stalled // = 4
+  case UNRECOGNIZED(Int)
+
+  public init() {
+    self = .unspecified
+  }
+
+  public init?(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .contrast
+    case 2: self = .ready
+    case 3: self = .clean
+    case 4: self = .stalled
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: return 0
+    case .contrast: return 1
+    case .ready: return 2
+    case .clean: return 3
+    case .stalled: return 4
+    case .UNRECOGNIZED(let i): return i
+    }
+  }
+
+  // The compiler won't synthesize support with the UNRECOGNIZED case.
+  public static let allCases: [Connectivity_V1_AttemptOutcome] = [
+    .unspecified,
+    .contrast,
+    .ready,
+    .clean,
+    .stalled,
   ]
 
 }
@@ -1795,6 +1913,17 @@ public nonisolated struct Connectivity_V1_Path: @unchecked Sendable {
   /// Clears the value of `validation`. Subsequent reads from it will return its default value.
   public mutating func clearValidation() {_uniqueStorage()._validation = nil}
 
+  /// How well the path carries the calling user's traffic: that of its worst link. Not set if
+  /// unknown.
+  public var quality: Connectivity_V1_Quality {
+    get {_storage._quality ?? .unspecified}
+    set {_uniqueStorage()._quality = newValue}
+  }
+  /// Returns true if `quality` has been explicitly set.
+  public var hasQuality: Bool {_storage._quality != nil}
+  /// Clears the value of `quality`. Subsequent reads from it will return its default value.
+  public mutating func clearQuality() {_uniqueStorage()._quality = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -1895,6 +2024,7 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
   ///   MODEM          modemConnected modemDisconnected modemSuspended modemResumed modemMoved
   ///   METERING       meteringChanged
   ///   VALIDATION     validationChanged
+  ///   QUALITY        signalLow signalHigh framesLost qualityChanged
   public var change: String = String()
 
   /// The kernel's message, if a message was the trigger: `RTM_NEWLINK`. For an override, the user
@@ -2051,6 +2181,55 @@ public nonisolated struct Connectivity_V1_OtherWay: Sendable {
 
   fileprivate var _path: Connectivity_V1_Path? = nil
   fileprivate var _whyNot: Connectivity_V1_OtherWayReason? = nil
+}
+
+public nonisolated struct Connectivity_V1_ReportAttemptRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The destination; see GetPathRequest.
+  public var destination: String = String()
+
+  /// The TCP port of the destination.
+  public var remotePort: UInt32 {
+    get {_remotePort ?? 0}
+    set {_remotePort = newValue}
+  }
+  /// Returns true if `remotePort` has been explicitly set.
+  public var hasRemotePort: Bool {self._remotePort != nil}
+  /// Clears the value of `remotePort`. Subsequent reads from it will return its default value.
+  public mutating func clearRemotePort() {self._remotePort = nil}
+
+  public var outcome: Connectivity_V1_AttemptOutcome = .unspecified
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _remotePort: UInt32? = nil
+}
+
+public nonisolated struct Connectivity_V1_ReportAttemptResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The quality of the default path after the report. Not set if unknown.
+  public var quality: Connectivity_V1_Quality {
+    get {_quality ?? .unspecified}
+    set {_quality = newValue}
+  }
+  /// Returns true if `quality` has been explicitly set.
+  public var hasQuality: Bool {self._quality != nil}
+  /// Clears the value of `quality`. Subsequent reads from it will return its default value.
+  public mutating func clearQuality() {self._quality = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _quality: Connectivity_V1_Quality? = nil
 }
 
 public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
@@ -2499,6 +2678,10 @@ nonisolated extension Connectivity_V1_ThreeWayCategory: SwiftProtobuf._ProtoName
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0THREE_WAY_CATEGORY_UNSPECIFIED\0\u{1}THREE_WAY_CATEGORY_NONE\0\u{1}THREE_WAY_CATEGORY_WIFI\0\u{1}THREE_WAY_CATEGORY_CELLULAR\0\u{1}THREE_WAY_CATEGORY_UNKNOWN\0")
 }
 
+nonisolated extension Connectivity_V1_Quality: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0QUALITY_UNSPECIFIED\0\u{1}QUALITY_MINIMAL\0\u{1}QUALITY_MODERATE\0\u{1}QUALITY_GOOD\0")
+}
+
 nonisolated extension Connectivity_V1_ValidationState: SwiftProtobuf._ProtoNameProviding {
   public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0VALIDATION_STATE_UNSPECIFIED\0\u{1}VALIDATION_STATE_UNKNOWN\0\u{1}VALIDATION_STATE_PORTAL\0\u{1}VALIDATION_STATE_LIMITED\0\u{1}VALIDATION_STATE_FULL\0")
 }
@@ -2524,11 +2707,15 @@ nonisolated extension Connectivity_V1_EvidenceSource: SwiftProtobuf._ProtoNamePr
 }
 
 nonisolated extension Connectivity_V1_CauseTrigger: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0\u{1}CAUSE_TRIGGER_METERING\0\u{1}CAUSE_TRIGGER_VALIDATION\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0CAUSE_TRIGGER_UNSPECIFIED\0\u{1}CAUSE_TRIGGER_LINK\0\u{1}CAUSE_TRIGGER_ADDRESS\0\u{1}CAUSE_TRIGGER_ROUTE\0\u{1}CAUSE_TRIGGER_RULE\0\u{1}CAUSE_TRIGGER_NEXTHOP\0\u{1}CAUSE_TRIGGER_START\0\u{1}CAUSE_TRIGGER_OVERRUN\0\u{1}CAUSE_TRIGGER_CONFIGURATION\0\u{1}CAUSE_TRIGGER_TIMER\0\u{1}CAUSE_TRIGGER_KERNEL\0\u{1}CAUSE_TRIGGER_NEIGHBOUR\0\u{1}CAUSE_TRIGGER_SLEEP\0\u{1}CAUSE_TRIGGER_REGISTRATION\0\u{1}CAUSE_TRIGGER_DNS\0\u{1}CAUSE_TRIGGER_USER\0\u{1}CAUSE_TRIGGER_MODEM\0\u{1}CAUSE_TRIGGER_METERING\0\u{1}CAUSE_TRIGGER_VALIDATION\0\u{1}CAUSE_TRIGGER_QUALITY\0")
 }
 
 nonisolated extension Connectivity_V1_OtherWayReason: SwiftProtobuf._ProtoNameProviding {
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0OTHER_WAY_REASON_UNSPECIFIED\0\u{1}OTHER_WAY_REASON_BOUND\0\u{1}OTHER_WAY_REASON_MARKED\0\u{1}OTHER_WAY_REASON_NOT_GLOBAL\0\u{1}OTHER_WAY_REASON_NO_DEFAULT_PATH\0\u{1}OTHER_WAY_REASON_TUNNEL\0\u{1}OTHER_WAY_REASON_OWN_ROUTE\0\u{1}OTHER_WAY_REASON_NO_OTHER_PATH\0\u{1}OTHER_WAY_REASON_STRICT_FILTER\0\u{1}OTHER_WAY_REASON_ROAMING\0\u{1}OTHER_WAY_REASON_CONSTRAINED\0\u{1}OTHER_WAY_REASON_EXPENSIVE\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0OTHER_WAY_REASON_UNSPECIFIED\0\u{1}OTHER_WAY_REASON_BOUND\0\u{1}OTHER_WAY_REASON_MARKED\0\u{1}OTHER_WAY_REASON_NOT_GLOBAL\0\u{1}OTHER_WAY_REASON_NO_DEFAULT_PATH\0\u{1}OTHER_WAY_REASON_TUNNEL\0\u{1}OTHER_WAY_REASON_OWN_ROUTE\0\u{1}OTHER_WAY_REASON_NO_OTHER_PATH\0\u{1}OTHER_WAY_REASON_STRICT_FILTER\0\u{1}OTHER_WAY_REASON_ROAMING\0\u{1}OTHER_WAY_REASON_CONSTRAINED\0\u{1}OTHER_WAY_REASON_EXPENSIVE\0\u{1}OTHER_WAY_REASON_SWITCHED_OFF\0")
+}
+
+nonisolated extension Connectivity_V1_AttemptOutcome: SwiftProtobuf._ProtoNameProviding {
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{2}\0ATTEMPT_OUTCOME_UNSPECIFIED\0\u{1}ATTEMPT_OUTCOME_CONTRAST\0\u{1}ATTEMPT_OUTCOME_READY\0\u{1}ATTEMPT_OUTCOME_CLEAN\0\u{1}ATTEMPT_OUTCOME_STALLED\0")
 }
 
 nonisolated extension Connectivity_V1_RefusalCode: SwiftProtobuf._ProtoNameProviding {
@@ -3421,7 +3608,7 @@ nonisolated extension Connectivity_V1_Flags: SwiftProtobuf.Message, SwiftProtobu
 
 nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Path"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}source_prefix_length\0\u{3}guessed_links\0\u{1}validation\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}reason\0\u{1}interface\0\u{1}chain\0\u{1}medium\0\u{1}source\0\u{1}gateway\0\u{1}table\0\u{1}expensive\0\u{1}constrained\0\u{1}evidence\0\u{3}source_prefix_length\0\u{3}guessed_links\0\u{1}validation\0\u{1}quality\0")
 
   fileprivate class _StorageClass {
     var _status: Connectivity_V1_PathStatus = .unspecified
@@ -3438,6 +3625,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
     var _sourcePrefixLength: UInt32? = nil
     var _guessedLinks: UInt32 = 0
     var _validation: Connectivity_V1_Validation? = nil
+    var _quality: Connectivity_V1_Quality? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -3462,6 +3650,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       _sourcePrefixLength = source._sourcePrefixLength
       _guessedLinks = source._guessedLinks
       _validation = source._validation
+      _quality = source._quality
     }
   }
 
@@ -3494,6 +3683,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
         case 12: try { try decoder.decodeSingularUInt32Field(value: &_storage._sourcePrefixLength) }()
         case 13: try { try decoder.decodeSingularUInt32Field(value: &_storage._guessedLinks) }()
         case 14: try { try decoder.decodeSingularMessageField(value: &_storage._validation) }()
+        case 15: try { try decoder.decodeSingularEnumField(value: &_storage._quality) }()
         default: break
         }
       }
@@ -3548,6 +3738,9 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
       try { if let v = _storage._validation {
         try visitor.visitSingularMessageField(value: v, fieldNumber: 14)
       } }()
+      try { if let v = _storage._quality {
+        try visitor.visitSingularEnumField(value: v, fieldNumber: 15)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -3571,6 +3764,7 @@ nonisolated extension Connectivity_V1_Path: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._sourcePrefixLength != rhs_storage._sourcePrefixLength {return false}
         if _storage._guessedLinks != rhs_storage._guessedLinks {return false}
         if _storage._validation != rhs_storage._validation {return false}
+        if _storage._quality != rhs_storage._quality {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -3890,6 +4084,84 @@ nonisolated extension Connectivity_V1_OtherWay: SwiftProtobuf.Message, SwiftProt
   public static func ==(lhs: Connectivity_V1_OtherWay, rhs: Connectivity_V1_OtherWay) -> Bool {
     if lhs._path != rhs._path {return false}
     if lhs._whyNot != rhs._whyNot {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ReportAttemptRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ReportAttemptRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{3}remote_port\0\u{1}outcome\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
+      case 2: try { try decoder.decodeSingularUInt32Field(value: &self._remotePort) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.outcome) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if !self.destination.isEmpty {
+      try visitor.visitSingularStringField(value: self.destination, fieldNumber: 1)
+    }
+    try { if let v = self._remotePort {
+      try visitor.visitSingularUInt32Field(value: v, fieldNumber: 2)
+    } }()
+    if self.outcome != .unspecified {
+      try visitor.visitSingularEnumField(value: self.outcome, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ReportAttemptRequest, rhs: Connectivity_V1_ReportAttemptRequest) -> Bool {
+    if lhs.destination != rhs.destination {return false}
+    if lhs._remotePort != rhs._remotePort {return false}
+    if lhs.outcome != rhs.outcome {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ReportAttemptResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ReportAttemptResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}quality\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self._quality) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._quality {
+      try visitor.visitSingularEnumField(value: v, fieldNumber: 1)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ReportAttemptResponse, rhs: Connectivity_V1_ReportAttemptResponse) -> Bool {
+    if lhs._quality != rhs._quality {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -62,11 +62,25 @@ public enum Connectivity_V1_Costs: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "SetAssist" metadata.
+        public enum SetAssist: Sendable {
+            /// Request type for "SetAssist".
+            public typealias Input = Connectivity_V1_SetAssistRequest
+            /// Response type for "SetAssist".
+            public typealias Output = Connectivity_V1_SetAssistResponse
+            /// Descriptor for "SetAssist".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Costs"),
+                method: "SetAssist",
+                type: .unary
+            )
+        }
         /// Descriptors for all methods in the "connectivity.v1.Costs" service.
         public static let descriptors: [GRPCCore.MethodDescriptor] = [
             SetCost.descriptor,
             ListNetworks.descriptor,
-            ForgetNetwork.descriptor
+            ForgetNetwork.descriptor,
+            SetAssist.descriptor
         ]
     }
 }
@@ -162,6 +176,26 @@ extension Connectivity_V1_Costs {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_ForgetNetworkRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ForgetNetworkResponse>
+
+        /// Handle the "SetAssist" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Sets whether connections may leave a network that carries badly
+        /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+        /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_SetAssistRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_SetAssistResponse` messages.
+        func setAssist(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_SetAssistRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_SetAssistResponse>
     }
 
     /// Service protocol for the "connectivity.v1.Costs" service.
@@ -241,6 +275,26 @@ extension Connectivity_V1_Costs {
             request: GRPCCore.ServerRequest<Connectivity_V1_ForgetNetworkRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ForgetNetworkResponse>
+
+        /// Handle the "SetAssist" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Sets whether connections may leave a network that carries badly
+        /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+        /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_SetAssistRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_SetAssistResponse` message.
+        func setAssist(
+            request: GRPCCore.ServerRequest<Connectivity_V1_SetAssistRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_SetAssistResponse>
     }
 
     /// Simple service protocol for the "connectivity.v1.Costs" service.
@@ -318,6 +372,26 @@ extension Connectivity_V1_Costs {
             request: Connectivity_V1_ForgetNetworkRequest,
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_ForgetNetworkResponse
+
+        /// Handle the "SetAssist" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Sets whether connections may leave a network that carries badly
+        /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+        /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_SetAssistRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_SetAssistResponse` to respond with.
+        func setAssist(
+            request: Connectivity_V1_SetAssistRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_SetAssistResponse
     }
 }
 
@@ -353,6 +427,17 @@ extension Connectivity_V1_Costs.StreamingServiceProtocol {
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkResponse>(),
             handler: { request, context in
                 try await self.forgetNetwork(
+                    request: request,
+                    context: context
+                )
+            }
+        )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Costs.Method.SetAssist.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetAssistRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetAssistResponse>(),
+            handler: { request, context in
+                try await self.setAssist(
                     request: request,
                     context: context
                 )
@@ -396,6 +481,17 @@ extension Connectivity_V1_Costs.ServiceProtocol {
         )
         return GRPCCore.StreamingServerResponse(single: response)
     }
+
+    public func setAssist(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_SetAssistRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_SetAssistResponse> {
+        let response = try await self.setAssist(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
 }
 
 // Default implementation of methods from 'ServiceProtocol'.
@@ -433,6 +529,19 @@ extension Connectivity_V1_Costs.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ForgetNetworkResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_ForgetNetworkResponse>(
             message: try await self.forgetNetwork(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func setAssist(
+        request: GRPCCore.ServerRequest<Connectivity_V1_SetAssistRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_SetAssistResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_SetAssistResponse>(
+            message: try await self.setAssist(
                 request: request.message,
                 context: context
             ),
@@ -533,6 +642,31 @@ extension Connectivity_V1_Costs {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ForgetNetworkResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ForgetNetworkResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "SetAssist" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Sets whether connections may leave a network that carries badly
+        /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+        /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_SetAssistRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_SetAssistRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_SetAssistResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func setAssist<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_SetAssistRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_SetAssistRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_SetAssistResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetAssistResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
     }
 
@@ -669,6 +803,42 @@ extension Connectivity_V1_Costs {
                 onResponse: handleResponse
             )
         }
+
+        /// Call the "SetAssist" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Sets whether connections may leave a network that carries badly
+        /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+        /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_SetAssistRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_SetAssistRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_SetAssistResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func setAssist<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_SetAssistRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_SetAssistRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_SetAssistResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetAssistResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Costs.Method.SetAssist.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
     }
 }
 
@@ -769,6 +939,37 @@ extension Connectivity_V1_Costs.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "SetAssist" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Sets whether connections may leave a network that carries badly
+    /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+    /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_SetAssistRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func setAssist<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_SetAssistRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetAssistResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.setAssist(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetAssistRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetAssistResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -883,6 +1084,41 @@ extension Connectivity_V1_Costs.ClientProtocol {
             metadata: metadata
         )
         return try await self.forgetNetwork(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "SetAssist" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Sets whether connections may leave a network that carries badly
+    /// > (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+    /// > OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func setAssist<Result>(
+        _ message: Connectivity_V1_SetAssistRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_SetAssistResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_SetAssistRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.setAssist(
             request: request,
             options: options,
             onResponse: handleResponse

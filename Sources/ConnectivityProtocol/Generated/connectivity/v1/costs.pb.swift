@@ -224,9 +224,23 @@ public nonisolated struct Connectivity_V1_ListNetworksResponse: Sendable {
   /// The token of the next page. Empty on the last page.
   public var nextPageToken: String = String()
 
+  /// The choice of SetAssist, and when it ends.
+  public var assist: Connectivity_V1_Choice = .unspecified
+
+  public var assistEndTime: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_assistEndTime ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_assistEndTime = newValue}
+  }
+  /// Returns true if `assistEndTime` has been explicitly set.
+  public var hasAssistEndTime: Bool {self._assistEndTime != nil}
+  /// Clears the value of `assistEndTime`. Subsequent reads from it will return its default value.
+  public mutating func clearAssistEndTime() {self._assistEndTime = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
+
+  fileprivate var _assistEndTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 /// A network, or a link with an override.
@@ -328,6 +342,62 @@ public nonisolated struct Connectivity_V1_Network: Sendable {
   fileprivate var _endTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
   fileprivate var _constrainedEndTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
   fileprivate var _expensiveEndTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
+public nonisolated struct Connectivity_V1_SetAssistRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var assist: Connectivity_V1_Choice = .unspecified
+
+  /// When it ends. Not set: never.
+  public var end: Connectivity_V1_SetAssistRequest.OneOf_End? = nil
+
+  /// After this time: more than zero, and at most 2^32 seconds.
+  public var duration: SwiftProtobuf.Google_Protobuf_Duration {
+    get {
+      if case .duration(let v)? = end {return v}
+      return SwiftProtobuf.Google_Protobuf_Duration()
+    }
+    set {end = .duration(newValue)}
+  }
+
+  /// When the machine reboots.
+  public var atBoot: Bool {
+    get {
+      if case .atBoot(let v)? = end {return v}
+      return false
+    }
+    set {end = .atBoot(newValue)}
+  }
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// When it ends. Not set: never.
+  public nonisolated enum OneOf_End: Equatable, Sendable {
+    /// After this time: more than zero, and at most 2^32 seconds.
+    case duration(SwiftProtobuf.Google_Protobuf_Duration)
+    /// When the machine reboots.
+    case atBoot(Bool)
+
+  }
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_SetAssistResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The choice lasts only until connd exits, because its file cannot be written. connd's log has
+  /// the reason.
+  public var notKept: Bool = false
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
 }
 
 public nonisolated struct Connectivity_V1_ForgetNetworkRequest: Sendable {
@@ -553,7 +623,7 @@ nonisolated extension Connectivity_V1_ListNetworksRequest: SwiftProtobuf.Message
 
 nonisolated extension Connectivity_V1_ListNetworksResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ListNetworksResponse"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}networks\0\u{3}next_page_token\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}networks\0\u{3}next_page_token\0\u{1}assist\0\u{3}assist_end_time\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -563,24 +633,38 @@ nonisolated extension Connectivity_V1_ListNetworksResponse: SwiftProtobuf.Messag
       switch fieldNumber {
       case 1: try { try decoder.decodeRepeatedMessageField(value: &self.networks) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.nextPageToken) }()
+      case 3: try { try decoder.decodeSingularEnumField(value: &self.assist) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._assistEndTime) }()
       default: break
       }
     }
   }
 
   public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
     if !self.networks.isEmpty {
       try visitor.visitRepeatedMessageField(value: self.networks, fieldNumber: 1)
     }
     if !self.nextPageToken.isEmpty {
       try visitor.visitSingularStringField(value: self.nextPageToken, fieldNumber: 2)
     }
+    if self.assist != .unspecified {
+      try visitor.visitSingularEnumField(value: self.assist, fieldNumber: 3)
+    }
+    try { if let v = self._assistEndTime {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_ListNetworksResponse, rhs: Connectivity_V1_ListNetworksResponse) -> Bool {
     if lhs.networks != rhs.networks {return false}
     if lhs.nextPageToken != rhs.nextPageToken {return false}
+    if lhs.assist != rhs.assist {return false}
+    if lhs._assistEndTime != rhs._assistEndTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -665,6 +749,103 @@ nonisolated extension Connectivity_V1_Network: SwiftProtobuf.Message, SwiftProto
     if lhs._endTime != rhs._endTime {return false}
     if lhs._constrainedEndTime != rhs._constrainedEndTime {return false}
     if lhs._expensiveEndTime != rhs._expensiveEndTime {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_SetAssistRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SetAssistRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}assist\0\u{1}duration\0\u{3}at_boot\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularEnumField(value: &self.assist) }()
+      case 2: try {
+        var v: SwiftProtobuf.Google_Protobuf_Duration?
+        var hadOneofValue = false
+        if let current = self.end {
+          hadOneofValue = true
+          if case .duration(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.end = .duration(v)
+        }
+      }()
+      case 3: try {
+        var v: Bool?
+        try decoder.decodeSingularBoolField(value: &v)
+        if let v = v {
+          if self.end != nil {try decoder.handleConflictingOneOf()}
+          self.end = .atBoot(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.assist != .unspecified {
+      try visitor.visitSingularEnumField(value: self.assist, fieldNumber: 1)
+    }
+    switch self.end {
+    case .duration?: try {
+      guard case .duration(let v)? = self.end else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    }()
+    case .atBoot?: try {
+      guard case .atBoot(let v)? = self.end else { preconditionFailure() }
+      try visitor.visitSingularBoolField(value: v, fieldNumber: 3)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_SetAssistRequest, rhs: Connectivity_V1_SetAssistRequest) -> Bool {
+    if lhs.assist != rhs.assist {return false}
+    if lhs.end != rhs.end {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_SetAssistResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".SetAssistResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}not_kept\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.notKept) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.notKept != false {
+      try visitor.visitSingularBoolField(value: self.notKept, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_SetAssistResponse, rhs: Connectivity_V1_SetAssistResponse) -> Bool {
+    if lhs.notKept != rhs.notKept {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -708,6 +708,12 @@ public nonisolated struct Connectivity_V1_Explanation: @unchecked Sendable {
     set {_uniqueStorage()._unusedLinks = newValue}
   }
 
+  /// The evidence for the quality of the path, for people.
+  public var qualityReasons: [String] {
+    get {_storage._qualityReasons}
+    set {_uniqueStorage()._qualityReasons = newValue}
+  }
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -1037,6 +1043,17 @@ public nonisolated struct Connectivity_V1_Link: @unchecked Sendable {
     set {_uniqueStorage()._alternativeNames = newValue}
   }
 
+  /// How well the link carries traffic: from the last event, or else from its signal now. Not set if
+  /// unknown.
+  public var quality: Connectivity_V1_Quality {
+    get {_storage._quality ?? .unspecified}
+    set {_uniqueStorage()._quality = newValue}
+  }
+  /// Returns true if `quality` has been explicitly set.
+  public var hasQuality: Bool {_storage._quality != nil}
+  /// Clears the value of `quality`. Subsequent reads from it will return its default value.
+  public mutating func clearQuality() {_uniqueStorage()._quality = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
@@ -1305,6 +1322,9 @@ public nonisolated struct Connectivity_V1_Statistic: Sendable {
   ///     bounces             transitions for a path that went and came back
   ///     spared              flows that a lookup gave up, but whose own sockets proved to be alive
   ///     found               flows whose lookups were fine, but whose own sockets proved to be dead
+  ///     attempts            clients' reports about attempts to connect (ReportAttempt), by outcome:
+  ///                         contrast, ready, clean, stalled
+  ///     signals             Wi-Fi drivers' reports about signals and lost frames
   ///     gaps                times that a subscriber missed changes
   ///     subscriptions       subscriptions to Watch
   ///     limits_hit          clients and requests that were rejected, by limit. The kind
@@ -1735,7 +1755,7 @@ nonisolated extension Connectivity_V1_ExplainRequest: SwiftProtobuf.Message, Swi
 
 nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Explanation"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{3}route_priority\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}guessed_by\0\u{1}cost\0\u{1}socket\0\u{3}unused_links\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}path\0\u{1}rules\0\u{3}route_prefix\0\u{3}route_priority\0\u{1}links\0\u{1}flags\0\u{1}category\0\u{1}probes\0\u{3}guessed_by\0\u{1}cost\0\u{1}socket\0\u{3}unused_links\0\u{3}quality_reasons\0")
 
   fileprivate class _StorageClass {
     var _destination: String = String()
@@ -1751,6 +1771,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
     var _cost: Connectivity_V1_CostEvidence? = nil
     var _socket: Connectivity_V1_SocketTestimony? = nil
     var _unusedLinks: [Connectivity_V1_UnusedLink] = []
+    var _qualityReasons: [String] = []
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -1774,6 +1795,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       _cost = source._cost
       _socket = source._socket
       _unusedLinks = source._unusedLinks
+      _qualityReasons = source._qualityReasons
     }
   }
 
@@ -1805,6 +1827,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         case 11: try { try decoder.decodeSingularMessageField(value: &_storage._cost) }()
         case 12: try { try decoder.decodeSingularMessageField(value: &_storage._socket) }()
         case 13: try { try decoder.decodeRepeatedMessageField(value: &_storage._unusedLinks) }()
+        case 14: try { try decoder.decodeRepeatedStringField(value: &_storage._qualityReasons) }()
         default: break
         }
       }
@@ -1856,6 +1879,9 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
       if !_storage._unusedLinks.isEmpty {
         try visitor.visitRepeatedMessageField(value: _storage._unusedLinks, fieldNumber: 13)
       }
+      if !_storage._qualityReasons.isEmpty {
+        try visitor.visitRepeatedStringField(value: _storage._qualityReasons, fieldNumber: 14)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -1878,6 +1904,7 @@ nonisolated extension Connectivity_V1_Explanation: SwiftProtobuf.Message, SwiftP
         if _storage._cost != rhs_storage._cost {return false}
         if _storage._socket != rhs_storage._socket {return false}
         if _storage._unusedLinks != rhs_storage._unusedLinks {return false}
+        if _storage._qualityReasons != rhs_storage._qualityReasons {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -2138,7 +2165,7 @@ nonisolated extension Connectivity_V1_ListLinksResponse: SwiftProtobuf.Message, 
 
 nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".Link"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0\u{3}lower_guessed\0\u{3}alternative_names\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}index\0\u{1}name\0\u{1}kind\0\u{1}medium\0\u{1}evidence\0\u{1}state\0\u{1}expensive\0\u{1}constrained\0\u{1}addresses\0\u{1}master\0\u{1}lower\0\u{3}default_ipv4\0\u{3}default_ipv6\0\u{3}hardware_type\0\u{1}mtu\0\u{1}wireless\0\u{1}modem\0\u{1}via\0\u{3}via_guessed\0\u{3}lower_guessed\0\u{3}alternative_names\0\u{1}quality\0")
 
   fileprivate class _StorageClass {
     var _index: UInt32 = 0
@@ -2162,6 +2189,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
     var _viaGuessed: Bool = false
     var _lowerGuessed: Bool = false
     var _alternativeNames: [String] = []
+    var _quality: Connectivity_V1_Quality? = nil
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -2193,6 +2221,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       _viaGuessed = source._viaGuessed
       _lowerGuessed = source._lowerGuessed
       _alternativeNames = source._alternativeNames
+      _quality = source._quality
     }
   }
 
@@ -2232,6 +2261,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         case 19: try { try decoder.decodeSingularBoolField(value: &_storage._viaGuessed) }()
         case 20: try { try decoder.decodeSingularBoolField(value: &_storage._lowerGuessed) }()
         case 21: try { try decoder.decodeRepeatedStringField(value: &_storage._alternativeNames) }()
+        case 22: try { try decoder.decodeSingularEnumField(value: &_storage._quality) }()
         default: break
         }
       }
@@ -2307,6 +2337,9 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
       if !_storage._alternativeNames.isEmpty {
         try visitor.visitRepeatedStringField(value: _storage._alternativeNames, fieldNumber: 21)
       }
+      try { if let v = _storage._quality {
+        try visitor.visitSingularEnumField(value: v, fieldNumber: 22)
+      } }()
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -2337,6 +2370,7 @@ nonisolated extension Connectivity_V1_Link: SwiftProtobuf.Message, SwiftProtobuf
         if _storage._viaGuessed != rhs_storage._viaGuessed {return false}
         if _storage._lowerGuessed != rhs_storage._lowerGuessed {return false}
         if _storage._alternativeNames != rhs_storage._alternativeNames {return false}
+        if _storage._quality != rhs_storage._quality {return false}
         return true
       }
       if !storagesAreEqual {return false}

@@ -83,6 +83,9 @@ private enum Readers {
     if let change = WirelessChange(message: message) {
       expect(KernelEvent.wireless(change).isPlausible, "\(change)")
     }
+    if let change = SignalChange(message: message) {
+      expect(KernelEvent.signal(change).isPlausible, "\(change)")
+    }
     if let interface = WirelessInterface(message: message) {
       expect((1...32).contains(interface.ssid?.count ?? 1), "\(interface)")
     }
@@ -113,7 +116,7 @@ extension KernelEvent {
       (1...UInt32(Int32.max)).contains(neighbour.link) && neighbour.hardwareAddress != []
     case .bridgeEntry(let entry):
       (1...UInt32(Int32.max)).contains(entry.port) && !entry.hardwareAddress.isEmpty
-    case .wireless: true
+    case .wireless, .signal: true
     case .rule, .ruleRemoved, .nexthop, .nexthopRemoved, .setting, .overrun, .malformed: true
     }
   }

@@ -1,0 +1,63 @@
+package import Connectivity
+
+/// The trouble of all links, by their indices.
+///
+/// Implements rules Q5 and Q6.
+package struct LinkConditions: Hashable, Sendable {
+  /// A machine does not have more links that carry its traffic.
+  private static let maxLinks = 64
+
+  private var links: [UInt32: LinkTrouble] = [:]
+
+  package init() {}
+
+  /// The reports for clients, by the indices of links.
+  package var words: [UInt32: LinkTrouble.Words] { self.links.mapValues(\.words) }
+
+  /// When a quality changes by itself, or `nil` if none does.
+  package var deadline: Instant? { self.links.values.compactMap(\.deadline).min() }
+
+  /// Returns the quality of a path for a user's traffic: that of its worst link.
+  package func quality(of chain: [PathLink], for user: UInt32) -> LinkQuality {
+    if self.links.isEmpty { return .unknown }
+    let qualities = Set(chain.compactMap { self.links[$0.index]?.words.quality(for: user) })
+    return [.minimal, .moderate, .good].first(where: qualities.contains) ?? .unknown
+  }
+
+  /// Returns the evidence for the quality of a path, for people.
+  package func reasons(of chain: [PathLink], for user: UInt32) -> [String] {
+    chain.flatMap { self.links[$0.index]?.reasons(for: user, on: $0.name) ?? [] }
+  }
+
+  package mutating func handle(_ input: LinkTrouble.Input, on link: UInt32, at now: Instant) {
+    guard self.links.count < Self.maxLinks || self.links[link] != nil else { return }
+    var trouble = self.links[link] ?? LinkTrouble()
+    trouble.handle(input, at: now)
+    self.links[link] = trouble.isEmpty ? nil : trouble
+  }
+
+  /// Drops everything whose time is over.
+  package mutating func expire(at now: Instant) {
+    for (link, var trouble) in self.links {
+      trouble.expire(at: now)
+      self.links[link] = trouble.isEmpty ? nil : trouble
+    }
+  }
+
+  /// Notes the reports of kernel messages about links.
+  ///
+  /// - Parameter now: Read only for a signal, because a recording has each reading of the clock.
+  package mutating func note(_ events: [KernelEvent], at now: @autoclosure () -> Instant) {
+    for event in events {
+      switch event {
+      case .signal(let change): self.handle(.signal(change.kind), on: change.link, at: now())
+      case .wireless(let change): self.links[change.link] = nil
+      case .link(let link) where link.hasReliableState && link.state != .up:
+        self.links[link.index] = nil
+      case .linkRemoved(let link): self.links[link.index] = nil
+      case .addressRemoved(let address): self.links[address.link] = nil
+      default: break
+      }
+    }
+  }
+}

@@ -1,0 +1,154 @@
+package import Connectivity
+
+/// The trouble of one link, as a value without a clock.
+///
+/// Doubt comes from the Wi-Fi driver, or from sockets that connd examined. A limp comes from
+/// clients whose connections worked by another link while those by this link did not.
+///
+/// Implements rules Q1, Q2, Q3 and Q4.
+package struct LinkTrouble: Hashable, Sendable {
+  package enum Input: Hashable, Sendable {
+    case signal(SignalChange.Kind)
+    case attempt(LinkAttempt)
+    case census(SocketCensus)
+    /// The link has joined another network, has roamed, or has lost an address.
+    case renewed
+  }
+
+  /// The report for clients.
+  package struct Words: Hashable, Sendable {
+    /// The users for whose traffic the link limps.
+    fileprivate var limping: Set<UInt32> = []
+    fileprivate var limpsForAll = false
+    fileprivate var common = LinkQuality.unknown
+  }
+
+  /// The last attempts of one user.
+  private struct History: Hashable {
+    var attempts: [Dated] = []
+    /// When the limp ends, or `nil` without a limp.
+    var limpEnd: Instant?
+  }
+
+  private struct Dated: Hashable {
+    var attempt: LinkAttempt
+    var time: Instant
+  }
+
+  package static let attemptLife = Duration.seconds(60)
+  package static let limpDuration = Duration.seconds(120)
+  package static let doubtDuration = Duration.seconds(10)
+  private static let window = 5
+  private static let minContrasts = 3
+  private static let maxUsers = 32
+
+  private var users: [UInt32: History] = [:]
+  private var isSignalLow: Bool?
+  /// When the doubt after lost frames or silent sockets ends.
+  private var doubtEnd: Instant?
+  /// Until when connd's own evidence makes a limp count for all users (Q3).
+  private var confirmedUntil: Instant?
+
+  package init() {}
+
+  /// Whether there is nothing to remember.
+  package var isEmpty: Bool { self == LinkTrouble() }
+
+  /// When the quality changes by itself, or `nil` if it does not. Only a limp, and a doubt that
+  /// ends by time, need a timer (Q4).
+  package var deadline: Instant? {
+    let limps = self.users.values.compactMap(\.limpEnd)
+    let confirmed = limps.isEmpty ? nil : self.confirmedUntil
+    return (limps + [self.doubtEnd, confirmed].compactMap { $0 }).min()
+  }
+
+  package var words: Words {
+    let limping = Set(self.users.filter { $0.value.limpEnd != nil }.keys)
+    let isInDoubt = self.isSignalLow == true || self.doubtEnd != nil
+    return Words(
+      limping: limping, limpsForAll: self.confirmedUntil != nil && !limping.isEmpty,
+      common: isInDoubt ? .moderate : self.isSignalLow == false ? .good : .unknown)
+  }
+
+  /// Returns the evidence for the quality of a user's traffic, for people.
+  package func reasons(for user: UInt32, on link: String) -> [String] {
+    var reasons: [String] = []
+    if self.isSignalLow == true { reasons.append("the signal is low on \(link)") }
+    if self.doubtEnd != nil { reasons.append("packets were lost on \(link)") }
+    if let history = self.users[user], history.limpEnd != nil {
+      let won = history.attempts.count { $0.attempt.outcome == .contrast }
+      reasons.append("\(won) of \(history.attempts.count) races were won by another link")
+    } else if self.words.limpsForAll {
+      reasons.append("races of other users were won by another link")
+    }
+    return reasons
+  }
+
+  // MARK: - Inputs
+
+  package mutating func handle(_ input: Input, at now: Instant) {
+    self.expire(at: now)
+    switch input {
+    case .signal(.low):
+      self.isSignalLow = true
+      self.confirm(at: now)
+    case .signal(.high):
+      // A link that is heard well again gets another chance (W7).
+      self = LinkTrouble()
+      self.isSignalLow = false
+    case .signal(.framesLost):
+      self.doubtEnd = now.advanced(by: Self.doubtDuration)
+      self.confirm(at: now)
+    case .attempt(let attempt): self.note(attempt, at: now)
+    case .census(let census):
+      if census.isTroubled { self.doubtEnd = now.advanced(by: Self.doubtDuration) }
+      if census.isOfLink { self.confirm(at: now) }
+    case .renewed: self = LinkTrouble()
+    }
+  }
+
+  /// Drops everything whose time is over.
+  package mutating func expire(at now: Instant) {
+    if let doubtEnd, doubtEnd <= now { self.doubtEnd = nil }
+    if let confirmedUntil, confirmedUntil <= now { self.confirmedUntil = nil }
+    for (user, var history) in self.users {
+      history.attempts.removeAll { $0.time.advanced(by: Self.attemptLife) <= now }
+      if let end = history.limpEnd, end <= now { history.limpEnd = nil }
+      let isOver = history.attempts.isEmpty && history.limpEnd == nil
+      self.users[user] = isOver ? nil : history
+    }
+  }
+
+  private mutating func confirm(at now: Instant) {
+    self.confirmedUntil = now.advanced(by: Self.limpDuration)
+  }
+
+  private mutating func note(_ attempt: LinkAttempt, at now: Instant) {
+    switch attempt.outcome {
+    // A stall is a reason to examine sockets, and proves nothing by itself.
+    case .stalled: return
+    case .clean:
+      self.users[attempt.user] = nil
+      return
+    case .contrast, .ready: break
+    }
+    guard self.users.count < Self.maxUsers || self.users[attempt.user] != nil else { return }
+    var history = self.users[attempt.user] ?? History()
+    history.attempts =
+      history.attempts.suffix(Self.window - 1) + [Dated(attempt: attempt, time: now)]
+    let contrasts = history.attempts.map(\.attempt).filter { $0.outcome == .contrast }
+    if contrasts.count >= Self.minContrasts,
+      Set(contrasts.map(\.host)).count >= SocketCensus.minHosts
+    {
+      history.limpEnd = now.advanced(by: Self.limpDuration)
+    }
+    self.users[attempt.user] = history
+  }
+}
+
+extension LinkTrouble.Words {
+  /// Returns the quality for a user's traffic.
+  package func quality(for user: UInt32) -> LinkQuality {
+    self.limpsForAll || self.limping.contains(user) ? .minimal : self.common
+  }
+}
