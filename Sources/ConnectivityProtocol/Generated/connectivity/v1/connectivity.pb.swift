@@ -1065,7 +1065,7 @@ public nonisolated enum Connectivity_V1_OtherWayReason: SwiftProtobuf.Enum, Swif
 
 }
 
-/// How an attempt by the default way ended.
+/// How an attempt by the default way ended. Only clients send it.
 public nonisolated enum Connectivity_V1_AttemptOutcome: SwiftProtobuf.Enum, Swift.CaseIterable {
   public typealias RawValue = Int
   case unspecified // = 0
@@ -2020,7 +2020,7 @@ public nonisolated struct Connectivity_V1_Cause: Sendable {
   ///   SLEEP          resumed
   ///   REGISTRATION   diedBefore pathMissing
   ///   DNS            serversChanged searchChanged linkServersChanged linkSearchChanged
-  ///   USER           constrainedSet expensiveSet choiceForgotten choiceEnded
+  ///   USER           constrainedSet expensiveSet assistSet choiceForgotten choiceEnded
   ///   MODEM          modemConnected modemDisconnected modemSuspended modemResumed modemMoved
   ///   METERING       meteringChanged
   ///   VALIDATION     validationChanged
