@@ -41,6 +41,8 @@ tunnel_packages := nftables openconnect openssl openvpn wireguard-go wireguard-t
 test_packages := dbus-daemon git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping $(go_packages) $(example_packages) \
     $(tunnel_packages) $(served_packages)
 bench_packages := gcc libc6-dev procps valgrind
+# The compared network managers are not installed: the benchmark unpacks their packages.
+peers_packages := dbus-daemon iproute2 libsystemd-dev pkg-config systemd
 protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
 unit_packages := systemd
 deb_packages := debhelper dpkg-dev lintian python3 xz-utils
@@ -254,6 +256,10 @@ bench: release deps-test deps-bench ## measure speed and memory, also in storms 
 	$(if $(BENCH),,$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" 100 each)
 	$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)
 
+.PHONY: bench-peers
+bench-peers: release deps-bench deps-peers ## measure networkd, NetworkManager, ConnMan, GNetworkMonitor, ip monitor and connd side by side (BENCH=--quick for less)
+	@$(sudo) Tests/Bench/peers/run "$$($(release) --show-bin-path)" $(BENCH)
+
 .PHONY: update
 update: ## update the packages that connd is built from (Package.resolved)
 	@swift package update
@@ -309,13 +315,15 @@ clean: ## remove everything that was built
 
 ##@ System packages (the targets above call these)
 
-.PHONY: deps deps-test deps-bench deps-protobuf deps-units deps-deb deps-vm
+.PHONY: deps deps-test deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
 deps: ## install the packages for building
 	@dev/install-packages $(build_packages)
 deps-test: ## install the packages for testing
 	@dev/install-packages $(test_packages)
 deps-bench: ## install the packages for benchmarks
 	@dev/install-packages $(bench_packages)
+deps-peers: ## install the packages for the comparison with other programs, but not these
+	@dev/install-packages $(peers_packages)
 deps-protobuf: ## install the packages for generating code
 	@dev/install-packages $(protobuf_packages)
 deps-units: ## install the packages for checking the units

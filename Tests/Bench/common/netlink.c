@@ -93,7 +93,7 @@ void replace_default_route(int netlink, int link, uint32_t gateway) {
   struct rtmsg *route = mnl_nlmsg_put_extra_header(message, sizeof(*route));
   *route = (struct rtmsg){.rtm_family = AF_INET,
                           .rtm_table = RT_TABLE_MAIN,
-                          .rtm_protocol = RTPROT_STATIC,
+                          .rtm_protocol = RTPROT_BOOT,
                           .rtm_scope = RT_SCOPE_UNIVERSE,
                           .rtm_type = RTN_UNICAST};
   mnl_attr_put_u32(message, RTA_OIF, (uint32_t)link);
