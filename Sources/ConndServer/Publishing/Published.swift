@@ -4,8 +4,9 @@ import Connectivity
 import ConnectivityProtocol
 import SwiftProtobuf
 
-/// A change and its message, serialised once for the history and all subscribers.
-struct Published: Sendable {
+/// A change and its message, serialised once for the history and all subscribers. It is an object
+/// because each of them holds it.
+final class Published: Sendable {
   let change: ConnectivityChange
   let message: [UInt8]
 

@@ -52,7 +52,7 @@ struct DefaultPathReader {
     _ paths: [FamilyPath], _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
     for (family, path) in paths
-    where path.observed.path != self.changes.snapshot.status[family] {
+    where path.observed.path != self.changes.published(family) {
       let isSettled = try view.unlessRefused { () throws(KernelUnavailable) in
         try self.reader.isSettled(path, view)
       }
@@ -62,7 +62,13 @@ struct DefaultPathReader {
   }
 
   private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
-    try self.reader.askProbes(AddressFamily.allCases, view)
+    // Usually the first probe represents the majority.
+    let followed = self.changes.followed.compactMap { followed in
+      self.reader.destinations[followed.family].first.map {
+        Destination($0, source: followed.source)
+      }
+    }
+    try self.reader.askProbes(AddressFamily.allCases, and: followed, view)
     return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
       let path = try view.unlessRefused { () throws(KernelUnavailable) in
         try self.reader.defaultPath(family, view)

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import OrderedCollections
 
 /// The networks behind the links in use, as far as known. The MAC addresses of gateways identify
 /// networks that have no name (I4). The bridge ports show behind which link a gateway is (K6).
@@ -19,10 +20,11 @@ struct GatewayTable {
   }
 
   var now = Instant(sinceStart: .zero)
-  private var known: [Gateway: KnownGateway] = [:]
-  private var carriers: [UInt32: Carrier] = [:]
+  // With few keys, comparing them costs less than hashing.
+  private var known = OrderedDictionary<Gateway, KnownGateway>()
+  private var carriers = OrderedDictionary<UInt32, Carrier>()
   /// The bridge port of each MAC address, or `nil` while the bridge has not learnt it.
-  private var ports: [BridgedAddress: UInt32?] = [:]
+  private var ports = OrderedDictionary<BridgedAddress, UInt32?>()
   private var lastEpoch: UInt64 = 0
   /// The epochs of links whose neighbours have no MAC addresses.
   private var linkEpochs: [UInt32: [AddressFamily: UInt64]] = [:]

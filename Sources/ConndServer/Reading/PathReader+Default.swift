@@ -1,27 +1,36 @@
 import Connectivity
 import ConnectivityRules
 
-extension DefaultPath {
+/// The path of one address family to the default destination. It is an object because it is large,
+/// and a reading passes it on often.
+final class DefaultPath: Sendable {
+  /// The probe that represents the majority.
+  let destination: Destination
+  /// A lookup and its answer, to check whether the path is still current, or `nil` without a
+  /// lookup.
+  let lookup: (question: Destination, answer: RouteAnswer)?
+  /// The kernel's answers.
+  let facts: PathFacts
+  /// The path that new connections get.
+  let observed: CandidatePath
+
+  init(
+    destination: Destination, lookup: (question: Destination, answer: RouteAnswer)?,
+    facts: PathFacts, observed: CandidatePath
+  ) {
+    self.destination = destination
+    self.lookup = lookup
+    self.facts = facts
+    self.observed = observed
+  }
+
   /// Creates the path to a destination about which the kernel refused a query.
-  init(unknownTo destination: Destination) {
+  convenience init(unknownTo destination: Destination) {
     self.init(
       destination: destination, lookup: nil,
       facts: PathFacts(destination: destination.address, answer: .unanswered("")),
       observed: CandidatePath(.unknown))
   }
-}
-
-/// The path of one address family to the default destination.
-struct DefaultPath {
-  /// The probe that represents the majority.
-  var destination: Destination
-  /// A lookup and its answer, to check whether the path is still current, or `nil` without a
-  /// lookup.
-  var lookup: (question: Destination, answer: RouteAnswer)?
-  /// The kernel's answers.
-  var facts: PathFacts
-  /// The path that new connections get.
-  var observed: CandidatePath
 }
 
 extension PathReader {
@@ -81,12 +90,19 @@ extension PathReader {
   }
 
   /// Looks up in one batch the probes that decide if they agree.
-  func askProbes(_ families: [AddressFamily], _ view: KernelView) throws(KernelUnavailable) {
-    let probes = families.flatMap { family in
+  ///
+  /// - Parameter others: What else the reading will look up. It is older than the probes' last
+  ///   lookup, but never older than their first (K8).
+  func askProbes(
+    _ families: [AddressFamily], and others: [Destination] = [], _ view: KernelView
+  ) throws(KernelUnavailable) {
+    var questions: [Destination] = []
+    for family in families {
       let all = self.destinations[family]
-      return all.prefix(all.count / 2 + 1)
+      questions += all.prefix(all.count / 2 + 1).map { Destination($0) }
     }
-    if !probes.isEmpty { try view.askAnew(probes.map { Destination($0) }) }
+    questions += others
+    if !questions.isEmpty { try view.askAnew(questions) }
   }
 
   /// Whether the kernel still gives the answer that the path was read from.

@@ -52,6 +52,10 @@ package struct ChangeDetector: Hashable, Sendable {
 
   /// The snapshot published last.
   package var snapshot: ConnectivitySnapshot { self.transitions.snapshot }
+  /// The path published last. Costs less than the whole snapshot.
+  package func published(_ family: AddressFamily) -> KernelPath {
+    self.transitions.snapshot.status[family]
+  }
   /// The addresses whose loss matters although new connections do not get them.
   package var formerSources: [InvalidationDetector.AddressOnLink] {
     self.invalidations.formerSources

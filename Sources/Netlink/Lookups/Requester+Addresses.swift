@@ -15,7 +15,7 @@ extension Requester {
       var request = Request(
         Int(RTM_GETADDR), "RTM_GETADDR", header: Self.header(.ipv6, link: link))
       request.put(Int(IFA_ADDRESS), address)
-      let absences: Set<CInt> = [EADDRNOTAVAIL, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
+      let absences = [EADDRNOTAVAIL, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
       let found = try self.object(request, absentIf: absences) { Address(message: $0) }
       // For a link that does not exist, the kernel answers with the address of any link.
       return found?.link == link ? [found].compactMap { $0 } : []

@@ -20,7 +20,7 @@ extension Requester {
     request.put(Int(NDA_MASTER), bridge)
     // EINVAL: no link has that index. EOPNOTSUPP: the link is not a bridge, or the kernel cannot
     // look up single entries.
-    let absences: Set<CInt> = [ENOENT, ENODEV, EINVAL, EOPNOTSUPP, EAFNOSUPPORT]
+    let absences = [ENOENT, ENODEV, EINVAL, EOPNOTSUPP, EAFNOSUPPORT]
     let entry = try self.object(request, absentIf: absences) { BridgeEntry(message: $0) }
     return entry.flatMap { $0.port == bridge ? nil : $0.port }
   }

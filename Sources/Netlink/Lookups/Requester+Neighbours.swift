@@ -17,7 +17,7 @@ extension Requester {
     var request = Request(Int(RTM_GETNEIGH), "RTM_GETNEIGH", header: header)
     request.put(Int(NDA_DST), address)
     // EAFNOSUPPORT: the kernel has no IPv6.
-    let absences: Set<CInt> = [ENOENT, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
+    let absences = [ENOENT, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
     return try self.object(request, absentIf: absences) { Neighbour(message: $0) }
   }
 }

@@ -56,7 +56,7 @@ package final class Requester {
   /// Returns the answer to a request for one object, or `nil` if the object does not exist
   /// (`absences`).
   func object<Object>(
-    _ request: consuming Request, absentIf absences: Set<CInt> = [],
+    _ request: consuming Request, absentIf absences: [CInt] = [],
     read: (Message) -> Object?
   ) throws(NetlinkError) -> Object? {
     let operation = request.operation

@@ -82,7 +82,7 @@ final class WirelessRequester {
   }
 
   /// The link may be gone or down by now. EOPNOTSUPP: the driver does not support the query.
-  private static let absences: Set<CInt> = [ENODEV, EINVAL, EOPNOTSUPP, ENETDOWN]
+  private static let absences = [ENODEV, EINVAL, EOPNOTSUPP, ENETDOWN]
 
   private func request(_ command: UInt8, _ family: GenericFamily, isDump: Bool = false) -> Request {
     Request(
