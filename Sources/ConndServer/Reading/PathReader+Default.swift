@@ -91,8 +91,8 @@ extension PathReader {
 
   /// Looks up in one batch the probes that decide if they agree.
   ///
-  /// - Parameter others: What else the reading will look up. It is older than the probes' last
-  ///   lookup, but never older than their first (K8).
+  /// - Parameter others: Further lookups of the reading. They follow the probes, so that the last
+  ///   lookup of a probe covers them (K8).
   func askProbes(
     _ families: [AddressFamily], and others: [Destination] = [], _ view: KernelView
   ) throws(KernelUnavailable) {
