@@ -164,6 +164,28 @@ struct OtherWayScenario {
     try bench.server.end()
   }
 
+  @Test(
+    "W5 W6 an application that connects itself asks for the other way → it connects by the cable",
+    arguments: ["handler", "socket"])
+  func byApplication(kind: String) throws {
+    let bench = try OtherWayBench()
+    let server = try EchoServer(bench.lab)
+    let client = try server.client(to: OtherWayBench.server, ["--by", kind])
+    bench.wifi.lose(1)
+    try client.send("other 1")
+    try client.next("open", of: "1")
+    try client.next("path", of: "1") { $0.message == "eth1" }
+    try client.expectEcho(1)
+    let outcome = try bench.lab.connctl("metered", "eth1")
+    #expect(outcome.status == 0, "\(outcome)")
+    try client.send("other 2")
+    let refusal = try client.next("refused", of: "2")
+    #expect(refusal.reason == "expensive", "\(refusal)")
+    try client.quit()
+    try server.end()
+    try bench.server.end()
+  }
+
   /// The number of rounds of the race test. `make races` runs enough for 10,000 races.
   private static let rounds = getenv("CONND_RACES").flatMap { Int(String(cString: $0)) } ?? 4
 
@@ -186,6 +208,7 @@ struct OtherWayScenario {
         let open = try client.next("open", of: end.id)
         if open.local?.hasPrefix("ipv4:\(OtherWayBench.byCable):") == true { byCable += 1 }
       }
+      try bench.server.read(channels)
       print("\(channels) races at loss \(loss): \(byCable) won by the cable")
       try client.quit()
     }

@@ -82,6 +82,25 @@ func guardAnyChannelRefuse() {
   show("\(config)")
 }
 
+func guardAnyChannelOtherWay() async throws {
+  // snippet: otherWay
+  let address = try SocketAddress.makeAddressResolvingHost("example.com", port: 80)
+  let way = await ConnectivityGuardHandler.otherWay(to: address)
+  guard let way, way.isAllowed, let link = way.path?.chain.first else { return }
+  let bindToLink = ChannelOptions.Types.SocketOption(
+    level: .socket, name: .init(rawValue: 62))  // SO_BINDTOIFINDEX
+  let second = try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+    .channelOption(bindToLink, value: .init(link.index))
+    .channelInitializer { channel in
+      channel.eventLoop.makeCompletedFuture {
+        try channel.pipeline.syncOperations.addHandler(ConnectivityGuardHandler())
+      }
+    }
+    .connect(to: address).get()
+  // end
+  show("\(second)")
+}
+
 /// As libpq declares it.
 // swift-format-ignore: AlwaysUseLowerCamelCase
 private func PQsocket(_ connection: OpaquePointer) -> CInt { -1 }

@@ -120,14 +120,17 @@ public final class SocketGuard: Sendable {
 
   deinit { self.end() }
 
+  var config: Config { self.core.config }
+  var connection: ConnectedSocket { self.core.socket }
+
   /// Stops guarding the connection. After this returns, the descriptor is not touched.
   public func end() { self.core.end() }
 }
 
 /// The state that a guard and its flow share.
 private final class Core: Sendable {
-  private let config: SocketGuard.Config
-  private let socket: ConnectedSocket
+  let config: SocketGuard.Config
+  let socket: ConnectedSocket
   private let events: AsyncStream<SocketGuard.Event>.Continuation
   private struct State {
     var flow: ConnectionGuard?

@@ -51,6 +51,12 @@ void remove_flow(struct call *call, uint64_t id) {
   send_message(call, request, (size_t)(end - request), 0);
 }
 
+void report_attempt(struct call *call, uint32_t remote, int outcome) {
+  uint8_t request[32], *at = put_address(request, 1, remote);
+  at = put_number(at, 3, (uint64_t)outcome);
+  send_message(call, request, (size_t)(at - request), 1);
+}
+
 /// One field: its number, or its length and position.
 struct field {
   int number;

@@ -19,6 +19,11 @@ void add_flow(struct call *call, uint64_t id, uint32_t remote);
 
 void remove_flow(struct call *call, uint64_t id);
 
+/// Reports to connd how an attempt to connect to an address ended (`ReportAttempt`). Ends the
+/// requests of the call.
+void report_attempt(struct call *call, uint32_t remote, int outcome);
+enum { stalled = 4 };
+
 /// connd's report about a flow.
 struct answer {
   uint64_t id;

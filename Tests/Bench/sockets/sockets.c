@@ -1,6 +1,8 @@
 // sockets FLOWS LOSSES NETNS:SOCKET: when the client of FLOWS guarded TCP connections hears that
 // their carrier is lost: if connd knows no ports and has only the lookup, if the connections are
 // idle, and if they were active just before, so that connd hears their sockets first (E1).
+// Then, how long connd needs for another user's report of a stall, for which it examines the
+// connections' sockets (Q4).
 // sockets FLOWS 0 NETNS:SOCKET: guards idle connections until it is killed; prints "guarded".
 // NETNS is a machine, see machine.h, whose router has 10.0.0.1 on p0.
 #define _GNU_SOURCE
@@ -16,6 +18,13 @@
 #include "../common/samples.h"
 #include "connections.h"
 
+enum {
+  reports = 10,
+  /// In milliseconds. connd examines sockets at most once a second.
+  report_interval = 1100,
+  other_user = 65534,
+};
+
 enum kind { by_lookup, idle, active, kinds };
 static const char *const names[] = {"by lookup alone", "idle", "active"};
 
@@ -26,7 +35,7 @@ struct guarding {
   uint64_t last_id;
   int answered, told, destroyed;
   double first;
-  struct samples registered, first_told, all_destroyed;
+  struct samples registered, first_told, all_destroyed, reported;
 };
 
 static void take(void *context, const uint8_t *message, size_t length) {
@@ -74,6 +83,42 @@ static void lose_carrier(struct guarding *guarding, enum kind kind) {
   pause_for(rest);
 }
 
+static void take_answer(void *context, const uint8_t *message, size_t length) {
+  (void)message, (void)length;
+  ++*(int *)context;
+}
+
+/// A user's report is a reason to examine the connections of others.
+static void report(struct guarding *guarding, const char *socket) {
+  int answers = 0;
+  struct call call = {.take = take_answer, .context = &answers, .is_unary = 1};
+  if (seteuid(other_user)) perror("seteuid"), exit(1);
+  open_call(&call, socket, "ReportAttempt");
+  if (seteuid(0)) perror("seteuid"), exit(1);
+  await_greeting(&call);
+  double start = now();
+  report_attempt(&call, guarding->connections.all[0].is.remote, stalled);
+  while (answers == 0) {
+    if (poll(&(struct pollfd){call.descriptor, POLLIN, 0}, 1, patience) <= 0)
+      fprintf(stderr, "connd does not answer a report\n"), exit(1);
+    read_messages(&call);
+  }
+  add_sample(&guarding->reported, now() - start);
+  close_call(&call);
+}
+
+static void measure_reports(struct guarding *guarding, const char *socket) {
+  guard_all(guarding, idle);
+  for (int i = 0; i < reports; i++) {
+    pause_for(report_interval);
+    report(guarding, socket);
+  }
+  printf("\n| another user's report beside %d connections | p50 | slowest |\n|---|---|---|\n",
+         guarding->connections.count);
+  printf("| %d × | %.2f ms | %.2f ms |\n", reports, percentile(&guarding->reported, .5) / 1e3,
+         percentile(&guarding->reported, 1) / 1e3);
+}
+
 int main(int argc, char **argv) {
   static struct guarding guarding;
   int flows = argc == 4 ? atoi(argv[1]) : 0, losses = argc == 4 ? atoi(argv[2]) : -1;
@@ -98,4 +143,5 @@ int main(int argc, char **argv) {
            percentile(&guarding.first_told, 1) / 1e3, percentile(&guarding.all_destroyed, .5) / 1e3);
     fflush(stdout);
   }
+  measure_reports(&guarding, socket);
 }

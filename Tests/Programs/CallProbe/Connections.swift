@@ -10,6 +10,7 @@ import TestKit
 ///
 ///     connect ID    makes one
 ///     echo ID       sends a byte, which comes back
+///     other ID      makes one by another link, or reports why it may not
 ///     quit          exits, as does the end of the input
 ///
 /// Each connection reports its guard's events, and its end.
@@ -50,21 +51,47 @@ struct Connections: AsyncParsableCommand {
           report("refused", ["id": id, "message": "\(error)"])
         }
       case "echo": try await connections[id]?.send()
+      case "other": connections[id] = try await self.connectByOtherWay(id, to: host)
       default: throw ValidationError(line)
       }
     }
     report("quit")
   }
 
-  private func connect(_ id: String, to host: Host) async throws -> any PlainConnection {
+  private func connect(
+    _ id: String, to host: Host, by link: UInt32 = 0
+  ) async throws -> any PlainConnection {
+    var options = self.options
+    options.link = link
     switch self.by {
     case .socket:
-      try await NIOSingletons.posixBlockingThreadPool.runIfActive {
-        try SocketConnection(id, to: host, self.options, connd: self.socket)
+      return try await NIOSingletons.posixBlockingThreadPool.runIfActive { [options] in
+        try SocketConnection(id, to: host, options, connd: self.socket)
       }
     case .handler:
-      try await NIOConnection(id, to: host, self.options, connd: self.socket)
+      return try await NIOConnection(id, to: host, options, connd: self.socket)
     }
+  }
+
+  private func connectByOtherWay(
+    _ id: String, to host: Host
+  ) async throws -> (any PlainConnection)? {
+    let connd = ConndSocket(path: self.socket)
+    var way: OtherWay?
+    switch self.by {
+    case .socket:
+      guard let remote = IPAddress(host.address) else { throw ValidationError(host.address) }
+      way = await SocketGuard.otherWay(to: remote, port: UInt16(host.port), socket: connd)
+    case .handler:
+      let address = try SocketAddress(ipAddress: host.address, port: host.port)
+      way = await ConnectivityGuardHandler.otherWay(
+        to: address, config: .defaults { $0.socket = connd })
+    }
+    guard let way, way.isAllowed, let link = way.path?.chain.first else {
+      report("refused", ["id": id, "reason": way?.whyNot?.rawValue])
+      return nil
+    }
+    return try await self.connect(id, to: host, by: link.index)
   }
 }
 
@@ -73,6 +100,10 @@ private struct SocketSettings {
   var tos: CInt
   var isMultipath: Bool
   var source: String?
+  /// The index of the link that it is bound to, or 0.
+  var link: UInt32 = 0
+
+  static let bindToLink: CInt = 62  // SO_BINDTOIFINDEX
 }
 
 /// A connection to an echo server.
@@ -95,6 +126,11 @@ private struct NIOConnection: PlainConnection {
     if options.tos != 0 {
       bootstrap = bootstrap.channelOption(
         ChannelOptions.socket(level, IP_TOS), value: .init(options.tos))
+    }
+    if options.link != 0 {
+      let bindToLink = ChannelOptions.Types.SocketOption(
+        level: .socket, name: .init(rawValue: SocketSettings.bindToLink))
+      bootstrap = bootstrap.channelOption(bindToLink, value: .init(options.link))
     }
     if let source = options.source {
       bootstrap = bootstrap.channelOption(ChannelOptions.socket(level, IP_TRANSPARENT), value: 1)
@@ -200,9 +236,12 @@ private final class SocketConnection: PlainConnection {
     let descriptor = Glibc.socket(
       address.pointee.ai_family, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue),
       options.isMultipath ? self.multipath : 0)
-    func set(_ name: CInt, _ value: CInt) {
+    func set(_ name: CInt, _ value: CInt, level: CInt = CInt(IPPROTO_IP)) {
       var value = value
-      setsockopt(descriptor, CInt(IPPROTO_IP), name, &value, socklen_t(MemoryLayout<CInt>.size))
+      setsockopt(descriptor, level, name, &value, socklen_t(MemoryLayout<CInt>.size))
+    }
+    if options.link != 0 {
+      set(SocketSettings.bindToLink, CInt(options.link), level: SOL_SOCKET)
     }
     if options.tos != 0 { set(IP_TOS, options.tos) }
     if let source = options.source {

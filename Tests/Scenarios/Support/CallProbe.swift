@@ -266,6 +266,8 @@ final class CallProbe {
 final class CallServer {
   static let port = 50051
   private let command: RunningCommand
+  /// The IDs of the calls that were read so far.
+  private var ids: [String] = []
 
   /// - Parameter prefix: a command that runs it.
   init(
@@ -277,12 +279,28 @@ final class CallServer {
     try self.command.line { $0.contains("\"ready\"") }
   }
 
+  /// Reads its reports of this number of calls. It stops when the pipe with its reports is full,
+  /// after some 600 calls.
+  func read(_ count: Int) throws {
+    for _ in 0..<count {
+      if let line = try self.command.nextLine() { try self.note(line) }
+    }
+  }
+
+  func signal(_ number: CInt) { self.command.signal(number) }
+
+  private func note(_ line: String) throws {
+    if let id = try decode(line, as: CallReport.self).id { self.ids.append(id) }
+  }
+
   /// Kills it, and checks that no call arrived twice (C6).
   func end(sourceLocation: SourceLocation = #_sourceLocation) throws {
     self.command.signal(SIGKILL)
-    let lines = try self.command.remainingOutput().split(separator: "\n")
-    let ids = try lines.map { try decode(String($0), as: CallReport.self) }.compactMap(\.id)
-    #expect(Set(ids).count == ids.count, "\(ids)", sourceLocation: sourceLocation)
+    for line in try self.command.remainingOutput().split(separator: "\n") {
+      try self.note(String(line))
+    }
+    let count = Set(self.ids).count
+    #expect(count == self.ids.count, "\(self.ids)", sourceLocation: sourceLocation)
     try self.command.wait()
   }
 }

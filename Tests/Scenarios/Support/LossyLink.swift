@@ -13,6 +13,10 @@ final class LossyLink {
     let loss = Atomic<Int>(0)
     /// In microseconds, in each direction.
     let delay = Atomic<Int>(0)
+    /// The bytes per second in each direction, or 0 without a limit.
+    let rate = Atomic<Int>(0)
+    /// The bytes that may wait in each direction. More are lost.
+    let queue = Atomic<Int>(0)
     /// The bytes of IPv4 packets that the host has sent.
     let sent = Atomic<Int>(0)
     let isOver = Atomic<Bool>(false)
@@ -61,6 +65,13 @@ final class LossyLink {
     self.state.delay.store(Int(delay / .microseconds(1)), ordering: .relaxed)
   }
 
+  /// Carries at most this number of bits a second in each direction from now on. Packets wait in a
+  /// queue of this number of bytes.
+  func limit(bitsPerSecond: Int, queue: Int) {
+    self.state.queue.store(queue, ordering: .relaxed)
+    self.state.rate.store(bitsPerSecond / 8, ordering: .relaxed)
+  }
+
   /// The bytes of IPv4 packets that the host has sent so far, whether they were lost or not.
   var sentBytes: Int { self.state.sent.load(ordering: .relaxed) }
 
@@ -97,12 +108,12 @@ final class LossyLink {
 
   private static func carry(_ near: CInt, _ far: CInt, _ state: State) {
     var random = SeededGenerator(seed: 7)
-    var waiting: [(due: ContinuousClock.Instant, to: CInt, frame: [UInt8])] = []
+    var waiting: [Direction] = [Direction(to: far), Direction(to: near)]
     var buffer = [UInt8](repeating: 0, count: 70_000)
     while !state.isOver.load(ordering: .relaxed) {
       var descriptors = [near, far].map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-      if poll(&descriptors, 2, waiting.isEmpty ? 20 : 1) > 0 {
-        for (place, other) in [far, near].enumerated() where descriptors[place].revents != 0 {
+      if poll(&descriptors, 2, waiting.allSatisfy(\.frames.isEmpty) ? 20 : 1) > 0 {
+        for place in waiting.indices where descriptors[place].revents != 0 {
           while true {
             let count = recv(descriptors[place].fd, &buffer, buffer.count, CInt(MSG_DONTWAIT))
             guard count > Self.offloadHeader + 14 else { break }
@@ -111,21 +122,52 @@ final class LossyLink {
             if isIPv4, place == 0 {
               state.sent.add(count - Self.offloadHeader - 14, ordering: .relaxed)
             }
-            // Neighbours are always found: a limping Wi-Fi repeats its own frames.
-            if isIPv4,
-              Int.random(in: 0..<1000, using: &random) < state.loss.load(ordering: .relaxed)
-            {
+            // Neighbours are found immediately: a limping Wi-Fi repeats its own frames, and long
+            // round trips come from networks beyond.
+            if !isIPv4 {
+              _ = write(waiting[place].to, buffer, count)
               continue
             }
-            let delay = Duration.microseconds(state.delay.load(ordering: .relaxed))
-            waiting.append((.now + delay, other, Array(buffer[..<count])))
+            if Int.random(in: 0..<1000, using: &random) < state.loss.load(ordering: .relaxed) {
+              continue
+            }
+            waiting[place].append(Array(buffer[..<count]), state)
           }
         }
       }
+      for place in waiting.indices { waiting[place].send() }
+    }
+  }
+
+  /// The frames on their way to one end.
+  private struct Direction {
+    let to: CInt
+    var frames: [(due: ContinuousClock.Instant, bytes: [UInt8])] = []
+    /// When the link can carry another frame.
+    private var free = ContinuousClock.now
+
+    init(to: CInt) { self.to = to }
+
+    mutating func append(_ frame: [UInt8], _ state: State) {
       let now = ContinuousClock.now
-      let due = waiting.prefix { $0.due <= now }
-      for (_, descriptor, frame) in due { _ = write(descriptor, frame, frame.count) }
-      waiting.removeFirst(due.count)
+      self.free = max(self.free, now)
+      let rate = state.rate.load(ordering: .relaxed)
+      if rate > 0 {
+        let end = self.free + .seconds(1) * frame.count / rate
+        let bytes = Int(now.duration(to: end) / .seconds(1) * Double(rate))
+        guard bytes <= max(frame.count, state.queue.load(ordering: .relaxed)) else { return }
+        self.free = end
+      }
+      let delay = Duration.microseconds(state.delay.load(ordering: .relaxed))
+      self.frames.append((self.free + delay, frame))
+    }
+
+    /// Sends the frames that are due.
+    mutating func send() {
+      let now = ContinuousClock.now
+      let due = self.frames.prefix { $0.due <= now }
+      for (_, frame) in due { _ = write(self.to, frame, frame.count) }
+      self.frames.removeFirst(due.count)
     }
   }
 }

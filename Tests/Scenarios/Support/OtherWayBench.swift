@@ -5,6 +5,7 @@ struct OtherWayBench {
   /// A global address, which no host outside of the laboratory ever sees.
   static let server = "93.184.215.14"
   static let secondServer = "93.184.216.34"
+  static let thirdServer = "93.184.217.21"
   static let byWiFi = "10.0.0.2"
   static let byCable = "10.1.0.2"
 
