@@ -35,14 +35,23 @@ print_idle() {
     done
 }
 
+# lost_by NAMESPACE: prints how many messages its netlink sockets have lost. A socket that has some
+# left, although its daemon is calm, is not read again.
+lost_by() {
+    ip netns exec "$1" cat /proc/net/netlink | awk 'NR > 1 { lost += $9; left += $5 } END {
+        if (lost) printf "; %d messages lost", lost
+        if (left) printf "; deaf" }'
+}
+
 # storm NAMESPACE COMMAND...: runs a command that prints a batch for `ip`, applies the batch, and
-# prints what it cost the namespace's daemon: its processor time, and how long it went on.
+# prints what it cost the namespace's daemon: its processor time, how long it went on, and what it
+# lost.
 storm() {
     local daemon=${daemons[$1]} before
     before=$(cpu_of "$daemon")
     "${@:2}" | ip -n "$1" -batch - >/dev/null
     await_calm "$daemon"
-    printf '%s ms; calm after %s s' $(($(cpu_of "$daemon") - before)) $calm_after
+    printf '%s ms; calm after %s s%s' $(($(cpu_of "$daemon") - before)) $calm_after "$(lost_by "$1")"
 }
 
 many_routes() { # COUNT
