@@ -198,7 +198,7 @@ let tests: [Target] = [
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol",
         "Netlink", "TestKit", "UnixTransport", logging,
-      ], core),
+      ], core, grpcProtobuf),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",

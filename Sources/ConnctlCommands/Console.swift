@@ -18,10 +18,14 @@ struct Console: Sendable {
   var errorWidth: Int?
   /// The characters for pictures.
   var glyphs = Glyphs.unicode
+  /// Whether standard error is a terminal without UTF-8.
+  var errorIsASCII = false
   /// Whether standard output is a terminal on which pictures can be updated.
   var isLive = false
   /// Shows a text in a pager if it has more lines than the screen. Returns whether it did.
   var page: @Sendable (_ text: String, _ lines: Int) async -> Bool = { _, _ in false }
+  /// Returns a user's name, or `nil` if the user is unknown.
+  var userName: @Sendable (UInt32) -> String? = UserName.name
   /// Ends the process when the reader of its output is gone. A command that prints only events
   /// would otherwise notice that with the next event, perhaps a day later.
   var endWithReader: @Sendable () -> Void = {}
@@ -31,7 +35,12 @@ struct Console: Sendable {
 
   func print(_ lines: [String]) throws {
     guard !lines.isEmpty else { return }
-    try self.write(lines.joined(separator: "\n") + "\n")
+    try self.writeText(lines.joined(separator: "\n") + "\n")
+  }
+
+  /// Writes text for people.
+  func writeText(_ text: String) throws {
+    try self.write(self.style.isASCII ? text.ascii : text)
   }
 
   /// Prints lines, in a pager if they do not fit on the screen.
@@ -58,8 +67,9 @@ struct Console: Sendable {
 
   /// Writes to standard error, wrapped to the terminal's width.
   func complainInLines(_ text: String) {
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map {
-      String($0).printable[...]
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      let printable = String(line).printable
+      return (self.errorIsASCII ? printable.ascii : printable)[...]
     }
     guard let width = self.errorWidth else {
       return self.complain(lines.joined(separator: "\n"))
@@ -107,13 +117,15 @@ extension Console {
       color: Console.allowsColor(
         isTerminal: isatty(STDOUT_FILENO) == 1,
         environment: Console.variable),
+      isASCII: Glyphs.of(isTerminal: isatty(STDOUT_FILENO) == 1, Console.variable).isASCII,
       localTime: Console.localTime),
     now: {
       var time = timespec()
       clock_gettime(CLOCK_REALTIME, &time)
       return WallTime(microseconds: Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000)
     }, errorWidth: Console.terminalWidth(STDERR_FILENO),
-    glyphs: Glyphs.ofLocale(Console.variable),
+    glyphs: Glyphs.of(isTerminal: isatty(STDOUT_FILENO) == 1, Console.variable),
+    errorIsASCII: Glyphs.of(isTerminal: isatty(STDERR_FILENO) == 1, Console.variable).isASCII,
     isLive: Console.movesCursor(
       isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable),
     page: Pager.show, endWithReader: Console.endWithPipe)
@@ -172,17 +184,19 @@ extension Console {
 
   static func writeAll(_ text: String, to descriptor: CInt) throws {
     var text = text
-    try text.withUTF8 { bytes in
-      var rest = UnsafeRawBufferPointer(bytes)
-      while !rest.isEmpty {
-        let count = Glibc.write(descriptor, rest.baseAddress, rest.count)
-        if count >= 0 {
-          rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
-        } else if errno == EPIPE {
-          throw OutputClosed()
-        } else if errno != EINTR {
-          throw OutputError(description: "cannot write: \(String(cString: strerror(errno)))")
-        }
+    try text.withUTF8 { try self.writeAll(UnsafeRawBufferPointer($0), to: descriptor) }
+  }
+
+  static func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) throws {
+    var rest = bytes
+    while !rest.isEmpty {
+      let count = Glibc.write(descriptor, rest.baseAddress, rest.count)
+      if count >= 0 {
+        rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count))
+      } else if errno == EPIPE {
+        throw OutputClosed()
+      } else if errno != EINTR {
+        throw OutputError(description: "cannot write: \(String(cString: strerror(errno)))")
       }
     }
   }

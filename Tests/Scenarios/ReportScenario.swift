@@ -102,7 +102,90 @@ struct ReportScenario {
     }
     #expect(recorded.holds(Self.bytes[0]))
     let text = String(decoding: reported.prefix(4000), as: UTF8.self)
-    #expect(text.contains("--- explanation at the end\ndestination: \""))
+    #expect(text.contains("--- explain\nTraffic leaves by "), "\(text)")
+  }
+
+  /// A connd that calls the link a Wi-Fi, and has seen it fail and come back. Root and user 65534
+  /// have marked links.
+  private func running() throws -> Laboratory {
+    let lab = try Laboratory(configuration: "links: [{match: acme, medium: wifi}]")
+    try lab.addLink("acme", "203.0.113.7")
+    try lab.namespace.ip("route add default via 203.0.113.1 dev acme")
+    try lab.start()
+    try lab.outside.ip("link set acme down")
+    try lab.events { $0.to == "none" }
+    try lab.outside.ip("link set acme up")
+    try lab.events { $0.to == "wifi" }
+    #expect(try lab.connctl("metered", "acme").status == 0)
+    return lab
+  }
+
+  /// Makes a report in the namespace, and returns its text.
+  private func text(of lab: Laboratory, prefix: [String] = []) throws -> String {
+    let report = "\(lab.directory.path)/it.report"
+    let outcome = try Command.outcome(
+      of: lab.namespace.wrapped(
+        prefix + [
+          Programs.connctl, "--socket", lab.socket, "report", "--for", "100ms", report,
+        ]))
+    #expect(outcome.status == 0, "\(outcome.standardError)")
+    let bytes = try Self.contents(report)
+    for secret in Self.secrets { #expect(!bytes.holds(Array(secret.utf8)), "\(secret)") }
+    // The recording begins after the text.
+    #expect(try Self.replay(report).first?.contains("\"event\": \"snapshot\"") == true)
+    try Command.run(["rm", report])
+    let text = String(decoding: bytes, as: UTF8.self)
+    return String(text.split(separator: "\n--- the recording\n", maxSplits: 1)[0])
+  }
+
+  @Test(
+    "a report has the running connd's configuration, history and overrides, and its default probes"
+  )
+  func runningConnd() throws {
+    let lab = try self.running()
+    let text = try self.text(of: lab)
+    #expect(text.contains("in the state of the running connd"))
+    #expect(text.contains("--- status\nwifi via link"), "\(text)")
+    #expect(text.contains("--- explain\nTraffic leaves by "))
+    #expect(text.contains("--- links\nLINK"))
+    #expect(text.contains("--- history (UTC)\n"))
+    for words in [
+      "none → wifi", "carrier lost on link", "metered on link", "by user 0", "medium: wifi",
+      "17.0.0.1", "2a00:1::1", ", metered (since",
+    ] {
+      #expect(text.contains(words), "\(words) in \(text)")
+    }
+  }
+
+  @Test("a user's report lacks the overrides of other users")
+  func unprivileged() throws {
+    let lab = try self.running()
+    try Command.run(["chmod", "777", lab.directory.path])
+    let text = try self.text(
+      of: lab, prefix: ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    #expect(text.contains("--- status\nwifi via link"), "\(text)")
+    // Root's override does not hold in the second connd, which says so.
+    let status = try #require(text.firstMatch(of: #/--- status\n(.*)/#))
+    #expect(!status.1.contains("metered"), "\(status.1)")
+  }
+
+  @Test("connd is not running, or in another namespace → a report from the configuration file")
+  func absent() throws {
+    let lab = try self.running()
+    let report = "\(lab.directory.path)/it.report"
+    let foreign = try lab.connctl("report", "--for", "100ms", report)
+    #expect(foreign.status == 0 && foreign.standardError.contains("another network namespace"))
+    try Command.run(["rm", report])
+    let absent = try Command.outcome(
+      of: lab.namespace.wrapped([
+        Programs.connctl, "--socket", "\(lab.directory.path)/no.sock", "report", "--for", "100ms",
+        report,
+      ]))
+    #expect(
+      absent.status == 0 && absent.standardError.contains("with the configuration file alone"))
+    let text = String(decoding: try Self.contents(report), as: UTF8.self)
+    #expect(text.contains("could not be asked") && !text.contains("no.sock"))
+    #expect(text.contains("--- history (UTC)\n"))
   }
 
   @Test("without a recording, connctl report records for a moment")

@@ -8,8 +8,8 @@ struct RecordCommand: ConnctlCommand {
     usage: "connctl record [--for <time>] [--json] <file>",
     discussion: """
       Runs a separate connd, which needs no privileges, until Ctrl-C or for the time of --for. It \
-      reads the system's configuration, but knows no overrides of users. “connd --replay <file>” \
-      prints what “connctl watch --json” would have printed, on any machine.
+      starts with the running connd's configuration and history, and with your overrides. “connd \
+      --replay <file>” prints what “connctl watch --json” would have printed, on any machine.
 
       The recording contains addresses, links and Wi-Fi names. To share it with others, use “connctl \
       report”.
@@ -40,8 +40,12 @@ struct RecordCommand: ConnctlCommand {
     do {
       directory = try PrivateDirectory()
       defer { directory.remove() }
+      let start = try await StartingState.current(
+        at: self.socket, in: directory, through: connector)
+      if let remark = start.remark { self.console.remark(remark) }
       outcome = try await RecordingSession(
-        file: file.path, limit: self.limit?.duration, directory: directory, console: self.console
+        file: file.path, limit: self.limit?.duration, directory: directory, start: start,
+        console: self.console
       ).run(through: connector)
     } catch {
       if file.size == 0 { file.remove() }

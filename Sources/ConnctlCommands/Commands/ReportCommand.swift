@@ -1,6 +1,8 @@
 import ArgumentParser
 import ConnectivityJSON
 import ConnectivityMonitor
+import ConnectivityProtocol
+import SwiftProtobuf
 
 struct ReportCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
@@ -8,7 +10,8 @@ struct ReportCommand: ConnctlCommand {
     usage: "connctl report [--for <time> | --recording <recording>] [--json] <file>",
     discussion: """
       Records like “connctl record”, or takes an existing recording. Writes a file that begins with \
-      readable text and ends with data for “connd --replay”. Replaces IP and MAC addresses, Wi-Fi \
+      the output of status, explain, links and history, and ends with data for “connd --replay”. \
+      Replaces IP and MAC addresses, Wi-Fi \
       names, host and domain names, and chosen link names: each one consistently, with a key that \
       is not stored. Omits everything that connd cannot replace. Keeps times, ports, user numbers \
       and the kernel's version.
@@ -49,26 +52,11 @@ struct ReportCommand: ConnctlCommand {
 
   func run(through connector: Connector) async throws {
     let file = try NewFile(self.file)
-    let directory: PrivateDirectory
     do {
-      directory = try PrivateDirectory()
+      let directory = try PrivateDirectory()
       defer { directory.remove() }
-      let recording = self.recording ?? "\(directory.path)/connd.recording"
-      if self.recording == nil {
-        let outcome = try await RecordingSession(
-          file: recording, limit: self.limit?.duration ?? .seconds(5), directory: directory,
-          console: self.console
-        ).run(through: connector)
-        if !outcome.isComplete {
-          self.console.remark(
-            "there was no room for all events: the report has only the beginning")
-        }
-      }
-      // connd reports its own errors.
-      let status = try await ConndProgram.start(
-        ["--replay", recording, "--report", file.path], self.console
-      ).end()
-      guard status.isSuccess else { throw ExitStatus.doesNotHold }
+      let start = try await self.record(in: directory, through: connector)
+      try file.write(try await self.report(in: directory, start))
     } catch {
       file.remove()
       throw error
@@ -82,5 +70,45 @@ struct ReportCommand: ConnctlCommand {
         "  It begins with text: read that before you share the file.",
       ])
     }
+  }
+
+  private func recording(in directory: PrivateDirectory) -> String {
+    self.recording ?? "\(directory.path)/connd.recording"
+  }
+
+  /// Records, unless there is a recording.
+  ///
+  /// - Returns: The state in which the recording began, or `nil` for an existing recording.
+  private func record(
+    in directory: PrivateDirectory, through connector: Connector
+  ) async throws -> StartingState? {
+    guard self.recording == nil else { return nil }
+    let start = try await StartingState.current(at: self.socket, in: directory, through: connector)
+    if let remark = start.remark { self.console.remark(remark) }
+    let outcome = try await RecordingSession(
+      file: self.recording(in: directory), limit: self.limit?.duration ?? .seconds(5),
+      directory: directory, start: start, console: self.console
+    ).run(through: connector)
+    if !outcome.isComplete {
+      self.console.remark("there was no room for all events: the report has only the beginning")
+    }
+    return start
+  }
+
+  /// Returns the report of the recording.
+  private func report(
+    in directory: PrivateDirectory, _ start: StartingState?
+  ) async throws -> [UInt8] {
+    let (report, answers) = ("\(directory.path)/report", "\(directory.path)/answers")
+    // connd reports its own errors.
+    let status = try await ConndProgram.start(
+      [
+        "--replay", self.recording(in: directory), "--report", report, "--answers", answers,
+      ], self.console
+    ).end()
+    guard status.isSuccess else { throw ExitStatus.doesNotHold }
+    let text = try Style.report.answers(
+      Connectivity_V1_ReplayedAnswers(serializedBytes: try NewFile.contents(of: answers)), start)
+    return try NewFile.contents(of: report).inserting(text)
   }
 }

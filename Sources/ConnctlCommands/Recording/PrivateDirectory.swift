@@ -55,12 +55,43 @@ struct NewFile: Sendable {
     self.path = path
   }
 
+  /// Writes the contents.
+  ///
+  /// - Throws: ``OutputError``.
+  func write(_ bytes: [UInt8]) throws {
+    let descriptor = open(self.path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOFOLLOW)
+    guard descriptor >= 0 else {
+      throw OutputError(description: "cannot write \(self.path): \(SystemError())")
+    }
+    defer { close(descriptor) }
+    try bytes.withUnsafeBytes { try Console.writeAll($0, to: descriptor) }
+  }
+
   /// The size in bytes.
   var size: Int { Self.size(of: self.path) }
 
   static func size(of path: String) -> Int {
     var status = stat()
     return stat(path, &status) == 0 ? Int(status.st_size) : 0
+  }
+
+  /// - Throws: ``OutputError`` if the file cannot be read.
+  static func contents(of path: String) throws -> [UInt8] {
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: Self.size(of: path))
+    var count = 0
+    while count < bytes.count {
+      let part = bytes.withUnsafeMutableBytes { buffer in
+        read(descriptor, buffer.baseAddress.map { $0 + count }, buffer.count - count)
+      }
+      if part < 0, errno == EINTR { continue }
+      guard part > 0 else {
+        throw OutputError(description: "cannot read \(path): \(SystemError())")
+      }
+      count += part
+    }
+    return bytes
   }
 
   func remove() { unlink(self.path) }

@@ -12,6 +12,7 @@ struct RecordingSession: Sendable {
   /// How long to record, or `nil` to record until it is interrupted.
   let limit: Duration?
   let directory: PrivateDirectory
+  let start: StartingState
   let console: Console
 
   private var socket: String { "\(self.directory.path)/connd.sock" }
@@ -57,7 +58,8 @@ struct RecordingSession: Sendable {
       throw OutputError(description: "cannot wait for signals: \(error)")
     }
     let connd = try ConndProgram.start(
-      ["--socket", self.socket, "--record", self.file, "--log-level", "warning"], self.console)
+      ["--socket", self.socket, "--record", self.file, "--log-level", "warning"]
+        + self.start.arguments, self.console)
     let events = Counter()
     let (state, status, isComplete) = await withTaskGroup(of: Void.self) { group in
       defer { group.cancelAll() }

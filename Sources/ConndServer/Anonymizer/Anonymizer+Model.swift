@@ -34,7 +34,47 @@ extension Anonymizer {
       // The value is a pattern of the configuration.
       path.evidence = Evidence(.configuration, self.linkName(evidence.value), evidence.medium)
     }
+    path.validation.portal = path.validation.portal.map { _ in self.portal }
     return path
+  }
+
+  /// Returns a change of the history with substitutes. Causes name messages of the kernel and
+  /// numbers of users.
+  func change(_ change: ConnectivityChange) -> ConnectivityChange {
+    switch change {
+    case .transition(var transition):
+      transition.snapshot = self.snapshot(transition.snapshot)
+      transition.cause = self.cause(transition.cause)
+      return .transition(transition)
+    case .path(var change):
+      change.snapshot = self.snapshot(change.snapshot)
+      change.cause = self.cause(change.cause)
+      return .path(change)
+    case .invalidation(var invalidation):
+      invalidation.scope = self.scope(invalidation.scope)
+      invalidation.cause = self.cause(invalidation.cause)
+      return .invalidation(invalidation)
+    case .dns(var change):
+      change.settings = self.settings(change.settings)
+      change.cause = self.cause(change.cause)
+      return .dns(change)
+    }
+  }
+
+  private func cause(_ cause: ChangeCause) -> ChangeCause {
+    var cause = cause
+    cause.interface = cause.interface.map(self.linkName)
+    return cause
+  }
+
+  private func scope(_ scope: Invalidation.Scope) -> Invalidation.Scope {
+    var scope = scope
+    scope.interface = scope.interface.map(self.linkName)
+    scope.localAddresses = scope.localAddresses?.map(self.address)
+    if case .address(let address) = scope.destination {
+      scope.destination = .address(self.address(address))
+    }
+    return scope
   }
 
   func modems(_ links: [String: ModemLink]) -> [String: ModemLink] {
@@ -117,7 +157,7 @@ extension Anonymizer {
 
   private func request(_ request: CostRequest) -> CostRequest {
     switch request {
-    case .list, .assist: return request
+    case .list, .copy, .assist: return request
     // The name may be that of a link or of a network. A known link takes precedence.
     case .forget(let name, let user):
       let isLink = self.linkNames[name] != nil

@@ -13,6 +13,7 @@ extension Anonymizer {
       // second pass has the correct ones.
       for _ in 0..<2 {
         for item in records.items { _ = self.item(item) }
+        for change in records.header.past { _ = self.change(change) }
         _ = self.overrides(records.header.costs)
         let configuration = try Configuration.parse(records.header.configuration, file: "")
         configurations.append(self.text(of: configuration))
@@ -23,6 +24,7 @@ extension Anonymizer {
     var header = records.header
     header.configuration = configurations.last ?? ""
     header.restored = self.snapshot(header.restored)
+    header.past = header.past.map(self.change)
     header.costs = self.overrides(header.costs)
     return RecordingHeader.line
       + ([header.encoded] + records.items.compactMap { self.item($0)?.encoded })

@@ -25,7 +25,12 @@ final class Anonymizer {
   private(set) var operators: [MobileOperator: MobileOperator] = [:]
 
   /// - Parameter key: Sixteen bytes. Random except in tests.
-  init(key: [UInt8] = NetworkKey().bytes) { self.function = SipHash(key: key) }
+  init(key: [UInt8] = NetworkKey().bytes) {
+    self.function = SipHash(key: key)
+    // connd's own probes say nothing about the machine.
+    let probes = DefaultDestination.spread
+    for address in probes.ipv4 + probes.ipv6 { self.addresses[address] = address }
+  }
 
   func hash(_ sort: Sort, _ bytes: some Sequence<UInt8>) -> UInt64 {
     self.function.hash([sort.rawValue] + bytes)

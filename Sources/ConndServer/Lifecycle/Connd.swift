@@ -22,6 +22,8 @@ struct Connd {
   var sysfs = "/sys"
   /// The file for a recording, or `nil` if nothing is recorded.
   var recording: String?
+  /// The state of the running connd, or `nil` to start with the files of an earlier run.
+  var start: StartingPoint?
 
   /// Runs until SIGTERM or SIGINT. Everything except the monitor runs on the calling thread,
   /// because there is little to do and each thread costs memory.
@@ -39,7 +41,8 @@ struct Connd {
     let history = HistoryFile(
       path: Self.path(of: "history", in: "RUNTIME_DIRECTORY", besides: self.socketPath),
       logger: self.logger)
-    let past = history.begin()
+    var past = history.begin()
+    if let start = self.start { past = .init(changes: start.past) }
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
     let overrideStore = OverrideStore(
@@ -71,6 +74,7 @@ struct Connd {
       settings: .init(
         streamsPerConnection: limits.streamsPerConnection, messageSize: limits.messageSize),
       admission: limiter, on: reactor)
+    let reloadState = ReloadState(self.configuration)
     let queries = MonitorQueries(monitor: monitor, limiter: limiter)
     let server = GRPCServer(
       transport: transport,
@@ -78,11 +82,11 @@ struct Connd {
         ConnectivityService(store: store, queries: queries, clients: clients),
         CostService(queries: queries),
         DiagnosticsService(
-          store: store, queries: queries, reporter: reporter, clients: clients),
+          store: store, queries: queries, reporter: reporter, clients: clients,
+          configuration: { reloadState.configuration }),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 
-    let reloadState = ReloadState()
     var group = ServiceGroupConfiguration(
       services: [
         // Without a name, the group would print each service by reflection, which took nine tenths
@@ -131,7 +135,8 @@ struct Connd {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
     )
-    let costs = overrideStore.load()
+    let stored = overrideStore.load()
+    let costs = self.start?.overrides ?? stored
     let recorder = try self.recording.map { path throws(RecordingError) in
       try self.makeRecorder(path, store, costs)
     }
@@ -164,7 +169,7 @@ struct Connd {
     let header = RecordingHeader(
       configuration: self.configuration.source.text,
       watchdogTimeout: self.notifier.watchdogTimeout, restored: store.snapshot,
-      costs: costs)
+      costs: costs, past: store.past.map(\.change))
     do throws(SystemError) {
       return try Recorder(path: path, header, logger: self.logger)
     } catch {

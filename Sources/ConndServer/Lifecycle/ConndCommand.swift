@@ -54,6 +54,12 @@ public struct ConndCommand: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
+      "With --record: start in the state of the running connd, the response to GetConfiguration.",
+      valueName: "file", visibility: .hidden))
+  var startFrom: String?
+
+  @Option(
+    help: ArgumentHelp(
       "Print the output of connctl watch --json for this recording, and exit.",
       valueName: "file"))
   var replay: String?
@@ -63,6 +69,12 @@ public struct ConndCommand: ParsableCommand {
       "With --replay: write a report instead, with substitutes for all addresses and names.",
       valueName: "file"))
   var report: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "With --report: also write the answers for connctl report to this file.", valueName: "file",
+      visibility: .hidden))
+  var answers: String?
 
   @Flag(help: "Check the configuration and exit.")
   var checkConfig = false
@@ -80,6 +92,12 @@ public struct ConndCommand: ParsableCommand {
     guard self.report == nil || self.replay != nil else {
       throw ValidationError("--report needs --replay and a recording")
     }
+    guard self.answers == nil || self.report != nil else {
+      throw ValidationError("--answers needs --report")
+    }
+    guard self.startFrom == nil || (self.record != nil && self.config == nil) else {
+      throw ValidationError("--start-from needs --record, and cannot be combined with --config")
+    }
     guard
       self.replay == nil
         || (self.record == nil && self.config == nil && self.socket == nil && !self.checkConfig)
@@ -91,7 +109,9 @@ public struct ConndCommand: ParsableCommand {
 
   public mutating func run() throws {
     if let replay {
-      guard ReplayCommand(file: replay, report: self.report).run() else { throw ExitCode.failure }
+      guard ReplayCommand(file: replay, report: self.report, answers: self.answers).run() else {
+        throw ExitCode.failure
+      }
       return
     }
     let named = self.config ?? self.file
@@ -102,11 +122,16 @@ public struct ConndCommand: ParsableCommand {
     }
 
     let configuration: Configuration
-    do throws(ConfigurationError) {
-      configuration = try read()
-    } catch {
+    var start: StartingPoint?
+    do {
+      start = try self.startFrom.map { try StartingPoint(file: $0) }
+      configuration = try start?.configuration ?? read()
+    } catch let error as ConfigurationError {
       for mistake in error.mistakes { complain("\(mistake)") }
       throw ExitCode(78)
+    } catch {
+      complain("\(error)")
+      throw ExitCode.failure
     }
     if self.checkConfig {
       for warning in configuration.source.warnings { complain("warning: \(warning)") }
@@ -126,7 +151,7 @@ public struct ConndCommand: ParsableCommand {
         socketPath: self.socketPath(configuration),
         passed: try PassedSockets.take(),
         notifier: .fromEnvironment { logger.debug("cannot notify systemd: \($0)") },
-        logger: logger, recording: self.record)
+        logger: logger, recording: self.record, start: start)
     } catch {
       complain("unusable socket passed by systemd: \(error)")
       throw ExitCode.failure

@@ -31,7 +31,7 @@ struct Reloader: Service {
       let configuration = try self.read()
       self.limiter.configure(configuration.limits)
       _ = await self.monitor.ask { .configure(configuration, $0) }
-      self.state.set(nil)
+      self.state.set(configuration)
       for warning in configuration.source.warnings { self.logger.warning("\(warning)") }
       let waiting = configuration.keysForNextStart(of: self.started)
       self.logger.notice(
@@ -48,16 +48,28 @@ struct Reloader: Service {
   }
 }
 
-/// The error of the configuration that was read last, if any.
+/// The configuration in use, and the error of the one that was read last, if any.
 final class ReloadState: Sendable {
-  private let error = Mutex<ConfigurationError?>(nil)
+  private let state: Mutex<(configuration: Configuration, error: ConfigurationError?)>
 
-  func set(_ error: ConfigurationError?) {
-    self.error.withLock { $0 = error }
+  init(_ configuration: Configuration = Configuration()) {
+    self.state = Mutex((configuration, nil))
   }
+
+  func set(_ configuration: Configuration) {
+    self.state.withLock { $0 = (configuration, nil) }
+  }
+
+  func set(_ error: ConfigurationError) {
+    self.state.withLock { $0.error = error }
+  }
+
+  var configuration: Configuration { self.state.withLock { $0.configuration } }
 
   /// The text appended to the status, or empty without an error.
   var complaint: String {
-    self.error.withLock { $0?.mistakes.first.map { "; configuration not reloaded: \($0)" } ?? "" }
+    self.state.withLock { state in
+      state.error?.mistakes.first.map { "; configuration not reloaded: \($0)" } ?? ""
+    }
   }
 }

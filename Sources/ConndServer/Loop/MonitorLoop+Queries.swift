@@ -67,6 +67,7 @@ extension MonitorLoop {
       let requests = OverrideRequests(queries: queries, costs: costs, time: time)
       switch request {
       case .list: return .list(try requests.list(), assist: costs.overrides.assist)
+      case .copy(let user): return .copy(try requests.copy(of: user))
       case .set(let request):
         let change = try requests.set(request)
         return .set(overruledBy: change.overruledBy, self.apply(change))

@@ -46,12 +46,15 @@ enum CostRequest: Sendable {
   case set(CostOverrideRequest)
   case assist(AssistRequest)
   case list
+  /// The overrides of one user, or those of all users.
+  case copy(of: UInt32?)
   case forget(name: String, user: UInt32)
 
   enum Answer: Sendable {
     /// The `match` of the configuration's entry that takes precedence, or `nil` if none does.
     case set(overruledBy: String?, OverrideStore.Ticket?)
     case list([ListedNetwork], assist: CostOverride.Setting?)
+    case copy(OverrideFile.Contents)
     case forgotten(OverrideStore.Ticket?)
   }
 

@@ -5,7 +5,7 @@ import ConnectivityRules
 struct KernelQueries {
   let kernel: any Kernel
   let view: KernelView
-  let reader: PathReader
+  var reader: PathReader
   /// The address family that decides a tie (K7).
   let preferred: AddressFamily
   /// Whether clients may learn which Wi-Fi networks were joined.

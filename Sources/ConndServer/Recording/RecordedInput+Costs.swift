@@ -9,6 +9,9 @@ extension FieldWriter {
   mutating func put(_ request: CostRequest) {
     switch request {
     case .list: self.put(0 as UInt8)
+    case .copy(let user):
+      self.put(4 as UInt8)
+      self.put(user) { $0.put($1) }
     case .forget(let name, let user):
       self.put(1 as UInt8)
       self.put(name)
@@ -69,6 +72,7 @@ extension FieldReader {
           value: try self.choice(CostRequest.Value.self),
           end: try self.optional { (fields) throws(Fault) in try fields.end() },
           user: try self.number()))
+    case 4: return .copy(of: try self.optional { (fields) throws(Fault) in try fields.number() })
     default: throw Fault()
     }
   }

@@ -17,6 +17,8 @@ struct RecordingHeader: Hashable {
   var restored: ConnectivitySnapshot
   /// The users' cost overrides.
   var costs: OverrideFile.Contents
+  /// The history of earlier runs, oldest first. Older recordings lack it.
+  var past: [ConnectivityChange] = []
 
   /// A fixed ID, so that an override until reboot does not end in a replay.
   private static let boot = "recorded"
@@ -30,6 +32,7 @@ struct RecordingHeader: Hashable {
     fields.put(self.watchdogTimeout) { $0.put($1) }
     fields.put(self.restored.stored)
     fields.put(OverrideFile.text(self.costs, boot: Self.boot))
+    fields.put(self.past.compactMap { try? Published($0) }) { $0.put($1.message) }
     return fields.bytes
   }
 }
@@ -45,6 +48,12 @@ extension RecordingHeader {
     }
     let snapshot = try fields.bytes()
     let costs = try fields.text()
+    let past =
+      fields.isAtEnd
+      ? []
+      : try fields.list { (fields) throws(FieldReader.Fault) in
+        try fields.bytes()
+      }
     guard let costs = try? OverrideFile.read(Array(costs.utf8), boot: Self.boot),
       fields.isAtEnd, self.watchdogTimeout ?? 1 > 0,
       let restored = try? ConnectivitySnapshot(stored: snapshot),
@@ -52,14 +61,15 @@ extension RecordingHeader {
     else { throw FieldReader.Fault() }
     self.restored = restored
     self.costs = costs
+    self.past = past.compactMap { (try? Published(decoding: $0))?.change }
   }
 
   /// Creates the header of a recording that begins now.
   init(
     configuration: String, watchdogTimeout: Duration?, restored: ConnectivitySnapshot,
-    costs: OverrideFile.Contents = OverrideFile.Contents()
+    costs: OverrideFile.Contents = OverrideFile.Contents(), past: [ConnectivityChange] = []
   ) {
-    self.costs = costs
+    (self.costs, self.past) = (costs, past)
     self.version = Version.string
     self.kernel = Self.kernelRelease
     self.configuration = configuration

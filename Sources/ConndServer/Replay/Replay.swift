@@ -35,12 +35,15 @@ struct Replay {
   /// reached. If an earlier run had published something, prints as if it had been running since
   /// then.
   ///
-  /// - Parameter atEnd: Receives the loop after the last turn.
-  func run(atEnd: (MonitorLoop) -> Void = { _ in }) {
+  /// - Parameter atEnd: Receives the loop and the published state after the last turn.
+  func run(atEnd: (MonitorLoop, Store) -> Void = { _, _ in }) {
     // Not even the start is complete.
     guard !self.recording.turns.isEmpty else { return }
     let restored = self.recording.header.restored
-    let store = restored.generation > 0 ? Store(at: restored) : Store()
+    let past = self.recording.header.past.compactMap { try? Published($0) }
+    let store =
+      past.last?.change.generation == restored.generation
+      ? Store(past) : restored.generation > 0 ? Store(at: restored) : Store()
     let publisher = ReplayPublisher(store: store, print: self.print)
     var loop = self.makeLoop(store, publisher)
     if restored.generation > 0 { publisher.begin() }
@@ -58,7 +61,7 @@ struct Replay {
       loop.turn(
         on: woken, taking: self.tape.inputs.compactMap { try? RecordedInput.decoded($0) })
     }
-    atEnd(loop)
+    atEnd(loop, store)
     loop.finish()
   }
 

@@ -6,6 +6,8 @@ struct ReplayCommand {
   let file: String
   /// The report to write instead of printing.
   var report: String?
+  /// The file for the answers at the end, or `nil` if they are not needed.
+  var answers: String?
 
   /// The maximum size in bytes, which is more than connd records.
   private static let largest = 1 << 30
@@ -17,6 +19,7 @@ struct ReplayCommand {
       if let report {
         let substitute = try Report(of: bytes)
         guard Self.write(substitute.bytes, to: report) else { return false }
+        if let answers, !Self.write(substitute.answers, to: answers) { return false }
         return self.tell(substitute.end)
       }
       let recording = try Recording(bytes)

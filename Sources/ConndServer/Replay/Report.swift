@@ -5,6 +5,8 @@ import Glibc
 /// for addresses and names.
 struct Report {
   let bytes: [UInt8]
+  /// The answers to clients at the end of the replay, for connctl.
+  let answers: [UInt8]
   /// Why the original recording ends early, or `nil` if it is complete.
   let end: Recording.End?
 
@@ -17,7 +19,8 @@ struct Report {
     let substitute = try substitutes.recording(recording)
     let file = try RecordingFile(substitute)
     self.end = try RecordingFile(recording).end
-    let text = try Self.text(file, self.end, count: substitute.count)
+    let (text, answers) = try Self.replayed(file, self.end, count: substitute.count)
+    self.answers = answers
     self.bytes = Array(text.utf8) + substitute
   }
 
@@ -35,24 +38,20 @@ struct Report {
     return 0
   }
 
-  private static func text(
+  private static func replayed(
     _ file: RecordingFile, _ end: Recording.End?, count: Int
-  ) throws(RecordingError) -> String {
+  ) throws(RecordingError) -> (text: String, answers: [UInt8]) {
     let recording = Recording(file)
     var (lines, complaints): ([String], [String]) = ([], [])
-    var explanation: String?
+    var answers: [UInt8] = []
     let replay = try Replay(recording) {
       lines.append($0)
     } complain: {
       complaints.append($0)
     }
-    replay.run { loop in
+    replay.run { loop, store in
       let known = complaints.count
-      let answer = loop.ask { queries throws(KernelUnavailable) in try queries.explain(nil) }
-      // Queries that were not recorded have no answer now.
-      if complaints.count == known, let told = try? answer.get() {
-        explanation = told.text
-      }
+      answers = loop.answers(store) { complaints.count }
       complaints.removeLast(complaints.count - known)
     }
     let header = recording.header
@@ -70,14 +69,11 @@ struct Report {
 
       """
     text += Self.section("unanswered", complaints.map { $0.printable + "\n" }.suffix(20))
-    text += Self.section(
-      "explanation at the end",
-      [explanation ?? "not available: the recording lacks answers from the kernel\n"])
     text += Self.section("configuration", [header.configuration])
     text += Self.section(
       lines.count > Self.mostEvents ? "the last \(Self.mostEvents) events" : "events",
       lines.suffix(Self.mostEvents))
-    return text + "--- the recording\n"
+    return (text + "--- the recording\n", answers)
   }
 
   private static func section(_ title: String, _ lines: some Collection<String>) -> String {

@@ -80,11 +80,6 @@ extension Connectivity_V1_Rule {
   }
 }
 
-extension Explanation {
-  /// The explanation in protobuf's text format, for a report.
-  var text: String { Connectivity_V1_Explanation(self).textFormatString() }
-}
-
 extension Connectivity_V1_CostEvidence {
   fileprivate init(_ evidence: CostEvidence) {
     self.init()

@@ -12,6 +12,7 @@ struct DiagnosticsService: RegistrableRPCService {
   let queries: MonitorQueries
   let reporter: StatisticsReporter
   let clients: ClientList
+  let configuration: @Sendable () -> Configuration
   var connections = ConnectionListing()
 
   private typealias Method = Connectivity_V1_Diagnostics.Method
@@ -45,6 +46,11 @@ struct DiagnosticsService: RegistrableRPCService {
       Method.ListConnections.descriptor, EncodedSerializer()
     ) { (request: Connectivity_V1_ListConnectionsRequest, caller) in
       try await self.listConnections(request, caller)
+    }
+    router.unary(
+      Method.GetConfiguration.descriptor
+    ) { (_: Connectivity_V1_GetConfigurationRequest, caller) in
+      try await self.configuration(for: caller)
     }
   }
 
@@ -174,7 +180,7 @@ extension [Published] {
 
 extension ConnectivityChange {
   /// Whether the history lists it: a change of the path, or an invalidation.
-  fileprivate var isInHistory: Bool {
+  var isInHistory: Bool {
     switch self {
     case .transition, .path, .invalidation: true
     case .dns: false
@@ -184,7 +190,7 @@ extension ConnectivityChange {
 
 extension Connectivity_V1_ListTransitionsResponse {
   /// Creates a response with one entry of the history.
-  fileprivate init(_ change: ConnectivityChange) {
+  init(_ change: ConnectivityChange) {
     self.init()
     switch change {
     case .transition(let transition):

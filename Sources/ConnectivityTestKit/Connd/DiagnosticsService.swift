@@ -70,6 +70,14 @@ struct DiagnosticsService: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
     return Connectivity_V1_ListConnectionsResponse()
   }
 
+  /// A simulated connd cannot be continued by a real one.
+  func getConfiguration(
+    request: Connectivity_V1_GetConfigurationRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetConfigurationResponse {
+    try self.connd.requireRunning()
+    throw RPCError(code: .unimplemented, message: "a simulated network has no configuration")
+  }
+
   /// A simulated connd has no counters.
   func getStatistics(
     request: Connectivity_V1_GetStatisticsRequest, context: ServerContext

@@ -118,6 +118,12 @@ struct StubDiagnostics: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
     return response
   }
 
+  func getConfiguration(
+    request: Connectivity_V1_GetConfigurationRequest, context: ServerContext
+  ) async throws -> Connectivity_V1_GetConfigurationResponse {
+    throw RPCError(code: .unimplemented, message: "there is no such method")
+  }
+
   func listTransitions(
     request: Connectivity_V1_ListTransitionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListTransitionsResponse {

@@ -143,7 +143,7 @@ struct ReplayTests {
         let recording = try Recording(bytes)
         var (output, hasEnded) = ("", recording.turns.isEmpty)
         try Replay(recording, print: { output += $0 }, complain: { _ in })
-          .run(atEnd: { _ in hasEnded = true })
+          .run(atEnd: { _, _ in hasEnded = true })
         #expect(hasEnded)
         Self.check(output)
         if !output.isEmpty { played += 1 }

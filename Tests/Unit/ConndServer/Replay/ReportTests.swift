@@ -1,8 +1,10 @@
 import CLinux
 import Connectivity
+import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Netlink
+import SwiftProtobuf
 import TestKit
 import Testing
 import UnixTransport
@@ -57,12 +59,26 @@ struct ReportTests {
     #expect(Report.textLength(of: bytes) == 0)
   }
 
-  @Test("an explanation that was recorded is also in the report")
-  func explanation() throws {
-    let report = try Report(of: try ReplayTests.bytes("questions.recording")).bytes
-    let text = String(decoding: report.prefix(Report.textLength(of: report)), as: UTF8.self)
-    #expect(text.contains("--- explanation at the end\ndestination: "))
-    #expect(text.contains("route_prefix: \"0.0.0.0/0\""))
+  @Test("a report has the answers at the end of the recording, as far as they were recorded")
+  func answers() throws {
+    let asked = try Connectivity_V1_ReplayedAnswers(
+      serializedBytes: Report(of: try ReplayTests.bytes("questions.recording")).answers)
+    #expect(asked.explanation.routePrefix == "0.0.0.0/0")
+    #expect(asked.links.contains { $0.name == "eth0" })
+    #expect(asked.status.hasIpv4 && asked.time.seconds > 1_700_000_000)
+    let unasked = try Connectivity_V1_ReplayedAnswers(
+      serializedBytes: Report(of: try ReplayTests.bytes("failover.recording")).answers)
+    #expect(!unasked.hasExplanation && unasked.links.isEmpty)
+    #expect(!unasked.history.transitions.isEmpty)
+  }
+
+  @Test("connd's own probes stay the same in a report, and other destinations do not")
+  func probes() throws {
+    let substitutes = Anonymizer(key: [1])
+    var configuration = Configuration()
+    #expect(substitutes.text(of: configuration) == configuration.text)
+    configuration.destinations.ipv4 = [try IPAddress(spelt: "17.0.0.2")]
+    #expect(!substitutes.text(of: configuration).contains("17.0.0.2"))
   }
 
   // MARK: - Leaks
@@ -192,6 +208,29 @@ struct ReportTests {
     return datagrams
   }
 
+  /// A history that names secrets wherever it can.
+  private static func past(
+    _ snapshot: ConnectivitySnapshot, _ remote: IPAddress
+  ) -> [ConnectivityChange] {
+    let cause = ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: Secret.name)
+    let time = WallTime(microseconds: 1)
+    var earlier = snapshot
+    (earlier.generation, earlier.dns) = (2, nil)
+    earlier.status.ipv4.validation = Validation(
+      .portal, .networkd, portal: "https://\(Secret.name)/")
+    let scope = Invalidation.Scope(
+      interface: Secret.name, localAddresses: [remote], destination: .address(remote))
+    let transition = Transition(
+      from: .none, to: .wifi, bounced: false, cause: cause, time: time, snapshot: earlier)
+    let invalidation = Invalidation(
+      generation: 3, reason: .interfaceLost, severity: .destroy, scope: scope, cause: cause,
+      time: time)
+    let dns = snapshot.dns.map { DNSChange(generation: 4, settings: $0, cause: cause, time: time) }
+    let path = PathChange(cause: cause, time: time, snapshot: snapshot)
+    return [.transition(transition), .invalidation(invalidation)] + (dns.map { [.dns($0)] } ?? [])
+      + [.path(path)]
+  }
+
   private static func recording() throws -> [UInt8] {
     let remote = try #require(IPAddress(Secret.address))
     var path = KernelPath(status: .satisfied, chain: [PathLink(index: 7, name: Secret.name)])
@@ -211,7 +250,8 @@ struct ReportTests {
       links: [{match: \(Secret.name), medium: wifi}]
       """
     let header = RecordingHeader(
-      configuration: text, watchdogTimeout: nil, restored: snapshot, costs: costs)
+      configuration: text, watchdogTimeout: nil, restored: snapshot, costs: costs,
+      past: Self.past(snapshot, remote))
     var destination = Destination(remote)
     destination.source = remote
     let registration = FlowTable.Registration(
@@ -279,11 +319,15 @@ struct ReportTests {
     let bytes = try Self.recording()
     for secret in Secret.bytes.prefix(3) { #expect(bytes.holds(secret)) }
     for key: UInt8 in 1...2 {
-      let report = try Report(of: bytes, by: Anonymizer(key: [key, 77])).bytes
+      let made = try Report(of: bytes, by: Anonymizer(key: [key, 77]))
+      let report = made.bytes
       for secret in Secret.bytes {
         #expect(
-          !report.holds(secret), "\(secret) \(String(decoding: secret, as: UTF8.self))")
+          !(report + made.answers).holds(secret),
+          "\(secret) \(String(decoding: secret, as: UTF8.self))")
       }
+      let answers = try Connectivity_V1_ReplayedAnswers(serializedBytes: made.answers)
+      #expect(answers.history.transitions.count >= 1 && answers.history.invalidations.count >= 1)
       // It is still a recording.
       #expect(try RecordingFile(report).end == nil)
     }

@@ -101,6 +101,19 @@ public enum Connectivity_V1_Diagnostics: Sendable {
                 type: .unary
             )
         }
+        /// Namespace for "GetConfiguration" metadata.
+        public enum GetConfiguration: Sendable {
+            /// Request type for "GetConfiguration".
+            public typealias Input = Connectivity_V1_GetConfigurationRequest
+            /// Response type for "GetConfiguration".
+            public typealias Output = Connectivity_V1_GetConfigurationResponse
+            /// Descriptor for "GetConfiguration".
+            public static let descriptor = GRPCCore.MethodDescriptor(
+                service: GRPCCore.ServiceDescriptor(fullyQualifiedService: "connectivity.v1.Diagnostics"),
+                method: "GetConfiguration",
+                type: .unary
+            )
+        }
         /// Descriptors for all methods in the "connectivity.v1.Diagnostics" service.
         public static let descriptors: [GRPCCore.MethodDescriptor] = [
             Explain.descriptor,
@@ -108,7 +121,8 @@ public enum Connectivity_V1_Diagnostics: Sendable {
             ListTransitions.descriptor,
             GetStatistics.descriptor,
             ListClients.descriptor,
-            ListConnections.descriptor
+            ListConnections.descriptor,
+            GetConfiguration.descriptor
         ]
     }
 }
@@ -251,6 +265,24 @@ extension Connectivity_V1_Diagnostics {
             request: GRPCCore.StreamingServerRequest<Connectivity_V1_ListConnectionsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListConnectionsResponse>
+
+        /// Handle the "GetConfiguration" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+        ///
+        /// - Parameters:
+        ///   - request: A streaming request of `Connectivity_V1_GetConfigurationRequest` messages.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A streaming response of `Connectivity_V1_GetConfigurationResponse` messages.
+        func getConfiguration(
+            request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetConfigurationRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetConfigurationResponse>
     }
 
     /// Service protocol for the "connectivity.v1.Diagnostics" service.
@@ -377,6 +409,24 @@ extension Connectivity_V1_Diagnostics {
             request: GRPCCore.ServerRequest<Connectivity_V1_ListConnectionsRequest>,
             context: GRPCCore.ServerContext
         ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListConnectionsResponse>
+
+        /// Handle the "GetConfiguration" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetConfigurationRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A response containing a single `Connectivity_V1_GetConfigurationResponse` message.
+        func getConfiguration(
+            request: GRPCCore.ServerRequest<Connectivity_V1_GetConfigurationRequest>,
+            context: GRPCCore.ServerContext
+        ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetConfigurationResponse>
     }
 
     /// Simple service protocol for the "connectivity.v1.Diagnostics" service.
@@ -501,6 +551,24 @@ extension Connectivity_V1_Diagnostics {
             request: Connectivity_V1_ListConnectionsRequest,
             context: GRPCCore.ServerContext
         ) async throws -> Connectivity_V1_ListConnectionsResponse
+
+        /// Handle the "GetConfiguration" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+        ///
+        /// - Parameters:
+        ///   - request: A `Connectivity_V1_GetConfigurationRequest` message.
+        ///   - context: Context providing information about the RPC.
+        /// - Throws: Any error which occurred during the processing of the request. Thrown errors
+        ///     of type `RPCError` are mapped to appropriate statuses. All other errors are converted
+        ///     to an internal error.
+        /// - Returns: A `Connectivity_V1_GetConfigurationResponse` to respond with.
+        func getConfiguration(
+            request: Connectivity_V1_GetConfigurationRequest,
+            context: GRPCCore.ServerContext
+        ) async throws -> Connectivity_V1_GetConfigurationResponse
     }
 }
 
@@ -574,6 +642,17 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
                 )
             }
         )
+        router.registerHandler(
+            forMethod: Connectivity_V1_Diagnostics.Method.GetConfiguration.descriptor,
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetConfigurationRequest>(),
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetConfigurationResponse>(),
+            handler: { request, context in
+                try await self.getConfiguration(
+                    request: request,
+                    context: context
+                )
+            }
+        )
     }
 }
 
@@ -640,6 +719,17 @@ extension Connectivity_V1_Diagnostics.ServiceProtocol {
         context: GRPCCore.ServerContext
     ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_ListConnectionsResponse> {
         let response = try await self.listConnections(
+            request: GRPCCore.ServerRequest(stream: request),
+            context: context
+        )
+        return GRPCCore.StreamingServerResponse(single: response)
+    }
+
+    public func getConfiguration(
+        request: GRPCCore.StreamingServerRequest<Connectivity_V1_GetConfigurationRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.StreamingServerResponse<Connectivity_V1_GetConfigurationResponse> {
+        let response = try await self.getConfiguration(
             request: GRPCCore.ServerRequest(stream: request),
             context: context
         )
@@ -721,6 +811,19 @@ extension Connectivity_V1_Diagnostics.SimpleServiceProtocol {
     ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_ListConnectionsResponse> {
         return GRPCCore.ServerResponse<Connectivity_V1_ListConnectionsResponse>(
             message: try await self.listConnections(
+                request: request.message,
+                context: context
+            ),
+            metadata: [:]
+        )
+    }
+
+    public func getConfiguration(
+        request: GRPCCore.ServerRequest<Connectivity_V1_GetConfigurationRequest>,
+        context: GRPCCore.ServerContext
+    ) async throws -> GRPCCore.ServerResponse<Connectivity_V1_GetConfigurationResponse> {
+        return GRPCCore.ServerResponse<Connectivity_V1_GetConfigurationResponse>(
+            message: try await self.getConfiguration(
                 request: request.message,
                 context: context
             ),
@@ -883,6 +986,29 @@ extension Connectivity_V1_Diagnostics {
             deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_ListConnectionsResponse>,
             options: GRPCCore.CallOptions,
             onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_ListConnectionsResponse>) async throws -> Result
+        ) async throws -> Result where Result: Sendable
+
+        /// Call the "GetConfiguration" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetConfigurationRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_GetConfigurationRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GetConfigurationResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        func getConfiguration<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_GetConfigurationRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GetConfigurationRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetConfigurationResponse>,
+            options: GRPCCore.CallOptions,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetConfigurationResponse>) async throws -> Result
         ) async throws -> Result where Result: Sendable
     }
 
@@ -1114,6 +1240,40 @@ extension Connectivity_V1_Diagnostics {
                 onResponse: handleResponse
             )
         }
+
+        /// Call the "GetConfiguration" method.
+        ///
+        /// > Source IDL Documentation:
+        /// >
+        /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+        ///
+        /// - Parameters:
+        ///   - request: A request containing a single `Connectivity_V1_GetConfigurationRequest` message.
+        ///   - serializer: A serializer for `Connectivity_V1_GetConfigurationRequest` messages.
+        ///   - deserializer: A deserializer for `Connectivity_V1_GetConfigurationResponse` messages.
+        ///   - options: Options to apply to this RPC.
+        ///   - handleResponse: A closure which handles the response and returns its result to
+        ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+        ///       already finished.
+        /// - Returns: The result of `handleResponse`.
+        public func getConfiguration<Result>(
+            request: GRPCCore.ClientRequest<Connectivity_V1_GetConfigurationRequest>,
+            serializer: some GRPCCore.MessageSerializer<Connectivity_V1_GetConfigurationRequest>,
+            deserializer: some GRPCCore.MessageDeserializer<Connectivity_V1_GetConfigurationResponse>,
+            options: GRPCCore.CallOptions = .defaults,
+            onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetConfigurationResponse>) async throws -> Result = { response in
+                try response.message
+            }
+        ) async throws -> Result where Result: Sendable {
+            try await self.client.unary(
+                request: request,
+                descriptor: Connectivity_V1_Diagnostics.Method.GetConfiguration.descriptor,
+                serializer: serializer,
+                deserializer: deserializer,
+                options: options,
+                onResponse: handleResponse
+            )
+        }
     }
 }
 
@@ -1294,6 +1454,35 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
             request: request,
             serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsRequest>(),
             deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsResponse>(),
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "GetConfiguration" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+    ///
+    /// - Parameters:
+    ///   - request: A request containing a single `Connectivity_V1_GetConfigurationRequest` message.
+    ///   - options: Options to apply to this RPC.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func getConfiguration<Result>(
+        request: GRPCCore.ClientRequest<Connectivity_V1_GetConfigurationRequest>,
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetConfigurationResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        try await self.getConfiguration(
+            request: request,
+            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetConfigurationRequest>(),
+            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetConfigurationResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1500,6 +1689,39 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
             metadata: metadata
         )
         return try await self.listConnections(
+            request: request,
+            options: options,
+            onResponse: handleResponse
+        )
+    }
+
+    /// Call the "GetConfiguration" method.
+    ///
+    /// > Source IDL Documentation:
+    /// >
+    /// > Returns what a second connd on this machine needs to give the same answers. For connctl report.
+    ///
+    /// - Parameters:
+    ///   - message: request message to send.
+    ///   - metadata: Additional metadata to send, defaults to empty.
+    ///   - options: Options to apply to this RPC, defaults to `.defaults`.
+    ///   - handleResponse: A closure which handles the response and returns its result to
+    ///       the caller. Returning from the closure will cancel the RPC if it hasn't
+    ///       already finished.
+    /// - Returns: The result of `handleResponse`.
+    public func getConfiguration<Result>(
+        _ message: Connectivity_V1_GetConfigurationRequest,
+        metadata: GRPCCore.Metadata = [:],
+        options: GRPCCore.CallOptions = .defaults,
+        onResponse handleResponse: @Sendable @escaping (GRPCCore.ClientResponse<Connectivity_V1_GetConfigurationResponse>) async throws -> Result = { response in
+            try response.message
+        }
+    ) async throws -> Result where Result: Sendable {
+        let request = GRPCCore.ClientRequest<Connectivity_V1_GetConfigurationRequest>(
+            message: message,
+            metadata: metadata
+        )
+        return try await self.getConfiguration(
             request: request,
             options: options,
             onResponse: handleResponse

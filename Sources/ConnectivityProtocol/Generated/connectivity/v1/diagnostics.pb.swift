@@ -1658,6 +1658,93 @@ public nonisolated struct Connectivity_V1_Connection: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
+public nonisolated struct Connectivity_V1_GetConfigurationRequest: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+public nonisolated struct Connectivity_V1_GetConfigurationResponse: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// The configuration in use, as YAML: connd.yaml(5) without comments, socket and limits.
+  public var configuration: String = String()
+
+  /// The cost overrides that the calling user set, in the format of connd's file. Root and connd's
+  /// own user receive those of all users. Networks are hashed with a new key. The format may change.
+  public var overrides: String = String()
+
+  /// The history, oldest first.
+  public var history: [Connectivity_V1_WatchResponse] = []
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+}
+
+/// The answers at the end of a replay, which connctl report prints. No call uses this message.
+public nonisolated struct Connectivity_V1_ReplayedAnswers: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  public var status: Connectivity_V1_Status {
+    get {_status ?? Connectivity_V1_Status()}
+    set {_status = newValue}
+  }
+  /// Returns true if `status` has been explicitly set.
+  public var hasStatus: Bool {self._status != nil}
+  /// Clears the value of `status`. Subsequent reads from it will return its default value.
+  public mutating func clearStatus() {self._status = nil}
+
+  /// The remaining fields are not set if the recording lacks the kernel's answers.
+  public var explanation: Connectivity_V1_Explanation {
+    get {_explanation ?? Connectivity_V1_Explanation()}
+    set {_explanation = newValue}
+  }
+  /// Returns true if `explanation` has been explicitly set.
+  public var hasExplanation: Bool {self._explanation != nil}
+  /// Clears the value of `explanation`. Subsequent reads from it will return its default value.
+  public mutating func clearExplanation() {self._explanation = nil}
+
+  public var links: [Connectivity_V1_Link] = []
+
+  /// The history of the recorded machine, with what happened during the recording.
+  public var history: Connectivity_V1_ListTransitionsResponse {
+    get {_history ?? Connectivity_V1_ListTransitionsResponse()}
+    set {_history = newValue}
+  }
+  /// Returns true if `history` has been explicitly set.
+  public var hasHistory: Bool {self._history != nil}
+  /// Clears the value of `history`. Subsequent reads from it will return its default value.
+  public mutating func clearHistory() {self._history = nil}
+
+  /// When the recording ended.
+  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_time = newValue}
+  }
+  /// Returns true if `time` has been explicitly set.
+  public var hasTime: Bool {self._time != nil}
+  /// Clears the value of `time`. Subsequent reads from it will return its default value.
+  public mutating func clearTime() {self._time = nil}
+
+  public var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  public init() {}
+
+  fileprivate var _status: Connectivity_V1_Status? = nil
+  fileprivate var _explanation: Connectivity_V1_Explanation? = nil
+  fileprivate var _history: Connectivity_V1_ListTransitionsResponse? = nil
+  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+}
+
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
 
 fileprivate nonisolated let _protobuf_package = "connectivity.v1"
@@ -3184,6 +3271,119 @@ nonisolated extension Connectivity_V1_Connection: SwiftProtobuf.Message, SwiftPr
       }
       if !storagesAreEqual {return false}
     }
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_GetConfigurationRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GetConfigurationRequest"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GetConfigurationRequest, rhs: Connectivity_V1_GetConfigurationRequest) -> Bool {
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_GetConfigurationResponse: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".GetConfigurationResponse"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}configuration\0\u{1}overrides\0\u{1}history\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.configuration) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.overrides) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.history) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.configuration.isEmpty {
+      try visitor.visitSingularStringField(value: self.configuration, fieldNumber: 1)
+    }
+    if !self.overrides.isEmpty {
+      try visitor.visitSingularStringField(value: self.overrides, fieldNumber: 2)
+    }
+    if !self.history.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.history, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_GetConfigurationResponse, rhs: Connectivity_V1_GetConfigurationResponse) -> Bool {
+    if lhs.configuration != rhs.configuration {return false}
+    if lhs.overrides != rhs.overrides {return false}
+    if lhs.history != rhs.history {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Connectivity_V1_ReplayedAnswers: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  public static let protoMessageName: String = _protobuf_package + ".ReplayedAnswers"
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}explanation\0\u{1}links\0\u{1}history\0\u{1}time\0")
+
+  public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._status) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._explanation) }()
+      case 3: try { try decoder.decodeRepeatedMessageField(value: &self.links) }()
+      case 4: try { try decoder.decodeSingularMessageField(value: &self._history) }()
+      case 5: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      default: break
+      }
+    }
+  }
+
+  public func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._status {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._explanation {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if !self.links.isEmpty {
+      try visitor.visitRepeatedMessageField(value: self.links, fieldNumber: 3)
+    }
+    try { if let v = self._history {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    } }()
+    try { if let v = self._time {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    } }()
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  public static func ==(lhs: Connectivity_V1_ReplayedAnswers, rhs: Connectivity_V1_ReplayedAnswers) -> Bool {
+    if lhs._status != rhs._status {return false}
+    if lhs._explanation != rhs._explanation {return false}
+    if lhs.links != rhs.links {return false}
+    if lhs._history != rhs._history {return false}
+    if lhs._time != rhs._time {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

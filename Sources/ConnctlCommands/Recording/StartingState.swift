@@ -1,0 +1,73 @@
+import Connectivity
+import ConnectivityMonitor
+import ConnectivityProtocol
+import SwiftProtobuf
+import UnixTransport
+
+/// The state in which a recording connd starts.
+enum StartingState: Hashable {
+  /// That of the running connd, in a file. Other users' overrides are missing unless this user is
+  /// root or connd's own user.
+  case running(file: String)
+  /// That of the configuration file, because connd is not running or watches another network.
+  case configured(why: String)
+
+  /// Asks the running connd for its state.
+  ///
+  /// - Throws: ``OutputError`` if the state cannot be stored.
+  static func current(
+    at socket: String, in directory: PrivateDirectory, through connector: Connector
+  ) async throws -> StartingState {
+    let response: Connectivity_V1_GetConfigurationResponse
+    do {
+      let (answer, namespace) = try await connector.withServices(at: socket) { connd in
+        (
+          try await connd.diagnostics.getConfiguration(.init(), options: .prompt),
+          try await connd.connectivity.getStatus(.init(), options: .prompt).networkNamespace
+        )
+      }
+      guard [0, ProcessNamespace.own ?? namespace].contains(namespace) else {
+        return .configured(why: "connd watches another network namespace than connctl")
+      }
+      response = answer
+    } catch let error as ConndError {
+      return .configured(why: "connd cannot be asked (\(error))")
+    }
+    let file = try NewFile("\(directory.path)/connd.state")
+    try file.write(try response.serializedBytes())
+    return .running(file: file.path)
+  }
+
+  /// A remark for the user, or `nil` if the running connd gave its state.
+  var remark: String? {
+    switch self {
+    case .running: nil
+    case .configured(let why): "\(why): recording with the configuration file alone"
+    }
+  }
+
+  /// The arguments of the recording connd.
+  var arguments: [String] {
+    switch self {
+    case .running(let file): ["--start-from", file]
+    case .configured: []
+    }
+  }
+
+  /// The lines of the report about it.
+  var words: [String] {
+    switch self {
+    case .running:
+      [
+        "The recording began in the state of the running connd: its configuration, its history, and",
+        "the user's own cost overrides (for root, those of all users).",
+      ]
+    // The reason may name a private directory.
+    case .configured:
+      [
+        "The recording began with the configuration file, without history and cost overrides,",
+        "because the running connd could not be asked.",
+      ]
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import Connectivity
+import ConnectivityProtocol
+
+extension Style {
+  /// The style of a report: long lines without colour, and times in UTC.
+  static let report = Style(width: .max) { time in
+    let parts = time.description.split(separator: "T")
+    return LocalTime(
+      date: parts.first.map(String.init) ?? "", time: String(parts.last?.prefix(12) ?? ""))
+  }
+
+  /// Returns the sections of a report for people: status, explanation, links and history.
+  ///
+  /// - Parameter start: The state in which the recording began, or `nil` if that is unknown.
+  func answers(
+    _ answers: Connectivity_V1_ReplayedAnswers, _ start: StartingState?
+  ) throws -> [String] {
+    let snapshot = try ConnectivitySnapshot(answers.status)
+    let history = try HistoryEntry.changes(HistoryEntry.all(answers.history.withoutUserNames))
+    let missing = ["not available: the recording lacks answers from the kernel"]
+    let explanation =
+      try answers.hasExplanation ? self.explanation(answers.explanation, host: nil) : missing
+    let sections = [
+      ("status", self.status(snapshot, now: try WallTime(answers.time))),
+      ("explain", explanation),
+      ("links", answers.links.isEmpty ? missing : self.links(answers.links)),
+      ("history (UTC)", history.isEmpty ? ["no changes"] : history.flatMap(self.history)),
+    ]
+    return (start.map { $0.words + [""] } ?? [])
+      + sections.flatMap { title, lines in ["--- \(title)"] + lines + [""] }
+  }
+}
+
+extension Connectivity_V1_ListTransitionsResponse {
+  /// Names users by number, because the user database has their names.
+  fileprivate var withoutUserNames: Self {
+    var response = self
+    for place in response.paths.indices {
+      let message = response.paths[place].cause.message
+      guard message.hasPrefix("uid ") else { continue }
+      response.paths[place].cause.message = "user " + message.dropFirst(4)
+    }
+    return response
+  }
+}
+
+extension [UInt8] {
+  /// Returns a report with these lines before its first section.
+  func inserting(_ lines: [String]) -> [UInt8] {
+    let start = Array("\n--- ".utf8)
+    var place = 0
+    while place < self.count, !self[place...].starts(with: start) { place += 1 }
+    let text = Array(lines.map { $0 + "\n" }.joined().utf8)
+    guard place < self.count else { return self }
+    return self[...place] + text + self[(place + 1)...]
+  }
+}

@@ -1,0 +1,53 @@
+import Connectivity
+import ConnectivityJSON
+import ConnectivityRules
+
+extension Configuration {
+  /// A file with the same effect on what connd reports. Omits comments, the socket and the limits.
+  package var text: String { self.text(links: self.links.rules) { $0 } }
+
+  /// Returns the text with other rules for links, and with substitutes for addresses.
+  func text(links rules: [LinkPolicy.Rule], address: (IPAddress) -> IPAddress) -> String {
+    func list(_ addresses: [IPAddress]) -> String {
+      "[" + addresses.map { "\"\(address($0))\"" }.joined(separator: ", ") + "]"
+    }
+    let policy = self.invalidations
+    let lines = [
+      "destinations: {ipv4: \(list(self.destinations.ipv4)), ipv6: \(list(self.destinations.ipv6))}",
+      "prefer: \(self.prefer.rawValue)", "identify: \(self.identify.rawValue)",
+      "grace: {\(policy.graceWords)}",
+      "invalidations: {betterPath: \(policy.betterPath.rawValue), "
+        + "categoryChanged: \(policy.categoryChanged.rawValue)}",
+    ]
+    let links = rules.isEmpty ? [] : ["links:"] + rules.map { "  - {\($0.words)}" }
+    return (lines + links).map { $0 + "\n" }.joined()
+  }
+}
+
+extension LinkPolicy.Rule {
+  fileprivate var words: String {
+    // A JSON string is also a YAML string.
+    var words = ["match: \(JSON.string(self.match).line(terminator: ""))"]
+    if let medium = self.medium { words.append("medium: \(medium.rawValue)") }
+    if let isOn = self.expensive { words.append("expensive: \(isOn)") }
+    if let isOn = self.constrained { words.append("constrained: \(isOn)") }
+    return words.joined(separator: ", ")
+  }
+}
+
+extension InvalidationPolicy {
+  /// Includes each medium with a grace period or a default other than zero.
+  fileprivate var graceWords: String {
+    let media = Medium.allCases.compactMap { medium -> String? in
+      let grace = self.carrierGrace[medium]
+      guard grace != nil || Self().carrierGrace[medium] != nil else { return nil }
+      return "\(medium.rawValue): \((grace ?? .zero).words)"
+    }
+    return (media + ["route: \(self.routeGrace.words)"]).joined(separator: ", ")
+  }
+}
+
+extension Duration {
+  /// Configurations use milliseconds.
+  fileprivate var words: String { "\(self.nanoseconds / 1_000_000)ms" }
+}
