@@ -53,7 +53,10 @@ vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util
 .PHONY: help
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	    /^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' Makefile
+	    /^[a-z-]+:.*## / { line = sprintf("  make %-24s", $$1); count = split($$2, words, " "); \
+	        for (i = 1; i <= count; i++) { \
+	            if (length(line) + length(words[i]) > 98) { print line; line = sprintf("%31s", "") } \
+	            line = line " " words[i] } print line }' Makefile
 	echo
 	echo "  PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VM_IMAGE=$(VM_IMAGE)"
 

@@ -60,8 +60,13 @@ extension ConndError {
     case .invalid(let why):
       "connd rejects the request: \(why)"
     case .failed(let why):
-      "connd did not answer: \(why)"
+      socket.map(Self.isTooLong) ?? false ? why : "connd did not answer: \(why)"
     }
+  }
+
+  /// Whether a path does not fit into a socket's address, so that connd was not asked.
+  private static func isTooLong(_ path: String) -> Bool {
+    path.utf8.count >= MemoryLayout.size(ofValue: sockaddr_un().sun_path)
   }
 
   /// Whether this is a default path of the system's connd.

@@ -36,6 +36,8 @@ public enum Program {
     _ arguments: [String], on console: Console, through connector: Connector
   ) async -> Int32 {
     await Console.$current.withValue(console) {
+      // The parser knows only the long name.
+      let arguments = arguments.first == "-V" ? ["--version"] : arguments
       var command: (any ParsableCommand)?
       do {
         try Connctl.checkCommandName(in: arguments)
@@ -78,7 +80,7 @@ public enum Program {
       console.remark(error.advice(socket: socket))
       return error.exitStatus
     case let foreign as ForeignNamespace:
-      console.remark("\(foreign): cannot guard connections here (run it in connd's namespace)")
+      console.remark("\(foreign): run this command in connd's namespace")
       return ExitStatus.notThere
     case let error as ConversionError:
       console.remark("connd's response is invalid: \(error)")
@@ -119,7 +121,7 @@ public enum Program {
       return code
     }
     do {
-      try console.write(message)
+      try console.writeText(message)
       return code
     } catch {
       return self.report(error, of: nil, on: console)

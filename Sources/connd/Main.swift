@@ -5,6 +5,8 @@ import ConndServer
 enum Main {
   static func main() {
     ConndCommand.widenHelp()
-    ConndCommand.main()
+    let arguments = Array(CommandLine.arguments.dropFirst())
+    // The parser knows only the long name.
+    ConndCommand.main(arguments.first == "-V" ? ["--version"] : arguments)
   }
 }

@@ -33,7 +33,7 @@ struct MeteringScenario {
     #expect(event.cause?.trigger == "metering" && event.cause?.change == "meteringChanged")
     #expect(try self.cost(lab) == "guessYes networkManager")
     #expect(try flow.invalidation().reason == "policy")
-    #expect(try lab.connctl("explain").output.contains("guess yes: NetworkManager says so"))
+    #expect(try lab.connctl("explain").output.contains("probably: NetworkManager says so"))
 
     // First another bus client claims otherwise, then NetworkManager itself reports something
     // irrelevant.

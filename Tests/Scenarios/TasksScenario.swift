@@ -116,4 +116,33 @@ struct TasksScenario {
     try lab.namespace.ip("route del default")
     try service.line { $0.contains(" transition CATEGORY_NONE ") }
   }
+
+  @Test(
+    "Docker and WireGuard: ports are counted, and the history says when the VPN came up",
+    .enabled(if: TunDevice.isAvailable, "/dev/net/tun may not be opened here"))
+  func containers() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.namespace.ip("link add docker0 type bridge")
+    try lab.namespace.ip("link set docker0 up")
+    for port in ["veth1", "veth2"] {
+      try lab.namespace.ip("link add \(port) type veth peer netns \(lab.outside.name)")
+      try lab.namespace.ip("link set \(port) master docker0 up")
+    }
+    try lab.startConnd()
+    let links = try lab.connctl("links").output
+    #expect(links.contains(/docker0 +bridge .*2 ports/), "\(links)")
+    #expect(!links.contains("veth1"))
+    #expect(try lab.connctl("links", "--all").output.contains("veth1"))
+
+    let wireGuard = try WireGuard(lab, to: Uplinks.server)
+    try waitUntil("the history has the VPN") {
+      try lab.connctl("history").output.contains(
+        try Regex(" path  .*\(wireGuard.link).*: (rule|route) added"))
+    }
+    // The tunnel's own packets have a mark, and do not go through it.
+    let own = try lab.connctl("explain", Uplinks.server, "--mark", "0xca6c").output
+    #expect(own.hasPrefix("Traffic leaves by eth0"), "\(own)")
+    let all = try lab.connctl("explain").output
+    #expect(all.contains("eth0, the default route with fwmark 0xca6c"), "\(all)")
+  }
 }

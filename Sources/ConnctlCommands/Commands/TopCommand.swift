@@ -10,8 +10,8 @@ struct TopCommand: ConnctlCommand {
       kernel's counters, every two seconds), the last changes, and the clients of connd: your own \
       programs, or all programs for root.
 
-      q or Ctrl-C quits, ? shows all keys. A ? after a link's name marks a guess. If standard output is not a terminal, or TERM is dumb, \
-      shows it once.
+      q or Ctrl-C quits, / filters, s sorts, ? shows all keys. A ? after a link's name marks a guess. \
+      If standard output is not a terminal, or TERM is dumb, shows it once.
       """,
     examples: ["connctl top", "connctl top | cat"])
 
@@ -37,9 +37,9 @@ struct TopCommand: ConnctlCommand {
     let console = self.console
     let (questions, ask) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
-    let view = try LiveView(color: console.style.color) { size, showsKeys in
+    let view = try LiveView(color: console.style.color) { size, options in
       feed.overview.frame(
-        size, console.glyphs, console.style, now: console.now(), showsKeys: showsKeys)
+        size, console.glyphs, console.style, now: console.now(), options: options)
     } read: { isFresh in
       if feed.readCounters(isFresh: isFresh) { ask.yield() }
     }

@@ -10,19 +10,19 @@ extension Overview {
     var glyphs: Glyphs
     var style: Style
     var now: WallTime
-    /// Whether to explain the keys.
-    var showsKeys = false
+    var options = ViewOptions()
   }
 
   /// Returns the picture for a terminal.
   func frame(
-    _ size: Frame.Size, _ glyphs: Glyphs, _ style: Style, now: WallTime, showsKeys: Bool = false
+    _ size: Frame.Size, _ glyphs: Glyphs, _ style: Style, now: WallTime,
+    options: ViewOptions = ViewOptions()
   ) -> Frame {
     Frame(
       self.lines(
         Drawing(
           columns: size.columns, rows: size.rows, glyphs: glyphs, style: style, now: now,
-          showsKeys: showsKeys)),
+          options: options)),
       size: size)
   }
 
@@ -147,12 +147,14 @@ extension Overview.Drawing {
   /// The lines at the bottom, about the keys.
   var footer: [Line] {
     guard self.rows != nil else { return [] }
-    if self.showsKeys {
+    if self.options.showsKeys {
       return [
-        "q, Ctrl-C  quit", "Ctrl-L     redraw", "Ctrl-Z     suspend; fg continues",
-        "?          hide this help",
+        "q, Ctrl-C  quit", "/          filter links, changes and clients",
+        "s          sort links: preference, traffic, name", "a          show addresses",
+        "Ctrl-L     redraw", "Ctrl-Z     suspend; fg continues", "?          hide this help",
       ].map { self.line(Text($0, .faint)) }
     }
+    if let words = self.options.words { return [self.line(Text(words, .middling))] }
     return self.isRoomy ? [self.line(Text("q quits, ? shows all keys", .faint))] : []
   }
 

@@ -24,7 +24,7 @@ extension Overview {
     }
     columns.append(.init("NOTES", giveWay: 0, isTurnable: true))
     var table = Table(columns)
-    for link in folding.links {
+    for link in self.chosen(folding.links, drawing.options) {
       var cells = [Text(link.name)]
       if hasKind { cells.append(Text(link.kind)) }
       let medium = Medium(link.medium)
@@ -37,10 +37,32 @@ extension Overview {
         let rate = self.rates.perSecond[link.name]
         cells += [Self.rate(rate?.received), Self.rate(rate?.sent)]
       }
-      cells.append(Text(Self.notes(on: link, ports: folding.portWords(of: link))))
+      let addresses = drawing.options.showsAddresses ? link.addresses : []
+      cells.append(
+        Text(Self.notes(on: link, addresses + [folding.portWords(of: link)].compactMap { $0 })))
       table.rows.append(cells)
     }
     return table
+  }
+
+  /// Returns the links that the filter shows, in the chosen order.
+  private func chosen(
+    _ links: [Connectivity_V1_Link], _ options: ViewOptions
+  ) -> [Connectivity_V1_Link] {
+    let shown = links.filter { link in
+      options.shows(
+        link.name, link.kind, Medium(link.medium).rawValue, link.wireless.ssid,
+        (link.alternativeNames + link.addresses).joined(separator: " "))
+    }
+    func traffic(_ link: Connectivity_V1_Link) -> UInt64 {
+      let rate = self.rates.perSecond[link.name]
+      return (rate?.received ?? 0) &+ (rate?.sent ?? 0)
+    }
+    switch options.order {
+    case .preference: return shown
+    case .traffic: return shown.sorted { (traffic($1), $0.name) < (traffic($0), $1.name) }
+    case .name: return shown.sorted { $0.name < $1.name }
+    }
   }
 
   fileprivate static func rate(_ rate: UInt64?) -> Text {
@@ -51,9 +73,9 @@ extension Overview {
   /// Returns the costs and the network behind a link. The network's name comes last, so that a
   /// right-to-left name does not affect other text.
   fileprivate static func notes(
-    on link: Connectivity_V1_Link, ports: String?
+    on link: Connectivity_V1_Link, _ first: [String]
   ) -> String {
-    var notes = [ports].compactMap { $0 }
+    var notes = first
     if link.expensive { notes.append("metered") }
     if link.constrained { notes.append("constrained") }
     if link.hasModem { notes += link.modem.words }
@@ -70,7 +92,8 @@ extension Overview {
     var table = Table([.init("CHANGES"), .init(""), .init("")])
     let today = drawing.style.localTime(drawing.now).date
     let folded = FoldedChange.groups(self.changes, { $0 }).compactMap { FoldedChange($0) }
-    for change in folded.suffix(drawing.rows ?? 10).reversed() {
+    let shown = folded.filter { drawing.options.shows($0.headline.string, $0.details) }
+    for change in shown.suffix(drawing.rows ?? 10).reversed() {
       let local = drawing.style.localTime(change.time)
       let time =
         local.date == today ? String(local.time.prefix(8)) : String(local.date.dropFirst(5))
@@ -91,9 +114,11 @@ extension Overview {
     for key in processes.keys.sorted(by: { ($0[1], $0[0]) < ($1[1], $1[0]) }) {
       let streams = processes[key] ?? []
       let process = key[0]
+      let name = process == 0 ? "-" : self.processNames[process] ?? "-"
+      let user = self.userNames[key[1]] ?? "\(key[1])"
+      guard drawing.options.shows(name, user) else { continue }
       table.rows.append([
-        Text(process == 0 ? "-" : self.processNames[process] ?? "-"),
-        Text(process == 0 ? "-" : "\(process)", .faint), Text("\(key[1])", .faint),
+        Text(name), Text(process == 0 ? "-" : "\(process)", .faint), Text(user, .faint),
         self.follows(streams, drawing),
       ])
     }

@@ -13,6 +13,8 @@ struct Overview: Hashable, Sendable {
   var clients: [Connectivity_V1_Client]?
   /// The names of the clients' processes, by process number.
   var processNames: [UInt32: String] = [:]
+  /// The names of the clients' users, by user number.
+  var userNames: [UInt32: String] = [:]
   /// Why the content may be out of date.
   private(set) var remark: String?
   /// Whether connd is in another network namespace, so that the kernel's counters here are for

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
 import GRPCCore
+import Glibc
 import Synchronization
 
 /// Maintains an ``Overview`` from data of connd and the kernel. Safe to use from any thread.
@@ -102,7 +103,11 @@ extension Overview {
     self.links = answers.links
     self.correct(try ConnectivitySnapshot(answers.status))
     self.note(answers.history.map(\.change))
-    self.clients = answers.clients
+    // This view is a client, too.
+    self.clients = answers.clients?.filter { $0.process != UInt32(getpid()) }
+    for user in Set((self.clients ?? []).map(\.user)) where self.userNames[user] == nil {
+      self.userNames[user] = Console.current.userName(user)
+    }
     let processes = Set((answers.clients ?? []).map(\.process)).subtracting([0])
     self.processNames = processes.prefix(Self.mostNames).reduce(into: [:]) { names, process in
       names[process] = ProcessName.read(process)

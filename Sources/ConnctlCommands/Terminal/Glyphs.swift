@@ -24,6 +24,12 @@ struct Glyphs: Hashable, Sendable {
     isASCII: true, line: "-", gap: "x", ellipsis: "...", bars: ["#", "#", "#", "#"], noBar: ".",
     full: "#", empty: ".", mark: "'")
 
+  /// Returns the glyphs for an output. Only a terminal may lack UTF-8. A file or pipe always gets
+  /// it, like JSON, so that its contents do not depend on the locale.
+  static func of(isTerminal: Bool, _ environment: (String) -> String?) -> Glyphs {
+    isTerminal ? self.ofLocale(environment) : .unicode
+  }
+
   /// Returns the glyphs for the user's locale, from the first non-empty variable of locale(7).
   static func ofLocale(_ environment: (String) -> String?) -> Glyphs {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].compactMap { environment($0) }
@@ -31,5 +37,33 @@ struct Glyphs: Hashable, Sendable {
     let codeset = (locale ?? "").lowercased()
     return codeset.hasSuffix("utf-8") || codeset.hasSuffix("utf8") || codeset.contains("utf-8@")
       || codeset.contains("utf8@") ? .unicode : .ascii
+  }
+}
+
+extension String {
+  /// The text for a terminal without UTF-8. connctl's own characters have a replacement, and any
+  /// other is “?”. Ties stay.
+  var ascii: String {
+    if self.utf8.allSatisfy({ $0 < 0x80 }) { return self }
+    return self.unicodeScalars.map { scalar in
+      scalar.isASCII || scalar == Text.tie ? String(scalar) : scalar.inASCII
+    }.joined()
+  }
+}
+
+extension Unicode.Scalar {
+  /// The replacement of a character on a terminal without UTF-8.
+  var inASCII: String {
+    switch self {
+    case "→": "->"
+    case "·": "-"
+    case "…": "..."
+    case "“", "”": "\""
+    case "─": "-"
+    case "│": "|"
+    case "├", "└": "+"
+    case Text.tie: " "
+    default: "?"
+    }
   }
 }

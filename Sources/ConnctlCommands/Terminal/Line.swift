@@ -45,24 +45,13 @@ struct Line: Hashable, Sendable {
           self.cells.append(Cell(text: isSpace ? " " : "", ink: ink))
         }
       case nil:
-        let replacement = scalar == Text.tie ? " " : self.replacement(of: scalar)
-        for letter in replacement { self.cells.append(Cell(text: String(letter), ink: ink)) }
+        for letter in scalar.inASCII { self.cells.append(Cell(text: String(letter), ink: ink)) }
       }
       marks = 0
     }
   }
 
   mutating func append(_ text: Text) { self.append(text.string, text.ink) }
-
-  /// connctl's own characters have a replacement in ASCII.
-  private func replacement(of scalar: Unicode.Scalar) -> String {
-    switch scalar {
-    case "→": "->"
-    case "·": "-"
-    case "“", "”": "\""
-    default: "?"
-    }
-  }
 
   mutating func pad(to column: Int) {
     while self.width < column { self.cells.append(.blank) }

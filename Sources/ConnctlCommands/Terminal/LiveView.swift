@@ -10,7 +10,7 @@ import UnixTransport
 /// nothing. In the background the kernel stops it (SIGTTOU).
 final class LiveView: Sendable {
   /// Returns the picture.
-  private let picture: @Sendable (Frame.Size, _ showsKeys: Bool) -> Frame
+  private let picture: @Sendable (Frame.Size, ViewOptions) -> Frame
   /// Reads data that is not pushed. `isFresh` means that earlier readings are outdated, because
   /// nothing was shown for a while.
   private let read: @Sendable (_ isFresh: Bool) -> Void
@@ -21,7 +21,7 @@ final class LiveView: Sendable {
 
   /// - Throws: An error if no descriptors are left.
   init(
-    color: Bool, picture: @escaping @Sendable (Frame.Size, _ showsKeys: Bool) -> Frame,
+    color: Bool, picture: @escaping @Sendable (Frame.Size, ViewOptions) -> Frame,
     read: @escaping @Sendable (_ isFresh: Bool) -> Void
   ) throws(SystemError) {
     (self.color, self.picture, self.read) = (color, picture, read)
@@ -67,7 +67,7 @@ final class LiveView: Sendable {
     var schedule = ViewSchedule(at: .now)
     var shown: Frame?
     var (hasKeys, isFresh) = (terminal.hasKeys, true)
-    var showsKeys = false
+    var options = ViewOptions()
     while !self.isOver.load(ordering: .relaxed) {
       // Handle signals first, because another process may have the terminal.
       while let signal = signals.next() {
@@ -96,7 +96,7 @@ final class LiveView: Sendable {
         isFresh = false
       }
       if step.draws {
-        let frame = self.picture(terminal.size, showsKeys)
+        let frame = self.picture(terminal.size, options)
         let update = frame.update(from: shown, color: self.color)
         if !update.isEmpty { try terminal.write(update) }
         // A redraw caused by the user, after a resize, does not count against the budget.
@@ -112,16 +112,17 @@ final class LiveView: Sendable {
         if self.readsSoon.exchange(false, ordering: .relaxed) { schedule.readSoon(at: .now) }
       }
       if ready.contains(STDIN_FILENO) {
-        switch terminal.key() {
+        guard let typed = terminal.keys() else {
+          hasKeys = false
+          continue
+        }
+        switch options.take(typed) {
         case .quit: return
         case .redraw:
           shown = nil
           schedule.restart(at: .now)
-        case .help:
-          showsKeys.toggle()
-          schedule.changed()
-        case .none: break
-        case .ended: hasKeys = false
+        case .changed: schedule.changed()
+        case .nothing: break
         }
       }
     }

@@ -5,10 +5,6 @@ import UnixTransport
 /// cursor and without echo. It uses ECMA-48 sequences and xterm's private modes. All terminals
 /// except printing ones have them, or ignore unknown modes.
 struct Terminal {
-  enum Key: Hashable {
-    case quit, redraw, help, none, ended
-  }
-
   private let settings: termios
   private(set) var isEntered = false
 
@@ -52,21 +48,12 @@ struct Terminal {
     return true
   }
 
-  /// Returns the typed key. Unknown input, such as the sequences of arrow keys, is ignored.
-  func key() -> Key {
+  /// Returns the typed bytes, or `nil` at the end of the input.
+  func keys() -> [UInt8]? {
     var bytes = [UInt8](repeating: 0, count: 64)
     let count = Glibc.read(STDIN_FILENO, &bytes, bytes.count)
-    if count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN) { return .ended }
-    for byte in bytes.prefix(max(0, count)) {
-      switch byte {
-      case UInt8(ascii: "q"), UInt8(ascii: "Q"): return .quit
-      // Ctrl-L redraws, as in other programs.
-      case 12: return .redraw
-      case UInt8(ascii: "?"), UInt8(ascii: "h"): return .help
-      default: continue
-      }
-    }
-    return .none
+    if count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN) { return nil }
+    return Array(bytes.prefix(max(0, count)))
   }
 
   func write(_ text: String) throws { try Console.writeAll(text, to: STDOUT_FILENO) }

@@ -55,7 +55,8 @@ extension Style {
       steps.add(
         position == 0 ? "not by" : "", Text("\(unused.link.name): \(explanation.words(unused))"))
     }
-    return Columns(rows: [[Text(explanation.summary(path), path.status.ink)]]).lines(self)
+    return Columns(rows: [[Text(explanation.summary(path, comparedWith: link), path.status.ink)]])
+      .lines(self)
       + [self.paint(explanation.title(host), .heading)] + steps.lines(self)
   }
 }
@@ -89,7 +90,7 @@ extension Connectivity_V1_Explanation {
 }
 
 extension Connectivity_V1_Explanation {
-  /// The text `guess yes: NetworkManager says so`.
+  /// The text `probably: NetworkManager says so`.
   fileprivate var costWords: String? {
     guard self.hasCost else { return nil }
     let source =
@@ -102,9 +103,22 @@ extension Connectivity_V1_Explanation {
       case .driver: "the link's driver is for phones"
       case .dhcp: "the DHCP server says so"
       case .lastKnown: "as before the tunnel's uplink was lost"
-      case .none, .unspecified, .UNRECOGNIZED: "no source"
+      case .none, .unspecified, .UNRECOGNIZED: "nothing says so"
       }
-    return "\(self.cost.metering.word.separatingWords): \(source)"
+    return "\(self.cost.metering.phrase): \(source)"
+  }
+}
+
+extension Connectivity_V1_Metering {
+  /// The text `probably not`.
+  fileprivate var phrase: String {
+    switch self {
+    case .yes: "yes"
+    case .no: "no"
+    case .guessYes: "probably"
+    case .guessNo: "probably not"
+    case .unknown, .unspecified, .UNRECOGNIZED: "unknown"
+    }
   }
 }
 

@@ -6,6 +6,8 @@ struct Style: Sendable {
   /// The width of a line, or `.max` if lines are not wrapped.
   var width = 80
   var color = false
+  /// Whether the terminal lacks UTF-8.
+  var isASCII = false
   var localTime: @Sendable (WallTime) -> LocalTime
 
   struct LocalTime: Hashable, Sendable {
@@ -37,7 +39,8 @@ extension Style {
   /// The kernel allows control characters in link names.
   func paint(_ text: String, _ ink: TextStyle?) -> String {
     let scalars = text.unicodeScalars.map { $0 == Text.tie ? " " : $0 }
-    let plain = String(String.UnicodeScalarView(scalars)).printable
+    let printable = String(String.UnicodeScalarView(scalars)).printable
+    let plain = self.isASCII ? printable.ascii : printable
     guard self.color, let ink, !plain.isEmpty else { return plain }
     return "\u{1B}[\(ink.code)m\(plain)\u{1B}[0m"
   }

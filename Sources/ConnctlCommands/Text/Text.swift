@@ -15,6 +15,9 @@ struct Text: Hashable, Sendable {
   static func tied(_ words: String...) -> String {
     words.joined(separator: String(Character(Self.tie)))
   }
+
+  /// The text for a terminal without UTF-8.
+  var ascii: Text { Text(self.string.ascii, self.ink) }
 }
 
 extension Text: ExpressibleByStringInterpolation {
@@ -47,14 +50,15 @@ struct Columns: Sendable {
   }
 
   func lines(_ style: Style) -> [String] {
+    let rows = style.isASCII ? self.rows.map { $0.map(\.ascii) } : self.rows
     var widths = self.minimum
-    for row in self.rows {
+    for row in rows {
       for (column, cell) in row.dropLast().enumerated() {
         if column == widths.count { widths.append(0) }
         widths[column] = max(widths[column], cell.string.count)
       }
     }
-    return self.rows.flatMap { Self.lines($0, widths, self.indent, style) }
+    return rows.flatMap { Self.lines($0, widths, self.indent, style) }
   }
 
   private static func lines(

@@ -3,14 +3,18 @@ import ConnectivityProtocol
 
 extension Connectivity_V1_Explanation {
   /// The sentence that answers why the traffic leaves as it does.
-  func summary(_ path: KernelPath) -> String {
+  ///
+  /// - Parameter asked: The only link that was compared, if the user named one.
+  func summary(_ path: KernelPath, comparedWith asked: String? = nil) -> String {
     guard path.status == .satisfied, let link = path.interface else {
       return self.obstacle(path)
     }
     if path.medium == .loopback { return "The address belongs to this machine." }
     let medium = path.medium.phrase.map { " (\($0))" } ?? ""
     guard let why = self.unusedLinks.first.flatMap({ self.advantage(over: $0) }) else {
-      return "Traffic leaves by \(link)\(medium), the only link with a route."
+      // The other links are unknown.
+      return "Traffic leaves by \(link)\(medium)"
+        + (asked == nil ? ", the only link with a route." : ".")
     }
     return "Traffic leaves by \(link)\(medium) because \(why)."
   }

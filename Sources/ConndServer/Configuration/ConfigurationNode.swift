@@ -149,7 +149,10 @@ struct ConfigurationEntry {
   }
 
   func unknown(_ known: [String]) -> ConfigurationError {
-    let hint = self.name.nearest(of: known).map { " (did you mean '\($0)'?)" } ?? ""
+    // The command line has another word than the file.
+    let synonym = self.name == "metered" && known.contains("expensive") ? "expensive" : nil
+    let nearest = synonym ?? self.name.nearest(of: known)
+    let hint = nearest.map { " (did you mean '\($0)'?)" } ?? ""
     return self.error("unknown key\(hint); expected one of \(known.joined(separator: ", "))")
   }
 }

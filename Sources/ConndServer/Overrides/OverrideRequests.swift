@@ -83,7 +83,9 @@ struct OverrideRequests {
       throw .full(
         "too many overrides (\(Self.maxOverrides)): remove some with connctl networks forget")
     }
-    let change = request.constrained == nil ? "expensiveSet" : "constrainedSet"
+    let set = request.constrained == nil ? "expensiveSet" : "constrainedSet"
+    let values = [request.constrained, request.expensive].compactMap { $0 }
+    let change = values.allSatisfy { $0 == .auto } ? "choiceForgotten" : set
     return Change(
       costs: costs, subjects: subjects,
       cause: ChangeCause(

@@ -40,6 +40,6 @@ package struct ForeignNamespace: Error, Hashable, CustomStringConvertible {
   }
 
   package var description: String {
-    "connd is in the network namespace \(self.connd), and this process is in \(self.own)"
+    "connd watches the network namespace \(self.connd), and this process is in \(self.own)"
   }
 }

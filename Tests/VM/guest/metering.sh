@@ -65,7 +65,7 @@ check "ExecCondition=connctl is not-expensive on a metered network → the comma
 phone up1 2
 check "renewing the lease of a phone that has moved to Wi-Fi → succeeds" networkctl renew up1
 check "the renewed lease is not metered → connd reports not metered" within 30 connctl is not-expensive
-check "the renewed lease is not metered → connctl explain shows a guess of no" is 'guess no: .*' cost
+check "the renewed lease is not metered → connctl explain shows a guess of no" is 'probably not: .*' cost
 check "ExecCondition=connctl is not-expensive, unmetered → starting the unit succeeds" systemctl start saver
 check "ExecCondition=connctl is not-expensive, unmetered → the command has run" test -e /run/saver
 phone up1 2 $metered
@@ -91,7 +91,7 @@ check "starting NetworkManager → succeeds" systemctl start NetworkManager.serv
 check "NetworkManager adds a connection profile for up2" nmcli connection add type ethernet con-name sold ifname up2 ipv6.method disabled
 check "NetworkManager activates the connection profile" within 60 nmcli --wait 30 connection up sold
 check "NetworkManager has activated the profile → connd reports online" connctl wait online --timeout 1m
-check "NetworkManager guesses metered from the lease → connctl explain shows that guess" within 30 is 'guess yes: NetworkManager says so.*' cost
+check "NetworkManager guesses metered from the lease → connctl explain shows that guess" within 30 is 'probably: NetworkManager says so.*' cost
 connctl watch --json >/run/events &
 watcher=$!
 check "connctl watch has received a snapshot" within 30 grep -q snapshot /run/events
@@ -102,14 +102,14 @@ check "the user sets connection.metered to no → NetworkManager accepts it" met
 check "connection.metered is no → connd reports not metered" within 30 connctl is not-expensive
 check "connection.metered is no → connctl explain shows no from NetworkManager" is 'no: NetworkManager says so.*' cost
 check "the user sets connection.metered to unknown → NetworkManager accepts it" metering unknown
-check "connection.metered is unknown → connctl explain shows NetworkManager's guess again" within 30 is 'guess yes: NetworkManager says so.*' cost
+check "connection.metered is unknown → connctl explain shows NetworkManager's guess again" within 30 is 'probably: NetworkManager says so.*' cost
 check "metering changed twice → connctl watch printed both changes with their cause" is $'false meteringChanged\ntrue meteringChanged' told
 check "restarting NetworkManager → succeeds" systemctl restart NetworkManager.service
 check "NetworkManager has restarted → it guesses metered" within 60 is '4|yes \(guessed\)' nmcli --get-values GENERAL.METERED device show up2
-check "NetworkManager has restarted → connctl explain shows its guess" is 'guess yes: NetworkManager says so.*' cost
+check "NetworkManager has restarted → connctl explain shows its guess" is 'probably: NetworkManager says so.*' cost
 check "D1 NetworkManager has restarted → connctl watch printed no further change" is $'false meteringChanged\ntrue meteringChanged' told
 check "stopping NetworkManager → succeeds" systemctl stop NetworkManager.service
-check "NetworkManager has stopped → its last guess still applies" is 'guess yes: NetworkManager says so.*' cost
+check "NetworkManager has stopped → its last guess still applies" is 'probably: NetworkManager says so.*' cost
 check "the user overrides up2 as not metered → accepted" connctl expensive up2 off
 check "an override contradicts NetworkManager's guess → connd reports not metered" connctl is not-expensive
 check "the user removes the override of up2 → accepted" connctl forget up2

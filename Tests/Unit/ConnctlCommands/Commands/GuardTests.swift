@@ -197,8 +197,8 @@ struct GuardTests {
         #expect(screen.output == "")
         #expect(
           screen.errors == """
-            connctl: connd is in the network namespace \(own + 1), and this process is in \(own): \
-            cannot guard connections here (run it in connd's namespace)
+            connctl: connd watches the network namespace \(own + 1), and this process is in \(own): \
+            run this command in connd's namespace
 
             """)
       }

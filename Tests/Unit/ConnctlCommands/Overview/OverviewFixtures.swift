@@ -64,10 +64,12 @@ extension Overview {
   }()
 
   /// Without trailing blanks.
-  func picture(_ columns: Int, _ rows: Int, _ glyphs: Glyphs = .unicode) -> [String] {
+  func picture(
+    _ columns: Int, _ rows: Int, _ glyphs: Glyphs = .unicode, options: ViewOptions = ViewOptions()
+  ) -> [String] {
     self.frame(
       Frame.Size(columns: columns, rows: rows), glyphs, .plain(width: columns),
-      now: .sample.adding(seconds: 185)
+      now: .sample.adding(seconds: 185), options: options
     ).lines.map { $0.text(color: false) }
   }
 }

@@ -39,13 +39,21 @@ struct OverviewTests {
     #expect(rows.contains { $0.hasSuffix("metered, \"שלום\"") })
   }
 
+  @Test("screens of 120 by 40 and 200 by 50", arguments: [(120, 40), (200, 50)])
+  func usualWindows(columns: Int, rows: Int) throws {
+    let lines = Overview.sample.picture(columns, rows)
+    #expect(lines.count == rows)
+    try expectPicture(lines, "top-\(columns)x\(rows)")
+  }
+
   @Test("? explains the keys")
   func keys() {
     for size in [Frame.Size(columns: 80, rows: 24), Frame.Size(columns: 40, rows: 12)] {
       let frame = Overview.sample.frame(
-        size, .unicode, .plain(width: size.columns), now: .sample, showsKeys: true)
+        size, .unicode, .plain(width: size.columns), now: .sample,
+        options: ViewOptions(showsKeys: true))
       let lines = frame.lines.map { $0.text(color: false) }
-      #expect(lines.suffix(4).first == "q, Ctrl-C  quit")
+      #expect(lines.suffix(7).first == "q, Ctrl-C  quit")
       #expect(lines.last == "?          hide this help")
       #expect(lines.count == size.rows)
     }

@@ -146,7 +146,8 @@ final class Screen: Sendable {
         }
       },
       complain: { text in self.state.withLock { $0.errors += text } },
-      style: .plain(width: 80), now: { WallTime.sample.adding(seconds: 185) })
+      style: .plain(width: 80), now: { WallTime.sample.adding(seconds: 185) },
+      userName: { _ in nil })
   }
 }
 

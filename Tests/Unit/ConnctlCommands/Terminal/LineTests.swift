@@ -67,6 +67,23 @@ struct LineTests {
     #expect(Glyphs.ofLocale { environment[$0] }.isASCII == isASCII)
   }
 
+  @Test("a file or pipe gets UTF-8 in every locale")
+  func pipe() {
+    #expect(!Glyphs.of(isTerminal: false) { _ in nil }.isASCII)
+    #expect(Glyphs.of(isTerminal: true) { _ in nil }.isASCII)
+  }
+
+  @Test("text for a terminal without UTF-8 is ASCII, and its columns stay aligned")
+  func text() {
+    var style = Style.plain()
+    style.isASCII = true
+    var columns = Columns()
+    columns.add("a → b", "“é” … ·")
+    columns.add("a", Text(Text.tied("x", "y")))
+    #expect(columns.lines(style) == ["a -> b  \"?\" ... -", "a       x y"])
+    #expect("├ └ │ ─".ascii == "+ + | -")
+  }
+
   @Test(
     "pictures are live only on a terminal that can move the cursor",
     arguments: [

@@ -54,6 +54,13 @@ struct UnusedLinkTests {
     #expect(lines.last == "  not by    eth1: \(row)")
   }
 
+  @Test("only one link was compared → the first line says nothing about the others")
+  func oneLink() throws {
+    let used = Self.explanation(.noRoute)
+    let lines = try Style.plain(width: .max).explanation(used, host: nil, link: "eth1")
+    #expect(lines.first == "Traffic leaves by vlan10 (wired).")
+  }
+
   @Test("without a path the first line says why")
   func noPath() throws {
     func first(_ path: KernelPath) throws -> String? {

@@ -112,7 +112,7 @@ struct CostsTests {
     try self.set(.link("wlan7"), expensive: .on)
     #expect(self.loop.loop.feed.store.past.count == before)
     try self.set(.link("eth0"), constrained: .auto)
-    #expect(self.last == "expensive: constrainedSet uid 1000")
+    #expect(self.last == "expensive: choiceForgotten uid 1000")
     try self.forget("eth0")
     #expect(self.last == ": choiceForgotten uid 1000")
     #expect(throws: CostRequest.Refusal.self) { try self.forget("eth0") }
