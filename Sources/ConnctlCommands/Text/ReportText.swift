@@ -21,7 +21,7 @@ extension Style {
     let explanation =
       try answers.hasExplanation ? self.explanation(answers.explanation, host: nil) : missing
     let sections = [
-      ("status", self.status(snapshot, now: try WallTime(answers.time))),
+      ("status", self.status(snapshot, now: try WallTime(answers.endTime))),
       ("explain", explanation),
       ("links", answers.links.isEmpty ? missing : self.links(answers.links)),
       ("history (UTC)", history.isEmpty ? ["no changes"] : history.flatMap(self.history)),

@@ -10,7 +10,7 @@ extension MonitorLoop {
     var answers = Connectivity_V1_ReplayedAnswers()
     answers.status = Connectivity_V1_Status(
       store.snapshot, networkNamespace: ProcessNamespace.told)
-    answers.time = Google_Protobuf_Timestamp(self.clock.time)
+    answers.endTime = Google_Protobuf_Timestamp(self.clock.time)
     for published in store.past where published.change.isInHistory {
       answers.history.append(Connectivity_V1_ListTransitionsResponse(published.change))
     }

@@ -10,7 +10,7 @@ struct ReportTextTests {
   private static var answers: Connectivity_V1_ReplayedAnswers {
     var answers = Connectivity_V1_ReplayedAnswers()
     answers.status = Connectivity_V1_Status(.sample)
-    answers.time = .init(.sample.adding(seconds: 185))
+    answers.endTime = .init(.sample.adding(seconds: 185))
     answers.explanation = .sample
     answers.links = [.wlan, .docker]
     answers.history.transitions = [.init(.started), .init(.sample)]

@@ -65,7 +65,7 @@ struct ReportTests {
       serializedBytes: Report(of: try ReplayTests.bytes("questions.recording")).answers)
     #expect(asked.explanation.routePrefix == "0.0.0.0/0")
     #expect(asked.links.contains { $0.name == "eth0" })
-    #expect(asked.status.hasIpv4 && asked.time.seconds > 1_700_000_000)
+    #expect(asked.status.hasIpv4 && asked.endTime.seconds > 1_700_000_000)
     let unasked = try Connectivity_V1_ReplayedAnswers(
       serializedBytes: Report(of: try ReplayTests.bytes("failover.recording")).answers)
     #expect(!unasked.hasExplanation && unasked.links.isEmpty)

@@ -1726,14 +1726,14 @@ public nonisolated struct Connectivity_V1_ReplayedAnswers: Sendable {
   public mutating func clearHistory() {self._history = nil}
 
   /// When the recording ended.
-  public var time: SwiftProtobuf.Google_Protobuf_Timestamp {
-    get {_time ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
-    set {_time = newValue}
+  public var endTime: SwiftProtobuf.Google_Protobuf_Timestamp {
+    get {_endTime ?? SwiftProtobuf.Google_Protobuf_Timestamp()}
+    set {_endTime = newValue}
   }
-  /// Returns true if `time` has been explicitly set.
-  public var hasTime: Bool {self._time != nil}
-  /// Clears the value of `time`. Subsequent reads from it will return its default value.
-  public mutating func clearTime() {self._time = nil}
+  /// Returns true if `endTime` has been explicitly set.
+  public var hasEndTime: Bool {self._endTime != nil}
+  /// Clears the value of `endTime`. Subsequent reads from it will return its default value.
+  public mutating func clearEndTime() {self._endTime = nil}
 
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -1742,7 +1742,7 @@ public nonisolated struct Connectivity_V1_ReplayedAnswers: Sendable {
   fileprivate var _status: Connectivity_V1_Status? = nil
   fileprivate var _explanation: Connectivity_V1_Explanation? = nil
   fileprivate var _history: Connectivity_V1_ListTransitionsResponse? = nil
-  fileprivate var _time: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
+  fileprivate var _endTime: SwiftProtobuf.Google_Protobuf_Timestamp? = nil
 }
 
 // MARK: - Code below here is support for the SwiftProtobuf runtime.
@@ -3337,7 +3337,7 @@ nonisolated extension Connectivity_V1_GetConfigurationResponse: SwiftProtobuf.Me
 
 nonisolated extension Connectivity_V1_ReplayedAnswers: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".ReplayedAnswers"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}explanation\0\u{1}links\0\u{1}history\0\u{1}time\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}status\0\u{1}explanation\0\u{1}links\0\u{1}history\0\u{3}end_time\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -3349,7 +3349,7 @@ nonisolated extension Connectivity_V1_ReplayedAnswers: SwiftProtobuf.Message, Sw
       case 2: try { try decoder.decodeSingularMessageField(value: &self._explanation) }()
       case 3: try { try decoder.decodeRepeatedMessageField(value: &self.links) }()
       case 4: try { try decoder.decodeSingularMessageField(value: &self._history) }()
-      case 5: try { try decoder.decodeSingularMessageField(value: &self._time) }()
+      case 5: try { try decoder.decodeSingularMessageField(value: &self._endTime) }()
       default: break
       }
     }
@@ -3372,7 +3372,7 @@ nonisolated extension Connectivity_V1_ReplayedAnswers: SwiftProtobuf.Message, Sw
     try { if let v = self._history {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
     } }()
-    try { if let v = self._time {
+    try { if let v = self._endTime {
       try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
     } }()
     try unknownFields.traverse(visitor: &visitor)
@@ -3383,7 +3383,7 @@ nonisolated extension Connectivity_V1_ReplayedAnswers: SwiftProtobuf.Message, Sw
     if lhs._explanation != rhs._explanation {return false}
     if lhs.links != rhs.links {return false}
     if lhs._history != rhs._history {return false}
-    if lhs._time != rhs._time {return false}
+    if lhs._endTime != rhs._endTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
