@@ -28,7 +28,7 @@ sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/
 release := swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization \
     -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
     -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
-programs := connd connctl
+programs := connd connctl connd-multipath
 sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
@@ -94,8 +94,11 @@ install-built:
 	    [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemd-sysusers "$$root/lib/sysusers.d/connd.conf"
 	    install -D -m 644 -t "$$root/share/polkit-1/actions" packaging/polkit/*.policy
 	    install -D -m 644 -t "$$root/share/polkit-1/rules.d" packaging/polkit/*.rules
-	    config="$(DESTDIR)$(SYSCONFDIR)/connd/connd.yaml"
-	    [ -e "$$config" ] || install -D -m 644 config/connd.yaml "$$config"
+	    install $(STRIP) "$(BUILT)/connd-multipath" "$$root/bin"
+	    for name in connd multipath; do
+	        config="$(DESTDIR)$(SYSCONFDIR)/connd/$$name.yaml"
+	        [ -e "$$config" ] || install -D -m 644 "config/$$name.yaml" "$$config"
+	    done
 	fi
 	# Completion scripts are read by a shell and not run, so they need no #! line.
 	completion() { "$(or $(CONNCTL),$(BUILT)/connctl)" completion "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
@@ -111,7 +114,7 @@ install-built:
 uninstall: ## remove what install has installed, except the configuration
 	@root="$(DESTDIR)$(PREFIX)"
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
-	remove -rf "$$root"/bin/{connd,connctl} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
+	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
 	for unit in systemd/*.* systemd/user/*; do
 	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
@@ -123,7 +126,7 @@ uninstall: ## remove what install has installed, except the configuration
 	done
 
 .PHONY: deb
-deb: release deps-deb ## build a Debian package in DEB (.build/deb)
+deb: release deps-deb ## build the Debian packages in DEB (.build/deb)
 	@rm -f "$(DEB)"/connd*.deb
 	BUILT="$$($(release) --show-bin-path)" packaging/build "$(DEB)"
 

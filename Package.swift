@@ -13,7 +13,7 @@ let swiftSettings: [SwiftSetting] = [
 /// that no source imports, and MemberImportVisibility rejects their members.
 let settingsBesideC = Array(swiftSettings.dropLast())
 
-/// The trait that adds the two programs.
+/// The trait that adds the programs.
 let programs = "Programs"
 /// The trait that adds the library for gRPC and NIO.
 let client = "Client"
@@ -131,6 +131,20 @@ let monitor: [Target] = [
     swiftSettings: swiftSettings)
 ]
 
+// The service for Multipath TCP, a client of connd.
+let multipath: [Target] = [
+  .target(
+    name: "ConndMultipath",
+    dependencies: [
+      "CLinux", "Connectivity", "ConnectivityMonitor", "Netlink", "Systemd", "UnixTransport",
+      arguments, logging,
+    ],
+    swiftSettings: settingsBesideC),
+  .executableTarget(
+    name: "connd-multipath", dependencies: ["ConndMultipath", arguments],
+    swiftSettings: swiftSettings),
+]
+
 // The clients.
 let clients: [Target] = [
   .target(
@@ -192,6 +206,10 @@ let tests: [Target] = [
     name: "UnixTransportTests",
     dependencies: all(["CLinux", "CNghttp2", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
     path: "Tests/Unit/UnixTransport", swiftSettings: swiftSettings),
+  .testTarget(
+    name: "ConndMultipathTests",
+    dependencies: ["ConndMultipath", "Connectivity", "Netlink", "TestKit"],
+    path: "Tests/Unit/ConndMultipath", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndServerTests",
     dependencies: all(
@@ -255,6 +273,7 @@ let package = Package(
     .library(name: "ConnectivityTestKit", targets: ["ConnectivityTestKit"]),
     .executable(name: "connd", targets: ["connd"]),
     .executable(name: "connctl", targets: ["connctl"]),
+    .executable(name: "connd-multipath", targets: ["connd-multipath"]),
   ],
   traits: [
     .trait(
@@ -279,6 +298,8 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
-  targets: [edge, transport, middle, wire, daemon, monitor, clients, tests.filter(isChosen)]
-    .flatMap { $0 }
+  targets: [
+    edge, transport, middle, wire, daemon, monitor, multipath, clients, tests.filter(isChosen),
+  ]
+  .flatMap { $0 }
 )

@@ -71,6 +71,59 @@ struct MultipathScenario {
   }
 
   @Test(
+    "M1 a channel may use several networks, and one is lost → its calls go on over the other",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
+  func severalNetworks() throws {
+    let lab = try self.laboratory()
+    let server = try CallServer(lab, prefix: try self.makingMultipath(lab))
+    let probe = try CallProbe(
+      lab, to: ["\(Uplinks.server):\(CallServer.port)"], ["--multipath"])
+    let calls = try probe.open(0)
+    #expect(calls.local.contains("10.0.0.2"))
+    try self.awaitSecondSubflow(lab, to: CallServer.port)
+    try self.loseWiFi(lab)
+    try probe.expectUndisturbed(calls)
+    try probe.quit()
+    try server.end()
+  }
+
+  @Test(
+    "M1 the kernel or the server has no Multipath TCP → the channel uses TCP and is guarded",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
+    arguments: ["server", "kernel"])
+  func plainChannel(lacking: String) throws {
+    let lab = try self.laboratory()
+    let prefix = try self.makingMultipath(lab)
+    if lacking == "kernel" { try lab.namespace.set("net/mptcp/enabled", "0") }
+    let server = try CallServer(lab, prefix: lacking == "server" ? [] : prefix)
+    let probe = try CallProbe(
+      lab, to: ["\(Uplinks.server):\(CallServer.port)"], ["--multipath"])
+    let calls = try probe.open(0)
+    let moment = CallProbe.now
+    try lab.ip("address del 10.0.0.2/24 dev wlan0")
+    try probe.expectEnded(calls, ["sourceAddressLost"], since: moment, "the address is gone")
+    try probe.quit()
+    try server.end()
+  }
+
+  @Test(
+    "M1 a handler makes a connection of Multipath TCP → it goes on over its second subflow",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
+  func handler() throws {
+    let lab = try self.laboratory()
+    let server = try EchoServer(lab, ["--mptcp"])
+    let client = try server.client(to: Uplinks.server, ["--by", "handler", "--multipath"])
+    try client.connect(1)
+    try client.expectEcho(1)
+    try self.awaitSecondSubflow(lab, to: EchoServer.port)
+    try self.loseWiFi(lab)
+    try client.expectEcho(1)
+    try client.quit()
+    #expect(client.count { ["destroy", "ended"].contains($0.event) } == 0)
+    try server.end()
+  }
+
+  @Test(
     "C2 a channel asks for Multipath TCP, but the server only speaks TCP → it is guarded",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"))
   func channelFallback() throws {

@@ -78,6 +78,15 @@ func networkAwareChannelsAssist() {
   show("\(config)")
 }
 
+func networkAwareChannelsMultipath() {
+  // snippet: multipath
+  let config = NetworkAwareTransport.Config.defaults {
+    $0.multipath = .handover
+  }
+  // end
+  show("\(config)")
+}
+
 func networkAwareChannelsDrain() {
   // snippet: drain
   let config = NetworkAwareTransport.Config.defaults {

@@ -80,8 +80,10 @@ struct ConnectivityService: RegistrableRPCService {
     _ request: Connectivity_V1_WatchPathRequest, _ peer: PeerCredentials,
     _ writer: RPCWriter<Connectivity_V1_WatchPathResponse>
   ) async throws {
-    let destination = try Destination(request.destination, uid: peer.uid, mark: request.mark)
-    let watch = try await self.queries.answer(for: peer) { .watch(destination, $0) }
+    var destination = try Destination(request.destination, uid: peer.uid, mark: request.mark)
+    if request.hasVia { destination.outLink = try Destination.link(named: request.via) }
+    let bound = destination
+    let watch = try await self.queries.answer(for: peer) { .watch(bound, $0) }
     let client = self.clients.enter(peer, .path(destination: request.destination))
     defer { self.clients.leave(client) }
     try await withRPCCancellationHandler {
@@ -93,7 +95,7 @@ struct ConnectivityService: RegistrableRPCService {
         try await writer.write(response)
       }
     } onCancelRPC: {
-      self.queries.monitor.submit(.unwatch(destination, watcher: watch.watcher))
+      self.queries.monitor.submit(.unwatch(bound, watcher: watch.watcher))
     }
     if self.store.isFinished { throw RPCError.stopping }
   }
@@ -110,16 +112,21 @@ extension Destination {
     }
   }
 
+  /// Returns the index of the link that a request names.
+  ///
+  /// - Throws: INVALID_ARGUMENT if it does not exist.
+  fileprivate static func link(named name: String) throws -> UInt32 {
+    guard let index = linkIndex(name) else {
+      throw RPCError(
+        code: .invalidArgument, message: "via: there is no link '\(name.prefix(256))'")
+    }
+    return index
+  }
+
   /// - Throws: INVALID_ARGUMENT for an invalid field.
   fileprivate init(_ request: Connectivity_V1_GetPathRequest, uid: UInt32) throws {
     try self.init(request.destination, uid: uid, mark: request.mark)
-    if request.hasVia {
-      guard let index = linkIndex(request.via) else {
-        throw RPCError(
-          code: .invalidArgument, message: "via: there is no link '\(request.via.prefix(256))'")
-      }
-      self.outLink = index
-    }
+    if request.hasVia { self.outLink = try Self.link(named: request.via) }
     if request.hasRemotePort {
       guard let port = UInt16(exactly: request.remotePort) else {
         throw RPCError(code: .invalidArgument, message: "remote_port: not a port")

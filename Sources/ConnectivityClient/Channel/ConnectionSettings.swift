@@ -62,13 +62,15 @@ struct ConnectionSettings: Sendable {
       eventLoopGroup: self.eventLoop)
   }
 
-  /// Sets the mark of a connection's socket and binds it to a link, before it connects.
+  /// Replaces a connection's socket if it may use several networks, sets the socket's mark and
+  /// binds it to a link, before it connects.
   private func prepare(
     _ channel: any NIOCore.Channel, _ target: FixedAddress
   ) -> EventLoopFuture<Void> {
     guard target.address.ip != nil, let socket = channel as? any SocketOptionProvider else {
       return channel.eventLoop.makeSucceededVoidFuture()
     }
+    if self.config.access.isUnrestricted { channel.useMultipath(self.config.multipath) }
     return socket.mark(self.config.mark).flatMap { socket.bind(to: self.config.interface) }
   }
 }

@@ -29,6 +29,8 @@ extension NetworkAwareTransport {
     public var interface: String?
     /// Whether new calls may leave a network that carries badly for another one (W).
     public var assist: Assistance
+    /// Whether the channel's connections may use several networks at once (M1).
+    public var multipath: MultipathService
     /// How the channel handles an invalidation.
     public var onInvalidation: InvalidationHandling
     /// The settings for calls that have none of their own: logger, IDs, time limit, and limit for
@@ -73,7 +75,7 @@ extension NetworkAwareTransport {
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
         access: .unrestricted, mark: 0, interface: nil,
-        assist: .inexpensive, onInvalidation: .destroy,
+        assist: .inexpensive, multipath: .none, onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,
         channelDebuggingCallbacks: .defaults,

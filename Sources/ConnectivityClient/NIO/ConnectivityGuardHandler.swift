@@ -57,6 +57,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     /// The networks that the connection may use. If its path becomes a forbidden one, the
     /// connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
+    /// Whether the connection may use several networks at once (M1). Takes effect if the handler is
+    /// added by the `channelInitializer` of a `ClientBootstrap`, because the socket is replaced.
+    public var multipath: MultipathService = .none
     /// The reaction to an invalidation of the connection.
     public var onInvalidation: InvalidationHandling = .destroy
     /// connd's socket.
@@ -97,7 +100,10 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   public init(config: Config = .defaults) { self.config = config }
 
   public func handlerAdded(context: ChannelHandlerContext) {
-    guard context.channel.isActive, let remote = context.remoteAddress else { return }
+    guard context.channel.isActive, let remote = context.remoteAddress else {
+      if self.config.access.isUnrestricted { context.channel.useMultipath(self.config.multipath) }
+      return
+    }
     self.begin(to: remote, context: context)
     self.connected(context)
   }

@@ -13,10 +13,11 @@ enum WatchPathMessages {
     return try KernelPath(message: path)
   }
 
-  static func request(_ destination: IPAddress, mark: UInt32) -> [UInt8] {
+  static func request(_ destination: IPAddress, mark: UInt32, via link: String?) -> [UInt8] {
     var writer = ProtobufWriter()
     writer.put(1, destination.description)
     if mark != 0 { writer.put(2, UInt64(mark)) }
+    if let link { writer.put(3, link) }
     return writer.bytes
   }
 }

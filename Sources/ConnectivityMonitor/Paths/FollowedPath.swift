@@ -8,14 +8,19 @@ struct FollowedPath: FollowedState {
   let destination: IPAddress
   /// The mark (`SO_MARK`) of the traffic; 0 means none.
   let mark: UInt32
+  /// The name of the link that the traffic is bound to, or `nil` if it is not.
+  let link: String?
   private var outage = Outage()
 
-  init(to destination: IPAddress, mark: UInt32) {
+  init(to destination: IPAddress, mark: UInt32, via link: String?) {
     self.destination = destination
     self.mark = mark
+    self.link = link
   }
 
-  var request: [UInt8] { WatchPathMessages.request(self.destination, mark: self.mark) }
+  var request: [UInt8] {
+    WatchPathMessages.request(self.destination, mark: self.mark, via: self.link)
+  }
 
   /// connd's first message follows at once.
   mutating func accepted() -> PathEvent? { nil }

@@ -31,7 +31,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   /// The path to follow.
   enum Subject: Hashable, Sendable {
     case system
-    case destination(IPAddress, mark: UInt32)
+    case destination(IPAddress, mark: UInt32, via: String? = nil)
   }
 
   /// How long connd may be absent before the application learns of it.
@@ -67,16 +67,19 @@ public struct PathMonitor: AsyncSequence, Sendable {
   /// - Parameters:
   ///   - destination: An address; the caller resolves names.
   ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
+  ///   - link: The name of the link that the traffic is bound to (`SO_BINDTODEVICE`), or `nil` if
+  ///     it is not. Without such a link the path is unknown.
   ///   - access: The networks that the application may use. Any other path is unsatisfied.
   ///   - socket: connd's socket.
   ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs
   ///     nothing.
   public init(
-    destination: IPAddress, mark: UInt32 = 0, access: NetworkAccess = .unrestricted,
-    socket: ConndSocket = .default, logger: Logger? = nil
+    destination: IPAddress, mark: UInt32 = 0, via link: String? = nil,
+    access: NetworkAccess = .unrestricted, socket: ConndSocket = .default, logger: Logger? = nil
   ) {
     self.init(
-      .destination(destination, mark: mark), access: access, socket: socket, logger: logger)
+      .destination(destination, mark: mark, via: link), access: access, socket: socket,
+      logger: logger)
   }
 
   init(

@@ -61,8 +61,8 @@ extension PathMonitor {
       try? await follower.run { event in
         if let event = reader.withLock({ $0.read(event) }) { teller.tell(event) }
       }
-    case .destination(let destination, let mark):
-      let path = FollowedPath(to: destination, mark: mark)
+    case .destination(let destination, let mark, let link):
+      let path = FollowedPath(to: destination, mark: mark, via: link)
       let follower = Follower(
         path, socket: self.socket.path, through: connector, logger: self.logger)
       try? await follower.run { teller.tell($0) }

@@ -88,6 +88,11 @@ package final class Requester {
     return objects
   }
 
+  /// Makes a request that the kernel confirms without an object.
+  func command(_ request: consuming Request) throws(NetlinkError) {
+    try self.perform(request, take: { _ in }, restart: {})
+  }
+
   /// Returns the answers to requests for one object each, at a lower cost than one by one. An error
   /// concerns only its own request. An answer is `nil` if it was lost or late, and must be
   /// requested again.

@@ -14,8 +14,12 @@ struct Request: ~Copyable {
   private static let capacity = 512
 
   /// Starts a request with a family header of type `Header`.
+  ///
+  /// - Parameter isCommand: Whether the kernel confirms the request instead of answering with an
+  ///   object.
   init<Header: BitwiseCopyable>(
-    _ type: Int, _ operation: String, isDump: Bool = false, header value: Header
+    _ type: Int, _ operation: String, isDump: Bool = false, isCommand: Bool = false,
+    header value: Header
   ) {
     self.operation = operation
     self.buffer = .allocate(byteCount: Self.capacity, alignment: 8)
@@ -23,7 +27,8 @@ struct Request: ~Copyable {
     self.buffer.initializeMemory(as: UInt8.self, repeating: 0)
     self.header = mnl_nlmsg_put_header(self.buffer.baseAddress)
     self.header.pointee.nlmsg_type = UInt16(type)
-    self.header.pointee.nlmsg_flags = UInt16(isDump ? NLM_F_REQUEST | NLM_F_DUMP : NLM_F_REQUEST)
+    self.header.pointee.nlmsg_flags = UInt16(
+      NLM_F_REQUEST | (isDump ? NLM_F_DUMP : 0) | (isCommand ? NLM_F_ACK : 0))
     let size = MemoryLayout<Header>.size
     mnl_nlmsg_put_extra_header(self.header, size)?.storeBytes(of: value, as: Header.self)
   }
@@ -38,6 +43,17 @@ struct Request: ~Copyable {
 
   mutating func put(_ type: Int, _ value: UInt8) {
     mnl_attr_put_u8_check(self.header, Self.capacity, UInt16(type), value)
+  }
+
+  mutating func put(_ type: Int, _ value: UInt16) {
+    mnl_attr_put_u16_check(self.header, Self.capacity, UInt16(type), value)
+  }
+
+  /// Adds an attribute with the attributes that `body` adds.
+  mutating func nest(_ type: Int, _ body: (inout Request) -> Void) {
+    let nest = mnl_attr_nest_start_check(self.header, Self.capacity, UInt16(type))
+    body(&self)
+    if let nest { mnl_attr_nest_end(self.header, nest) }
   }
 
   /// Adds a port, in network byte order.

@@ -38,6 +38,9 @@ struct Call: AsyncParsableCommand {
   @Option(help: "never, inexpensive or allowed.")
   var assist = "inexpensive"
 
+  @Flag(help: "Connections use Multipath TCP if they can.")
+  var multipath = false
+
   @Option(help: "The mark of connections.")
   var mark: UInt32 = 0
 
@@ -97,6 +100,7 @@ struct Call: AsyncParsableCommand {
       config.socket = ConndSocket(path: self.socket)
       config.interface = self.interface
       config.mark = self.mark
+      config.multipath = self.multipath ? .handover : .none
       config.assist =
         ["never": .never, "allowed": .allowed][self.assist, default: .inexpensive]
       if let seconds = self.keepalive {

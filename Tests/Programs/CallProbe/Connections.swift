@@ -27,6 +27,8 @@ struct Connections: AsyncParsableCommand {
   @Option(help: "How they are guarded: handler or socket.") var by = Guarding.handler
   @Option(help: "The type of service (IP_TOS).") var tos: CInt = 0
   @Flag(help: "They are connections of Multipath TCP.") var mptcp = false
+  @Flag(help: "The handler makes them connections of Multipath TCP if it can.") var multipath =
+    false
   @Option(help: "The IPv4 address that they come from, whoever's that is (IP_TRANSPARENT).")
   var source: String?
 
@@ -69,7 +71,8 @@ struct Connections: AsyncParsableCommand {
         try SocketConnection(id, to: host, options, connd: self.socket)
       }
     case .handler:
-      return try await NIOConnection(id, to: host, options, connd: self.socket)
+      return try await NIOConnection(
+        id, to: host, options, connd: self.socket, self.multipath ? .handover : .none)
     }
   }
 
@@ -117,8 +120,12 @@ private protocol PlainConnection: Sendable {
 private struct NIOConnection: PlainConnection {
   private let channel: any Channel
 
-  init(_ id: String, to host: Host, _ options: SocketSettings, connd: String) async throws {
+  init(
+    _ id: String, to host: Host, _ options: SocketSettings, connd: String,
+    _ multipath: MultipathService
+  ) async throws {
     var configuration = ConnectivityGuardHandler.Config.defaults
+    configuration.multipath = multipath
     configuration.socket = ConndSocket(path: connd)
     var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
       .enableMPTCP(options.isMultipath)

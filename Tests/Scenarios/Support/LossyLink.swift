@@ -19,6 +19,7 @@ final class LossyLink {
     let queue = Atomic<Int>(0)
     /// The bytes of IPv4 packets that the host has sent.
     let sent = Atomic<Int>(0)
+    let removesMultipath = Atomic<Bool>(false)
     let isOver = Atomic<Bool>(false)
     let hasEnded = Atomic<Bool>(false)
   }
@@ -72,6 +73,14 @@ final class LossyLink {
     self.state.rate.store(bitsPerSecond / 8, ordering: .relaxed)
   }
 
+  /// Replaces the options of Multipath TCP by no-operations from now on, as some firewalls do.
+  func removeMultipath() { self.state.removesMultipath.store(true, ordering: .relaxed) }
+
+  /// Takes the carrier away from the host's end, or gives it back.
+  func setCarrier(_ isOn: Bool) throws {
+    try self.middle.ip("link set near \(isOn ? "up" : "down")")
+  }
+
   /// The bytes of IPv4 packets that the host has sent so far, whether they were lost or not.
   var sentBytes: Int { self.state.sent.load(ordering: .relaxed) }
 
@@ -106,6 +115,21 @@ final class LossyLink {
     return descriptor
   }
 
+  /// The checksum stays valid, because the sender left it to the device, which veth is not.
+  private static func removeMultipath(from frame: inout [UInt8], _ count: Int) {
+    let packet = self.offloadHeader + 14
+    let segment = packet + Int(frame[packet] & 15) * 4
+    guard frame[packet + 9] == UInt8(IPPROTO_TCP), segment + 20 <= count else { return }
+    let end = min(segment + Int(frame[segment + 12] >> 4) * 4, count)
+    var place = segment + 20
+    while place + 1 < end, frame[place] != 0 {
+      let length = frame[place] == 1 ? 1 : Int(frame[place + 1])
+      guard length > 0, place + length <= end else { return }
+      if frame[place] == 30 { for index in place..<place + length { frame[index] = 1 } }
+      place += length
+    }
+  }
+
   private static func carry(_ near: CInt, _ far: CInt, _ state: State) {
     var random = SeededGenerator(seed: 7)
     var waiting: [Direction] = [Direction(to: far), Direction(to: near)]
@@ -130,6 +154,9 @@ final class LossyLink {
             }
             if Int.random(in: 0..<1000, using: &random) < state.loss.load(ordering: .relaxed) {
               continue
+            }
+            if state.removesMultipath.load(ordering: .relaxed) {
+              Self.removeMultipath(from: &buffer, count)
             }
             waiting[place].append(Array(buffer[..<count]), state)
           }

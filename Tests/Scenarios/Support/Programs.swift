@@ -4,6 +4,7 @@ import TestKit
 enum Programs {
   static let connd = "\(buildDirectory)/connd"
   static let connctl = "\(buildDirectory)/connctl"
+  static let multipath = "\(buildDirectory)/connd-multipath"
   static let callprobe = "\(buildDirectory)/callprobe"
 
   /// The output of a script of the checkout, built if it is missing. The script prints its path.

@@ -76,8 +76,9 @@ struct OwnMessagesTests {
     let removal = try Connectivity_V1_GuardRequest(serializedBytes: GuardMessage.removal(seed))
     #expect(removal.remove.id == seed)
     let watch = try Connectivity_V1_WatchPathRequest(
-      serializedBytes: WatchPathMessages.request(remote, mark: flow.mark))
+      serializedBytes: WatchPathMessages.request(remote, mark: flow.mark, via: flow.interface))
     #expect((watch.destination, watch.mark) == (remote.description, flow.mark))
+    #expect((watch.hasVia ? watch.via : nil) == flow.interface)
   }
 
   @Test("values of a newer connd → read like those of the generated code", arguments: 0..<40)

@@ -2251,11 +2251,23 @@ public nonisolated struct Connectivity_V1_WatchPathRequest: Sendable {
   /// Clears the value of `mark`. Subsequent reads from it will return its default value.
   public mutating func clearMark() {self._mark = nil}
 
+  /// The name of the link that the traffic is bound to (SO_BINDTODEVICE). Not set means none. If the
+  /// link is removed, the path is unsatisfied, also if another link gets its name.
+  public var via: String {
+    get {_via ?? String()}
+    set {_via = newValue}
+  }
+  /// Returns true if `via` has been explicitly set.
+  public var hasVia: Bool {self._via != nil}
+  /// Clears the value of `via`. Subsequent reads from it will return its default value.
+  public mutating func clearVia() {self._via = nil}
+
   public var unknownFields = SwiftProtobuf.UnknownStorage()
 
   public init() {}
 
   fileprivate var _mark: UInt32? = nil
+  fileprivate var _via: String? = nil
 }
 
 public nonisolated struct Connectivity_V1_WatchPathResponse: Sendable {
@@ -4169,7 +4181,7 @@ nonisolated extension Connectivity_V1_ReportAttemptResponse: SwiftProtobuf.Messa
 
 nonisolated extension Connectivity_V1_WatchPathRequest: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   public static let protoMessageName: String = _protobuf_package + ".WatchPathRequest"
-  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0")
+  public static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}destination\0\u{1}mark\0\u{1}via\0")
 
   public mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -4179,6 +4191,7 @@ nonisolated extension Connectivity_V1_WatchPathRequest: SwiftProtobuf.Message, S
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularStringField(value: &self.destination) }()
       case 2: try { try decoder.decodeSingularUInt32Field(value: &self._mark) }()
+      case 3: try { try decoder.decodeSingularStringField(value: &self._via) }()
       default: break
       }
     }
@@ -4195,12 +4208,16 @@ nonisolated extension Connectivity_V1_WatchPathRequest: SwiftProtobuf.Message, S
     try { if let v = self._mark {
       try visitor.visitSingularUInt32Field(value: v, fieldNumber: 2)
     } }()
+    try { if let v = self._via {
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    } }()
     try unknownFields.traverse(visitor: &visitor)
   }
 
   public static func ==(lhs: Connectivity_V1_WatchPathRequest, rhs: Connectivity_V1_WatchPathRequest) -> Bool {
     if lhs.destination != rhs.destination {return false}
     if lhs._mark != rhs._mark {return false}
+    if lhs._via != rhs._via {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }

@@ -1,0 +1,122 @@
+import Connectivity
+import ConnectivityMonitor
+import Logging
+import Netlink
+
+/// Keeps the kernel's endpoints as connd's paths demand.
+///
+/// Implements rules M2 and M3.
+struct EndpointKeeper {
+  let requester: MultipathRequester
+  var store: EndpointStore
+  let adopts: Bool
+  let logger: Logger
+  /// Why endpoints were last allowed or not, for the log.
+  private var lastPermission: EndpointPlan.Permission?
+  /// The endpoints whose missing flag has been logged.
+  private var complained: Set<EndpointPlan.Place> = []
+
+  init(
+    _ requester: MultipathRequester, _ store: EndpointStore, adopts: Bool, logger: Logger
+  ) {
+    self.requester = requester
+    self.store = store
+    self.adopts = adopts
+    self.logger = logger
+  }
+
+  /// Returns the changes that are due.
+  func plan(
+    _ table: UplinkTable, _ permission: EndpointPlan.Permission
+  ) throws(NetlinkError) -> EndpointPlan {
+    EndpointPlan(
+      table.uplinks, try self.requester.endpoints(), own: self.store.places, adopts: self.adopts,
+      permission)
+  }
+
+  /// Makes the changes that are due.
+  ///
+  /// - Throws: An error if netlink fails, or this process may not change endpoints. The failure of
+  ///   a single change is logged, and the change is due again.
+  mutating func apply(
+    _ table: UplinkTable, _ permission: EndpointPlan.Permission
+  ) throws(NetlinkError) {
+    if permission != self.lastPermission {
+      self.lastPermission = permission
+      if permission == .denied {
+        self.logger.notice("traffic leaves by a tunnel or a route of its own: no endpoints")
+      }
+    }
+    let plan = try self.plan(table, permission)
+    for action in plan.actions {
+      do throws(NetlinkError) {
+        try self.make(action)
+        self.logger.notice("\(action.text)")
+      } catch {
+        if error.isPermission { throw error }
+        self.logger.warning("\(action.text) failed: \(error)")
+      }
+    }
+    for endpoint in plan.unflagged where self.complained.insert(endpoint.place).inserted {
+      self.logger.warning(
+        "\(endpoint.text) belongs to another program and is not a backup (set adopt: true)")
+    }
+  }
+
+  /// Deletes all own endpoints.
+  mutating func removeAll() throws(NetlinkError) {
+    for endpoint in try self.requester.endpoints() where self.store.places.contains(endpoint.place)
+    {
+      try self.make(.delete(endpoint))
+    }
+  }
+
+  private mutating func make(_ action: EndpointPlan.Action) throws(NetlinkError) {
+    switch action {
+    case .delete(let endpoint):
+      try self.requester.delete(endpoint)
+      self.keep { (store) throws(StoreError) in try store.remove(endpoint.place) }
+    case .add(let endpoint):
+      // Written before, so that an endpoint never counts as another program's.
+      self.keep { (store) throws(StoreError) in try store.insert(endpoint.place) }
+      do throws(NetlinkError) {
+        try self.requester.add(endpoint)
+      } catch {
+        self.keep { (store) throws(StoreError) in try store.remove(endpoint.place) }
+        throw error
+      }
+    case .setBackup(let isBackup, let endpoint):
+      try self.requester.setBackup(isBackup, of: endpoint)
+    }
+  }
+
+  private mutating func keep(_ change: (inout EndpointStore) throws(StoreError) -> Void) {
+    do throws(StoreError) {
+      try change(&self.store)
+    } catch {
+      self.logger.warning("\(error)")
+    }
+  }
+}
+
+extension EndpointPlan.Action {
+  /// The change in the words of `ip mptcp endpoint`.
+  var text: String {
+    switch self {
+    case .delete(let endpoint): "delete \(endpoint.text)"
+    case .add(let endpoint): "add \(endpoint.text)"
+    case .setBackup(true, let endpoint): "set backup of \(endpoint.text)"
+    case .setBackup(false, let endpoint): "clear backup of \(endpoint.text)"
+    }
+  }
+}
+
+extension MultipathEndpoint {
+  var text: String {
+    var words = ["\(self.address)"]
+    if self.id != 0 { words.append("id \(self.id)") }
+    if self.link != 0 { words.append("dev \(linkName(self.link) ?? "#\(self.link)")") }
+    if self.flags.contains(.backup) { words.append("backup") }
+    return words.joined(separator: " ")
+  }
+}

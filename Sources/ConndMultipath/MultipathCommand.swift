@@ -1,0 +1,100 @@
+public import ArgumentParser
+import Connectivity
+import ConnectivityMonitor
+import Glibc
+import Logging
+import Netlink
+import Systemd
+import UnixTransport
+
+/// `connd-multipath`, the program.
+public struct MultipathCommand: ParsableCommand {
+  public static let configuration = CommandConfiguration(
+    commandName: "connd-multipath",
+    abstract: "Lets connections of Multipath TCP use all links with a default path.",
+    discussion: """
+      connd-multipath asks connd which links lead to the internet, and keeps one endpoint of Multipath \
+      TCP for each: a backup if it is metered or not the best. It deletes only endpoints that it made. \
+      It needs CAP_NET_ADMIN.
+
+      Exit status: 0 done; 1 failed; 64 usage; 69 connd does not answer, the kernel has no Multipath \
+      TCP, or mptcpd is running; 77 permission denied; 78 the configuration is invalid.
+      """,
+    version: "connd-multipath \(Version.string)")
+
+  @Option(
+    help: ArgumentHelp(
+      "Read the configuration from this file. Default: \(MultipathSettings.systemFile), if it exists.",
+      valueName: "file"))
+  var config: String?
+
+  @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"))
+  var socket: String?
+
+  @Option(
+    help: ArgumentHelp(
+      "Keep the list of own endpoints in this file. Default: $RUNTIME_DIRECTORY/endpoints, if the variable is set.",
+      valueName: "file"))
+  var state: String?
+
+  @Flag(help: "Print the changes that would be made now, and exit.")
+  var dryRun = false
+
+  @Flag(help: "Delete all own endpoints, and exit.")
+  var remove = false
+
+  public init() {}
+
+  public func run() throws {
+    signal(SIGPIPE, SIG_IGN)
+    LogDestination.fromEnvironment().bootstrapLogging(identifier: "connd-multipath", level: .info)
+    do {
+      try self.start()
+    } catch let error as SettingsError {
+      throw Self.failure("\(error)", EX_CONFIG)
+    } catch let error as ConndError {
+      throw Self.failure("\(error)", EX_UNAVAILABLE)
+    } catch let error as NetlinkError {
+      let status =
+        error.isPermission ? EX_NOPERM : error.isUnsupported ? EX_UNAVAILABLE : EXIT_FAILURE
+      throw Self.failure("\(error)", status)
+    } catch let error as SystemError {
+      throw Self.failure("\(error)", EXIT_FAILURE)
+    }
+  }
+
+  private func start() throws {
+    let settings = try self.settings()
+    if !self.dryRun, let process = OtherManager.process {
+      throw Self.failure(
+        "\(OtherManager.name) is running (process \(process)) and manages the endpoints",
+        EX_UNAVAILABLE)
+    }
+    let file = self.state ?? getenv("RUNTIME_DIRECTORY").map { "\(String(cString: $0))/endpoints" }
+    let store = EndpointStore(path: file)
+    let socket = self.socket.map { ConndSocket(path: $0) } ?? .default
+    let isDry = self.dryRun
+    let isRemoval = self.remove
+    let reactor = try Reactor()
+    try reactor.runBlocking {
+      var keeper = EndpointKeeper(
+        try MultipathRequester(), store, adopts: settings.adopt,
+        logger: Logger(label: "connd-multipath"))
+      if isRemoval { return try keeper.removeAll() }
+      let service = try EndpointService(socket, on: reactor)
+      guard isDry else { return try await service.run(keeper) }
+      for action in try await service.dryRun(keeper).actions { print(action.text) }
+    }
+  }
+
+  private func settings() throws(SettingsError) -> MultipathSettings {
+    if let config = self.config { return try MultipathSettings(file: config) }
+    let file = MultipathSettings.systemFile
+    return access(file, F_OK) == 0 ? try MultipathSettings(file: file) : MultipathSettings()
+  }
+
+  private static func failure(_ message: String, _ status: CInt) -> ExitCode {
+    Logger(label: "connd-multipath").error("\(message)")
+    return ExitCode(status)
+  }
+}

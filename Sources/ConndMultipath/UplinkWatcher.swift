@@ -1,0 +1,104 @@
+import Connectivity
+import ConnectivityMonitor
+import Glibc
+import Netlink
+import Synchronization
+import UnixTransport
+
+/// Follows the links of this machine, and connd's path by each. Calls for attention after each
+/// change.
+final class UplinkWatcher: Sendable {
+  /// Global addresses that connd looks up and no one contacts (K2).
+  static let probes: [AddressFamily: IPAddress] = [
+    .ipv4: IPAddress(bytes: [17, 0, 0, 1]),
+    .ipv6: IPAddress(bytes: [0x20, 0x01, 0x05] + Array(repeating: 0, count: 12) + [1]),
+  ].compactMapValues { $0 }
+  /// The number of links that are followed, the oldest first.
+  private static let maxLinks = 64
+  /// Links whose packets travel inside those of another link.
+  private static let tunnels: Set<String> = [
+    "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre",
+    "ip6gretap", "ip6tnl", "ipip", "ipvti", "l2tp", "ovpn", "sit", "tun", "vti", "vti6", "vxlan",
+    "wireguard", "xfrm",
+  ]
+
+  /// An element for each change; several may become one.
+  let changes: AsyncStream<Void>
+  private let attention: AsyncStream<Void>.Continuation
+  private let socket: ConndSocket
+  private let executor: any TaskExecutor
+  private let state = Mutex(State())
+
+  private struct State {
+    var table = UplinkTable()
+    var tasks: [UplinkTable.Key: Task<Void, Never>] = [:]
+  }
+
+  init(_ socket: ConndSocket, on executor: any TaskExecutor) {
+    self.socket = socket
+    self.executor = executor
+    (self.changes, self.attention) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+    for (family, probe) in Self.probes {
+      self.follow(PathMonitor(destination: probe, socket: socket)) { table, path in
+        table.note(path, ofDefault: family)
+      }
+    }
+  }
+
+  var table: UplinkTable { self.state.withLock { $0.table } }
+
+  /// Calls for attention whenever the kernel reports a link, on a thread of its own.
+  ///
+  /// - Throws: An error if netlink is unavailable.
+  func watchLinks() throws {
+    // Opened here, so that no link appears unnoticed between the first list and this.
+    nonisolated(unsafe) let listener = try LinkListener()
+    let isStarted = Thread.start(named: "connd-links") { [attention] in
+      while true {
+        var polled = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
+        poll(&polled, 1, -1)
+        do throws(NetlinkError) { try listener.drain() } catch { return attention.finish() }
+        attention.yield()
+      }
+    }
+    if !isStarted { throw SystemError() }
+    self.attention.yield()
+  }
+
+  /// Follows the links that may have a default path, and no others any more.
+  func follow(_ links: [Link]) {
+    let candidates = links.filter { link in
+      link.flags.contains(.up) && !link.flags.contains(.loopback) && link.master == nil
+        && !(link.kind.map(Self.tunnels.contains) ?? false)
+    }
+    let keys = candidates.sorted { $0.index < $1.index }.prefix(Self.maxLinks).flatMap { link in
+      Self.probes.keys.map {
+        UplinkTable.Key(link: link.index, name: link.name, family: $0)
+      }
+    }
+    let (added, ended) = self.state.withLock { state in
+      let (added, removed) = state.table.replace(Set(keys))
+      return (added, removed.compactMap { state.tasks.removeValue(forKey: $0) })
+    }
+    for task in ended { task.cancel() }
+    for key in added {
+      guard let probe = Self.probes[key.family] else { continue }
+      let monitor = PathMonitor(destination: probe, via: key.name, socket: self.socket)
+      let task = self.follow(monitor) { $0.note($1, of: key) }
+      self.state.withLock { $0.tasks[key] = task }
+    }
+  }
+
+  @discardableResult
+  private func follow(
+    _ monitor: PathMonitor, _ note: @escaping @Sendable (inout UplinkTable, NetworkPath) -> Void
+  ) -> Task<Void, Never> {
+    Task(executorPreference: self.executor) { [weak self] in
+      for await path in monitor {
+        guard let self, !Task.isCancelled else { return }
+        self.state.withLock { note(&$0.table, path) }
+        self.attention.yield()
+      }
+    }
+  }
+}

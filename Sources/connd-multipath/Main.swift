@@ -1,0 +1,7 @@
+import ArgumentParser
+import ConndMultipath
+
+@main
+enum Main {
+  static func main() { MultipathCommand.main() }
+}

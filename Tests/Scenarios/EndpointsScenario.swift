@@ -1,0 +1,240 @@
+import Glibc
+import TestKit
+import Testing
+
+/// connd-multipath keeps the endpoints of Multipath TCP, and connections move with them.
+@Suite("Endpoints of Multipath TCP", .needsNamespaces, .laboratory, .serialized)
+struct EndpointsScenario {
+  /// A global address, which no host outside of the laboratory ever sees.
+  private static let server = "93.184.215.14"
+
+  /// A host on a Wi-Fi with a round trip of 20 ms, and a metered modem of 60 ms.
+  private final class Bench {
+    let lab: Laboratory
+    let wifi: LossyLink
+    let modem: LossyLink
+    private(set) var program: RunningCommand?
+
+    init(modem: String = "wwan0") throws {
+      let lab = try Laboratory(configuration: Uplinks.media)
+      self.lab = lab
+      try lab.outside.ip("address add \(EndpointsScenario.server)/32 dev lo")
+      try lab.namespace.set("net/ipv4/conf/all/rp_filter", "2")
+      self.wifi = try LossyLink("wlan0", 0, in: lab, delay: .milliseconds(10))
+      self.modem = try LossyLink(modem, 1, in: lab, delay: .milliseconds(30))
+      try lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
+      try lab.namespace.ip("route add default via 10.1.0.1 dev \(modem) metric 700")
+      try lab.start()
+    }
+
+    private func arguments(_ more: [String]) -> [String] {
+      [
+        Programs.multipath, "--socket", self.lab.socket, "--state",
+        "\(self.lab.directory.path)/endpoints",
+      ] + more
+    }
+
+    func start(_ arguments: String...) throws {
+      self.program = try self.lab.namespace.spawn(self.arguments(arguments))
+    }
+
+    func run(_ arguments: String...) throws -> Command.Outcome {
+      try Command.outcome(of: self.lab.namespace.wrapped(self.arguments(arguments)))
+    }
+
+    func stop() throws {
+      try self.program?.terminate()
+      self.program = nil
+    }
+
+    /// The endpoints, one a line and sorted, without their numbers.
+    func endpoints() throws -> [String] {
+      try self.lab.namespace.ip("mptcp endpoint show").split(separator: "\n").map { line in
+        var words = line.split(separator: " ")
+        if let id = words.firstIndex(of: "id") { words.removeSubrange(id...id + 1) }
+        return words.joined(separator: " ")
+      }.sorted()
+    }
+
+    func expectEndpoints(
+      _ expected: String..., sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+      do {
+        try waitUntil("the endpoints are as expected") { try self.endpoints() == expected }
+      } catch {
+        let found = try self.endpoints()
+        Issue.record(
+          "\(found) instead of \(expected): \(self.program?.standardError ?? "")",
+          sourceLocation: sourceLocation)
+      }
+    }
+  }
+
+  private static let wifi = "10.0.0.2 subflow dev wlan0"
+  private static let modem = "10.1.0.2 subflow backup dev wwan0"
+
+  @Test("M2 links come and go → the endpoints do, and those of others stay")
+  func endpoints() throws {
+    let bench = try Bench()
+    try bench.lab.namespace.ip("mptcp endpoint add 192.0.2.77 subflow")
+    let foreign = "192.0.2.77 subflow"
+    let planned = try bench.run("--dry-run")
+    #expect(
+      planned.output == "add 10.0.0.2 dev wlan0\nadd 10.1.0.2 dev wwan0 backup\n", "\(planned)")
+    #expect(try bench.endpoints() == [foreign])
+
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, Self.modem, foreign)
+    try bench.wifi.setCarrier(false)
+    try bench.expectEndpoints(Self.modem, foreign)
+    try bench.wifi.setCarrier(true)
+    try bench.expectEndpoints(Self.wifi, Self.modem, foreign)
+    try bench.lab.namespace.ip("address del 10.0.0.2/24 dev wlan0")
+    try bench.expectEndpoints(Self.modem, foreign)
+    try bench.lab.namespace.ip("address add 10.0.0.9/24 dev wlan0")
+    try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
+    try bench.expectEndpoints("10.0.0.9 subflow dev wlan0", Self.modem, foreign)
+
+    // Nothing is done while it is stopped, and afterwards it knows its own.
+    try bench.stop()
+    try bench.lab.namespace.ip("link set wlan0 down")
+    try bench.start()
+    try bench.expectEndpoints(Self.modem, foreign)
+    // The last way is left to connections.
+    try bench.modem.setCarrier(false)
+    try bench.lab.namespace.ip("link set wlan0 up")
+    try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
+    try bench.expectEndpoints("10.0.0.9 subflow dev wlan0", foreign)
+    try bench.stop()
+    #expect(try bench.run("--remove").status == 0)
+    #expect(try bench.endpoints() == [foreign])
+  }
+
+  @Test("M2 M4 a user changes the cost of a link that is not used → its flag changes")
+  func cost() throws {
+    let bench = try Bench(modem: "eth1")
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, "10.1.0.2 subflow backup dev eth1")
+    #expect(try bench.lab.connctl("metered", "wlan0", "on").status == 0)
+    try bench.expectEndpoints("10.0.0.2 subflow backup dev wlan0", "10.1.0.2 subflow dev eth1")
+    #expect(try bench.lab.connctl("metered", "eth1", "on").status == 0)
+    try bench.expectEndpoints(
+      "10.0.0.2 subflow backup dev wlan0", "10.1.0.2 subflow backup dev eth1")
+    try bench.stop()
+  }
+
+  @Test("M2 traffic leaves by a table of its own, as into a tunnel → the endpoints are deleted")
+  func tunnel() throws {
+    let bench = try Bench()
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 table 51820")
+    try bench.lab.namespace.ip("rule add not fwmark 0xca6c table 51820")
+    try bench.expectEndpoints()
+    try bench.lab.namespace.ip("rule del not fwmark 0xca6c table 51820")
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    try bench.stop()
+  }
+
+  @Test("M2 NetworkManager's endpoints are adopted → they get the flag, and are never deleted")
+  func adopted() throws {
+    let bench = try Bench()
+    for line in ["10.0.0.2 dev wlan0", "10.1.0.2 dev wwan0"] {
+      try bench.lab.namespace.ip("mptcp endpoint add \(line) subflow")
+    }
+    try bench.lab.directory.write("adopt: true\n", to: "multipath.yaml")
+    try bench.start("--config", "\(bench.lab.directory.path)/multipath.yaml")
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    try bench.wifi.setCarrier(false)
+    // The modem is the only way now, but still costs money.
+    try bench.lab.namespace.ip("mptcp endpoint change 10.1.0.2 dev wwan0 nobackup")
+    try bench.wifi.setCarrier(true)
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    try bench.stop()
+  }
+
+  @Test("M2 mptcpd is running → the program does not start")
+  func otherManager() throws {
+    let bench = try Bench()
+    let daemon = "\(bench.lab.directory.path)/mptcpd"
+    try Command.run(["cp", "/bin/sleep", daemon])
+    let running = try bench.lab.namespace.spawn([daemon, "60"])
+    try waitUntil("it has its name") {
+      try bench.lab.namespace.run("cat", "/proc/\(running.processIdentifier)/comm") == "mptcpd\n"
+    }
+    let outcome = try bench.run()
+    #expect(outcome.status == 69 && outcome.standardError.contains("mptcpd is running"))
+    #expect(try bench.endpoints().isEmpty)
+    running.signal(SIGKILL)
+    try running.wait()
+  }
+
+  // MARK: - Connections
+
+  private enum Trouble: String, CaseIterable, CustomTestStringConvertible {
+    case carrier, address, link
+    var testDescription: String { self.rawValue }
+  }
+
+  @Test("M3 M4 the Wi-Fi is lost and comes back → answers go on", arguments: Trouble.allCases)
+  private func connection(trouble: Trouble) throws {
+    let bench = try Bench()
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    let pulses = try Pulses(bench.lab, to: Self.server)
+    try pulses.expectAnswers(30)
+    #expect(pulses.isMultipath)
+    let joined = bench.modem.sentBytes
+    print("bytes by the modem while the Wi-Fi is well: \(joined)")
+    #expect(joined <= 500)
+
+    let lost = ContinuousClock.now
+    switch trouble {
+    case .carrier: try bench.wifi.setCarrier(false)
+    case .address: try bench.lab.namespace.ip("address del 10.0.0.2/24 dev wlan0")
+    case .link: try bench.lab.namespace.ip("link set wlan0 down")
+    }
+    try pulses.expectAnswers(30)
+    let longest = pulses.longestWait(since: lost)
+    print("\(trouble) lost: longest wait \(longest), then \(pulses.median(ofLast: 20))")
+    // A server that does not see the loss answers by the Wi-Fi until its timeout.
+    #expect(longest < (trouble == .carrier ? .seconds(5) : .milliseconds(600)))
+
+    let back = ContinuousClock.now
+    switch trouble {
+    case .carrier: try bench.wifi.setCarrier(true)
+    case .address: try bench.lab.namespace.ip("address add 10.0.0.2/24 dev wlan0")
+    case .link: try bench.lab.namespace.ip("link set wlan0 up")
+    }
+    if trouble != .carrier {
+      try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
+    }
+    if trouble == .carrier {
+      try pulses.expectAnswers(30)
+      #expect(!pulses.isOver)
+      return try bench.stop()
+    }
+    try waitUntil("answers arrive by the Wi-Fi") { pulses.median(ofLast: 5) < .milliseconds(45) }
+    let time = ContinuousClock.now - back
+    let wait = pulses.longestWait(since: back)
+    print("\(trouble) back: by the Wi-Fi after \(time), longest wait \(wait)")
+    #expect(wait < .milliseconds(600))
+    #expect(!pulses.isOver)
+    try bench.stop()
+  }
+
+  @Test(
+    "M1 the server has no Multipath TCP, or a box removes it → the connection is one of TCP",
+    arguments: [false, true])
+  func fallback(isRemoved: Bool) throws {
+    let bench = try Bench()
+    if isRemoved { bench.wifi.removeMultipath() }
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    let pulses = try Pulses(bench.lab, to: Self.server, isServed: isRemoved)
+    try pulses.expectAnswers(10)
+    #expect(!pulses.isMultipath)
+    #expect(bench.modem.sentBytes == 0)
+    try bench.stop()
+  }
+}
