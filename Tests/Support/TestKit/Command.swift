@@ -183,6 +183,15 @@ public final class RunningCommand: Sendable {
     return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
   }
 
+  /// Returns the processor time that the process has used. Other processes do not affect it.
+  public func processorTime() throws -> Duration {
+    var (clock, time) = (clockid_t(), timespec())
+    guard clock_getcpuclockid(self.processIdentifier, &clock) == 0,
+      clock_gettime(clock, &time) == 0
+    else { throw CommandError("no processor time of \(self.processIdentifier): errno \(errno)") }
+    return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
+  }
+
   /// Sends a signal, if the process still runs.
   public func signal(_ number: CInt) {
     self.status.withLock { if $0 == nil { kill(self.processIdentifier, number) } }
