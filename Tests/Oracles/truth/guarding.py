@@ -17,24 +17,28 @@ from kernel import libc
 from topology import FENCE, FENCE_TABLE, UID
 
 SETRESUID = {"x86_64": 117, "aarch64": 147}.get(platform.machine())
+ASKED = 0.3  # seconds in which E1 decides, on a busy machine
 DESTROY = pb.INVALIDATION_SEVERITY_DESTROY
 
 
 class Told:
-    """connd's report about a connection."""
+    """connd's report about a connection. `timeouts` is the number in a row that the connection's
+    own socket had at that time, or None if all its data was acknowledged.
+    """
 
-    def __init__(self, message):
-        self.time = time.monotonic()
+    def __init__(self, message, timeouts):
+        self.time, self.timeouts = time.monotonic(), timeouts
         self.message = message
         event = message.WhichOneof("event")
         inner = getattr(message, event)
         self.is_destroy = event == "invalidation" and inner.severity == DESTROY
         self.reason, self.is_path, self.is_of_router = "", event in ("path", "better_path_gone"), False
-        self.is_doubt = False
+        self.is_doubt = self.is_asked = False
         self.text = event
         if event == "invalidation":
             self.reason = camel(pb.InvalidationReason.Name(inner.reason), "INVALIDATION_REASON_")
             self.is_doubt = not self.is_destroy and self.reason == "interfaceLost"
+            self.is_asked = not self.is_destroy and inner.HasField("socket")
             self.is_of_router = inner.cause.trigger == pb.CAUSE_TRIGGER_NEIGHBOUR
             severity = camel(pb.InvalidationSeverity.Name(inner.severity), "INVALIDATION_SEVERITY_")
             self.text = f"{severity} {self.reason} because of {flat(inner.cause)}; now {flat(inner.path)}"
@@ -102,16 +106,16 @@ class Relay(threading.Thread):
 class Stream(threading.Thread):
     """A stream that puts its messages into a queue, and wakes the waiting thread."""
 
-    def __init__(self, call, inbox, ring):
+    def __init__(self, call, put, ring):
         super().__init__(daemon=True)
-        self.call, self.inbox, self.ring = call, inbox, ring
+        self.call, self.put, self.ring = call, put, ring
         self.error = None
         self.start()
 
     def run(self):
         try:
             for message in self.call:
-                self.inbox.append(message)
+                self.put(message)
                 self.ring()
         except (grpc.RpcError, OSError) as error:
             self.error = error
@@ -128,6 +132,7 @@ class Guarding:
         self.channels, self.requests, self.streams, self.relays = [], {}, [], []
         self.inbox, self.marks = collections.deque(), collections.deque()
         self.told = {}  # by id, in order
+        self.connections = {}  # by id
         self.last = 0
         self.fences = 0
 
@@ -137,7 +142,7 @@ class Guarding:
         self.diagnostics = diagnostics_pb2_grpc.DiagnosticsStub(self.status_channel)
         self.status()
         self.streams.append(Stream(
-            self.stub.WatchPath(pb.WatchPathRequest(destination=FENCE), wait_for_ready=True), self.marks, self.traffic.ring))
+            self.stub.WatchPath(pb.WatchPathRequest(destination=FENCE), wait_for_ready=True), self.marks.append, self.traffic.ring))
         self.guard(0, self.connd.socket)
         if self.relay:
             path = f"{self.directory}/relay.sock"
@@ -151,7 +156,13 @@ class Guarding:
     def guard(self, uid, path):
         requests = self.requests[uid] = queue.SimpleQueue()
         call = rpc.ConnectivityStub(self.channel(path)).Guard(iter(requests.get, None), wait_for_ready=True)
-        self.streams.append(Stream(call, self.inbox, self.traffic.ring))
+        self.streams.append(Stream(call, self.receive, self.traffic.ring))
+
+    def receive(self, message):
+        """In the stream's thread, so that the time and the socket's state are those of the report.
+        """
+        connection = self.connections.get(message.id)
+        self.inbox.append(Told(message, connection.timeouts() if connection else None))
 
     def status(self):
         return self.stub.GetStatus(pb.GetStatusRequest(), wait_for_ready=True, timeout=DEADLINE)
@@ -172,15 +183,15 @@ class Guarding:
         for stream in self.streams:
             check(stream.error is None, "a stream ended unexpectedly:", stream.error)
         while self.inbox:
-            message = self.inbox.popleft()
-            self.told.setdefault(message.id, []).append(Told(message))
+            told = self.inbox.popleft()
+            self.told.setdefault(told.message.id, []).append(told)
         status = self.connd.process.poll()
         check(status is None, f"connd ended by itself with {status}")
 
     def add(self, connection):
         self.last += 1
         connection.id = self.last
-        self.told[self.last] = []
+        self.told[self.last], self.connections[self.last] = [], connection
         self.requests[connection.uid].put(pb.GuardRequest(add=pb.Flow(
             id=connection.id, remote=connection.remote, local=connection.local, local_port=connection.local_port,
             remote_port=connection.remote_port, protocol=socket.IPPROTO_TCP, mark=connection.wanted.get("mark"),
@@ -190,6 +201,7 @@ class Guarding:
         if not self.destroyed(connection):
             self.requests[connection.uid].put(pb.GuardRequest(remove=pb.RemoveFlow(id=connection.id)))
         self.told.pop(connection.id, None)
+        self.connections.pop(connection.id, None)
 
     def answers(self, connection):
         return self.told.get(connection.id, [])
@@ -199,8 +211,10 @@ class Guarding:
         return next((told for told in self.answers(connection) if told.is_destroy), None)
 
     def is_in_doubt(self, connection):
-        """Whether earlier reports say that it may end (I10)."""
-        return any(told.is_doubt for told in self.answers(connection)[-1:])
+        """Whether earlier reports say that it may end (I10, or E1 for a moment)."""
+        now = time.monotonic()
+        return any(
+            told.is_doubt or told.is_asked and now < told.time + ASKED for told in self.answers(connection)[-1:])
 
     def fence(self):
         """Returns when connd has reported everything that happened before."""

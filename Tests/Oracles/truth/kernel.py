@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 
 REQUEST, DUMP = 1, 0x300
@@ -19,6 +20,10 @@ RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PREFSRC, RTA_MULTIPATH = 1, 2, 4, 5,
 FIB_MATCH = 0x2000  # RTM_F_FIB_MATCH
 RTA_TABLE, RTA_MARK, RTA_VIA, RTA_UID, RTA_IP_PROTO, RTA_SPORT, RTA_DPORT, RTA_NH_ID = 15, 16, 18, 25, 27, 28, 29, 30
 IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_OPERSTATE = 3, 5, 10, 16
+
+# the multicast groups of links, neighbours, addresses, routes, rules, settings and nexthops
+GROUPS = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32]
+NEWNEIGH, DELNEIGH, NUD_FAILED = 28, 29, 0x20
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -126,6 +131,43 @@ def packed(address):
 
 def text(data):
     return str(ipaddress.ip_address(data))
+
+
+class Changes:
+    """The times at which the kernel of one namespace reported what may have cost a path: everything
+    except neighbours that have not failed.
+    """
+
+    def __init__(self, namespace):
+        with namespace:
+            self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self.socket.bind((0, 0))
+        self.socket.setblocking(False)
+        for group in GROUPS:
+            self.socket.setsockopt(270, 1, group)
+        self.times = []
+
+    def read(self):
+        try:
+            while data := self.socket.recv(1 << 17):
+                while data:
+                    length, kind = struct.unpack_from("=IH", data)
+                    # struct ndmsg has the state at its eighth byte.
+                    state, = struct.unpack_from("=H", data, 24)
+                    if kind not in (NEWNEIGH, DELNEIGH) or state & NUD_FAILED:
+                        self.note()
+                    data = data[length + 3 & ~3:]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # Messages were lost.
+            self.note()
+
+    def note(self):
+        self.times.append(time.monotonic())
+
+    def close(self):
+        self.socket.close()
 
 
 class Kernel:

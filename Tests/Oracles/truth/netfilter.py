@@ -100,11 +100,15 @@ RULES = {
             }}
         }}
         """,
+    # Silently: no ICMP message, and the neighbours still answer. `kept` percent of the packets are
+    # forwarded.
     "lose": """
+        table inet loss
+        delete table inet loss
         table inet loss {{
             chain forward {{
                 type filter hook forward priority 1
-                numgen random mod 100 < {percent} drop
+                {which} numgen random mod 100 >= {kept} drop
             }}
         }}
         """,

@@ -15,6 +15,10 @@ connd.
 - E2: A connection that received nothing after the last change of this machine's network, and stays
   dead beyond its grace period and two seconds, got `destroy`. Without such a change connd does not
   query the socket, so that a silent router stays unknown.
+- W1: A connection whose uplink only loses packets gets no `destroy`. A `destroy` with the reason
+  `silent` follows a change. The connection received nothing from one second after that change until
+  the report, and nothing for 1.4 s (30 s inside a tunnel). Its socket has three timeouts in a row.
+- While an uplink loses packets, its connections may stay without an echo, and without a `destroy`.
 - A connection that carries bytes is not listed as dead (ListConnections).
 - A new connection, whose handshake is done, does not end by its registration.
 """
@@ -32,6 +36,11 @@ GRACE = 1.0
 LATE = 2.0  # seconds that connd has beyond the grace period
 SLACK = 0.5  # for a busy machine
 LISTENING = 0.02  # seconds that E1 waits for a connection with a short round trip
+SILENCE, TUNNEL_SILENCE = 1.4, 30.0  # seconds without new data before E2 destroys
+EXAMINED = 1.0  # seconds after a change at which E2 examines
+TIMEOUTS = 3
+# seconds before and after the end of a connection in which its bytes count (E1 waits at most 0.1 s)
+WHILE = 0.15
 IN_FLIGHT = 0.05  # seconds after a change in which an echo may be from before it
 # The kernel hashes the inner packet to one of many ports.
 TUNNEL = [Question(TUNNEL_END, protocol=17, local_port=port, remote_port=4789) for port in (32768, 40000, 46000, 50000, 60999)]
@@ -182,12 +191,29 @@ def policy(base, views, connection, swapped=False, told=None):
 
 
 def is_quiet(connection, told):
-    """Whether connd received nothing about a connection for the time of its query: E1, if no lookup
-    describes the connection, and E2.
+    """Whether connd received nothing about a connection for the time of its query (E1), if no
+    lookup describes the connection. See `silence_disagrees` for E2.
     """
-    if told.reason == "silent":
-        return not connection.was_heard(told.time - GRACE, told.time)
-    return connection.wanted["kind"] in KINDS and not connection.was_heard(told.time - LISTENING, told.time)
+    return told.reason == "silent" or connection.wanted["kind"] in KINDS and not connection.was_heard(told.time - LISTENING, told.time)
+
+
+def silence_disagrees(connection, told, changes, is_tunnelled):
+    """Returns why connd may not call the connection silent, or None. `changes` has the times of the
+    kernel's reports (E2, W1).
+    """
+    patience = TUNNEL_SILENCE if is_tunnelled else SILENCE
+    change = max((time for time in changes if time < told.time - patience + SLACK), default=None)
+    # The report was on its way when later echoes arrived.
+    end = told.time - WHILE
+    if change is None:
+        return "without a change"
+    if connection.was_heard(change + EXAMINED + SLACK, end):
+        return "it was heard after the last change was examined"
+    if connection.was_heard(told.time - patience + SLACK, end):
+        return "it was heard too recently"
+    if (told.timeouts or 0) < TIMEOUTS and not connection.was_heard(end, told.time + WHILE):
+        return f"its socket had {told.timeouts} timeouts"
+    return None
 
 
 def was_removed(views, connection):
@@ -199,12 +225,16 @@ def was_removed(views, connection):
 
 
 def is_unknowable(connection, views, changed):
-    """Whether connd need not find a dead connection in this step (E2). Either it received data
-    after the last change, at `changed`; or it is in a tunnel whose lookup stands, which a VPN may
-    take 30 s to move (I5).
+    """Whether connd need not find a dead connection in this step (E2): it received data after the
+    last change, at `changed`. Or its lookup stands, and it is in a tunnel, which a VPN may take
+    30 s to move (I5), or its socket has had fewer than three timeouts. After a loss, the first
+    timeout may take seconds.
     """
-    was_heard = bool(connection.echoes) and connection.echoes[-1] > changed + IN_FLIGHT
-    return was_heard or connection.wanted["kind"] == "inner" and not views[-1].is_dead
+    if connection.echoes and connection.echoes[-1] > changed + IN_FLIGHT:
+        return True
+    timeouts = connection.timeouts()
+    has_few = timeouts is not None and timeouts < TIMEOUTS
+    return (connection.wanted["kind"] == "inner" or has_few) and not views[-1].is_dead
 
 
 def status_disagrees(status, moment):

@@ -8,6 +8,7 @@ kernel refuses many others, which then change nothing.
 import random
 
 import netfilter
+from losses import losing
 from topology import MARK, PORTS, REMOTES, TABLES, UID, Uplink, draw, six
 
 STEPS = 50  # of one world
@@ -181,7 +182,7 @@ class Plan:
         return machine(f"{six(family)}route replace default metric 6 {hops}")
 
     def nexthops(self):
-        """The same with objects; without the object the route is gone, without a message."""
+        """The same with objects. Without its object, a route is gone without a message."""
         family = self.family()
         links = [link for link in self.uplinks if link.name not in self.broken]
         if len(links) < 2:
@@ -268,12 +269,23 @@ class Plan:
             [link.router, "link set port up"]]}
 
     def loss(self):
-        """Routers lose packets at random, too few for a connection to fall silent."""
+        """An uplink loses packets at random and silently, while other things change."""
         link = self.uplink()
         if not link:
             return None
-        self.undo.append(("loss", [["nft", router, "lose nothing"] for router in link.routers]))
-        return [["nft", router, "lose", {"percent": self.chance.choice([3, 10])}] for router in link.routers]
+        lose, end = losing(self.chance, link, [2, 3, 10, 30, 60, 100])
+        self.undo.append(("loss", end))
+        return lose
+
+    def limp(self):
+        """An uplink loses packets while nothing else changes. The first pause lets connd examine
+        the last change (E2); the second one is longer than three timeouts.
+        """
+        link = self.uplink()
+        if not link:
+            return None
+        lose, end = losing(self.chance, link, [10, 30, 60, 100, 100])
+        return [["pause", 1800], *lose, ["pause", self.chance.choice([1700, 2500, 4000])], *end]
 
     def advertise(self):
         """Routers advertise themselves, one or both of a LAN, with a prefix or without."""
@@ -334,6 +346,6 @@ class Plan:
 STEPS_BY_WEIGHT = {
     "carrier": 5, "carrier_bounce": 2, "link_down": 4, "link_bounce": 2, "address": 2, "address_bounce": 2, "route": 2,
     "route_bounce": 4, "metric": 6, "other_router": 5, "host_route": 5, "rule": 9, "own_rules": 3, "several": 5,
-    "nexthops": 4, "more_addresses": 7, "source_local": 2, "obstacle": 1, "failover": 4, "swap": 2, "loss": 2, "advertise": 3, "silence": 1,
-    "port": 6, "uplink_port": 3, "containers": 4, "linkdown": 2,
+    "nexthops": 4, "more_addresses": 7, "source_local": 2, "obstacle": 1, "failover": 4, "swap": 2, "advertise": 3, "silence": 1,
+    "loss": 4, "limp": 4, "port": 6, "uplink_port": 3, "containers": 4, "linkdown": 2,
 }

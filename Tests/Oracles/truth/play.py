@@ -12,8 +12,10 @@ import netfilter
 import oracle
 from clients import DEADLINE, Failure, pb
 from guarding import DESTROY, Guarding, camel
+from kernel import Changes
+from losses import Losses
 from network import MEDIA
-from oracle import GRACE, LATE, SLACK, Moment
+from oracle import GRACE, LATE, SILENCE, SLACK, WHILE, Moment
 from topology import PORTS, Uplink, setup
 from traffic import Traffic, plain
 from world import World
@@ -24,8 +26,7 @@ PATIENCE = 15  # steps after which it is attempted again anyway
 SETTLE = 1.5  # seconds after which the kernel has reported a carrier
 PIECE = 20  # milliseconds
 HEARD = 2.0  # seconds within which connd has heard of a change
-# seconds before and after the end of a connection in which its bytes count (E1 waits at most 0.1 s)
-WHILE = 0.15
+LIMP = 0.3  # seconds in which connd ends a connection by its lookup, although it limps
 
 
 def parts(operation):
@@ -63,14 +64,15 @@ class Play:
         self.tried = {}  # by slot: the kernel's answer at the failure, the step, and the count
         self.spoiled = set()  # slots whose new connections are refuted
         self.bases = {}
-        self.counts = {"connections": 0, "ended": 0, "survived": 0, "reset": 0, "unknowable": 0,
-                       "listed": 0, "listed dead": 0}
+        self.losses = Losses(self.uplinks)
+        self.counts = {"connections": 0, "ended": 0, "survived": 0, "stalled": 0, "limped": 0, "silent": 0,
+                       "reset": 0, "unknowable": 0, "listed": 0, "listed dead": 0}
         self.slow = []
         self.step_number = 0
         self.set_up = 0  # commands of the log that made the world
         self.changed = 0  # when the machine's network last changed
         self.wrong = None  # the last fault of the status
-        self.world = self.traffic = self.guarding = self.directory = None
+        self.world = self.traffic = self.guarding = self.directory = self.changes = None
 
     def run(self, until=None):
         """Plays all steps, or until a finding of this kind."""
@@ -106,6 +108,8 @@ class Play:
                 self.traffic.serve(namespace, *PORTS, netfilter.STEERED)
         self.traffic.serve(self.world.namespaces["M"], netfilter.PROXY)
         self.kernel = self.world.kernel
+        self.changes = Changes(self.world.namespaces["M"])
+        self.traffic.watch(self.changes.socket.fileno(), lambda _: self.changes.read())
         self.set_up = len(self.world.log)
         has_user = any(wanted and "uid" in wanted for wanted in self.topology["connections"])
         self.guarding = Guarding(self.world, self.traffic, self.directory, self.binary, has_user)
@@ -179,7 +183,7 @@ class Play:
     # A step and its judgement
 
     def step(self, step):
-        connections = list(self.slots.values())
+        connections, began = list(self.slots.values()), time.monotonic()
         views = {connection: [] for connection in connections}
 
         def look():
@@ -192,10 +196,13 @@ class Play:
                 refused = self.world.do(part)
                 if is_change(part) and not refused:
                     self.changed = time.monotonic()
+                if self.losses.note(part, refused):
+                    # The kernel's answers are the same, but connections can be made again.
+                    self.tried.clear()
                 look()
         self.check_listed()
         swapped = step.get("swapped", False)
-        self.judge(connections, views, look, swapped)
+        self.judge(connections, views, look, swapped, began)
         self.check_status()
         self.settle()
         self.guarding.fence()
@@ -211,7 +218,18 @@ class Play:
                 self.bases[connection] = moment.view(connection, self.bases[connection])
         self.fill()
 
-    def judge(self, connections, views, look, swapped):
+    def limps(self, connection):
+        """Whether an uplink that it may use loses so many packets that a missing echo proves
+        nothing.
+        """
+        def find_link():
+            base = self.bases.get(connection)
+            link = self.moment().links.get(base.own.link) if base else None
+            return link.name if link else None
+
+        return self.losses.may_concern(connection, find_link)
+
+    def judge(self, connections, views, look, swapped, began):
         """Judges each connection: living ones by an echo, ended ones by the reason, the others by
         time.
         """
@@ -225,7 +243,7 @@ class Play:
             if self.guarding.destroyed(connection):
                 view = views[connection][-1]
                 return fresh(connection) or view.is_dead or excuses(connection) or time.monotonic() > changed + GRACE
-            return fresh(connection)
+            return fresh(connection) or time.monotonic() > changed + LIMP and self.limps(connection)
 
         looked = changed
 
@@ -248,6 +266,9 @@ class Play:
                 self.counts["reset"] += 1
                 self.drop(connection)
             elif not fresh(connection):
+                if self.limps(connection):
+                    self.counts["limped"] += 1
+                    continue
                 if oracle.is_unknowable(connection, views[connection], self.changed):
                     self.counts["unknowable"] += 1
                 else:
@@ -255,18 +276,27 @@ class Play:
                 self.drop(connection)
             else:
                 self.counts["survived"] += 1
+                self.counts["stalled"] += connection.was_silent(began, SILENCE)
 
     def judge_ended(self, connection, views, swapped, changed, number=None):
         told = self.guarding.destroyed(connection)
         self.traffic.pump(told.time + WHILE - time.monotonic())
         excused = (oracle.policy(self.bases[connection], views, connection, swapped, told)
                    or oracle.is_quiet(connection, told))
+        links = self.moment().links
+        is_tunnelled = all(view.own.link in links and links[view.own.link].name == "vx0" for view in views)
+        silence = told.reason == "silent" and oracle.silence_disagrees(connection, told, self.changes.times, is_tunnelled)
+        self.counts["silent"] += told.reason == "silent"
         if connection.carried(told.time - WHILE, told.time + WHILE):
             self.find_connection(f"destroyed while it carried bytes: {told.reason}", connection, views)
+        elif silence:
+            self.find_connection(f"destroyed as silent, but {silence}", connection, views)
         elif not excused and not views[-1].is_dead:
             number = number or self.traffic.send(connection)
             left = changed + GRACE - time.monotonic()
-            if self.traffic.pump(max(left, 0), lambda: connection.echoed >= number):
+            # If only packets are lost, it works without an echo (W1).
+            only_limps = self.limps(connection) and all(view == self.bases[connection] for view in views)
+            if only_limps or self.traffic.pump(max(left, 0), lambda: connection.echoed >= number):
                 self.find_connection(f"destroyed although it works: {told.reason}", connection, views)
         self.counts["ended"] += 1
         self.drop(connection)
@@ -370,3 +400,5 @@ class Play:
             for part in [self.traffic, self.guarding]:
                 if part:
                     stack.callback(part.end)
+            if self.changes:
+                stack.callback(self.changes.close)

@@ -70,8 +70,22 @@ class Connection:
         return (f"the socket: {info[4]} timeouts in a row, {info[2]} retransmissions, {unacknowledged} segments unacknowledged, "
                 f"heard {acknowledged} ms ago")
 
+    def timeouts(self):
+        """The number of timeouts in a row, or None if all data is acknowledged."""
+        try:
+            info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        except OSError:
+            return None
+        unacknowledged, = struct.unpack_from("=I", info, 24)
+        return max(info[2], info[4]) if unacknowledged else None
+
     def was_heard(self, start, end):
         return any(start < echo < end for echo in self.echoes)
+
+    def was_silent(self, start, seconds):
+        """Whether nothing came back for this long since `start`, and then something did."""
+        times = [start, *[echo for echo in self.echoes if echo > start]]
+        return any(later - earlier > seconds for earlier, later in zip(times, times[1:]))
 
     def carried(self, start, end):
         """Whether bytes came back all the time from `start` to `end`; known only for a busy

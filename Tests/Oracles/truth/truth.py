@@ -3,10 +3,11 @@
 
 Worlds are drawn from seeds: a machine, its uplinks, routers as strict as a provider's, and a
 server, in network namespaces. They change at random under real TCP connections with continuous
-traffic, each guarded by connd. After each change, connd must not have ended a connection that still
-carries bytes, and must have ended one that stays dead. oracle.py defines the conditions; it checks
-the traffic and the kernel, and knows nothing of connd. topology.py and netfilter.py define the
-parts of a world, plan.py its events, and play.py judges it.
+traffic, each guarded by connd. After each change, connd must have ended a connection that stays
+dead. It must not have ended one that still carries bytes, or whose uplink only loses packets.
+oracle.py defines the conditions; it checks the traffic and the kernel, and knows nothing of connd.
+topology.py and netfilter.py define the parts of a world, losses.py its losses, plan.py its events,
+and play.py judges it.
 
 Environment: STEPS, the number of changes in all (50 in each world); WORLDS, the number at a time;
 SEED, that of the first world, which the others follow; SCRIPT, a file with a world and its steps,
@@ -119,8 +120,9 @@ class Truth:
     def report(self, began):
         seconds, steps = time.monotonic() - began, self.counts["steps"]
         print(f"{steps} steps in {seconds:.0f} s ({self.counts['milliseconds'] / max(steps, 1):.0f} ms each in its world, "
-              f"{self.worlds} worlds at a time). {self.counts['connections']} connections survived {self.counts['survived']} changes; "
-              f"connd destroyed {self.counts['ended']}, the peer reset {self.counts['reset']}, and "
+              f"{self.worlds} worlds at a time). {self.counts['connections']} connections survived {self.counts['survived']} changes, "
+              f"{self.counts['stalled']} of them with more than a second of silence, and {self.counts['limped']} were limping. "
+              f"connd destroyed {self.counts['ended']}, {self.counts['silent']} of them as silent; the peer reset {self.counts['reset']}, and "
               f"{self.counts['unknowable']} died although the kernel showed no reason. Of {self.counts['listed']} listed, "
               f"{self.counts['listed dead']} were dead")
         for kind, count in self.kinds.most_common():
