@@ -37,7 +37,5 @@ class Losses:
         the connection leaves.
         """
         limping = self.limping()
-        if not limping or connection.wanted["kind"] == "neighbour":
-            return False
-        link = find_link()
+        link = find_link() if limping else None
         return any(uplink.owns(connection.address) or link in (uplink.top, "vx0") for uplink in limping)
