@@ -197,8 +197,8 @@ struct EndpointsScenario {
     try pulses.expectAnswers(30)
     let longest = pulses.longestWait(since: lost)
     print("\(trouble) lost: longest wait \(longest), then \(pulses.median(ofLast: 20))")
-    // A server that does not see the loss answers by the Wi-Fi until its timeout.
-    #expect(longest < (trouble == .carrier ? .seconds(5) : .milliseconds(600)))
+    // The limit leaves room for a busy machine.
+    #expect(longest < .milliseconds(600))
 
     let back = ContinuousClock.now
     switch trouble {
@@ -210,6 +210,8 @@ struct EndpointsScenario {
       try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
     }
     if trouble == .carrier {
+      // The neighbour may still be unanswered from the time without a carrier. If it fails, so does
+      // the new subflow (EHOSTUNREACH), and the kernel makes no other.
       try pulses.expectAnswers(30)
       #expect(!pulses.isOver)
       return try bench.stop()
