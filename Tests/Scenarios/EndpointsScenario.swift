@@ -210,8 +210,7 @@ struct EndpointsScenario {
       try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
     }
     if trouble == .carrier {
-      // The neighbour may still be unanswered from the time without a carrier. If it fails, so does
-      // the new subflow (EHOSTUNREACH), and the kernel makes no other.
+      // The new subflow may end with EHOSTUNREACH, and the kernel makes no other.
       try pulses.expectAnswers(30)
       #expect(!pulses.isOver)
       return try bench.stop()
