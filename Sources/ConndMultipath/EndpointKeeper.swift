@@ -8,6 +8,7 @@ import Netlink
 /// Implements rules M2 and M3.
 struct EndpointKeeper {
   let requester: MultipathRequester
+  let routing: Requester
   var store: EndpointStore
   let adopts: Bool
   let logger: Logger
@@ -17,9 +18,10 @@ struct EndpointKeeper {
   private var complained: Set<EndpointPlan.Place> = []
 
   init(
-    _ requester: MultipathRequester, _ store: EndpointStore, adopts: Bool, logger: Logger
+    _ requester: MultipathRequester, _ routing: Requester, _ store: EndpointStore, adopts: Bool,
+    logger: Logger
   ) {
-    self.requester = requester
+    (self.requester, self.routing) = (requester, routing)
     self.store = store
     self.adopts = adopts
     self.logger = logger
@@ -50,6 +52,10 @@ struct EndpointKeeper {
     let plan = try self.plan(table, permission)
     for action in plan.actions {
       do throws(NetlinkError) {
+        // The kernel joins connections as soon as it has the endpoint, and does not repeat that.
+        if case .add(let endpoint) = action, let gateway = table.gateway(of: endpoint.place) {
+          try self.routing.forgetUnanswered(gateway, on: endpoint.link)
+        }
         try self.make(action)
         self.logger.notice("\(action.text)")
       } catch {

@@ -78,7 +78,7 @@ public struct MultipathCommand: ParsableCommand {
     let reactor = try Reactor()
     try reactor.runBlocking {
       var keeper = EndpointKeeper(
-        try MultipathRequester(), store, adopts: settings.adopt,
+        try MultipathRequester(), try Requester(), store, adopts: settings.adopt,
         logger: Logger(label: "connd-multipath"))
       if isRemoval { return try keeper.removeAll() }
       let service = try EndpointService(socket, on: reactor)

@@ -41,6 +41,13 @@ struct UplinkTable: Sendable {
     self.defaults[family] = path
   }
 
+  /// The gateway of the path from an endpoint's place, or `nil` without one.
+  func gateway(of place: EndpointPlan.Place) -> IPAddress? {
+    let family = place.address.family
+    return self.paths.first { $0.key.link == place.link && $0.key.family == family }?
+      .value.path(family)?.gateway
+  }
+
   /// The families in which a default path stands or is in doubt.
   var usedFamilies: [AddressFamily] {
     AddressFamily.allCases.filter { family in

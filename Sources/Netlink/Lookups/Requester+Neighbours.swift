@@ -10,14 +10,41 @@ extension Requester {
   package func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> Neighbour? {
+    guard let request = Self.request(Int(RTM_GETNEIGH), "RTM_GETNEIGH", address, link) else {
+      return nil
+    }
+    // EAFNOSUPPORT: the kernel has no IPv6.
+    let absences = [ENOENT, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
+    return try self.object(request, absentIf: absences) { Neighbour(message: $0) }
+  }
+
+  /// Deletes the kernel's entry for a neighbour that has not answered, if there is one. Needs
+  /// CAP_NET_ADMIN.
+  ///
+  /// While a link has no carrier, packets may make an entry whose requests are lost. The kernel
+  /// gives up three seconds later. Then packets that wait for the entry fail with EHOSTUNREACH,
+  /// even if the carrier is back. Without an entry the next packet makes a new one.
+  package func forgetUnanswered(_ address: IPAddress, on link: UInt32) throws(NetlinkError) {
+    guard let found = try self.neighbour(address, on: link), found.hardwareAddress == nil,
+      let request = Self.request(
+        Int(RTM_DELNEIGH), "RTM_DELNEIGH", address, link, isCommand: true)
+    else { return }
+    do throws(NetlinkError) {
+      try self.command(request)
+    } catch {
+      guard error.isAnswer, error.code == ENOENT else { throw error }
+    }
+  }
+
+  private static func request(
+    _ type: Int, _ operation: String, _ address: IPAddress, _ link: UInt32, isCommand: Bool = false
+  ) -> Request? {
     guard let index = Int32(exactly: link), index > 0 else { return nil }
     var header = ndmsg()
     header.ndm_family = address.family.netlinkNumber
     header.ndm_ifindex = index
-    var request = Request(Int(RTM_GETNEIGH), "RTM_GETNEIGH", header: header)
+    var request = Request(type, operation, isCommand: isCommand, header: header)
     request.put(Int(NDA_DST), address)
-    // EAFNOSUPPORT: the kernel has no IPv6.
-    let absences = [ENOENT, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
-    return try self.object(request, absentIf: absences) { Neighbour(message: $0) }
+    return request
   }
 }

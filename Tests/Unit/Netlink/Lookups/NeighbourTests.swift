@@ -77,6 +77,27 @@ struct NeighbourTests {
   }
 
   @Test(
+    "M3 a neighbour has not answered → its entry is deleted; the entry of another stays",
+    arguments: Self.gateways)
+  func unanswered(text: String) throws {
+    let gateway = try address(text)
+    for (state, isKept) in [
+      ("failed", false), ("reachable", true), ("stale", true), ("permanent", true),
+    ] {
+      let octets = isKept ? "lladdr 02:00:00:00:00:01" : ""
+      try self.near.ip("neigh replace \(text) \(octets) dev ve0 nud \(state)")
+      try self.requester.forgetUnanswered(gateway, on: 10)
+      let found = try self.requester.neighbour(gateway, on: 10)
+      #expect((found?.hardwareAddress != nil) == isKept, "\(state)")
+      if !isKept { #expect(found == nil) }
+    }
+    // Without an entry, and without the link, there is nothing to do.
+    try self.near.ip("neigh del \(text) dev ve0")
+    try self.requester.forgetUnanswered(gateway, on: 10)
+    try self.requester.forgetUnanswered(gateway, on: 4711)
+  }
+
+  @Test(
     "I4 D7 the gateway's other MAC address is reported once; going stale and coming back is not",
     arguments: Self.gateways)
   func changed(text: String) throws {
