@@ -49,7 +49,7 @@ extension Channel {
   func networkChanged() {
     // A change before the first lookup is known to that lookup.
     let search = self.state.withLock { $0.search }
-    if let search, !search.isSearching { return }
+    if let search, !search.hasBegun { return }
     self.update { $0.machine.pathSatisfied(now: .now) }
     search?.changed()
   }

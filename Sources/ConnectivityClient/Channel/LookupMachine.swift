@@ -47,7 +47,10 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   /// The failure since the last change, which counts once the network has settled.
   private var failure: (any Error)?
 
-  /// Whether changes concern this search. Before it begins, they precede all its lookups.
+  /// Whether changes concern this search. Before it begins, they precede all its lookups. A change
+  /// after its failed end may still concern the attempt, which learns of the end a little later.
+  var hasBegun: Bool { self.state != .new }
+
   var isSearching: Bool { self.state == .searching }
 
   func isRunning(_ id: LookupID) -> Bool { self.isSearching && self.running.contains(id) }

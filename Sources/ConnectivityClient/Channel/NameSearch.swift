@@ -39,7 +39,7 @@ final class NameSearch: Sendable {
   }
 
   /// Whether changes of the network concern this search.
-  var isSearching: Bool { self.state.withLock { $0.machine.isSearching } }
+  var hasBegun: Bool { self.state.withLock { $0.machine.hasBegun } }
 
   /// Begins the search and returns the addresses. Called once.
   ///

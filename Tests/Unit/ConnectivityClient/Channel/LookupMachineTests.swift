@@ -81,6 +81,15 @@ struct LookupMachineTests {
         == ["start 1", "start 2, settle", "", "answer 1"])
   }
 
+  @Test("C4 C5 a change after the search has failed → it concerns the attempt")
+  func over() {
+    var machine = LookupMachine<Int>()
+    #expect(!machine.hasBegun)
+    _ = machine.handle(.begin)
+    _ = machine.handle(.ended(1, .failure(CancellationError())))
+    #expect(machine.hasBegun && !machine.isSearching)
+  }
+
   @Test("C5 a change before the search begins → one lookup")
   func early() {
     #expect(Self.play("changed", "begin", "fail 1") == ["", "start 1", "failure 1"])

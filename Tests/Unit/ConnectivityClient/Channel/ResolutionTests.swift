@@ -175,8 +175,10 @@ private final class FlakyName: ResolvableTarget, NameResolverFactory, Sendable {
     func makeAsyncIterator() -> Names { self }
 
     func next() async throws -> NameResolutionResult? {
-      self.name.lookups.add(1, ordering: .relaxed)
-      guard self.name.isKnown.load(ordering: .relaxed) else {
+      // The name may become known as soon as the lookup is counted.
+      let isKnown = self.name.isKnown.load(ordering: .sequentiallyConsistent)
+      self.name.lookups.add(1, ordering: .sequentiallyConsistent)
+      guard isKnown else {
         throw RPCError(code: .unavailable, message: "no such name")
       }
       return NameResolutionResult(
