@@ -12,15 +12,19 @@ extension MonitorLoop {
   /// Evaluates the next slice of flows and notifies their clients.
   ///
   /// Waiting messages usually belong to the same event, and evaluating before they are read would
-  /// only be repeated afterwards. So they are read first, and again if a flow would be destroyed
-  /// while further messages may explain it (K8).
+  /// only be repeated afterwards. So they are read first, and up to three times again if a flow
+  /// would be destroyed while further messages may explain it (K8).
   mutating func evaluateFlows() {
     guard self.flowsAreDue else { return }
     if self.kernel?.hasMessages == true { self.readMessages() }
-    guard self.evaluateSlice(isFinal: false) else { return }
-    self.readMessages()
+    for _ in 0..<Self.repetitions {
+      guard self.evaluateSlice(isFinal: false) else { return }
+      self.readMessages()
+    }
     _ = self.evaluateSlice(isFinal: true)
   }
+
+  private static let repetitions = 3
 
   /// - Returns: Whether a flow awaits messages.
   private mutating func evaluateSlice(isFinal: Bool) -> Bool {
