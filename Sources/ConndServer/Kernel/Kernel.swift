@@ -18,6 +18,10 @@ protocol Kernel {
   /// - Returns: Whether more may be waiting.
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
+  /// Waits until the kernel has made all changes whose messages were sent, even if the filter
+  /// dropped them. It sends some messages first, and lookups do not wait for the change (K2).
+  func waitForChanges() throws(KernelUnavailable)
+
   /// Subscribes to what is watched, and to as little else as possible.
   func watch(_ watched: FilterSpec) throws(KernelUnavailable)
 

@@ -118,6 +118,7 @@ struct Engine {
     if case .events(let events) = trigger { self.context.note(events) }
     // Messages that the kernel sent meanwhile are lost, as after an overrun.
     if self.isKernelLost { self.context.note([.overrun]) }
+    try kernel.waitForChanges()
     let reading = try self.settledReading(kernel, Removals(trigger))
     let trigger = self.isKernelLost ? .kernelBack : trigger
     self.isKernelLost = false

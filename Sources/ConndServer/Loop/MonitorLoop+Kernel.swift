@@ -134,13 +134,16 @@ extension MonitorLoop {
   mutating func installFilter(_ spec: FilterSpec, isExact: Bool = true) {
     guard let kernel = self.kernel else { return }
     var spec = spec
-    if !self.filter.passes(spec.destinations) {
+    let isWider = !self.filter.passes(spec.destinations)
+    if isWider {
       // More routes pass, so any link may become reachable.
       self.engine.context.subscriptions.ignoredLinks.hearAll()
       spec.unheard = nil
     }
     do throws(KernelUnavailable) {
       try kernel.watch(spec)
+      // The old filter may have dropped a message that came before its change.
+      if isWider { try kernel.waitForChanges() }
       self.filter.install(spec, isExact: isExact)
     } catch {
       self.lose(error)

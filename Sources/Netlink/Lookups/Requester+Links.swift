@@ -20,6 +20,22 @@ extension Requester {
     return try self.link(request)
   }
 
+  /// Waits until the kernel has made the changes whose messages it has sent.
+  ///
+  /// The kernel sends `RTM_DELROUTE` of an IPv4 route, `RTM_DELADDR` and `RTM_NEWLINK` of a link
+  /// that goes down before it removes the routes (`fib_table_delete`, `__inet_del_ifa`,
+  /// `__dev_notify_flags`), and nothing afterwards. It holds the RTNL mutex until then. A route
+  /// lookup does not wait for that mutex, but a request for a link does, even if no such link
+  /// exists.
+  package func waitForChanges() throws(NetlinkError) {
+    var header = ifinfomsg()
+    header.ifi_index = .max
+    _ = try self.link(Self.linkRequest(header, operation: Self.wait))
+  }
+
+  /// The operation of ``waitForChanges()`` in errors.
+  package static let wait = "RTM_GETLINK to wait for changes"
+
   /// Returns all links of this namespace.
   package func links() throws(NetlinkError) -> [Link] {
     try self.objects(Self.linkDump, read: Self.link(of:))
@@ -36,8 +52,10 @@ extension Requester {
     try self.object(request, absentIf: [ENODEV]) { Link(message: $0) }
   }
 
-  private static func linkRequest(_ header: ifinfomsg, isDump: Bool = false) -> Request {
-    var request = Request(Int(RTM_GETLINK), "RTM_GETLINK", isDump: isDump, header: header)
+  private static func linkRequest(
+    _ header: ifinfomsg, isDump: Bool = false, operation: String = "RTM_GETLINK"
+  ) -> Request {
+    var request = Request(Int(RTM_GETLINK), operation, isDump: isDump, header: header)
     // The packet counters are most of the cost, and connd does not use them.
     request.put(Int(IFLA_EXT_MASK), UInt32(RTEXT_FILTER_SKIP_STATS))
     return request

@@ -112,6 +112,14 @@ final class WrittenKernel: ReopenableKernel {
     return drained
   }
 
+  func waitForChanges() throws(KernelUnavailable) {
+    try self.ask { (faulty) throws(KernelUnavailable) in
+      try faulty.waitForChanges()
+    } _: { (kernel) throws(KernelUnavailable) in
+      try kernel.waitForChanges()
+    }
+  }
+
   func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     try self.ask { (faulty) throws(KernelUnavailable) in
       try faulty.watch(watched)

@@ -4,8 +4,9 @@ import Netlink
 
 @testable import ConndServer
 
-/// The model kernel behind the seam, with everything that can go wrong: late, duplicate or lost
-/// messages, stale answers because something happens between two queries, and no answers at all.
+/// The model kernel behind the seam, with everything that can go wrong: early, late, duplicate or
+/// lost messages, stale answers because something happens between two queries, and no answers at
+/// all.
 final class FaultyKernel: ReopenableKernel {
   private(set) var network: ModelNetwork {
     didSet {
@@ -21,7 +22,12 @@ final class FaultyKernel: ReopenableKernel {
   /// All states of the network since the last look.
   private var versions: [ModelNetwork] = []
 
-  var now = Instant(sinceStart: .zero)
+  /// The network after a change that the kernel has announced, but not made.
+  private var announced: ModelNetwork?
+
+  var now = Instant(sinceStart: .zero) {
+    didSet { if self.now != oldValue { self.makeChanges() } }
+  }
   /// The maximum number of messages for one reading.
   var batch = Int.max
   /// The number of the query from which on it fails, or `nil` for never.
@@ -45,14 +51,28 @@ final class FaultyKernel: ReopenableKernel {
   var isQuiet: Bool { self.messages.isEmpty }
   var nextMessage: Instant? { self.messages.first?.due }
 
-  /// Changes the network; the messages come later.
+  /// Changes the network.
+  ///
+  /// - Parameters:
+  ///   - delay: How long after the change its messages come.
+  ///   - isAnnounced: Whether the messages come before the change.
   func change(
-    delay: Duration = .zero, isDoubled: Bool = false,
+    delay: Duration = .zero, isAnnounced: Bool = false, isDoubled: Bool = false,
     _ body: (inout ModelNetwork) -> [KernelEvent]
   ) {
-    let events = body(&self.network)
-    self.versions.append(self.network)
+    self.makeChanges()
+    var network = self.network
+    let events = body(&network)
+    self.versions.append(network)
+    self.announced = network
+    if !isAnnounced { self.makeChanges() }
     self.send(events.flatMap { isDoubled ? [$0, $0] : [$0] }, delay)
+  }
+
+  private func makeChanges() {
+    guard let announced = self.announced else { return }
+    self.announced = nil
+    self.network = announced
   }
 
   func takeVersions() -> [ModelNetwork] {
@@ -143,6 +163,11 @@ final class FaultyKernel: ReopenableKernel {
     self.messages.removeFirst(due.count)
     events += due.map(\.event)
     return self.messages.first.map { $0.due <= self.now } ?? false
+  }
+
+  func waitForChanges() throws(KernelUnavailable) {
+    if self.failsAfter == 0 { throw KernelUnavailable(description: "gone") }
+    self.makeChanges()
   }
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {

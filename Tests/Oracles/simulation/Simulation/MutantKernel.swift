@@ -86,6 +86,10 @@ final class MutantKernel: Kernel {
   var fileDescriptor: CInt { self.kernel.fileDescriptor }
   var hasMessages: Bool { self.kernel.hasMessages }
 
+  func waitForChanges() throws(KernelUnavailable) {
+    if self.mutation != .readsTooEarly { try self.kernel.waitForChanges() }
+  }
+
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     try self.kernel.routes(to: destinations)
   }

@@ -8,6 +8,8 @@ import ConnectivityRules
 /// The fault is around the monitor's loop: in its input, answers and configuration, and in its
 /// output.
 enum Mutation: String, CaseIterable, Sendable {
+  /// K2: lookups do not wait for changes that the kernel has announced.
+  case readsTooEarly
   /// K3: links without a carrier count as working.
   case ignoresCarrier
   /// K8: a kernel that cannot be asked counts as no network.

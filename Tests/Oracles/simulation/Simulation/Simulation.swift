@@ -139,7 +139,9 @@ final class Simulation {
 
   private func happenOnce() {
     self.record.isCalm = false
-    self.kernel.change(delay: self.delay, isDoubled: self.random.oneIn(10)) { network in
+    let (delay, isDoubled) = (self.delay, self.random.oneIn(10))
+    let isAnnounced = delay == .zero && self.random.oneIn(4)
+    self.kernel.change(delay: delay, isAnnounced: isAnnounced, isDoubled: isDoubled) { network in
       network.happen(using: &self.random)
     }
     self.observe()

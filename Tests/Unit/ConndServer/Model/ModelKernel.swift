@@ -96,6 +96,15 @@ final class ModelKernel: Kernel {
     return !self.untold.isEmpty
   }
 
+  /// The changes whose messages come first.
+  var announced: [() -> Void] = []
+
+  func waitForChanges() throws(KernelUnavailable) {
+    if let failure = self.failure, !failure.isOfOneQuestion { throw failure }
+    for change in self.announced { change() }
+    self.announced = []
+  }
+
   func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
     try self.ask("watch")
     self.watched = watched

@@ -44,6 +44,29 @@ struct ReadingTests {
     }
   }
 
+  @Test("K2 the kernel reports a removal before it removes the route → connd waits for it")
+  func announced() throws {
+    var loop = try self.laptop()
+    let kernel = loop.kernel
+    let change = try Renewal(kernel).change
+    kernel.untold.append {
+      kernel.announced.append { kernel.routes.removeAll { $0.metric == 100 } }
+      return [.routeRemoved(change)]
+    }
+    #expect(loop.turn().contains("1 drain interfaceLost"))
+    #expect(loop.loop.feed.store.snapshot.status.category == .wifi)
+  }
+
+  @Test("K2 I0 a route is about to be removed when a flow is registered → connd waits for it")
+  func announcedToOthers() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    try kernel.lead("203.0.113.9", 32, .over(3, via: "198.51.100.1", from: "198.51.100.7"))
+    kernel.addLink(3, "wlan0")
+    kernel.announced.append { kernel.routes.removeAll { $0.prefix.length == 32 } }
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+  }
+
   /// More queries than a turn makes.
   private static let questions = 0..<60
 
