@@ -229,6 +229,10 @@ storms: deps deps-test ## run the storms of kernel messages at full size (make b
 races: deps deps-test ## race 10,000 connections over a link with random loss, and count the requests
 	@CONND_RACES=200 dev/test --filter OtherWayScenario.races
 
+.PHONY: timings
+timings: deps deps-test ## run the scenarios that have goals for durations, one after another, and check the goals
+	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|EndpointsScenario|NamesScenario'
+
 .PHONY: limps
 limps: deps deps-test ## let each of sixteen troubles last for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)
 	@CONND_LIMPS=$(or $(SECONDS),280) TEST_LIMIT=2h dev/test --filter LimpScenario

@@ -182,7 +182,9 @@ struct EndpointsScenario {
     try bench.start()
     try bench.expectEndpoints(Self.wifi, Self.modem)
     let pulses = try Pulses(bench.lab, to: Self.server)
-    try pulses.expectAnswers(30)
+    // The kernel holds a change of carrier back for up to a second after the last one
+    // (net/core/link_watch.c). An answer comes every 10 ms.
+    try pulses.expectAnswers(150)
     #expect(pulses.isMultipath)
     let joined = bench.modem.sentBytes
     print("bytes by the modem while the Wi-Fi is well: \(joined)")
@@ -196,9 +198,10 @@ struct EndpointsScenario {
     }
     try pulses.expectAnswers(30)
     let longest = pulses.longestWait(since: lost)
-    print("\(trouble) lost: longest wait \(longest), then \(pulses.median(ofLast: 20))")
-    // The limit leaves room for a busy machine.
-    #expect(longest < .milliseconds(600))
+    print("\(trouble) lost: then \(pulses.median(ofLast: 20))")
+    Timings.expect(
+      longest, below: .milliseconds(trouble == .address ? 120 : 90),
+      "longest wait, \(trouble) lost")
 
     let back = ContinuousClock.now
     switch trouble {
@@ -209,17 +212,11 @@ struct EndpointsScenario {
     if trouble != .carrier {
       try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
     }
-    if trouble == .carrier {
-      // The new subflow may end with EHOSTUNREACH, and the kernel makes no other.
-      try pulses.expectAnswers(30)
-      #expect(!pulses.isOver)
-      return try bench.stop()
-    }
     try waitUntil("answers arrive by the Wi-Fi") { pulses.median(ofLast: 5) < .milliseconds(45) }
     let time = ContinuousClock.now - back
     let wait = pulses.longestWait(since: back)
-    print("\(trouble) back: by the Wi-Fi after \(time), longest wait \(wait)")
-    #expect(wait < .milliseconds(600))
+    Timings.expect(time, below: .seconds(1), "by the Wi-Fi, \(trouble) back")
+    Timings.expect(wait, below: .milliseconds(90), "longest wait, \(trouble) back")
     #expect(!pulses.isOver)
     try bench.stop()
   }

@@ -132,7 +132,7 @@ struct LimpScenario {
         Issue.record("the link does not limp after \(attempts) attempts")
         break
       }
-      try client.expectNextCall(attempts, "attempt \(attempts)", within: .seconds(30))
+      try client.expectNextCall(attempts, "attempt \(attempts)", goal: .seconds(30))
       attempts += 1
     }
     print("the link limps after \(attempts) attempts")
@@ -167,7 +167,7 @@ struct LimpScenario {
     bench.wifi.lose(1)
     for channel in 0..<3 {
       try client.expectNextCall(
-        channel, from: OtherWayBench.byCable, "call \(channel)", within: .seconds(3))
+        channel, from: OtherWayBench.byCable, "call \(channel)", goal: .seconds(3))
     }
     try waitUntil("the link limps for the user") {
       try self.quality(bench, as: Programs.asNobody) == "minimal"

@@ -14,7 +14,7 @@ struct OtherWayScenario {
     bench.wifi.lose(loss)
     try client.expectNextCall(
       0, from: loss == 1 ? OtherWayBench.byCable : nil, "first call at loss \(loss)",
-      within: .milliseconds(1600))
+      goal: .milliseconds(1600))
     try client.quit()
     try bench.server.end()
   }
@@ -32,19 +32,19 @@ struct OtherWayScenario {
     let hanging = try client.startQuick(0)
     // The user waits, and asks again.
     try client.awaitStall(of: [hanging])
-    let time = try client.expectNextCall(
-      0, from: OtherWayBench.byCable, "second call", within: .milliseconds(1400))
-    print("second call: \(time), \(bench.cable.sentBytes) B by the cable")
+    try client.expectNextCall(
+      0, from: OtherWayBench.byCable, "second call", goal: .milliseconds(1400))
+    print("second call: \(bench.cable.sentBytes) B by the cable")
     bench.wifi.lose(0)
     // The running calls end as they would have without the second connection.
     try client.expectSuccess(
-      of: hanging, from: OtherWayBench.byWiFi, "first call", within: .seconds(60))
+      of: hanging, from: OtherWayBench.byWiFi, "first call", goal: .seconds(60))
     try client.expectUndisturbed(open)
     try client.quit()
     try bench.server.end()
   }
 
-  @Test("W4 the Wi-Fi loses 60 % under calls → half of the next calls are answered within 1.4 s")
+  @Test("W4 the Wi-Fi loses 60 % under calls → the next calls are answered, and some by the cable")
   func many() throws {
     let bench = try OtherWayBench()
     let count = 40
@@ -52,21 +52,27 @@ struct OtherWayScenario {
     for channel in 0..<count { try client.expectNextCall(channel, "call on a good Wi-Fi") }
     bench.wifi.lose(0.6)
     let first = try (0..<count).map { try client.startQuick($0) }
-    try client.awaitStall(of: first)
-    let second = try (0..<count).map { try client.startQuick($0) }
+    // About half of them stall. The others end, or wait for an answer that was lost.
+    try waitUntil("a fifth of the calls stall") { client.stalledChannels.count >= count / 5 }
+    let second = try client.stalledChannels.sorted().map { try client.startQuick($0) }
     let start = CallProbe.now
     var times: [Duration] = []
-    for number in 0..<count {
+    var byCable = 0
+    for number in second.indices {
       // Half of the calls end although the Wi-Fi still loses packets.
-      if number == count / 2 { bench.wifi.lose(0) }
+      if number == second.count / 2 { bench.wifi.lose(0) }
       let end = try client.next("ended", within: .seconds(60)) { second.contains($0.id ?? "") }
       #expect(end.code == "ok", "\(end)")
+      guard end.code == "ok" else { continue }
       times.append(.nanoseconds(Int64(end.at) - Int64(start)))
+      let open = try client.next("open", of: end.id)
+      if open.local?.hasPrefix("ipv4:\(OtherWayBench.byCable):") == true { byCable += 1 }
     }
+    #expect(byCable > 0)
     times.sort()
-    let quantiles = [count / 2, count * 9 / 10, count - 1].map { "\(times[$0])" }
-    print("second calls at loss 0.6, p50, p90 and worst: \(quantiles)")
-    #expect(times[count / 2] < .milliseconds(1400))
+    let median = try #require(times.dropFirst(times.count / 2).first)
+    Timings.expect(median, below: .milliseconds(1400), "second calls at loss 0.6, p50")
+    print("\(times.count) second calls, \(byCable) by the cable, worst: \(times.last ?? .zero)")
     for call in first {
       #expect(try client.next("ended", of: call, within: .seconds(60)).code == "ok")
     }
@@ -88,7 +94,7 @@ struct OtherWayScenario {
     try bench.server.end()
   }
 
-  @Test("W7 the Wi-Fi is well again → calls are back on it within two seconds")
+  @Test("W7 the Wi-Fi is well again → calls are back on it")
   func back() throws {
     let bench = try OtherWayBench()
     let client = try bench.client()
@@ -105,22 +111,20 @@ struct OtherWayScenario {
     }
     bench.wifi.lose(0)
     let well = CallProbe.now
-    while true {
+    try waitUntil("calls are back on the Wi-Fi") {
       let id = try client.startQuick(0)
       let open = try client.next("open", of: id)
       #expect(try client.next("ended", of: id).code == "ok")
-      if open.local?.hasPrefix("ipv4:\(OtherWayBench.byWiFi):") == true { break }
-      guard CallProbe.now - well < 10_000_000_000 else { break }
+      return open.local?.hasPrefix("ipv4:\(OtherWayBench.byWiFi):") == true
     }
     let delay = Duration.nanoseconds(Int64(CallProbe.now - well))
-    print("back on the Wi-Fi after \(delay)")
-    #expect(delay < .seconds(2))
-    try client.expectSuccess(of: hanging, "first call", within: .seconds(60))
+    Timings.expect(delay, below: .seconds(2), "back on the Wi-Fi")
+    try client.expectSuccess(of: hanging, "first call", goal: .seconds(60))
     try client.quit()
     try bench.server.end()
   }
 
-  @Test("Q2 W3 races are lost to two hosts → the next channel's first call takes 0.4 s")
+  @Test("Q2 W3 races are lost to two hosts → the next channel's first call goes by the cable")
   func limp() throws {
     let bench = try OtherWayBench()
     try bench.lab.outside.ip("address add \(OtherWayBench.secondServer)/32 dev lo")
@@ -131,7 +135,7 @@ struct OtherWayScenario {
     bench.wifi.lose(1)
     for channel in 0..<3 {
       try client.expectNextCall(
-        channel, from: OtherWayBench.byCable, "call \(channel)", within: .seconds(2))
+        channel, from: OtherWayBench.byCable, "call \(channel)", goal: .seconds(2))
     }
     try waitUntil("the Wi-Fi limps") {
       let path: PathReport = try decode(
@@ -140,7 +144,7 @@ struct OtherWayScenario {
       return path.quality == "minimal"
     }
     try client.expectNextCall(
-      3, from: OtherWayBench.byCable, "call in a limp", within: .milliseconds(400))
+      3, from: OtherWayBench.byCable, "call in a limp", goal: .milliseconds(400))
     let words = try bench.lab.connctl("explain", OtherWayBench.server)
     #expect(
       words.output.contains("races were won by another link"), "\(words)")
