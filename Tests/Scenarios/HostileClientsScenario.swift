@@ -137,13 +137,16 @@ struct HostileClientsScenario {
     // The first round fills caches. Each round makes 200 connections and 5,000 calls.
     try client.line { $0 == "gone" }
     try waitUntil("the descriptors are closed") { try start.descriptors <= descriptors }
-    let vitals = try Vitals(of: start.process)
-    client.signal(SIGUSR1)
-    try client.line { $0 == "gone" }
-    try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
-    let growth = try vitals.growth
-    print("have_long_deadlines: \(growth) KiB more")
-    #expect(growth < 256, "5,000 calls that each leave 64 bytes exceed this")
+    // A leak grows in every round. On a busy machine one round may need more buffers at once.
+    let growths = try (0..<3).map { _ in
+      let vitals = try Vitals(of: start.process)
+      client.signal(SIGUSR1)
+      try client.line { $0 == "gone" }
+      try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
+      return try vitals.growth
+    }
+    print("have_long_deadlines: \(growths) KiB more")
+    #expect(growths.contains { $0 < 256 }, "5,000 calls that each leave 64 bytes exceed this")
     #expect(try lab.connctl("status").status == 0)
   }
 

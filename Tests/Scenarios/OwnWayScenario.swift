@@ -174,8 +174,10 @@ struct OwnWayScenario {
         // Another address stays, and with it the next hops: the loss of one does not affect
         // connections on the others.
         try lab.namespace.set("net/ipv4/conf/\(link)/promote_secondaries", "1")
-        try lab.namespace.ip("address add \(prefix)3/\(length) dev \(link)")
-        try lab.namespace.ip("address del \(prefix)2/\(length) dev \(link)")
+        for change in ["add \(prefix)3", "del \(prefix)2"] {
+          try lab.namespace.ip("address \(change)/\(length) dev \(link)")
+          try lab.awaitEvaluation()
+        }
       }
     }
   }

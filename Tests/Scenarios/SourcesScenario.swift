@@ -105,6 +105,7 @@ struct SourcesScenario {
     // Its routes were removed together with the address.
     try route(by: "eth1", 1)
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
+    try lab.awaitEvaluation()
     // Then the tunnel's link goes down and its routes with it; the tunnel moves a moment later.
     try lab.namespace.ip("link set eth1 down")
     #expect(try flow.invalidation().severity == "drain")

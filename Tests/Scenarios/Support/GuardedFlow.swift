@@ -5,6 +5,7 @@ import Testing
 /// still carries.
 final class GuardedFlow {
   let connection: TCPConnection?
+  private let laboratory: Laboratory
   private let command: RunningCommand
   /// The last reported path.
   private(set) var path: PathReport
@@ -30,6 +31,7 @@ final class GuardedFlow {
     arguments: [String] = [], as user: ([String]) -> [String] = { $0 }
   ) throws {
     self.connection = connection
+    self.laboratory = laboratory
     self.command = try laboratory.namespace.spawn(
       user(
         [Programs.connctl, "--socket", laboratory.socket, "guard", "--json", remote] + arguments))
@@ -45,12 +47,20 @@ final class GuardedFlow {
 
   /// The next invalidation.
   func invalidation() throws -> InvalidationReport {
-    while let line = try self.command.nextLine(within: .seconds(10)) {
+    while let line = try self.nextLine() {
       let kind: EventKindReport = try decode(line)
       if kind.event == "invalidation" { return try decode(line) }
       self.path = try decode(line)
     }
     throw CommandError("connctl guard has ended: \(self.command.standardError)")
+  }
+
+  private func nextLine() throws -> String? {
+    do {
+      return try self.command.nextLine(within: .seconds(10))
+    } catch {
+      throw CommandError("\(error); \(self.laboratory.recentLog)")
+    }
   }
 
   /// Checks that connd's next report about the flow is this advice.
@@ -122,6 +132,7 @@ final class GuardedFlow {
       let carries = try #require(flow.connection).carries(within: .seconds(20))
       #expect(carries, "\(flow.path)", sourceLocation: sourceLocation)
     }
+    try flows.first?.laboratory.awaitEvaluation()
     try end()
     for flow in flows {
       var told: InvalidationReport

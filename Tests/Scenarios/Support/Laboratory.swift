@@ -118,10 +118,27 @@ final class Laboratory {
     }
   }
 
+  /// The end of connd's log, to explain a failure.
+  var recentLog: String {
+    let lines = self.connd?.standardError.split(separator: "\n").suffix(40) ?? []
+    return "connd's log:\n\(lines.joined(separator: "\n"))"
+  }
+
   /// The next event.
   func event(within deadline: Duration = .seconds(10)) throws -> EventReport {
     guard let watcher = self.watcher else { throw CommandError("nobody watches") }
-    return try watcher.next(within: deadline)
+    do {
+      return try watcher.next(within: deadline)
+    } catch let error as CommandError {
+      throw CommandError("\(error); \(self.recentLog)")
+    }
+  }
+
+  /// Waits until connd has evaluated all flows after everything that the kernel has reported.
+  /// Without that, a further change may be part of the same evaluation.
+  func awaitEvaluation() throws {
+    // connd evaluates due flows before it answers questions to the kernel.
+    _ = try self.connctl("path", "192.0.2.1")
   }
 
   /// The events up to one for which `isLast` holds, and that one.

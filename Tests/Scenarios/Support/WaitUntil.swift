@@ -1,3 +1,4 @@
+import Glibc
 import TestKit
 
 /// Polls until a condition holds that sends no notification.
@@ -9,5 +10,7 @@ func waitUntil(
   let end = ContinuousClock.now + deadline
   while try !condition() {
     guard ContinuousClock.now < end else { throw CommandError("it never came true that \(what)") }
+    // The condition may wait for programs that need the processor.
+    usleep(5000)
   }
 }
