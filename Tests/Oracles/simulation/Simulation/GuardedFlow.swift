@@ -38,11 +38,19 @@ struct GuardedFlow {
     var network: UInt8?
     /// The router that answered for the gateway, if connd can have known it.
     var router: [UInt8]?
+    /// The first gateway that it used on its link.
+    var firstGateway: IPAddress?
     /// Whether its subnet was not the one that new connections get, or that is unknown.
     var hasChosen: Bool
     /// Whether the following connd found its path lost, and so knows no later failure of a link:
     /// the path may come back in time (I0).
     var beganAway = false
+
+    /// Takes another path over the same link.
+    mutating func stay(on path: KernelPath) {
+      self.path = path
+      self.firstGateway = self.firstGateway ?? path.gateway
+    }
   }
 
   /// The state of the network for a flow.
@@ -69,7 +77,8 @@ struct GuardedFlow {
     self.made = Made(
       link: path.chain.first, path: path, source: self.flow.local ?? path.source,
       network: link?.network,
-      router: path.gateway.flatMap { link?.neighbours[$0] }, hasChosen: false)
+      router: path.gateway.flatMap { link?.neighbours[$0] }, firstGateway: path.gateway,
+      hasChosen: false)
     let hasChosen = self.prefersOtherSubnet(network)
     self.made?.hasChosen = hasChosen
     self.disturbance = nil
@@ -238,7 +247,7 @@ struct GuardedFlow {
     // Each connection takes one of several next hops, and its address.
     if network.entry(for: question)?.legs.count ?? 0 > 1 { return false }
     // A router with several prefixes forwards all of them.
-    if own.gateway == self.made?.path.gateway { return false }
+    if own.gateway == self.made?.firstGateway { return false }
     guard own.status == .satisfied, new.chain.first == own.chain.first,
       new.gateway == own.gateway, new.table == own.table, let prefix = Self.prefix(own),
       let preferred = new.source, let other = Self.prefix(new)
@@ -284,7 +293,7 @@ struct GuardedFlow {
         let link = network[path.chain.first?.index]
         self.made?.router = path.gateway.flatMap { link?.neighbours[$0] }
       }
-      self.made?.path = path
+      self.made?.stay(on: path)
     }
     // The connection may still be on its own link's leg.
     let legs = network.entry(for: self.question)?.legs ?? []
@@ -310,7 +319,7 @@ struct GuardedFlow {
         let isSame = link?.network == self.made?.network
         self.made?.router = isSame ? path.gateway.flatMap { link?.neighbours[$0] } : nil
       }
-      self.made?.path = path
+      self.made?.stay(on: path)
     }
     // On another link, the network of the former one is unknown.
     if path.chain.first != self.made?.link { self.made?.router = nil }
@@ -327,6 +336,7 @@ struct GuardedFlow {
     else { return }
     let link = network[first.index]
     (made.link, made.path, made.network) = (first, path, link?.network)
+    made.firstGateway = path.gateway
     made.router = path.gateway.flatMap { link?.neighbours[$0] }
     self.made = made
   }
