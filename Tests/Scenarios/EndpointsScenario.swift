@@ -182,8 +182,8 @@ struct EndpointsScenario {
     try bench.start()
     try bench.expectEndpoints(Self.wifi, Self.modem)
     let pulses = try Pulses(bench.lab, to: Self.server)
-    // The kernel holds a change of carrier back for up to a second after the last one
-    // (net/core/link_watch.c). An answer comes every 10 ms.
+    // The kernel delays a carrier change if the last one was less than a second ago
+    // (net/core/link_watch.c). An answer arrives every 10 ms.
     try pulses.expectAnswers(150)
     #expect(pulses.isMultipath)
     let joined = bench.modem.sentBytes
@@ -199,6 +199,8 @@ struct EndpointsScenario {
     try pulses.expectAnswers(30)
     let longest = pulses.longestWait(since: lost)
     print("\(trouble) lost: then \(pulses.median(ofLast: 20))")
+    // The limit leaves room for a busy machine.
+    #expect(longest < .milliseconds(600))
     Timings.expect(
       longest, below: .milliseconds(trouble == .address ? 120 : 90),
       "longest wait, \(trouble) lost")
@@ -215,6 +217,7 @@ struct EndpointsScenario {
     try waitUntil("answers arrive by the Wi-Fi") { pulses.median(ofLast: 5) < .milliseconds(45) }
     let time = ContinuousClock.now - back
     let wait = pulses.longestWait(since: back)
+    #expect(wait < .milliseconds(600))
     Timings.expect(time, below: .seconds(1), "by the Wi-Fi, \(trouble) back")
     Timings.expect(wait, below: .milliseconds(90), "longest wait, \(trouble) back")
     #expect(!pulses.isOver)

@@ -132,7 +132,7 @@ struct LimpScenario {
         Issue.record("the link does not limp after \(attempts) attempts")
         break
       }
-      try client.expectNextCall(attempts, "attempt \(attempts)", goal: .seconds(30))
+      try client.expectNextCall(attempts, "attempt \(attempts)", within: .seconds(30))
       attempts += 1
     }
     print("the link limps after \(attempts) attempts")

@@ -69,7 +69,7 @@ struct NamesScenario {
   }
 
   @Test(
-    "C5 the DNS servers change while a lookup waits for the old ones → the call succeeds",
+    "C5 the DNS servers change while a lookup waits for the old ones → the call succeeds in a second",
     arguments: [1, 8])
   func serversReplaced(channels: Int) throws {
     let bench = try Bench()
@@ -79,11 +79,9 @@ struct NamesScenario {
     for call in calls {
       let end = try client.next("ended", of: call)
       let delay = Duration.nanoseconds(Int64(end.at) - Int64(moment))
+      print("DNS servers replaced, \(channels) channels: \(end.code ?? "-") after \(delay)")
       #expect(end.code == "ok", "\(end) \(client.command.standardError)")
-      // The resolver waits five seconds for a server.
-      #expect(delay < .seconds(5))
-      Timings.expect(
-        delay, below: .seconds(1), "call after the DNS servers changed, \(channels) channels")
+      #expect(delay < .seconds(1))
     }
     try client.quit()
     try bench.server.end()
@@ -106,7 +104,7 @@ struct NamesScenario {
     try bench.server.end()
   }
 
-  @Test("C5 graceful shutdown while a lookup hangs → the channel ends")
+  @Test("C5 graceful shutdown while a lookup hangs → the channel ends in a second")
   func shutdown() throws {
     let bench = try Bench()
     let client = try bench.client(1)
@@ -116,8 +114,8 @@ struct NamesScenario {
     try client.send("shutdown")
     #expect(try client.next("ended", of: calls[0]).code == "unavailable")
     let delay = Duration.nanoseconds(Int64(try client.next("quit").at) - Int64(moment))
-    #expect(delay < .seconds(5))
-    Timings.expect(delay, below: .seconds(1), "graceful shutdown during a lookup")
+    print("graceful shutdown during a lookup: \(delay)")
+    #expect(delay < .seconds(1))
     #expect(try client.command.wait() == 0)
     try bench.server.end()
   }

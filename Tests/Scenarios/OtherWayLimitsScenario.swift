@@ -101,7 +101,7 @@ struct OtherWayLimitsScenario {
     #expect(client.count { $0.event == "ended" } == 0)
     bench.wifi.lose(0)
     try client.expectSuccess(
-      of: call, from: OtherWayBench.byWiFi, obstacle.testDescription, goal: .seconds(30))
+      of: call, from: OtherWayBench.byWiFi, obstacle.testDescription, within: .seconds(30))
     try client.quit()
     try bench.server.end()
   }
@@ -134,7 +134,7 @@ struct OtherWayLimitsScenario {
     try self.expectAttempts(on: bench)
     #expect(bench.cable.sentBytes == sent)
     bench.wifi.lose(0)
-    try later.expectSuccess(of: call, from: OtherWayBench.byWiFi, "later", goal: .seconds(30))
+    try later.expectSuccess(of: call, from: OtherWayBench.byWiFi, "later", within: .seconds(30))
     try later.quit()
     try bench.server.end()
   }

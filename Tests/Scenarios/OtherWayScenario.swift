@@ -38,7 +38,7 @@ struct OtherWayScenario {
     bench.wifi.lose(0)
     // The running calls end as they would have without the second connection.
     try client.expectSuccess(
-      of: hanging, from: OtherWayBench.byWiFi, "first call", goal: .seconds(60))
+      of: hanging, from: OtherWayBench.byWiFi, "first call", within: .seconds(60))
     try client.expectUndisturbed(open)
     try client.quit()
     try bench.server.end()
@@ -119,7 +119,7 @@ struct OtherWayScenario {
     }
     let delay = Duration.nanoseconds(Int64(CallProbe.now - well))
     Timings.expect(delay, below: .seconds(2), "back on the Wi-Fi")
-    try client.expectSuccess(of: hanging, "first call", goal: .seconds(60))
+    try client.expectSuccess(of: hanging, "first call", within: .seconds(60))
     try client.quit()
     try bench.server.end()
   }

@@ -113,7 +113,7 @@ final class RecordingCursor {
     {
       return answer
     }
-    // Older recordings do not have the wait for changes.
+    // Older recordings have no answer to `waitForChanges`.
     if operation != Requester.wait {
       self.complain(
         "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")

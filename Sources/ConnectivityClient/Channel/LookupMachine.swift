@@ -47,8 +47,9 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   /// The failure since the last change, which counts once the network has settled.
   private var failure: (any Error)?
 
-  /// Whether changes concern this search. Before it begins, they precede all its lookups. A change
-  /// after its failed end may still concern the attempt, which learns of the end a little later.
+  /// Whether a change of the network concerns this search. A change before the search begins
+  /// precedes all its lookups. A change after the search has failed counts, because the attempt to
+  /// connect may not have seen the failure yet.
   var hasBegun: Bool { self.state != .new }
 
   var isSearching: Bool { self.state == .searching }

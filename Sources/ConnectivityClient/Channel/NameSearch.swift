@@ -38,7 +38,7 @@ final class NameSearch: Sendable {
     self.lookUp = lookUp
   }
 
-  /// Whether changes of the network concern this search.
+  /// Whether a change of the network concerns this search.
   var hasBegun: Bool { self.state.withLock { $0.machine.hasBegun } }
 
   /// Begins the search and returns the addresses. Called once.

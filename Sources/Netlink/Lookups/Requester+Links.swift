@@ -20,13 +20,13 @@ extension Requester {
     return try self.link(request)
   }
 
-  /// Waits until the kernel has made the changes whose messages it has sent.
+  /// Waits until the kernel has completed every change that it has announced.
   ///
-  /// The kernel sends `RTM_DELROUTE` of an IPv4 route, `RTM_DELADDR` and `RTM_NEWLINK` of a link
-  /// that goes down before it removes the routes (`fib_table_delete`, `__inet_del_ifa`,
-  /// `__dev_notify_flags`), and nothing afterwards. It holds the RTNL mutex until then. A route
-  /// lookup does not wait for that mutex, but a request for a link does, even if no such link
-  /// exists.
+  /// Three messages precede the removal of routes, and no message follows it: `RTM_DELROUTE` in IPv4
+  /// (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that is set
+  /// down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is complete. A
+  /// route lookup does not take that mutex. A request for a link does, even if the link does not
+  /// exist.
   package func waitForChanges() throws(NetlinkError) {
     var header = ifinfomsg()
     header.ifi_index = .max

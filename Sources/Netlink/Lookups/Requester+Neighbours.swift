@@ -21,9 +21,10 @@ extension Requester {
   /// Deletes the kernel's entry for a neighbour that has not answered, if there is one. Needs
   /// CAP_NET_ADMIN.
   ///
-  /// While a link has no carrier, packets may make an entry whose requests are lost. The kernel
-  /// gives up three seconds later. Then packets that wait for the entry fail with EHOSTUNREACH,
-  /// even if the carrier is back. Without an entry the next packet makes a new one.
+  /// A packet that is sent while the link has no carrier creates an entry, and its requests are
+  /// lost. After three seconds the kernel gives up, and all packets that wait for the entry fail
+  /// with EHOSTUNREACH, even if the carrier is back. After a deletion, the next packet creates a new
+  /// entry.
   package func forgetUnanswered(_ address: IPAddress, on link: UInt32) throws(NetlinkError) {
     guard let found = try self.neighbour(address, on: link), found.hardwareAddress == nil,
       let request = Self.request(

@@ -180,28 +180,32 @@ final class CallProbe {
   /// Checks that the next call succeeds, from this local address and to this remote one, if they
   /// are given. Prints how long it took.
   ///
-  /// - Parameter goal: How long it may take on a quiet machine.
+  /// - Parameter goal: How long it may take on a quiet machine, or `nil` without a goal.
   @discardableResult
   func expectNextCall(
     _ channel: Int, from local: String? = nil, to remote: String? = nil, _ what: String,
-    goal: Duration = .seconds(10), sourceLocation: SourceLocation = #_sourceLocation
+    within limit: Duration = .seconds(10), goal: Duration? = nil,
+    sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Duration {
     let id = try self.startQuick(channel)
     return try self.expectSuccess(
-      of: id, from: local, to: remote, what, goal: goal, sourceLocation: sourceLocation)
+      of: id, from: local, to: remote, what, within: limit, goal: goal,
+      sourceLocation: sourceLocation)
   }
 
   /// Checks the same for a call that was started before.
   @discardableResult
   func expectSuccess(
     of id: String, from local: String? = nil, to remote: String? = nil, _ what: String,
-    goal: Duration = .seconds(10), sourceLocation: SourceLocation = #_sourceLocation
+    within limit: Duration = .seconds(10), goal: Duration? = nil,
+    sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Duration {
     let start = try self.next("started", of: id)
-    let end = try self.next("ended", of: id, within: max(goal * 2, .seconds(20)))
+    let end = try self.next("ended", of: id, within: limit * 2)
     let duration = Duration.nanoseconds(Int64(end.at) - Int64(start.at))
     #expect(
       end.code == "ok", "\(end) \(self.command.standardError)", sourceLocation: sourceLocation)
+    #expect(duration < limit, sourceLocation: sourceLocation)
     Timings.expect(duration, below: goal, what, sourceLocation: sourceLocation)
     guard end.code == "ok" else { return duration }
     let open = try self.next("open", of: id)

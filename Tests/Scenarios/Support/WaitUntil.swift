@@ -11,6 +11,6 @@ func waitUntil(
   while try !condition() {
     guard ContinuousClock.now < end else { throw CommandError("it never came true that \(what)") }
     // The condition may wait for programs that need the processor.
-    usleep(5000)
+    sched_yield()
   }
 }

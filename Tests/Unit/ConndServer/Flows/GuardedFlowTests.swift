@@ -19,6 +19,33 @@ struct GuardedFlowTests {
     #expect(loop.count("readings") == readings + 1 && !loop.loop.isBusy)
   }
 
+  @Test("K8 the third message explains a loss → the flow is not destroyed")
+  func lateExplanation() throws {
+    var loop = try TestLoop.started()
+    let kernel = loop.kernel
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    let routes = kernel.routes
+    kernel.setState(of: 2, .down)
+    kernel.routes = []
+    var lookups = 0
+    kernel.refuses = { question in
+      guard question == "route 203.0.113.9" else { return false }
+      lookups += 1
+      guard lookups <= 3 else { return false }
+      let isLast = lookups == 3
+      kernel.untold.append {
+        if isLast {
+          kernel.setState(of: 2, .up)
+          kernel.routes = routes
+        }
+        return [.rule(.ipv4)]
+      }
+      return false
+    }
+    #expect(!loop.tell().contains { $0.contains("destroy") })
+    #expect(lookups > 3)
+  }
+
   @Test("D6 K8 messages never stop → a flow whose link is down is destroyed all the same")
   func endlessMessages() throws {
     var loop = try TestLoop.started()

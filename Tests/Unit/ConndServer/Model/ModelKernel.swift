@@ -96,7 +96,7 @@ final class ModelKernel: Kernel {
     return !self.untold.isEmpty
   }
 
-  /// The changes whose messages come first.
+  /// The changes that the kernel has announced and not made yet.
   var announced: [() -> Void] = []
 
   func waitForChanges() throws(KernelUnavailable) {
