@@ -199,8 +199,9 @@ struct EndpointsScenario {
     try pulses.expectAnswers(30)
     let longest = pulses.longestWait(since: lost)
     print("\(trouble) lost: then \(pulses.median(ofLast: 20))")
-    // The limit leaves room for a busy machine.
-    #expect(longest < .milliseconds(600))
+    // The limit leaves room for a busy machine. Changes of carrier wait in one queue for all
+    // namespaces, so the links of other tests delay them by up to a second.
+    #expect(longest < .milliseconds(trouble == .carrier ? 1600 : 600))
     Timings.expect(
       longest, below: .milliseconds(trouble == .address ? 120 : 90),
       "longest wait, \(trouble) lost")

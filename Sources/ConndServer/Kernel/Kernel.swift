@@ -19,8 +19,8 @@ protocol Kernel {
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
   /// Waits until the kernel has completed every change that it has announced, even if the filter
-  /// dropped the message. The kernel announces some changes before it makes them, and a route lookup
-  /// does not wait for them (K2).
+  /// dropped the message. The kernel announces some changes before it makes them, and a route
+  /// lookup does not wait for them (K2).
   func waitForChanges() throws(KernelUnavailable)
 
   /// Subscribes to what is watched, and to as little else as possible.

@@ -22,11 +22,11 @@ extension Requester {
 
   /// Waits until the kernel has completed every change that it has announced.
   ///
-  /// Three messages precede the removal of routes, and no message follows it: `RTM_DELROUTE` in IPv4
-  /// (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that is set
-  /// down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is complete. A
-  /// route lookup does not take that mutex. A request for a link does, even if the link does not
-  /// exist.
+  /// Three messages precede the removal of routes, and no message follows it: `RTM_DELROUTE` in
+  /// IPv4 (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that
+  /// is set down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is
+  /// complete. A route lookup does not take that mutex. A request for a link does, even if the link
+  /// does not exist.
   package func waitForChanges() throws(NetlinkError) {
     var header = ifinfomsg()
     header.ifi_index = .max

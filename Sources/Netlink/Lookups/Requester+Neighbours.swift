@@ -23,8 +23,8 @@ extension Requester {
   ///
   /// A packet that is sent while the link has no carrier creates an entry, and its requests are
   /// lost. After three seconds the kernel gives up, and all packets that wait for the entry fail
-  /// with EHOSTUNREACH, even if the carrier is back. After a deletion, the next packet creates a new
-  /// entry.
+  /// with EHOSTUNREACH, even if the carrier is back. After a deletion, the next packet creates a
+  /// new entry.
   package func forgetUnanswered(_ address: IPAddress, on link: UInt32) throws(NetlinkError) {
     guard let found = try self.neighbour(address, on: link), found.hardwareAddress == nil,
       let request = Self.request(

@@ -75,6 +75,9 @@ public final class RunningCommand: Sendable {
     var ends: [CInt] = [-1, -1]
     guard clinux_pipe(&ends) == 0 else { throw CommandError("pipe: errno \(errno)") }
     self.errorFile = clinux_memory_file("standard-error")
+    // Without this, lines that two threads write to a memory file overwrite each other: the kernel
+    // does not lock the position of such a file.
+    _ = fcntl(self.errorFile, F_SETFL, O_APPEND)
     self.output = Mutex(LineReader(fileDescriptor: ends[0]))
     defer { close(ends[1]) }
 
