@@ -242,8 +242,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
-        "ConnectivityProtocol", "UnixTransport", "TestKit", arguments,
-      ], nio("NIOPosix"), grpc, grpcProtobuf),
+        "ConnectivityProtocol", "ConnectivityTestKit", "UnixTransport", "TestKit", arguments,
+      ], core, grpcProtobuf),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(
     name: "callprobe",

@@ -225,6 +225,41 @@ struct EndpointsScenario {
     try bench.stop()
   }
 
+  @Test("M5 the Wi-Fi limps → the flags are swapped, answers go by the cable, and later return")
+  func limp() throws {
+    let bench = try Bench(modem: "eth1")
+    let hosts = [Self.server, OtherWayBench.secondServer, OtherWayBench.thirdServer]
+    for host in hosts[1...] { try bench.lab.outside.ip("address add \(host)/32 dev lo") }
+    let server = try CallServer(bench.lab)
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, "10.1.0.2 subflow backup dev eth1")
+    let pulses = try Pulses(bench.lab, to: Self.server)
+    try pulses.expectAnswers(20)
+    let client = try CallProbe(
+      bench.lab, to: (0..<4).map { "\(hosts[$0 % 3]):\(CallServer.port)" }, ["--quiet"])
+
+    // Three races are lost, which makes the link limp (Q2).
+    bench.wifi.lose(1)
+    for channel in 0..<3 { try client.expectNextCall(channel, "call \(channel)") }
+    try bench.expectEndpoints("10.0.0.2 subflow backup dev wlan0", "10.1.0.2 subflow dev eth1")
+    bench.wifi.lose(0.6)
+    try pulses.expectAnswers(100)
+    #expect(pulses.median(ofLast: 50) > .milliseconds(45), "by the cable")
+    Timings.expect(
+      pulses.quantile(0.9, ofLast: 50), below: .milliseconds(90), "nine of ten answers in a limp")
+
+    bench.wifi.lose(0)
+    try waitUntil("the limp ends, by calls") {
+      try client.expectNextCall(3, "call after the limp")
+      return try bench.endpoints() == [Self.wifi, "10.1.0.2 subflow backup dev eth1"]
+    }
+    try waitUntil("answers arrive by the Wi-Fi") { pulses.median(ofLast: 5) < .milliseconds(45) }
+    #expect(!pulses.isOver)
+    try client.quit()
+    try server.end()
+    try bench.stop()
+  }
+
   @Test(
     "M1 the server has no Multipath TCP, or a box removes it → the connection is one of TCP",
     arguments: [false, true])

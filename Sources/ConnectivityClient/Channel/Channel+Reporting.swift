@@ -2,12 +2,7 @@ internal import Connectivity
 private import NIOCore
 private import Synchronization
 
-/// When this process last found that the default way carried nothing while another one did.
-///
-/// Attempts that succeed count only beside others that did not. Until then they are not reported.
-private let lastContrast = Mutex<ContinuousClock.Instant?>(nil)
-/// How long an attempt counts (Q2).
-private let attemptLife = Duration.seconds(60)
+private let record = Mutex(DefaultWayRecord())
 
 /// The channel's reports about the default way.
 ///
@@ -21,24 +16,43 @@ extension Channel {
   func reportContrast(
     _ connection: Connection, with others: [Connection], isBesideStalled: Bool
   ) async {
-    var isContrast = isBesideStalled
-    for other in others where other.link == nil && !isContrast {
-      isContrast = await other.isUnanswered()
+    let silent = isBesideStalled ? nil : await self.unanswered(of: others)
+    guard isBesideStalled || silent != nil else { return }
+    let isContrast = record.withLock {
+      $0.noteUnanswered(on: silent?.path?.interface, since: silent?.start ?? .now, at: .now)
     }
-    guard isContrast else { return }
-    lastContrast.withLock { $0 = .now }
-    self.report(.contrast, connection)
+    if isContrast { self.report(.contrast, connection) }
+  }
+
+  /// How long the peer may take to answer the last SYN or packet. The kernel sends the second SYN
+  /// after a second, just before the other way begins.
+  private static let answerTime = Duration.milliseconds(250)
+
+  /// Returns an attempt by the default way that gets no answer even within that time, or `nil` if
+  /// all get one.
+  private func unanswered(of attempts: [Connection]) async -> Connection? {
+    var silent: [Connection] = []
+    for attempt in attempts where attempt.link == nil {
+      if await attempt.isUnanswered() { silent.append(attempt) }
+    }
+    guard !silent.isEmpty else { return nil }
+    do { try await self.settings.eventLoop.sleep(for: Self.answerTime) } catch { return nil }
+    for attempt in silent {
+      if await attempt.isUnanswered() { return attempt }
+    }
+    return nil
   }
 
   /// Reports that the default way was ready, if it was not a short while ago.
   func reportReady(_ connection: Connection) async {
-    let isTroubled = connection.path?.quality == .minimal
-    let isRecent = lastContrast.withLock { last in
-      last.map { $0.duration(to: .now) < attemptLife } ?? false
+    guard self.settings.mayTakeOtherWay(to: connection.target.address.ip) else { return }
+    let isClean = !(await connection.hasRetransmitted())
+    let isReported = record.withLock { record in
+      if isClean, let link = connection.path?.interface { record.noteClean(on: link, at: .now) }
+      return record.reportsSuccess(at: .now)
     }
-    guard isTroubled || isRecent, self.settings.mayTakeOtherWay(to: connection.target.address.ip)
-    else { return }
-    self.report(await connection.hasRetransmitted() ? .ready : .clean, connection)
+    guard isReported || connection.path?.quality == .minimal else { return }
+    self.report(isClean ? .clean : .ready, connection)
   }
 
   /// Reports to connd, without waiting for it.

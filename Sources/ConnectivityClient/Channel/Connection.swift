@@ -35,6 +35,7 @@ final class Connection: Sendable {
   let isLocal: Bool
   /// The link of the other way that it is bound to, or `nil` if it takes the default way (W2).
   let link: String?
+  let start = ContinuousClock.now
   let transport: HTTP2ClientTransport.Posix
   private let eventLoop: any EventLoop
   private let core: Core
@@ -161,16 +162,18 @@ final class Connection: Sendable {
 
   /// Whether the kernel had to send a packet twice. `false` if it does not say.
   func hasRetransmitted() async -> Bool {
-    guard let channel = self.core.state.withLock({ $0.cutter?.channel }) else { return false }
-    let information = channel.eventLoop.submit { ChannelSocket(channel: channel).tcpInformation }
-    return (try? await information.get())?.map { $0.totalRetransmissions > 0 } ?? false
+    await self.tcpInformation.map { $0.totalRetransmissions > 0 } ?? false
   }
 
   /// Whether two SYNs or two timeouts had no answer (Q2).
-  func isUnanswered() async -> Bool {
-    guard let channel = self.core.state.withLock({ $0.cutter?.channel }) else { return false }
-    let information = channel.eventLoop.submit { ChannelSocket(channel: channel).tcpInformation }
-    return (try? await information.get())?.map(\.isUnanswered) ?? false
+  func isUnanswered() async -> Bool { await self.tcpInformation?.isUnanswered ?? false }
+
+  private var tcpInformation: TCPInformation? {
+    get async {
+      guard let channel = self.core.state.withLock({ $0.cutter?.channel }) else { return nil }
+      let information = channel.eventLoop.submit { ChannelSocket(channel: channel).tcpInformation }
+      return (try? await information.get()) ?? nil
+    }
   }
 
   /// The reason for its destruction.
@@ -305,9 +308,7 @@ private final class Core: Sendable {
   private func connected(_ socket: ChannelSocket, _ local: IPAddress, _ port: UInt16) {
     self.state.withLock { $0.lastHeard = .now }
     guard let flow = self.state.withLock({ $0.flow }) else { return }
-    guard let obstacle = socket.obstacle(from: local) else {
-      return flow.connected(local: local, port: port)
-    }
+    guard let obstacle = flow.connected(socket, from: local, port: port) else { return }
     flow.end()
     self.state.withLock { $0.flow = nil }
     self.onEvent(.unguarded(obstacle))

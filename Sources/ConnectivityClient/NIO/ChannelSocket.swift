@@ -1,3 +1,5 @@
+private import Connectivity
+internal import ConnectivityMonitor
 internal import NIOCore
 
 /// The socket of a channel, on the channel's own thread.
@@ -14,5 +16,33 @@ struct ChannelSocket: SocketOptions {
     // On that thread the result is available immediately.
     answer.assumeIsolated().whenSuccess { value = $0 }
     return value
+  }
+
+  /// The subflows of a connection of Multipath TCP, or `nil` if the kernel does not list them.
+  var subflows: [Subflow]? {
+    (try? self.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+      of: NIOBSDSocket.Handle.self
+    ) { Subflow.list(of: $0) }) ?? nil
+  }
+}
+
+extension ConnectionGuard {
+  /// Guards a channel's connection, which has just been made, or its subflows.
+  ///
+  /// - Parameter local: The connection's own address.
+  /// - Returns: Why it cannot be guarded, or `nil` if it is.
+  func connected(_ socket: ChannelSocket, from local: IPAddress, port: UInt16) -> GuardObstacle? {
+    if let obstacle = socket.obstacle(from: local) { return obstacle }
+    guard socket.isMultipath else {
+      self.connected(local: local, port: port)
+      return nil
+    }
+    guard let subflows = socket.subflows else { return .multipath }
+    let channel = socket.channel
+    self.connected(by: subflows) {
+      let list = channel.eventLoop.submit { ChannelSocket(channel: channel).subflows ?? [] }
+      return (try? await list.get()) ?? []
+    }
+    return nil
   }
 }

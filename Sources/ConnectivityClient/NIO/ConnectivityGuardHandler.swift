@@ -43,9 +43,10 @@ public import NIOCore
 ///    Connections to that place are then not guarded for five minutes, or longer if it continues.
 ///    That includes connections for which connd never saw a path (I11). Such a connection receives
 ///    ``ConnectivityEvents/Unguarded``, as does any other that is not guarded.
-/// 6. It does not guard a Multipath TCP connection, which survives the end of one of its subflows,
-///    unless the peer only speaks TCP. Nor does it guard a connection whose own address does not
-///    belong to this machine, as with a transparent proxy.
+/// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
+///    stands. (Before Linux 5.16 it is not guarded.)
+/// 7. It does not guard a connection from an address of another machine. A transparent proxy makes
+///    such connections.
 ///
 /// Belongs to one channel. Removing the handler ends the guard.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -205,8 +206,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     self.unguardedReason = breaker.allowsGuarding ? nil : DestinationBreaker.openReason
     let begun = ConnectionGuard.begin(
       flow, hub: GuardHub.shared(socket: self.config.socket.path), breaker: breaker,
-      // If the peer does not support Multipath TCP, that is known once the connection is made.
-      mayGuard: !ChannelSocket(channel: context.channel).isMultipath, asksOtherwise: isRestricted
+      asksOtherwise: isRestricted
     ) { absence in
       eventLoop.execute {
         let (handler, context) = bound.value
@@ -230,12 +230,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func connected(_ context: ChannelHandlerContext) {
     guard let local = context.localAddress, let address = local.ip else { return }
-    if let obstacle = ChannelSocket(channel: context.channel).obstacle(from: address) {
+    let socket = ChannelSocket(channel: context.channel)
+    if let obstacle = self.flow?.connected(socket, from: address, port: local.ipPort) {
       self.end()
       return self.unguarded(obstacle.rawValue, context)
     }
     if let reason = self.unguardedReason { self.unguarded(reason, context) }
-    self.flow?.connected(local: address, port: local.ipPort)
   }
 
   /// Reports that the connection is not guarded, once it is made.

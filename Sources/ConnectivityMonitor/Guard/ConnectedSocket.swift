@@ -30,6 +30,11 @@ struct ConnectedSocket: SocketOptions, Sendable {
     self.cookie = Self.option(Self.cookieOption, of: descriptor, UInt64(0)) ?? 0
   }
 
+  /// Whether the descriptor still belongs to the socket.
+  var isOpen: Bool {
+    Self.option(Self.cookieOption, of: self.descriptor, UInt64(0)) == self.cookie
+  }
+
   /// Shuts the socket down in both directions, so that a reader sees the end immediately. The owner
   /// must still close the descriptor. Has no effect if it already has.
   ///
@@ -37,9 +42,7 @@ struct ConnectedSocket: SocketOptions, Sendable {
   ///   The last packets are sent on this link or not at all, because on another one they would
   ///   carry the wrong address.
   func shutDown(link: UInt32?) {
-    guard Self.option(Self.cookieOption, of: self.descriptor, UInt64(0)) == self.cookie else {
-      return
-    }
+    guard self.isOpen else { return }
     if !Self.set(Self.bindToLink, of: self.descriptor, link.map { CInt(bitPattern: $0) } ?? 0) {
       _ = Self.set(SO_DONTROUTE, of: self.descriptor, 1)
     }
@@ -86,23 +89,9 @@ struct ConnectedSocket: SocketOptions, Sendable {
       throw SocketGuard.Failure(
         "descriptor \(descriptor): \(words): \(String(cString: strerror(errno)))")
     }
-    let family = CInt(storage.ss_family)
-    let name: (IPAddress?, UInt16) = withUnsafeBytes(of: &storage) { bytes in
-      switch family {
-      case AF_INET:
-        let name = bytes.loadUnaligned(as: sockaddr_in.self)
-        let address = withUnsafeBytes(of: name.sin_addr) { IPAddress(bytes: Array($0)) }
-        return (address, UInt16(bigEndian: name.sin_port))
-      case AF_INET6:
-        let name = bytes.loadUnaligned(as: sockaddr_in6.self)
-        let address = withUnsafeBytes(of: name.sin6_addr) { IPAddress(bytes: Array($0)) }
-        return (address?.unmapped, UInt16(bigEndian: name.sin6_port))
-      default: return (nil, 0)
-      }
-    }
-    guard let address = name.0 else {
+    guard let name = withUnsafeBytes(of: storage, SocketName.init) else {
       throw SocketGuard.Failure("descriptor \(descriptor) is not an IPv4 or IPv6 socket")
     }
-    return (address, name.1)
+    return (name.address, name.port)
   }
 }

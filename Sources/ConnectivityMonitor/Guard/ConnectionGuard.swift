@@ -4,7 +4,7 @@ private import Synchronization
 /// Guards one connection, beginning before it is made, as ``GuardMachine`` decides. Safe to use
 /// from any thread.
 ///
-/// Implements rule I11.
+/// Implements rules I11 and M6.
 package final class ConnectionGuard: Sendable {
   package typealias Answer = GuardMachine.Answer
   package typealias EventPhase = GuardMachine.EventPhase
@@ -41,7 +41,12 @@ package final class ConnectionGuard: Sendable {
     var guarded: [GuardMachine.Registration.ID: GuardedFlow] = [:]
     var waiters: [UInt64: CheckedContinuation<Answer, Never>] = [:]
     var lastWaiter: UInt64 = 0
+    /// Lists the subflows of a connection of Multipath TCP.
+    var listSubflows: SubflowLister?
   }
+
+  /// Lists the established subflows of a connection (``Subflow/list(of:)``).
+  package typealias SubflowLister = @Sendable () async -> [Subflow]
 
   private let hub: GuardHub
   private let breaker: (any GuardBreaker)?
@@ -53,38 +58,46 @@ package final class ConnectionGuard: Sendable {
 
   /// - Parameters:
   ///   - flow: Includes its own address if it is already connected.
+  ///   - subflows: Those of a connection of Multipath TCP that is already connected.
+  ///   - listSubflows: Lists them again.
   ///   - breaker: Counts the errors of connd.
   ///   - onlyAsks: Whether only ``answer(isRestricted:)`` is of interest.
   ///   - onAbsence: Called when connd is absent, on the thread of the connections to connd or on
   ///     this one.
   ///   - onEvent: Called on the thread of the connections to connd.
   package init(
-    _ flow: FlowGuard.Flow, hub: GuardHub, breaker: (any GuardBreaker)? = nil,
+    _ flow: FlowGuard.Flow, by subflows: [Subflow]? = nil,
+    listSubflows: SubflowLister? = nil, hub: GuardHub, breaker: (any GuardBreaker)? = nil,
     onlyAsks: Bool = false, onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
     onEvent: @escaping @Sendable (Report) -> Void
   ) {
-    let (machine, beginning) = GuardMachine.begin(flow, onlyAsks: onlyAsks)
+    let (machine, beginning): (GuardMachine, [GuardMachine.Action])
+    if let subflows {
+      (machine, beginning) = GuardMachine.begin(flow, by: subflows)
+    } else {
+      let (first, action) = GuardMachine.begin(flow, onlyAsks: onlyAsks)
+      (machine, beginning) = (first, [action])
+    }
     self.hub = hub
     self.breaker = breaker
-    self.state = Mutex(State(machine: machine))
+    self.state = Mutex(State(machine: machine, listSubflows: listSubflows))
     self.onlyAsks = onlyAsks
     self.onAbsence = onAbsence
     self.onEvent = onEvent
-    self.perform(beginning)
+    for action in beginning { self.perform(action) }
   }
 
   /// Guards a connection, unless its breaker is open.
   ///
   /// - Parameters:
-  ///   - mayGuard: Whether connd can judge the connection.
   ///   - asksOtherwise: Whether the network must be known even if the connection is not guarded.
   /// - Returns: `nil` if the connection is not guarded and its network need not be known.
   package static func begin(
-    _ flow: FlowGuard.Flow, hub: GuardHub, breaker: any GuardBreaker, mayGuard: Bool = true,
-    asksOtherwise: Bool = false, onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
+    _ flow: FlowGuard.Flow, hub: GuardHub, breaker: any GuardBreaker, asksOtherwise: Bool = false,
+    onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
     onEvent: @escaping @Sendable (Report) -> Void
   ) -> ConnectionGuard? {
-    let guards = mayGuard && breaker.allowsGuarding
+    let guards = breaker.allowsGuarding
     guard guards || asksOtherwise else { return nil }
     return ConnectionGuard(
       flow, hub: hub, breaker: breaker, onlyAsks: !guards, onAbsence: onAbsence, onEvent: onEvent)
@@ -145,11 +158,27 @@ package final class ConnectionGuard: Sendable {
     self.handle(.connected(local, port: port))
   }
 
+  /// Guards the subflows of a connection of Multipath TCP.
+  ///
+  /// - Parameters:
+  ///   - subflows: Its present subflows.
+  ///   - list: Lists them again.
+  package func connected(by subflows: [Subflow], list: @escaping SubflowLister) {
+    self.state.withLock { $0.listSubflows = list }
+    self.handle(.subflows(subflows))
+  }
+
   /// Follows the path to the address after a failed attempt, whether the path is allowed or not.
   package func follow() { self.handle(.follow) }
 
   /// Stops guarding the connection.
-  package func end() { self.handle(.end) }
+  package func end() {
+    self.handle(.end)
+    // The closure may hold the channel, and the channel's handler holds this guard. Releasing the
+    // closure may run other code, so it is released outside the lock.
+    let list = self.state.withLock { $0.listSubflows.take() }
+    withExtendedLifetime(list) {}
+  }
 
   /// Keeps guarding a connection that connd has given up, as one bound to the link it was made on.
   /// Only the loss of its address or link matters from then on.
@@ -198,6 +227,14 @@ package final class ConnectionGuard: Sendable {
       let rest = self.breaker?.record(event, of: flow, phase)
       self.onEvent(Report(event: event, phase: phase, flow: flow, rest: rest, source: self))
     case .reportAbsence(let absence): self.onAbsence(absence)
+    case .listSubflows(let pause):
+      let thread = self.hub.connector.thread
+      Task(executorPreference: self.hub.connector.executor) { [weak self] in
+        if pause > .zero { try? await thread.sleep(for: pause) }
+        // Read after the pause, because the guard may have ended meanwhile.
+        guard let list = self?.state.withLock({ $0.listSubflows }) else { return }
+        self?.handle(.subflows(await list()))
+      }
     case .answer(let answer):
       let waiters = self.state.withLock { state in
         defer { state.waiters = [:] }

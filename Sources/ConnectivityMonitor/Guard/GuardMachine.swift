@@ -7,7 +7,7 @@ internal import Connectivity
 /// rules and multipath routes depend on them. The new registration includes the last known path, so
 /// connd immediately reports what has changed since. Events of a replaced registration are ignored.
 ///
-/// Implements rule I11.
+/// Implements rules I11 and M6.
 package struct GuardMachine: Sendable {
   enum State: Equatable, Sendable {
     /// Only the path to the address is of interest, until it is known.
@@ -21,6 +21,8 @@ package struct GuardMachine: Sendable {
     /// It was kept, and new connections use this link again. Its first event tells whether its own
     /// address does, too.
     case returning(Registration, to: String)
+    /// It is one of Multipath TCP: each subflow is guarded.
+    case subflows(Subflows)
     /// The attempt failed. The path to the address is followed, whether it is allowed or not.
     case following(Registration)
     case ended
@@ -48,6 +50,8 @@ package struct GuardMachine: Sendable {
     case silence
     /// The connection is made, with this address and port.
     case connected(IPAddress, port: UInt16)
+    /// The subflows of a connection of Multipath TCP: once it is made, and when asked for.
+    case subflows([Subflow])
     /// The connection is kept although connd has given it up, on this link.
     ///
     /// `awaitsReturn`: it was given up for a better path, whose end is to be reported.
@@ -63,6 +67,8 @@ package struct GuardMachine: Sendable {
     case release(Registration.ID)
     case report(FlowEvent, EventPhase, FlowGuard.Flow)
     case reportAbsence(ConndAbsence)
+    /// Reads the list of subflows again, after a pause.
+    case listSubflows(after: Duration)
     /// The first answer, for all callers that wait for it.
     case answer(Answer)
   }
@@ -74,13 +80,15 @@ package struct GuardMachine: Sendable {
     case given(Answer)
   }
 
-  private(set) var state: State
+  var state: State
   private var answering = Answering.awaited
   private var lastID: Registration.ID = 1
   /// The link that the application has bound the connection to.
-  private let boundTo: String?
+  let boundTo: String?
   /// The link of the connection's last path that had one.
-  private(set) var link: String?
+  var link: String?
+  /// Whether its subflows were ever guarded.
+  var isMultipath = false
 
   private init(_ state: State, boundTo link: String?) {
     (self.state, self.boundTo, self.link) = (state, link, link)
@@ -98,6 +106,14 @@ package struct GuardMachine: Sendable {
     return (Self(state, boundTo: flow.interface), .register(1, flow, madeOn: nil))
   }
 
+  /// Returns the machine for a connection of Multipath TCP that is already connected, and its first
+  /// actions.
+  static func begin(_ flow: FlowGuard.Flow, by subflows: [Subflow]) -> (Self, [Action]) {
+    var machine = Self(.ended, boundTo: flow.interface)
+    let actions = machine.begin(flow, subflows)
+    return (machine, actions)
+  }
+
   /// connd's first answer, or `nil` before it.
   var answer: Answer? { if case .given(let answer) = self.answering { answer } else { nil } }
 
@@ -110,15 +126,17 @@ package struct GuardMachine: Sendable {
     case .asking(let own), .attempt(let own), .connection(let own), .kept(let own, _),
       .returning(let own, _), .following(let own):
       own
+    case .subflows(let subflows): subflows.guarded.first?.registration
     case .ended: nil
     }
   }
 
-  private var wayBack: WayBack? { if case .kept(_, let back) = self.state { back } else { nil } }
+  var wayBack: WayBack? { if case .kept(_, let back) = self.state { back } else { nil } }
 
   /// Returns whether events of this registration matter.
   func listens(to id: Registration.ID) -> Bool {
-    id == self.registration?.id || id == self.wayBack?.registration.id
+    if case .subflows(let subflows) = self.state { return subflows.listens(to: id) }
+    return id == self.registration?.id || id == self.wayBack?.registration.id
   }
 
   mutating func handle(_ input: Input) -> [Action] {
@@ -127,6 +145,7 @@ package struct GuardMachine: Sendable {
     case .absent(let absence, let id): self.absent(absence, id)
     case .silence: self.silence()
     case .connected(let local, let port): self.connected(local, port)
+    case .subflows(let list): self.listed(list)
     case .keep(let link, let awaitsReturn): self.keep(on: link, awaitsReturn: awaitsReturn)
     case .follow: self.follow()
     case .end: self.end()
@@ -139,6 +158,7 @@ package struct GuardMachine: Sendable {
     if case .kept(let own, let back?) = self.state, back.registration.id == id {
       return self.received(event, own, back)
     }
+    if case .subflows(let subflows) = self.state { return self.received(event, id, subflows) }
     guard var own = self.registration, own.id == id else { return [] }
     let (phase, isFirst) = (self.phase(of: event, own), own.progress == .unreported)
     if case .connection = self.state {
@@ -171,7 +191,7 @@ package struct GuardMachine: Sendable {
       self.state = .following(own)
       // If a dead path were registered again immediately, the verdict would repeat forever.
       if own.progress == .destroyed, !isFirst { actions += self.registerPath() }
-    case .ended: return []
+    case .subflows, .ended: return []
     }
     self.link = event.ownPath?.interface ?? self.link
     return actions + (Answer(event).map { self.give($0) } ?? [])
@@ -188,7 +208,7 @@ package struct GuardMachine: Sendable {
     case .attempt: if case .awaited = self.answering { return .answer } else { return .verdict }
     case .connection: return .verdict
     case .kept: return .again
-    case .asking, .returning, .following, .ended: return .change
+    case .asking, .returning, .subflows, .following, .ended: return .change
     }
   }
 
@@ -230,7 +250,7 @@ package struct GuardMachine: Sendable {
     return self.give(.unguarded) + [.release(id)]
   }
 
-  private mutating func give(_ answer: Answer) -> [Action] {
+  mutating func give(_ answer: Answer) -> [Action] {
     if self.answer != nil { return [] }
     self.answering = .given(answer)
     return [.answer(answer)]
@@ -263,7 +283,7 @@ package struct GuardMachine: Sendable {
       // another address.
       let path = own.path?.source == local ? own.path : nil
       return [.register(next.id, next.flow, madeOn: path), .release(own.id)]
-    case .asking, .following, .ended: return []
+    case .asking, .subflows, .following, .ended: return []
     }
   }
 
@@ -284,7 +304,7 @@ package struct GuardMachine: Sendable {
       self.state = .kept(next, until: back)
       actions.append(.release(own.id))
       return actions + (former.map { [.release($0.registration.id)] } ?? [])
-    case .asking, .following, .ended: return []
+    case .asking, .subflows, .following, .ended: return []
     }
   }
 
@@ -295,6 +315,9 @@ package struct GuardMachine: Sendable {
       if own.progress == .doubted { own.progress = .reported }
       self.state = .following(own)
       return own.progress == .destroyed ? self.registerPath() : []
+    case .subflows(let subflows):
+      let former = subflows.guarded.map { Action.release($0.registration.id) }
+      return self.registerPath(of: subflows.flow) + former
     case .kept, .returning:
       // Its flow is bound to the link of the failed attempt.
       let back = self.wayBack
@@ -303,22 +326,27 @@ package struct GuardMachine: Sendable {
     }
   }
 
-  /// Registers the path that a new connection would use.
+  /// Registers the path that a new connection would use, instead of the flow.
   private mutating func registerPath() -> [Action] {
     guard let own = self.registration else { return [] }
-    var next = self.next(own.flow.ofNewConnection, boundTo: self.boundTo)
+    return self.registerPath(of: own.flow) + [.release(own.id)]
+  }
+
+  private mutating func registerPath(of flow: FlowGuard.Flow) -> [Action] {
+    var next = self.next(flow.ofNewConnection, boundTo: self.boundTo)
     next.flow.allowsAll()
     self.state = .following(next)
-    return [.register(next.id, next.flow, madeOn: nil), .release(own.id)]
+    return [.register(next.id, next.flow, madeOn: nil)]
   }
 
   private mutating func end() -> [Action] {
-    let ids = [self.registration?.id, self.wayBack?.registration.id].compactMap { $0 }
+    var ids = [self.registration?.id, self.wayBack?.registration.id].compactMap { $0 }
+    if case .subflows(let subflows) = self.state { ids = subflows.guarded.map(\.registration.id) }
     self.state = .ended
     return ids.map { .release($0) } + self.give(.unguarded)
   }
 
-  private mutating func next(_ flow: FlowGuard.Flow, boundTo link: String?) -> Registration {
+  mutating func next(_ flow: FlowGuard.Flow, boundTo link: String?) -> Registration {
     self.lastID += 1
     var flow = flow
     flow.interface = link

@@ -8,10 +8,11 @@ package import Connectivity
   private import Darwin
 #endif
 
-/// A reason not to guard a network connection. connd can judge only one local address and one path.
+/// A reason not to guard a network connection.
 package enum GuardObstacle: String {
-  /// It lasts as long as any of its subflows, and connd knows at most the first.
-  case multipath = "a connection of Multipath TCP outlives each of its subflows"
+  /// The kernel does not list the subflows (before Linux 5.16), so the loss of the last one is
+  /// unknown.
+  case multipath = "the kernel does not list the subflows of the Multipath TCP connection"
   /// Packets to this address arrive here by rules that connd does not see, such as those of a
   /// transparent proxy.
   case foreignAddress = "its own address does not belong to this machine"
@@ -55,8 +56,7 @@ extension SocketOptions {
   ///
   /// - Parameter local: The connection's own address.
   package func obstacle(from local: IPAddress) -> GuardObstacle? {
-    if self.isMultipath { return .multipath }
-    return self.mayBeForeign && !local.isOwn ? .foreignAddress : nil
+    self.mayBeForeign && !local.isOwn ? .foreignAddress : nil
   }
 
   /// Whether it may be bound to an address that does not belong to this machine.

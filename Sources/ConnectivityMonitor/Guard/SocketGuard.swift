@@ -22,10 +22,11 @@ private import Synchronization
 ///    three new connections to the same place in a row, new ones to that place are not guarded for
 ///    a while. That includes connections for which connd never saw a path (I11). Mark new
 ///    connections with ``Config/isNew``.
-/// 6. Two kinds of connections are not guarded and receive ``Event/unguarded(_:)``. A Multipath TCP
-///    connection survives the end of one of its subflows. A connection whose own address does not
-///    belong to this machine, as with a transparent proxy, arrives by rules that connd does not
-///    see.
+/// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
+///    stands. (Before Linux 5.16 it is not guarded.)
+/// 7. A connection from an address of another machine is not guarded, and receives
+///    ``Event/unguarded(_:)``. A transparent proxy makes such connections, and connd does not see
+///    the rules by which their packets arrive.
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 ///
@@ -169,6 +170,9 @@ private final class Core: Sendable {
     if let obstacle = self.socket.obstacle(from: self.socket.local) {
       return self.finish(obstacle.rawValue)
     }
+    let isMultipath = self.socket.isMultipath
+    let subflows = isMultipath ? self.subflows : nil
+    if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.rawValue) }
     // Only a new connection can show that connd is wrong.
     let breaker =
       config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
@@ -176,7 +180,8 @@ private final class Core: Sendable {
       return self.finish(DestinationBreaker.openReason)
     }
     let guarded = ConnectionGuard(
-      flow, hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
+      flow, by: subflows, listSubflows: { [weak self] in self?.subflows ?? [] },
+      hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
     ) { absence in
       self.unguarded("\(absence)")
     } onEvent: { report in
@@ -187,6 +192,15 @@ private final class Core: Sendable {
       return state.isOver
     }
     if isOver { guarded.end() }
+  }
+
+  /// The subflows of the connection, or `nil` if the kernel does not list them. Empty after the end
+  /// of the guard.
+  private var subflows: [Subflow]? {
+    // Under the lock: after ``end()`` the descriptor may belong to another socket.
+    self.state.withLock { state in
+      state.isOver || !self.socket.isOpen ? [] : Subflow.list(of: self.socket.descriptor)
+    }
   }
 
   func end() {

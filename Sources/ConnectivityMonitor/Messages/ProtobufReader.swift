@@ -28,6 +28,8 @@ struct ProtobufReader {
     var string: String? {
       get throws(ProtobufError) {
         guard let bytes = self.message else { return nil }
+        // Most texts are ASCII, and decoding is six times as fast as validating.
+        if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
         guard let text = String(validating: bytes, as: UTF8.self) else {
           throw ProtobufError("a text is not UTF-8")
         }

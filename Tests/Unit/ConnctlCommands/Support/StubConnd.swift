@@ -1,10 +1,9 @@
 import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
+import ConnectivityTestKit
 import GRPCCore
-import GRPCNIOTransportHTTP2Posix
 import Glibc
-import NIOPosix
 import Synchronization
 import TestKit
 
@@ -106,40 +105,11 @@ extension Connectivity_V1_GuardResponse {
 }
 
 extension StubConnd {
-  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-
   /// Runs `body` while the stub serves at `socket`, and then disconnects every client.
   func serving<Result: Sendable>(
     _ socket: String, _ body: @Sendable () async throws -> Result
   ) async throws -> Result {
-    // One thread, so that connections are set up in order of arrival: NIO traps if that happens
-    // after the listener has ended.
-    let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
-      eventLoopGroup: Self.thread)
-    let server = GRPCServer(transport: transport, services: self.services)
-    return try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { try? await server.serve() }
-      _ = try await transport.listeningAddress
-      let result: Swift.Result<Result, any Error>
-      do { result = .success(try await body()) } catch { result = .failure(error) }
-      await Self.letNobodyIn(socket)
-      group.cancelAll()
-      return try result.get()
-    }
-  }
-
-  /// Removes the path, because disconnected clients reconnect immediately. Then waits until earlier
-  /// connections are set up: NIO traps if a server is cancelled with an accepted connection that is
-  /// not set up yet.
-  private static func letNobodyIn(_ socket: String) async {
-    let other = "\(socket).ended"
-    guard rename(socket, other) == 0 else { return }
-    // Whatever the answer, earlier connections were set up first.
-    _ = try? await connector.withConnd(at: other) { connd in
-      try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt)
-    }
-    unlink(other)
+    try await Listener.serving(self.services, on: socket, body)
   }
 }
 

@@ -244,6 +244,7 @@ extension GuardMachine.State {
     case .kept(let own, let back):
       "kept \(own.words)" + (back.map { ", way \($0.registration.id)" } ?? "")
     case .returning(let own, _): "returning \(own.words)"
+    case .subflows(let subflows): "subflows \(subflows.guarded.map(\.registration.id))"
     case .following(let own): "following \(own.words)"
     case .ended: "ended"
     }
@@ -255,7 +256,7 @@ extension GuardMachine.Registration {
 }
 
 extension GuardMachine.Action {
-  fileprivate var words: String {
+  var words: String {
     switch self {
     case .register(let id, let flow, let path):
       var words = "register \(id)"
@@ -269,6 +270,7 @@ extension GuardMachine.Action {
     case .release(let id): return "release \(id)"
     case .report(let event, let phase, _): return "\(phase): \(event.words)"
     case .reportAbsence: return "absence"
+    case .listSubflows(let pause): return pause > .zero ? "list later" : "list"
     case .answer(.path): return "answer path"
     case .answer(.invalidation): return "answer dead"
     case .answer(.unguarded): return "answer unguarded"
@@ -278,7 +280,7 @@ extension GuardMachine.Action {
 }
 
 extension FlowEvent {
-  fileprivate var words: String {
+  var words: String {
     switch self {
     case .path(let path): path.interface.map { "path \($0)" } ?? "no path"
     case .betterPathGone: "better path gone"

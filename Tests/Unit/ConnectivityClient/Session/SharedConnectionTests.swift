@@ -17,7 +17,8 @@ struct SharedConnectionTests {
   func blocked() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
-        var paths = PathMonitor(socket: socket).makeAsyncIterator()
+        var paths = PathMonitor(.system, socket: socket, patience: longPatience)
+          .makeAsyncIterator()
         let call = try #require(await connd.watches.next())
         call.send(.snapshot(17, Self.wifi))
         #expect(await paths.next() == NetworkPath(Self.wifi))
@@ -50,7 +51,8 @@ struct SharedConnectionTests {
         #expect(await events.next() == .snapshot(PathSample.snapshot(1, Self.wifi)))
         // Much more than the windows of a stream and of a connection, 64 kB each.
         for generation in UInt64(2)..<5_000 { slow.send(.path(generation, Self.wifi)) }
-        var paths = PathMonitor(socket: socket).makeAsyncIterator()
+        var paths = PathMonitor(.system, socket: socket, patience: longPatience)
+          .makeAsyncIterator()
         let call = try #require(await connd.watches.next())
         call.send(.snapshot(17, Self.wifi))
         #expect(await paths.next() == NetworkPath(Self.wifi))

@@ -1,10 +1,8 @@
 import ConnectivityMonitor
 import ConnectivityProtocol
+import ConnectivityTestKit
 import GRPCCore
-import GRPCNIOTransportHTTP2Posix
 import Glibc
-import NIOCore
-import NIOPosix
 import Synchronization
 import TestKit
 
@@ -113,8 +111,6 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
 }
 
 extension PathConnd {
-  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-
   /// Runs `body` while a stub serves at `socket`, and then disconnects every client.
   static func serving<Result: Sendable>(
     _ socket: ConndSocket, answer: Answer? = nil, _ body: (PathConnd) async throws -> Result
@@ -129,32 +125,11 @@ extension PathConnd {
     _ socket: ConndSocket, answers: Answers?, _ body: (PathConnd) async throws -> Result
   ) async throws -> Result {
     let connd = PathConnd(answers)
-    // One thread, so that connections are set up in order of arrival: NIO traps if that happens
-    // after the listener has ended.
-    let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket.path), transportSecurity: .plaintext,
-      config: .defaults {
-        $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
-          // A stream's parent is its connection. A client that only checks whether connd listens
-          // opens no stream.
-          if let connection = stream.parent {
-            let name = ObjectIdentifier(connection)
-            connd.connections.withLock { _ = $0.insert(name) }
-          }
-          return stream.eventLoop.makeSucceededVoidFuture()
-        }
-      },
-      eventLoopGroup: Self.thread)
-    let server = GRPCServer(transport: transport, services: [connd])
-    return try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { try? await server.serve() }
-      _ = try await transport.listeningAddress
-      defer {
-        // A disconnected client reconnects immediately.
-        unlink(socket.path)
-        group.cancelAll()
-      }
-      return try await body(connd)
+    // A client that only checks whether connd listens makes no call.
+    return try await Listener.serving([connd], on: socket.path) { connection in
+      connd.connections.withLock { _ = $0.insert(connection) }
+    } _: {
+      try await body(connd)
     }
   }
 

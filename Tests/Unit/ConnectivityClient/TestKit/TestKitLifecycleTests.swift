@@ -61,6 +61,31 @@ struct TestKitLifecycleTests {
     }
   }
 
+  @Test("C7 connd stops while clients connect and call → their calls end, and NIO does not trap")
+  func busy() async throws {
+    var options = CallOptions.defaults
+    options.timeout = .seconds(1)
+    for _ in 0..<10 {
+      try await withSimulatedNetwork(.wifi) { network in
+        let (answers, answer) = AsyncStream.makeStream(of: Void.self)
+        await withTaskGroup(of: Void.self) { clients in
+          for _ in 0..<4 {
+            clients.addTask { [options] in
+              while network.isRunning {
+                try? await withConnd(at: network.socket) { connd in
+                  for _ in 0..<3 { _ = try await connd.getStatus(.init(), options: options) }
+                }
+                answer.yield()
+              }
+            }
+          }
+          for await _ in answers.prefix(8) {}
+          await network.stop()
+        }
+      }
+    }
+  }
+
   @Test("waiting for flows that never come ends with its task")
   func waiting() async throws {
     try await withSimulatedNetwork(.wifi) { network in
@@ -148,7 +173,8 @@ private func useNetwork() async throws -> String {
       try await connd.watch(Connectivity_V1_WatchRequest()) { response in
         var messages = response.messages.makeAsyncIterator()
         _ = try await messages.next()
-        try await network.play("none, 2 s, stop, start, cellular", speed: .infinity)
+        // The pause uses Swift's timer. The process keeps the timer's descriptor.
+        try await network.play("none, 2 s, stop, start, cellular", speed: 1000)
       }
     }
     return network.socket.path

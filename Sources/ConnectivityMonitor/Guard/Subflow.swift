@@ -1,0 +1,137 @@
+package import Connectivity
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
+
+/// A subflow of a Multipath TCP connection (RFC 8684): a TCP connection of its own, with two
+/// addresses and ports.
+package struct Subflow: Hashable, Sendable {
+  package var local: IPAddress
+  package var localPort: UInt16
+  package var remote: IPAddress
+  package var remotePort: UInt16
+  /// The only link that has its address, or `nil` if none or several have it.
+  package var link: String?
+  /// Whether it is bound to that link.
+  package var isBound: Bool
+
+  package init(
+    _ local: IPAddress, _ localPort: UInt16, to remote: IPAddress, _ remotePort: UInt16,
+    on link: String?, isBound: Bool
+  ) {
+    self.local = local
+    self.localPort = localPort
+    self.remote = remote
+    self.remotePort = remotePort
+    self.link = link
+    self.isBound = isBound
+  }
+
+  /// Whether both have the same addresses and ports.
+  func isSame(as other: Subflow) -> Bool {
+    (self.local, self.localPort, self.remote, self.remotePort)
+      == (other.local, other.localPort, other.remote, other.remotePort)
+  }
+
+  /// Returns the established subflows of a connection, or `nil` if the kernel does not list them,
+  /// as before Linux 5.16. Returns at most 16; the kernel itself makes at most eight.
+  ///
+  /// All but the first are made from endpoints, which are usually bound to a link. The kernel does
+  /// not list which one, so it is taken to be the link that has the subflow's address.
+  ///
+  /// - Parameter descriptor: A socket for which ``SocketOptions/isMultipath`` holds.
+  package static func list(of descriptor: CInt) -> [Subflow]? {
+    guard let names = SubflowData.names(of: descriptor),
+      let states = SubflowData.states(of: descriptor),
+      let own = try? ConnectedSocket(descriptor: descriptor)
+    else { return nil }
+    // The second list may be longer or shorter, if a subflow was made or closed in between.
+    return zip(names, states).compactMap { names, state in
+      guard state == SubflowData.established, let local = names.own, let remote = names.peer else {
+        return nil
+      }
+      let isFirst = local.address == own.local && local.port == own.localPort
+      return Subflow(
+        local.address, local.port, to: remote.address, remote.port,
+        on: linkName(of: local.address), isBound: !isFirst)
+    }
+  }
+}
+
+/// The answers of `MPTCP_SUBFLOW_ADDRS` and `MPTCP_TCPINFO` (linux/mptcp.h):
+/// `struct mptcp_subflow_data`, followed by an element for each subflow, in the same order.
+private enum SubflowData {
+  static let established: UInt8 = 1  // TCP_ESTABLISHED
+
+  private static let level: CInt = 284  // SOL_MPTCP
+  private static let information: CInt = 2  // MPTCP_TCPINFO
+  private static let addresses: CInt = 3  // MPTCP_SUBFLOW_ADDRS
+  private static let headerSize = 16
+  private static let maxSubflows = 16
+  private static let nameSize = 128  // struct sockaddr_storage
+
+  /// Each subflow's own name and its peer's.
+  static func names(of descriptor: CInt) -> [(own: SocketName?, peer: SocketName?)]? {
+    self.read(self.addresses, of: descriptor, size: 2 * self.nameSize) { element in
+      let peer = UnsafeRawBufferPointer(rebasing: element[self.nameSize...])
+      return (SocketName(element), SocketName(peer))
+    }
+  }
+
+  /// The state of each subflow, as in `struct tcp_info`.
+  static func states(of descriptor: CInt) -> [UInt8]? {
+    self.read(self.information, of: descriptor, size: 8) { $0[0] }
+  }
+
+  private static func read<Element>(
+    _ option: CInt, of descriptor: CInt, size: Int,
+    _ element: (UnsafeRawBufferPointer) -> Element
+  ) -> [Element]? {
+    var bytes = [UInt8](repeating: 0, count: self.headerSize + self.maxSubflows * size)
+    var length = socklen_t(bytes.count)
+    return bytes.withUnsafeMutableBytes { bytes in
+      bytes.storeBytes(of: UInt32(self.headerSize), as: UInt32.self)
+      bytes.storeBytes(of: UInt32(size), toByteOffset: 12, as: UInt32.self)
+      guard getsockopt(descriptor, self.level, option, bytes.baseAddress, &length) == 0 else {
+        return nil
+      }
+      let number = Int(bytes.load(fromByteOffset: 4, as: UInt32.self))
+      return (0..<min(number, self.maxSubflows)).map { index in
+        let start = self.headerSize + index * size
+        return element(UnsafeRawBufferPointer(rebasing: bytes[start..<start + size]))
+      }
+    }
+  }
+}
+
+/// An address and port of a socket.
+struct SocketName {
+  var address: IPAddress
+  var port: UInt16
+
+  /// - Parameter bytes: At least a `struct sockaddr_in6`, with its length or more.
+  /// - Returns: `nil` for other families. IPv4-mapped addresses become IPv4.
+  init?(_ bytes: UnsafeRawBufferPointer) {
+    let address: IPAddress?
+    let port: UInt16
+    switch CInt(bytes.loadUnaligned(as: sockaddr_in.self).sin_family) {
+    case AF_INET:
+      let name = bytes.loadUnaligned(as: sockaddr_in.self)
+      address = withUnsafeBytes(of: name.sin_addr) { IPAddress(bytes: Array($0)) }
+      port = UInt16(bigEndian: name.sin_port)
+    case AF_INET6:
+      let name = bytes.loadUnaligned(as: sockaddr_in6.self)
+      address = withUnsafeBytes(of: name.sin6_addr) { IPAddress(bytes: Array($0))?.unmapped }
+      port = UInt16(bigEndian: name.sin6_port)
+    default: return nil
+    }
+    guard let address else { return nil }
+    self.address = address
+    self.port = port
+  }
+}

@@ -1,0 +1,225 @@
+import Connectivity
+import Testing
+
+@testable import ConnectivityMonitor
+
+/// The guard's machine for a connection that has two subflows: by wlan0 from 192.0.2.7, and by eth0
+/// from 198.51.100.7.
+@Suite("M6 A Multipath TCP connection ends with its last subflow")
+struct SubflowGuardTests {
+  private static let remote = IPAddress("203.0.113.9").unsafelyUnwrapped
+  private static let first = Subflow(
+    IPAddress("192.0.2.7").unsafelyUnwrapped, 40_000, to: Self.remote, 443, on: "wlan0",
+    isBound: false)
+  private static let second = Subflow(
+    IPAddress("198.51.100.7").unsafelyUnwrapped, 50_000, to: Self.remote, 443, on: "eth0",
+    isBound: true)
+
+  private var machine: GuardMachine
+
+  /// The connection has been made, with its first subflow, which connd guards as 2.
+  init() {
+    let flow = FlowGuard.Flow(remote: Self.remote, transport: Transport(6, remotePort: 443))
+    self.machine = GuardMachine.begin(flow).0
+    _ = self.machine.handle(.event(Self.path("wlan0"), of: 1))
+    _ = self.machine.handle(.subflows([Self.first]))
+  }
+
+  private static func path(_ link: String) -> FlowEvent {
+    let source = link == "wlan0" ? Self.first.local : Self.second.local
+    return .path(
+      KernelPath(
+        status: .satisfied, chain: [PathLink(index: link == "wlan0" ? 3 : 2, name: link)],
+        source: source))
+  }
+
+  private static let noPath = FlowEvent.path(.unsatisfied(.noRoute))
+
+  private static func invalidation(
+    _ severity: Invalidation.Severity, _ reason: Invalidation.Reason = .interfaceLost
+  ) -> FlowEvent {
+    .invalidation(
+      FlowInvalidation(
+        reason: reason, severity: severity, cause: ChangeCause(.link, "linkDown"),
+        path: .unsatisfied(.noRoute)))
+  }
+
+  private mutating func handle(_ input: GuardMachine.Input) -> [String] {
+    self.machine.handle(input).map(\.words)
+  }
+
+  private mutating func told(_ event: FlowEvent, of id: UInt64) -> [String] {
+    self.handle(.event(event, of: id))
+  }
+
+  /// connd reports the first subflow's path. Then the kernel lists the second, which connd guards
+  /// as 3.
+  private mutating func join() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    _ = self.handle(.subflows([Self.first, Self.second]))
+    _ = self.told(Self.path("eth0"), of: 3)
+  }
+
+  @Test("M6 the connection is made → its subflows are guarded, each as itself")
+  func made() {
+    let flow = FlowGuard.Flow(remote: Self.remote, transport: Transport(6, remotePort: 443))
+    var bound = flow
+    bound.interface = "wlan0"
+    let second = "register 3 from 198.51.100.7:50000 on eth0"
+    for (flow, first) in [
+      (flow, "register 2 from 192.0.2.7:40000 made on wlan0"),
+      // The application has bound the connection itself.
+      (bound, "register 2 from 192.0.2.7:40000 on wlan0 made on wlan0"),
+    ] {
+      var (machine, _) = GuardMachine.begin(flow)
+      _ = machine.handle(.event(Self.path("wlan0"), of: 1))
+      let actions = machine.handle(.subflows([Self.first, Self.second]))
+      #expect(actions.map(\.words) == [first, second, "list later", "release 1"])
+    }
+  }
+
+  @Test("M6 the connection was made before → its subflows are guarded from the beginning")
+  func older() {
+    let flow = FlowGuard.Flow(remote: Self.remote, transport: Transport(6, remotePort: 443))
+    let (_, actions) = GuardMachine.begin(flow, by: [Self.second])
+    #expect(
+      actions.map(\.words) == ["register 2 from 198.51.100.7:50000 on eth0", "list later"])
+  }
+
+  @Test("M6 connd reports about a subflow → the list is read, and new subflows are guarded")
+  mutating func another() {
+    #expect(self.told(Self.path("wlan0"), of: 2) == ["verdict: path wlan0", "list"])
+    #expect(
+      self.handle(.subflows([Self.first, Self.second])) == [
+        "register 3 from 198.51.100.7:50000 on eth0"
+      ])
+    #expect(self.told(Self.path("eth0"), of: 3) == ["list"])
+    #expect(self.handle(.subflows([Self.first, Self.second])) == [])
+  }
+
+  @Test("M6 the kernel has closed a subflow → it is not guarded any more")
+  mutating func closed() {
+    self.join()
+    // Its link is gone, and so is the name of the link in the list.
+    var second = Self.second
+    second.link = nil
+    #expect(self.handle(.subflows([second])) == ["release 2"])
+    #expect(self.handle(.subflows([])) == [], "the connection is closing")
+    #expect(self.told(Self.path("wlan0"), of: 2) == [], "an event of the former one")
+  }
+
+  @Test("M6 one of two subflows is lost → the path is that of the other")
+  mutating func oneOfTwo() {
+    self.join()
+    #expect(self.told(Self.noPath, of: 2) == ["change: path eth0", "list"])
+    #expect(self.told(Self.path("wlan0"), of: 2) == ["change: path wlan0", "list"])
+    #expect(self.told(Self.invalidation(.destroy), of: 2) == ["release 2", "change: path eth0"])
+    #expect(self.told(Self.noPath, of: 3) == ["change: no path", "list"])
+  }
+
+  @Test("M6 no other subflow exists for the grace period → the connection is given up")
+  mutating func none() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    #expect(self.told(Self.invalidation(.destroy), of: 2) == ["release 2", "list"])
+    #expect(self.handle(.subflows([Self.first])) == ["list later"])
+    #expect(self.handle(.subflows([])) == ["change: destroy"])
+    // Its owner may keep it. A list that was asked for before changes nothing.
+    #expect(self.handle(.subflows([Self.first])) == [])
+    #expect(
+      self.handle(.keep(on: "wlan0", awaitsReturn: false)) == [
+        "register 3 from 192.0.2.7:40000 on wlan0", "release 2",
+      ])
+    #expect(self.handle(.subflows([Self.first])) == [])
+  }
+
+  @Test("M6 I11 connd has seen no path for a new connection → its end counts against connd")
+  mutating func outcome() {
+    _ = self.told(Self.invalidation(.destroy), of: 2)
+    _ = self.handle(.subflows([Self.first]))
+    #expect(self.handle(.subflows([])) == ["outcome: destroy"])
+  }
+
+  @Test("M6 a subflow is made within the grace period → the connection goes on")
+  mutating func late() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    _ = self.told(Self.invalidation(.destroy), of: 2)
+    #expect(self.handle(.subflows([])) == ["list later"])
+    #expect(
+      self.handle(.subflows([Self.second])) == ["register 3 from 198.51.100.7:50000 on eth0"])
+    // A list that was asked for before does not disturb the search.
+    #expect(self.handle(.subflows([])) == [])
+    #expect(self.told(Self.path("eth0"), of: 3) == ["change: path eth0", "list"])
+  }
+
+  @Test("M6 a found subflow is lost before it stood → the search goes on, and ends")
+  mutating func foundAndLost() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    _ = self.told(Self.invalidation(.destroy), of: 2)
+    _ = self.handle(.subflows([Self.second]))
+    #expect(self.told(Self.invalidation(.destroy), of: 3) == ["release 3", "list later"])
+    _ = self.handle(.subflows([Self.second]))
+    #expect(self.told(Self.invalidation(.destroy), of: 4) == ["release 4", "change: destroy"])
+  }
+
+  @Test("M6 a better path ends the only subflow → it goes on if its link is used again in time")
+  mutating func recovered() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    #expect(self.told(Self.invalidation(.destroy, .betterPath), of: 2) == ["release 2", "list"])
+    _ = self.handle(.subflows([Self.first]))
+    #expect(self.handle(.subflows([Self.first])) == ["register 3 from 192.0.2.7:40000"])
+    var other = self
+    #expect(self.told(Self.path("wlan0"), of: 3) == ["list"])
+    // Its packets still leave by the other link.
+    #expect(other.told(Self.path("eth0"), of: 3) == ["release 3", "change: destroy"])
+  }
+
+  @Test("M6 a path is in doubt, or a better one exists → nothing is reported")
+  mutating func doubt() {
+    self.join()
+    for severity in [Invalidation.Severity.drain, .advise] {
+      #expect(self.told(Self.invalidation(severity, .betterPath), of: 2) == ["list"])
+    }
+  }
+
+  @Test(
+    "M6 I6 I8 a sleep, or a forbidden cost → the connection is given up with all its subflows",
+    arguments: [Invalidation.Reason.resumed, .policy])
+  mutating func ofAll(reason: Invalidation.Reason) {
+    self.join()
+    #expect(
+      self.told(Self.invalidation(.destroy, reason), of: 2) == ["change: destroy", "release 3"])
+  }
+
+  @Test("M6 connd refuses one subflow → the others are guarded; it refuses the only one → told")
+  mutating func refused() {
+    var other = self
+    other.join()
+    let refusal = FlowEvent.refused(.exhausted("too many"))
+    #expect(other.told(refusal, of: 3) == ["release 3"])
+    #expect(self.told(refusal, of: 2) == ["release 2", "list"])
+    _ = self.handle(.subflows([]))
+    #expect(self.handle(.subflows([])) == ["outcome: refused"])
+  }
+
+  @Test("M6 connd is away → reported once for the connection")
+  mutating func absent() {
+    self.join()
+    let absence = ConndAbsence.disconnected(.notThere("gone"))
+    #expect(self.handle(.absent(absence, of: 2)) == ["absence"])
+    #expect(self.handle(.absent(absence, of: 3)) == [])
+  }
+
+  @Test("M6 C4 the attempt failed after all → the path to its address is followed")
+  mutating func follow() {
+    self.join()
+    #expect(self.handle(.follow) == ["register 4", "release 2", "release 3"])
+  }
+
+  @Test("M6 the guard ends, or the list arrives late → nothing more happens")
+  mutating func end() {
+    self.join()
+    #expect(self.handle(.keep(on: "wlan0", awaitsReturn: true)) == [])
+    #expect(self.handle(.end) == ["release 2", "release 3"])
+    #expect(self.handle(.subflows([Self.first])) == [])
+  }
+}
