@@ -196,7 +196,7 @@ replay: deps ## replay the recordings of Tests/Fixtures/recordings, and compare 
 
 .PHONY: test-vm test-systemd bench-vm record-vm
 test-vm: ## run connd in a VM: systemd, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
-test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd hotspot modems bonds tunnels paths strongswan ipv4only suspend kernels)
+test-vm: scenarios := $(or $(SCENARIOS),systemd policy metering package wifi iwd signal hotspot modems bonds multipath tunnels paths strongswan ipv4only suspend kernels)
 test-systemd: ## run the first scenario of test-vm
 test-systemd: scenarios := systemd
 bench-vm: ## measure in the VM, in instructions, how fast connd reports another Wi-Fi network
@@ -234,7 +234,7 @@ timings: deps deps-test ## run the scenarios that have goals for durations, one 
 	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|EndpointsScenario'
 
 .PHONY: limps
-limps: deps deps-test ## let each of sixteen troubles last for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)
+limps: deps deps-test ## let each of seventeen troubles last for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)
 	@CONND_LIMPS=$(or $(SECONDS),280) TEST_LIMIT=2h dev/test --filter LimpScenario
 
 .PHONY: soak
@@ -266,6 +266,7 @@ instructions: release deps-bench ## commit the present number of instructions of
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= as for check-demo)
 	@$(release) --product instructions
 	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/Bench/run "$$($(release) --show-bin-path)" $(BENCH)
+	$(sudo) Tests/Bench/growth/run "$$($(release) --show-bin-path)" $(if $(BENCH),1 10)
 	$(sudo) Tests/Oracles/storms/run "$$($(release) --show-bin-path)" $(if $(BENCH),500 20000)
 	$(if $(BENCH),,$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" 100 each)
 	$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" $(if $(BENCH),20)

@@ -33,7 +33,7 @@ public struct MultipathCommand: ParsableCommand {
 
   @Option(
     help: ArgumentHelp(
-      "Keep the list of own endpoints in this file. Default: $RUNTIME_DIRECTORY/endpoints, if the variable is set.",
+      "Keep the list of own endpoints in this file. Default: $RUNTIME_DIRECTORY/endpoints, or \(Self.serviceDirectory)/endpoints if the service has been started.",
       valueName: "file"))
   var state: String?
 
@@ -70,8 +70,7 @@ public struct MultipathCommand: ParsableCommand {
         "\(OtherManager.name) is running (process \(process)) and manages the endpoints",
         EX_UNAVAILABLE)
     }
-    let file = self.state ?? getenv("RUNTIME_DIRECTORY").map { "\(String(cString: $0))/endpoints" }
-    let store = EndpointStore(path: file)
+    let store = EndpointStore(path: self.state ?? Self.defaultState)
     let socket = self.socket.map { ConndSocket(path: $0) } ?? .default
     let isDry = self.dryRun
     let isRemoval = self.remove
@@ -85,6 +84,17 @@ public struct MultipathCommand: ParsableCommand {
       guard isDry else { return try await service.run(keeper) }
       for action in try await service.dryRun(keeper).actions { print(action.text) }
     }
+  }
+
+  /// The runtime directory of the service.
+  private static let serviceDirectory = "/run/connd-multipath"
+
+  /// The path of the service's list of endpoints, or `nil` if the service was never started. The
+  /// program uses the same list when an administrator runs it.
+  private static var defaultState: String? {
+    let own = getenv("RUNTIME_DIRECTORY").map { String(cString: $0) }
+    let service = access(self.serviceDirectory, F_OK) == 0 ? self.serviceDirectory : nil
+    return (own ?? service).map { "\($0)/endpoints" }
   }
 
   private func settings() throws(SettingsError) -> MultipathSettings {

@@ -66,7 +66,9 @@ final class Pulses: Sendable {
           Self.receive(client, &buffer, 200)
         else { break }
         self?.end(asked)
-        usleep(10_000)
+        // Until the next question, or the end of the connection.
+        var connection = pollfd(fd: client, events: 0, revents: 0)
+        poll(&connection, 1, 10)
       }
       self?.state.withLock { $0.isOver = true }
     }
@@ -125,9 +127,12 @@ final class Pulses: Sendable {
   }
 
   /// The median wait of the last answers.
-  func median(ofLast number: Int) -> Duration {
+  func median(ofLast number: Int) -> Duration { self.quantile(0.5, ofLast: number) }
+
+  /// The wait that this share of the last answers did not exceed.
+  func quantile(_ share: Double, ofLast number: Int) -> Duration {
     let waits = self.state.withLock { $0.answers.suffix(number).map(\.wait) }.sorted()
-    return waits.isEmpty ? .zero : waits[waits.count / 2]
+    return waits.isEmpty ? .zero : waits[Int(Double(waits.count - 1) * share)]
   }
 
   private static func socket(isMultipath: Bool) throws -> CInt {
