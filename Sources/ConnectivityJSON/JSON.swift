@@ -54,27 +54,12 @@ extension JSON: CustomStringConvertible {
   /// The JSON text on one line, without a newline at the end.
   package var description: String { self.line(terminator: "") }
 
-  /// Returns one line. It is written into memory of the maximum size, because this is most of the
-  /// work of `connctl watch` for an event.
+  /// Returns one line.
   package func line(terminator: StaticString) -> String {
-    let most = self.most + terminator.utf8CodeUnitCount
-    return String(unsafeUninitializedCapacity: most) { buffer in
-      var output = Output(buffer)
-      self.write(to: &output)
-      output.append(terminator)
-      return output.count
-    }
-  }
-
-  /// The maximum size in bytes. The longest form of a byte is `\u0000`.
-  private var most: Int {
-    switch self {
-    case .null, .bool: 5
-    case .number, .signed: 20
-    case .string(let string): 6 * string.utf8.count + 2
-    case .array(let elements): elements.reduce(2) { $0 + $1.most + 2 }
-    case .object(let pairs): pairs.reduce(2) { $0 + 6 * $1.key.utf8.count + 6 + $1.value.most }
-    }
+    var output = Output()
+    self.write(to: &output)
+    output.append(terminator)
+    return output.text
   }
 
   private func write(to output: inout Output) {
@@ -104,20 +89,40 @@ extension JSON: CustomStringConvertible {
   }
 }
 
-/// A buffer that has room for all output.
-private struct Output {
-  private let buffer: UnsafeMutableBufferPointer<UInt8>
-  private(set) var count = 0
+/// A growing buffer of UTF-8. An array would check uniqueness and bounds for each piece, and a line
+/// has hundreds.
+private struct Output: ~Copyable {
+  private var buffer = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 2048)
+  private var count = 0
 
-  init(_ buffer: UnsafeMutableBufferPointer<UInt8>) { self.buffer = buffer }
+  deinit { self.buffer.deallocate() }
+
+  var text: String { String(decoding: self.buffer[..<self.count], as: UTF8.self) }
+
+  /// Makes room for more bytes.
+  private mutating func reserve(_ more: Int) {
+    guard self.buffer.count - self.count < more else { return }
+    let capacity = max(2 * self.buffer.count, self.count + more)
+    let larger = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: capacity)
+    _ = larger.initialize(fromContentsOf: self.buffer[..<self.count])
+    self.buffer.deallocate()
+    self.buffer = larger
+  }
 
   private mutating func append(_ byte: UInt8) {
+    self.reserve(1)
     self.buffer[self.count] = byte
     self.count += 1
   }
 
+  private mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
+    self.reserve(bytes.count)
+    for index in bytes.indices { self.buffer[self.count + index] = bytes[index] }
+    self.count += bytes.count
+  }
+
   mutating func append(_ text: StaticString) {
-    text.withUTF8Buffer { for byte in $0 { self.append(byte) } }
+    text.withUTF8Buffer { self.append($0) }
   }
 
   mutating func append(plain text: String) {
@@ -125,18 +130,16 @@ private struct Output {
     text.withUTF8 { self.append($0) }
   }
 
-  private mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
-    for index in bytes.indices { self.buffer[self.count + index] = bytes[index] }
-    self.count += bytes.count
-  }
-
   mutating func append(quoted text: String) {
     var text = text
     self.append(UInt8(ascii: "\""))
-    let start = self.count
     // Most strings need no escapes.
-    if !text.withUTF8({ self.append(ifPlain: $0) }) {
-      self.count = start
+    let isPlain = text.withUTF8 { bytes in
+      guard bytes.allSatisfy(Self.isPlain) else { return false }
+      self.append(bytes)
+      return true
+    }
+    if !isPlain {
       for scalar in text.unicodeScalars {
         if Self.needsEscape(scalar) {
           self.append(escaped: scalar)
@@ -148,16 +151,9 @@ private struct Output {
     self.append(UInt8(ascii: "\""))
   }
 
-  /// Appends bytes up to the first that may need an escape.
-  ///
-  /// - Returns: Whether all bytes were appended.
-  private mutating func append(ifPlain bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-    for byte in bytes {
-      guard byte >= 0x20, byte < 0x7F, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\")
-      else { return false }
-      self.append(byte)
-    }
-    return true
+  /// Whether a byte is a character of ASCII that needs no escape.
+  private static func isPlain(_ byte: UInt8) -> Bool {
+    byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
   }
 
   private static func needsEscape(_ scalar: Unicode.Scalar) -> Bool {

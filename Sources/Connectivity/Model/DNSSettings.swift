@@ -13,9 +13,11 @@ public struct DNSSettings: Hashable, Sendable {
 
     /// Parses `fe80::1%wlan0`. Returns `nil` if the text is not an address.
     public init?(_ text: some StringProtocol) {
-      let parts = text.split(separator: "%", maxSplits: 1)
-      guard let address = parts.first.flatMap({ IPAddress(String($0)) }) else { return nil }
-      self.init(address, zone: parts.count > 1 ? String(parts[1]) : nil)
+      let parts = text.utf8.split(separator: UInt8(ascii: "%"), maxSplits: 1).map {
+        String(decoding: $0, as: UTF8.self)
+      }
+      guard let address = parts.first.flatMap({ IPAddress($0) }) else { return nil }
+      self.init(address, zone: parts.count > 1 ? parts[1] : nil)
     }
 
     /// `192.0.2.53`, `fe80::1%wlan0`

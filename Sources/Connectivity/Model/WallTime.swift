@@ -39,11 +39,44 @@ extension WallTime: CustomStringConvertible {
     var time = time_t(seconds)
     var date = tm()
     gmtime_r(&time, &date)
-    let year = padded(Int(date.tm_year) + 1900, 4)
-    let day = "\(year)-\(padded(Int(date.tm_mon) + 1, 2))-\(padded(Int(date.tm_mday), 2))"
-    let clock =
-      "\(padded(Int(date.tm_hour), 2)):\(padded(Int(date.tm_min), 2)):\(padded(Int(date.tm_sec), 2))"
-    return "\(day)T\(clock).\(padded(Int(fraction), 6))Z"
+    // At most 30 bytes: the years are -290308 to 294247.
+    return String(unsafeUninitializedCapacity: 32) { text in
+      var digits = Digits(text)
+      digits.append(date.tm_year + 1900, 4, "-")
+      digits.append(date.tm_mon + 1, 2, "-")
+      digits.append(date.tm_mday, 2, "T")
+      digits.append(date.tm_hour, 2, ":")
+      digits.append(date.tm_min, 2, ":")
+      digits.append(date.tm_sec, 2, ".")
+      digits.append(Int32(fraction), 6, "Z")
+      return digits.count
+    }
+  }
+}
+
+/// Writes decimal numbers into a buffer that is large enough for them.
+private struct Digits {
+  private let text: UnsafeMutableBufferPointer<UInt8>
+  private(set) var count = 0
+
+  init(_ text: UnsafeMutableBufferPointer<UInt8>) { self.text = text }
+
+  private mutating func append(_ character: UInt8) {
+    self.text[self.count] = character
+    self.count += 1
+  }
+
+  /// Appends a number with at least this many digits, and a character.
+  mutating func append(_ number: Int32, _ width: Int, _ end: Unicode.Scalar) {
+    if number < 0 { self.append(UInt8(ascii: "-")) }
+    var power: UInt32 = 1
+    for _ in 1..<width { power *= 10 }
+    while number.magnitude / power >= 10 { power *= 10 }
+    while power > 0 {
+      self.append(UInt8(ascii: "0") + UInt8(number.magnitude / power % 10))
+      power /= 10
+    }
+    self.append(UInt8(ascii: end))
   }
 }
 
@@ -52,11 +85,6 @@ extension Int64 {
     let (quotient, remainder) = self.quotientAndRemainder(dividingBy: divisor)
     return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
   }
-}
-
-private func padded(_ number: Int, _ width: Int) -> String {
-  let digits = String(number)
-  return String(repeating: "0", count: max(0, width - digits.count)) + digits
 }
 
 /// A time of a monotonic clock, or of virtual time in tests.

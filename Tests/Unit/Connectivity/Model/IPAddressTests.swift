@@ -86,6 +86,7 @@ struct IPAddressTests {
       (1_795_224_300_123_456, "2026-11-21T01:25:00.123456Z"),
       (0, "1970-01-01T00:00:00.000000Z"), (-1, "1969-12-31T23:59:59.999999Z"),
       (951_782_400_000_007, "2000-02-29T00:00:00.000007Z"),
+      (.max, "294247-01-10T04:00:54.775807Z"), (.min, "-290308-12-21T19:59:05.224192Z"),
     ] as [(Int64, String)])
   func timestamps(microseconds: Int64, text: String) {
     #expect(WallTime(microseconds: microseconds).description == text)
