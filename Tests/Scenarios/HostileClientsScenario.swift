@@ -135,13 +135,13 @@ struct HostileClientsScenario {
   func deadlines() throws {
     let (lab, client, start, descriptors) = try self.online(besides: "have_long_deadlines")
     // The first round fills caches. Each round makes 200 connections and 5,000 calls.
-    try client.line { $0 == "gone" }
+    try client.line(within: .seconds(120)) { $0 == "gone" }
     try waitUntil("the descriptors are closed") { try start.descriptors <= descriptors }
     // A leak grows in every round. On a busy machine one round may need more buffers at once.
     let growths = try (0..<3).map { _ in
       let vitals = try Vitals(of: start.process)
       client.signal(SIGUSR1)
-      try client.line { $0 == "gone" }
+      try client.line(within: .seconds(120)) { $0 == "gone" }
       try waitUntil("the descriptors are closed") { try vitals.descriptors <= descriptors }
       return try vitals.growth
     }

@@ -42,6 +42,11 @@ struct LimpScenario {
     Trouble("loss 100 %", limps: true) { $0.wifi.lose(1) },
     Trouble("round trip 0.4 s") { $0.wifi.delay(.milliseconds(200)) },
     Trouble("round trip 1 s", isQuick: true) { $0.wifi.delay(.milliseconds(500)) },
+    // The second SYN is sent before the answer to the first one arrives.
+    Trouble("round trip 1.2 s beside a fast link", isQuick: true) {
+      $0.wifi.delay(.milliseconds(600))
+      $0.cable.delay(.milliseconds(1))
+    },
     Trouble("full queue", isQuick: true, hasUpload: true) {
       $0.wifi.limit(bitsPerSecond: 2_000_000, queue: 100_000)
     },
@@ -108,13 +113,18 @@ struct LimpScenario {
     if trouble.limps == true {
       try self.expectLimp(bench)
     } else {
-      let end = ContinuousClock.now + .seconds(Self.seconds ?? 0)
+      // A client may report a contrast a moment after its calls, so it stays for another round.
+      var former = try self.connect(bench, trouble)
+      let end = ContinuousClock.now + .seconds(trouble.limps == nil ? 0 : Self.seconds ?? 0)
       repeat {
-        try self.connect(bench, trouble)
+        let client = try self.connect(bench, trouble)
         let quality = try self.quality(bench)
         if trouble.limps == false { #expect(quality != "minimal") }
         print("\(trouble.testDescription): \(quality ?? "unknown")")
+        try former.quit()
+        former = client
       } while ContinuousClock.now < end
+      try former.quit()
     }
     upload?.signal(SIGKILL)
     try upload?.wait()
@@ -141,7 +151,7 @@ struct LimpScenario {
 
   /// Makes new connections until those to living hosts have ended, and the others have sent several
   /// SYNs on both links.
-  private func connect(_ bench: OtherWayBench, _ trouble: Trouble) throws {
+  private func connect(_ bench: OtherWayBench, _ trouble: Trouble) throws -> CallProbe {
     let client = try self.client(bench, channels: Self.channels)
     let before = (bench.wifi.sentBytes, bench.cable.sentBytes)
     let calls = try (0..<Self.channels).map { try client.startQuick($0) }
@@ -150,6 +160,7 @@ struct LimpScenario {
       if trouble.testDescription == "slow server" { break }
       guard !dead.contains(Self.hosts[channel % Self.hosts.count]) else { continue }
       try client.next("ended", of: call, within: .seconds(60))
+      try bench.server.read(1)
     }
     if !dead.isEmpty || trouble.testDescription == "slow server" {
       // The other way begins after a second, and is not ready either.
@@ -157,7 +168,7 @@ struct LimpScenario {
         bench.wifi.sentBytes >= before.0 + 600 && bench.cable.sentBytes >= before.1 + 600
       }
     }
-    try client.quit()
+    return client
   }
 
   @Test("Q3 one user's races are lost → the link limps for that user, and not for others")

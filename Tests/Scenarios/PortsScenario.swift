@@ -6,8 +6,8 @@ import Testing
 @Suite("Ports of bridges", .needsNamespaces, .laboratory)
 struct PortsScenario {
   /// A host whose address is on its cable, and a bridge beside it.
-  private func cable() throws -> Laboratory {
-    let lab = try Uplinks.laboratory(["eth0"])
+  private func cable(grace: String = "1s") throws -> Laboratory {
+    let lab = try Uplinks.laboratory(["eth0"], configuration: "grace: {route: \(grace)}\n")
     try lab.namespace.ip("link add br0 type bridge")
     return lab
   }
@@ -36,13 +36,17 @@ struct PortsScenario {
   @Test(
     "K3 I10 the uplink leaves the bridge within the grace period → nothing is destroyed")
   func givenBack() throws {
-    let lab = try self.cable()
+    let lab = try self.cable(grace: "20s")
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     try lab.ip("link set eth0 master br0")
     #expect(try lab.events { $0.status.category == "none" }.isEmpty == false)
     try lab.ip("link set eth0 nomaster")
-    try flow.expectSpared { try lab.namespace.ip("address del 10.0.0.2/24 dev eth0") }
+    try flow.expectSpared {
+      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+      // Ends the grace period.
+      try lab.namespace.ip("link set eth0 down")
+    }
   }
 
   /// A bridge with the address, the cable, and a guest whose port forwards.

@@ -119,13 +119,13 @@ extension FlowTable {
     let (flow, old) = (look.flow, look.flow.tracker)
     var examination = flow.examination
     let outcome = examination.conclude(look.forExamination(report, at: now))
+    let inDoubtSince = look.inDoubtSince(at: now)
     self.spared += examination.timesSpared - flow.examination.timesSpared
     let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
     (flow.tracker, flow.examination) = (look.tracker, examination)
     flow.refutedPath = examination.isSpared ? flow.refutedPath ?? look.path : nil
     if look.isLookupNew { flow.refutedPath = look.path }
-    flow.inDoubtSince =
-      look.tracker.isInDoubt ? flow.inDoubtSince ?? look.step.time ?? now : nil
+    flow.inDoubtSince = inDoubtSince
     self.isSeen(flow)
     let shown = look.way.shown
     // The cause of the query remains until the socket has decided.

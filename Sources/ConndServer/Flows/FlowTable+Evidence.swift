@@ -27,7 +27,22 @@ extension FlowTable {
       self.flow.tracker.flow.namesSocket
         && (self.isLookupNew
           || self.flow.examination.needsReport(
-            on: self.verdict, isCertain: self.isCertain, at: now))
+            on: self.verdict, isCertain: self.isCertain, isSound: self.isSound, at: now))
+    }
+
+    /// Whether the flow's path carries traffic according to the lookup.
+    private var isSound: Bool {
+      self.path.status == .satisfied && self.flow.examination.disputed == nil
+        && !self.tracker.isInDoubt
+    }
+
+    /// Returns when the change happened that put the flow in doubt, or `nil` if it is not. The loss
+    /// of its address is a change of its own, although its route was missing before: what arrived
+    /// in between proves nothing about it.
+    func inDoubtSince(at now: Instant) -> Instant? {
+      guard self.tracker.isInDoubt else { return nil }
+      let isOther = self.verdict.map { !self.flow.tracker.isReported(of: $0.reason) } ?? false
+      return (isOther ? nil : self.flow.inDoubtSince) ?? self.step.time ?? now
     }
 
     /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
@@ -47,7 +62,7 @@ extension FlowTable {
         } ?? false,
         isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
         isLookupNew: self.isLookupNew,
-        isSound: self.path.status == .satisfied && disputed == nil && !self.tracker.isInDoubt,
+        isSound: self.isSound,
         isTunnelled: self.way.facts.links.contains(where: \.isTunnel),
         // The end of a grace period belongs to the change that began it.
         change: self.step.time ?? flow.inDoubtSince ?? now, report: report, at: now)

@@ -14,7 +14,7 @@ final class GuardedFlow {
   var examinedCause: ChangeCause?
   /// The lookup that its socket has refuted.
   var refutedPath: KernelPath?
-  /// When its grace period began, or `nil` without one.
+  /// When its grace period began, or its address was lost during it; `nil` without one.
   var inDoubtSince: Instant?
   /// The path that the client received last.
   var told: KernelPath

@@ -8,7 +8,7 @@ struct PendingCauses {
   /// One reading of the kernel and its reason.
   struct Step {
     var trigger: ReadTrigger
-    /// When the kernel was read, or `nil` if no reading led to this evaluation.
+    /// When the kernel was read after a change, or `nil` if only time has passed.
     var time: Instant?
     /// How long the machine slept before it.
     var slept: Duration?
@@ -16,7 +16,7 @@ struct PendingCauses {
     /// Merges a later step into this one.
     mutating func join(_ later: Step) {
       self.trigger = self.trigger.joined(with: later.trigger)
-      self.time = later.time
+      self.time = later.time ?? self.time
       self.slept = [self.slept, later.slept].compactMap { $0 }.max()
     }
   }

@@ -129,8 +129,9 @@ struct Engine {
     let made = self.changes.update(to: reading, on: trigger, at: now, time: time)
     self.grace = made.deadline
     let slept: Duration? = if case .resumed(let slept) = trigger { slept } else { nil }
+    let change = trigger == .timer ? nil : now
     return Step(
-      changes: made.changes, followers: .init(trigger: trigger, time: now, slept: slept))
+      changes: made.changes, followers: .init(trigger: trigger, time: change, slept: slept))
   }
 
   /// Reads until the reading is settled. If routes change even faster, the kernel's messages cause

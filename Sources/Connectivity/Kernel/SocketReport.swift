@@ -9,6 +9,8 @@ package struct SocketReport: Hashable, Sendable {
   package var dataSilence: Duration
   /// The number of bytes that the peer has acknowledged. If it grows, both directions work.
   package var progress: UInt64
+  /// The number of bytes that were sent, whether or not the peer has acknowledged them.
+  package var sent: UInt64
   /// The smoothed round-trip time.
   package var roundTrip: Duration
   /// The number of consecutive timeouts without an answer. While data is in flight, it is the
@@ -21,24 +23,30 @@ package struct SocketReport: Hashable, Sendable {
   package var timeout: Duration
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool
+  /// Whether anything had to be sent again since the connection was made.
+  package var hasLost: Bool
   /// When the running retransmission timer expires, or `nil` if none runs.
   package var nextTimeout: Duration?
   /// How much later than the report its reader may have looked at the clock.
   package var uncertainty = Duration.zero
 
-  /// - Parameter timeout: By default the one of Linux after that many timeouts.
+  /// - Parameters:
+  ///   - inFlight: The number of bytes that were sent and not acknowledged.
+  ///   - timeout: By default the one of Linux after that many timeouts.
   package init(
-    silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, roundTrip: Duration,
-    timeouts: Int = 0, timeout: Duration? = nil, hasUnacknowledgedData: Bool = false,
-    nextTimeout: Duration? = nil
+    silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, inFlight: UInt64 = 0,
+    roundTrip: Duration, timeouts: Int = 0, timeout: Duration? = nil,
+    hasUnacknowledgedData: Bool = false, hasLost: Bool = false, nextTimeout: Duration? = nil
   ) {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
     self.progress = progress
+    self.sent = progress + inFlight
     self.roundTrip = roundTrip
     self.timeouts = timeouts
     self.timeout = timeout ?? .milliseconds(200) * (1 << min(timeouts, 16))
     self.hasUnacknowledgedData = hasUnacknowledgedData
+    self.hasLost = hasLost
     self.nextTimeout = nextTimeout
   }
 }

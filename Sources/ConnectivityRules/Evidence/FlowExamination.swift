@@ -13,32 +13,44 @@ package struct FlowExamination: Hashable, Sendable {
   private struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
-    /// The socket's progress at the last query.
-    var progress: UInt64
+    /// The number of bytes that were sent before the first query since the change.
+    var sent: UInt64
     /// When to query the socket again, or `nil` if it has proved the lookup wrong.
     var next: Instant?
 
     init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, next: Instant?) {
       self.verdict = verdict
-      (self.change, self.progress) = (evidence.change, evidence.progress)
+      (self.change, self.sent) = (evidence.change, evidence.known ?? evidence.sent)
       self.next = next
     }
   }
 
-  private struct Suspicion: Hashable, Sendable {
+  fileprivate struct Suspicion: Hashable, Sendable {
     var change: Instant
     /// The socket's progress at the first query.
     var progress: UInt64
     /// Whether the client knows about it.
-    var isAdvised: Bool
+    var isAdvised = false
     var next: Instant
+    /// The interruption of the lookup's success, or `nil` while it succeeds.
+    var pause: Pause?
+    /// The number of timeouts during earlier pauses, which prove nothing.
+    var timeoutsInPauses = 0
+  }
+
+  /// A time in which the lookup fails, so that its own rules decide.
+  fileprivate struct Pause: Hashable, Sendable {
+    var start: Instant
+    /// The number of consecutive timeouts at its start.
+    var timeouts: Int
   }
 
   package init() {}
 
   /// When the socket must be queried again even without a kernel message.
   package var deadline: Instant? {
-    switch (self.dispute?.next, self.suspicion?.next) {
+    let suspicion = self.suspicion.flatMap { $0.pause == nil ? $0.next : nil }
+    return switch (self.dispute?.next, suspicion) {
     case (let first?, let second?): min(first, second)
     case (let next, nil), (nil, let next): next
     }
@@ -55,19 +67,26 @@ package struct FlowExamination: Hashable, Sendable {
   /// - Parameters:
   ///   - verdict: The news from the lookup, if any.
   ///   - isCertain: Whether nothing can refute that verdict.
+  ///   - isSound: Whether the flow's path carries traffic according to the lookup.
   package func needsReport(
-    on verdict: FlowTracker.Verdict?, isCertain: Bool, at now: Instant
+    on verdict: FlowTracker.Verdict?, isCertain: Bool, isSound: Bool, at now: Instant
   ) -> Bool {
     if let verdict, verdict.isRefutable, !isCertain { return true }
+    if let suspicion = self.suspicion, self.isTrusted(isSound) != (suspicion.pause == nil) {
+      return true
+    }
     return self.deadline.map { $0 <= now } ?? false
   }
+
+  /// Whether the lookup succeeds, or the socket has proved a failed one wrong.
+  private func isTrusted(_ isSound: Bool) -> Bool { isSound || self.isSpared }
 
   /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
   /// that one remains: endless changes must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     if let suspicion = self.suspicion {
       var earlier = evidence
-      (earlier.change, earlier.progressBefore) = (suspicion.change, suspicion.progress)
+      (earlier.change, earlier.known) = (suspicion.change, suspicion.progress)
       if earlier.isSuspect { return }
     }
     self.suspicion = Suspicion(
@@ -128,9 +147,9 @@ extension FlowExamination {
     }
 
     fileprivate func evidence(
-      on change: Instant, after progress: UInt64? = nil
+      on change: Instant, beyond known: UInt64? = nil
     ) -> SocketEvidence? {
-      self.report.map { SocketEvidence($0, on: change, after: progress, at: self.now) }
+      self.report.map { SocketEvidence($0, on: change, beyond: known, at: self.now) }
     }
   }
 
@@ -152,7 +171,7 @@ extension FlowExamination {
         let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
         if outcome != .none { return outcome }
       } else if let next = dispute.next, next <= look.now {
-        guard let evidence = look.evidence(on: dispute.change, after: dispute.progress)
+        guard let evidence = look.evidence(on: dispute.change, beyond: dispute.sent)
         else {
           return .verdict(dispute.verdict)
         }
@@ -170,7 +189,9 @@ extension FlowExamination {
   ) -> FlowOutcome {
     var told = verdict
     told.evidence = evidence
-    switch evidence.ruling(at: now, wasSpared: self.timesSpared > 0) {
+    let ruling = evidence.ruling(
+      at: now, isUrgent: verdict.reason != .betterPath, wasSpared: self.timesSpared > 0)
+    switch ruling {
     case .destroy: return .verdict(told)
     case .spare:
       self.timesSpared += 1
@@ -186,26 +207,50 @@ extension FlowExamination {
 
   /// Judges a suspicion of silence (E2).
   private mutating func conclude(on look: Look) -> FlowOutcome {
-    guard let suspicion = self.suspicion else { return .none }
-    // If the lookup does not succeed, its own rules decide.
-    guard look.isSound || self.isSpared, look.verdict == nil else {
-      self.suspicion = nil
+    guard var suspicion = self.suspicion else { return .none }
+    let evidence = look.evidence(on: suspicion.change, beyond: suspicion.progress)
+    let isKept =
+      self.isTrusted(look.isSound)
+      ? suspicion.resume(evidence, at: look.now) : suspicion.pause(evidence, at: look.now)
+    self.suspicion = isKept ? suspicion : nil
+    guard isKept, suspicion.pause == nil, suspicion.next <= look.now, look.verdict == nil else {
       return .none
     }
-    guard suspicion.next <= look.now else { return .none }
-    guard let evidence = look.evidence(on: suspicion.change, after: suspicion.progress),
-      evidence.isSuspect
-    else {
+    guard let evidence, evidence.isSuspect else {
       self.suspicion = nil
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
     let severity = evidence.severityOfSilence(
-      at: look.now, isTunnelled: look.isTunnelled)
-    self.suspicion = Suspicion(
-      change: suspicion.change, progress: suspicion.progress,
-      isAdvised: suspicion.isAdvised || severity != nil,
-      next: evidence.nextQuestion(after: look.now))
-    guard let severity, severity == .destroy || !suspicion.isAdvised else { return .none }
+      at: look.now, isTunnelled: look.isTunnelled, without: suspicion.timeoutsInPauses)
+    let isNews = severity == .destroy || !suspicion.isAdvised
+    suspicion.isAdvised = suspicion.isAdvised || severity != nil
+    suspicion.next = evidence.nextQuestion(after: look.now)
+    self.suspicion = suspicion
+    guard let severity, isNews else { return .none }
     return .verdict(FlowTracker.Verdict(.silent, severity, by: evidence))
+  }
+}
+
+extension FlowExamination.Suspicion {
+  /// The longest interruption that a suspicion survives. After a longer one, the socket's timer may
+  /// expire so late that its data says nothing about the path.
+  private static let maxPause = Duration.seconds(1)
+
+  /// Notes that the lookup fails. Returns whether the suspicion is kept.
+  fileprivate mutating func pause(_ evidence: SocketEvidence?, at now: Instant) -> Bool {
+    guard self.pause == nil else { return true }
+    self.pause = evidence.map { .init(start: now, timeouts: $0.timeouts) }
+    return self.pause != nil
+  }
+
+  /// Notes that the lookup succeeds. Returns whether the suspicion is kept. A lookup that fails
+  /// many times a second must not save a dead flow.
+  fileprivate mutating func resume(_ evidence: SocketEvidence?, at now: Instant) -> Bool {
+    guard let pause = self.pause else { return true }
+    guard let evidence, pause.start.duration(to: now) < Self.maxPause else { return false }
+    self.timeoutsInPauses += max(0, evidence.timeouts - pause.timeouts)
+    // The client has learnt meanwhile that the path was lost and came back.
+    (self.pause, self.isAdvised) = (nil, false)
+    return true
   }
 }

@@ -14,35 +14,43 @@ package struct SocketEvidence: Hashable, Sendable {
   private var dataSilence: Duration
   /// How much earlier everything may have happened.
   private var uncertainty: Duration
-  /// How much the peer has acknowledged, now and at the previous query.
+  /// The number of sent bytes, and the number that the peer has acknowledged.
+  package var sent: UInt64
   package var progress: UInt64
-  package var progressBefore: UInt64?
+  /// The acknowledgement of this many bytes proves nothing. `nil` at the first query.
+  package var known: UInt64?
   package var roundTrip: Duration
   /// The number of consecutive timeouts.
   package var timeouts: Int
+  /// The current retransmission timeout.
+  private var timeout: Duration
   /// How long the last three of them took at least, or all if there are fewer.
   private var timeoutsTook: Duration
   package var hasUnacknowledgedData: Bool
+  /// Whether anything had to be sent again since the connection was made.
+  private var hasLost: Bool
   /// When the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Instant?
 
   /// - Parameters:
-  ///   - progress: The progress at the previous query, or `nil` if this is the first.
+  ///   - known: The acknowledgement of this many bytes proves nothing: the number that was
+  ///     acknowledged at the first query, or sent. `nil` if this is the first query.
   ///   - now: When the kernel gave the report.
   package init(
-    _ report: SocketReport, on change: Instant, after progress: UInt64? = nil, at now: Instant
+    _ report: SocketReport, on change: Instant, beyond known: UInt64? = nil, at now: Instant
   ) {
     self.change = change
     self.lastHeard = now.advanced(by: .zero - report.silence)
     self.lastData = now.advanced(by: .zero - report.dataSilence)
     self.dataSilence = report.dataSilence
     self.uncertainty = report.uncertainty
-    self.progress = report.progress
-    self.progressBefore = progress
+    (self.sent, self.progress, self.known) = (report.sent, report.progress, known)
     self.roundTrip = report.roundTrip
     self.timeouts = report.timeouts
+    self.timeout = report.timeout
     self.timeoutsTook = report.timeout - report.timeout / (1 << min(report.timeouts, 3))
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
+    self.hasLost = report.hasLost
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
   }
 
@@ -61,17 +69,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// sends retransmissions.
   private var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
-  /// Whether something new arrived late.
-  package var provesAlive: Bool { self.isLate(self.lastData) || self.isAcknowledgedLate }
-
   private var isAcknowledgedLate: Bool {
-    self.isHeardLate && self.progressBefore.map { $0 < self.progress } ?? false
-  }
-
-  /// Whether data from the peer may still arrive although the peer receives nothing. A reply to
-  /// something sent before the change proves nothing about the path to the peer.
-  private var isUnanswered: Bool {
-    self.hasUnacknowledgedData && self.timeouts > 0 && !self.isAcknowledgedLate
+    self.isHeardLate && self.known.map { $0 < self.progress } ?? false
   }
 }
 
@@ -91,6 +90,16 @@ extension SocketEvidence {
   private static let activity = Duration.seconds(1)
   /// The maximum time that a flow may be silent after the change.
   private static let patience = Duration.milliseconds(100)
+  /// The maximum for a flow that has lost packets on a link that works.
+  private static let maxPatienceWithLoss = Duration.seconds(1)
+
+  /// Returns how long the flow may be silent after the change. One that has lost packets may lose
+  /// more, so both ends get the time of two timeouts.
+  private func patience(isUrgent: Bool, wasSpared: Bool) -> Duration {
+    if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
+    return wasSpared
+      ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+  }
 
   /// Whether the peer was heard shortly before the change, or since. If the flow's own data has
   /// timed out twice, it was already dead, although its peer sends retransmissions.
@@ -101,17 +110,26 @@ extension SocketEvidence {
 
   /// Decides about a flow that is dead according to its lookup (E1).
   ///
-  /// - Parameter wasSpared: Whether the lookup was wrong about this flow before, so that it gets
-  ///   more time.
-  package func ruling(at now: Instant, wasSpared: Bool = false) -> Ruling {
-    if self.provesAlive, !self.isUnanswered { return .spare }
+  /// - Parameters:
+  ///   - isUrgent: Whether the flow's link may have failed. If it works, waiting costs nothing.
+  ///   - wasSpared: Whether the lookup was wrong about this flow before, so that it gets more time.
+  package func ruling(
+    at now: Instant, isUrgent: Bool = true, wasSpared: Bool = false
+  ) -> Ruling {
+    if self.isAcknowledgedLate { return .spare }
+    if self.isLate(self.lastData), !self.hasUnacknowledgedData { return .spare }
+    let timeoutsByLoss = self.hasLost && !isUrgent ? 1 : 0
+    if self.isHeardLate, self.hasUnacknowledgedData, self.timeouts <= timeoutsByLoss {
+      // The peer may answer late what was sent before the change. Whether it acknowledges the rest
+      // before that times out decides.
+      return .wait(until: self.nextQuestion(after: now))
+    }
     guard self.isActive else { return .destroy }
-    let silence =
-      wasSpared ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+    let silence = self.patience(isUrgent: isUrgent, wasSpared: wasSpared)
     if self.isHeardLate {
       // If nothing was acknowledged meanwhile, these are only retransmissions or replies to earlier
       // data.
-      return self.progressBefore == nil ? .wait(until: now.advanced(by: silence)) : .destroy
+      return self.known == nil ? .wait(until: now.advanced(by: silence)) : .destroy
     }
     let end = max(self.change, self.lastHeard).advanced(by: silence)
     return end <= now ? .destroy : .wait(until: end)
@@ -168,16 +186,22 @@ extension SocketEvidence {
   /// round trips of up to a second, a full queue, or 10% packet loss. Two timeouts did occur, when
   /// the round trip jumped to a second.
   ///
-  /// - Parameter isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move
-  ///   the tunnel to another uplink, and then the flows inside continue (I5).
+  /// - Parameters:
+  ///   - isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move the tunnel
+  ///     to another uplink, and then the flows inside continue (I5).
+  ///   - ignored: The number of timeouts that do not count, unless there are very many.
   package func severityOfSilence(
-    at now: Instant, isTunnelled: Bool = false
+    at now: Instant, isTunnelled: Bool = false, without ignored: Int = 0
   ) -> Invalidation.Severity? {
-    guard self.isSilent, self.timeouts >= 2 else { return nil }
+    let timeouts = self.timeouts < Self.certainTimeouts ? self.timeouts - ignored : self.timeouts
+    guard self.isSilent, timeouts >= 2 else { return nil }
     let patience = isTunnelled ? InvalidationPolicy.tunnelGrace : .milliseconds(1400)
     let isLong = max(self.change, self.lastData).duration(to: now) >= patience
-    return self.timeouts >= 3 && isLong ? .destroy : .advise
+    return timeouts >= 3 && isLong ? .destroy : .advise
   }
+
+  /// The number of consecutive timeouts of which all count.
+  private static let certainTimeouts = 5
 
   /// Returns when to query a silent flow again. That is as soon as the peer could have acknowledged
   /// the next retransmission, but at least 100 ms from now. If the path is back, that packet is the

@@ -61,7 +61,8 @@ extension SocketReport {
     let header = message.payload
     guard
       let timer = header.load(UInt8.self, at: 2),
-      let expiry = header.load(UInt32.self, at: Self.expiryOffset)
+      let expiry = header.load(UInt32.self, at: Self.expiryOffset),
+      let queued = header.load(UInt32.self, at: Self.queueOffset)
     else { return nil }
     var attributes = AttributeReader(header, after: MemoryLayout<inet_diag_msg>.size)
     var info: Bytes?
@@ -80,22 +81,25 @@ extension SocketReport {
       let acknowledgementReceived = info.load(
         UInt32.self, at: TCPInfo.lastAcknowledgementReceived),
       let roundTrip = info.load(UInt32.self, at: TCPInfo.roundTrip),
+      let sentAgain = info.load(UInt32.self, at: TCPInfo.sentAgain),
       let acknowledged = info.load(UInt64.self, at: TCPInfo.bytesAcknowledged)
     else { return nil }
     self.init(
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
       dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged,
-      roundTrip: .microseconds(Int64(roundTrip)),
+      inFlight: UInt64(queued - min(queued, unsent)), roundTrip: .microseconds(Int64(roundTrip)),
       timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : probes),
       // The timer of a closed window doubles without changing the retransmission timeout.
       timeout: .microseconds(Int64(timeout))
         * (unacknowledged > 0 ? 1 : 1 << Int(min(backoff, 16))),
-      hasUnacknowledgedData: unacknowledged > 0 || unsent > 0,
+      hasUnacknowledgedData: unacknowledged > 0 || unsent > 0, hasLost: sentAgain > 0,
       nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
   }
 
   /// The offset of `idiag_expires`, after four octets and an `inet_diag_sockid`.
   private static let expiryOffset = 4 + MemoryLayout<inet_diag_sockid>.size
+  /// The offset of `idiag_wqueue`, the number of bytes that are not acknowledged, sent or not.
+  private static let queueOffset = expiryOffset + 8
   /// The values of `idiag_timer` while a retransmission, tail-loss probe or window probe is due.
   private static let timers: Set<UInt8> = [1, 4]
 
@@ -109,6 +113,7 @@ extension SocketReport {
     static let lastDataReceived = 52
     static let lastAcknowledgementReceived = 56
     static let roundTrip = 68
+    static let sentAgain = 100
     static let bytesAcknowledged = 120
     static let unsent = 144
   }

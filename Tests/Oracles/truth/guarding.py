@@ -17,7 +17,8 @@ from kernel import libc
 from topology import FENCE, FENCE_TABLE, UID
 
 SETRESUID = {"x86_64": 117, "aarch64": 147}.get(platform.machine())
-ASKED = 0.3  # seconds in which E1 decides, on a busy machine
+ASKED = 1.2  # seconds in which E1 decides about a connection that has lost packets
+GRACED = 2.0  # seconds in which a grace period ends, on a busy machine
 DESTROY = pb.INVALIDATION_SEVERITY_DESTROY
 
 
@@ -35,6 +36,7 @@ class Told:
         self.reason, self.is_path, self.is_of_router = "", event in ("path", "better_path_gone"), False
         self.is_doubt = self.is_asked = False
         self.text = event
+        self.link = inner.path.interface if event == "invalidation" else getattr(inner, "interface", "")
         if event == "invalidation":
             self.reason = camel(pb.InvalidationReason.Name(inner.reason), "INVALIDATION_REASON_")
             self.is_doubt = not self.is_destroy and self.reason == "interfaceLost"
@@ -212,9 +214,13 @@ class Guarding:
 
     def is_in_doubt(self, connection):
         """Whether earlier reports say that it may end (I10, or E1 for a moment)."""
-        now = time.monotonic()
-        return any(
-            told.is_doubt or told.is_asked and now < told.time + ASKED for told in self.answers(connection)[-1:])
+        now, answers = time.monotonic(), self.answers(connection)
+        if any(told.is_doubt or told.is_asked and now < told.time + ASKED for told in answers[-1:]):
+            return True
+        # During the grace period, its path may move on to a third link.
+        doubted = next((place for place, told in enumerate(answers)
+                        if told.is_doubt and now < told.time + GRACED), None)
+        return bool(doubted) and answers[-1].is_path and answers[-1].link != answers[doubted - 1].link
 
     def fence(self):
         """Returns when connd has reported everything that happened before."""

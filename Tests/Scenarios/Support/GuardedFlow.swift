@@ -7,6 +7,8 @@ final class GuardedFlow {
   let connection: TCPConnection?
   private let laboratory: Laboratory
   private let command: RunningCommand
+  /// The lines after the first, to explain a failure.
+  private var lines: [String] = []
   /// The last reported path.
   private(set) var path: PathReport
 
@@ -57,9 +59,12 @@ final class GuardedFlow {
 
   private func nextLine() throws -> String? {
     do {
-      return try self.command.nextLine(within: .seconds(10))
+      let line = try self.command.nextLine(within: .seconds(10))
+      if let line { self.lines.append(line) }
+      return line
     } catch {
-      throw CommandError("\(error); \(self.laboratory.recentLog)")
+      let lines = self.lines.joined(separator: "\n")
+      throw CommandError("\(error); connctl's lines:\n\(lines)\n\(self.laboratory.recentLog)")
     }
   }
 

@@ -11,6 +11,8 @@ final class LossyLink {
   private final class State: Sendable {
     /// The probability of a loss in each direction, in thousandths.
     let loss = Atomic<Int>(0)
+    /// One of this number of packets in both directions is lost. 0 means that all arrive.
+    let period = Atomic<Int>(0)
     /// In microseconds, in each direction.
     let delay = Atomic<Int>(0)
     /// The bytes per second in each direction, or 0 without a limit.
@@ -59,6 +61,12 @@ final class LossyLink {
   /// Loses this share of the packets in each direction from now on.
   func lose(_ share: Double) {
     self.state.loss.store(Int(share * 1000), ordering: .relaxed)
+  }
+
+  /// Loses one of this number of packets from now on, counted in both directions together, so that
+  /// a retransmission is never lost, too. 0 means that all arrive.
+  func lose(oneOf period: Int) {
+    self.state.period.store(period, ordering: .relaxed)
   }
 
   /// Delays packets by this time in each direction from now on.
@@ -132,6 +140,7 @@ final class LossyLink {
 
   private static func carry(_ near: CInt, _ far: CInt, _ state: State) {
     var random = SeededGenerator(seed: 7)
+    var number = 0
     var waiting: [Direction] = [Direction(to: far), Direction(to: near)]
     var buffer = [UInt8](repeating: 0, count: 70_000)
     while !state.isOver.load(ordering: .relaxed) {
@@ -152,6 +161,9 @@ final class LossyLink {
               _ = write(waiting[place].to, buffer, count)
               continue
             }
+            number += 1
+            let period = state.period.load(ordering: .relaxed)
+            if period > 0, number.isMultiple(of: period) { continue }
             if Int.random(in: 0..<1000, using: &random) < state.loss.load(ordering: .relaxed) {
               continue
             }

@@ -134,6 +134,29 @@ struct SocketInquiryTests {
     #expect(loop.count("spared") == 0)
   }
 
+  @Test(
+    "E1 I1 the address is lost after the route → data from in between proves nothing",
+    arguments: [true, false])
+  func addressLostLater(isDefaultLost: Bool) throws {
+    var loop = try self.loop()
+    if isDefaultLost {
+      loop.kernel.routes = []
+    } else {
+      try loop.kernel.lead("203.0.113.9", 32, .noRoute(.unreachable))
+    }
+    #expect(loop.tell() == ["1 advise interfaceLost"])
+    // Data arrives 0.65 s after the loss of the route, and the address is lost 50 ms later.
+    loop.clock.instant = loop.clock.instant.advanced(by: .milliseconds(700))
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(50), roundTrip: .milliseconds(20))
+    loop.kernel.take("192.0.2.7")
+    #expect(loop.tell() == ["1 advise sourceAddressLost"])
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(350), roundTrip: .milliseconds(20))
+    #expect(loop.turn(after: .milliseconds(300)) == ["1 destroy sourceAddressLost"])
+    #expect(loop.count("spared") == 0)
+  }
+
   @Test("E1 a flow over a dead link is destroyed if its socket stays silent")
   func destroyed() throws {
     var loop = try self.loop()

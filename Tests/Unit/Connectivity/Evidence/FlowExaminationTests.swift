@@ -15,14 +15,15 @@ struct FlowExaminationTests {
     mutating func see(
       _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int? = nil,
       data: Int? = nil, timeouts: Int = 0, isCertain: Bool = false, isStanding: Bool = true,
-      isSound: Bool = false
+      isSound: Bool = false, isAcknowledged: Bool = false, progress: UInt64 = 0
     ) -> String? {
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = silence.map {
         SocketReport(
           silence: .milliseconds($0), dataSilence: data.map { .milliseconds($0) },
-          roundTrip: .milliseconds(20), timeouts: timeouts,
-          hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
+          progress: progress, inFlight: isAcknowledged ? 0 : 10, roundTrip: .milliseconds(20),
+          timeouts: timeouts,
+          hasUnacknowledgedData: !isAcknowledged, nextTimeout: .milliseconds(400))
       }
       let outcome = self.examination.conclude(
         .init(
@@ -65,13 +66,29 @@ struct FlowExaminationTests {
   func spared() {
     var flow = Examined()
     #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
-    #expect(flow.see(after: 60, silence: 5) == nil)
+    #expect(flow.see(after: 60, silence: 5, isAcknowledged: true) == nil)
     #expect(flow.examination.isSpared && flow.examination.timesSpared == 1)
     #expect(flow.deadline == nil)
     #expect(flow.see(after: 5000) == nil)
     #expect(flow.see(after: 6000, isStanding: false, isSound: true) == "recovered")
     #expect(!flow.examination.isSpared)
     #expect(flow.see(Self.lost, after: 7000) == "destroy interfaceLost")
+  }
+
+  @Test("E1 what was sent before the change is acknowledged late → that alone proves nothing")
+  func lateAcknowledgement() {
+    for isAlive in [true, false] {
+      var flow = Examined()
+      #expect(flow.see(Self.lost, after: 0, silence: 3) == "advise interfaceLost")
+      #expect(flow.see(after: 60, silence: 5, progress: 10) == nil)
+      #expect(flow.examination.timesSpared == 0 && flow.deadline == .milliseconds(600))
+      let end =
+        isAlive
+        ? flow.see(after: 600, silence: 5, progress: 20)
+        : flow.see(after: 600, silence: 545, timeouts: 1, progress: 10)
+      #expect(end == (isAlive ? nil : "destroy interfaceLost"))
+      #expect(flow.examination.isSpared == isAlive)
+    }
   }
 
   @Test("E1 the path returns → the examination ends")
@@ -104,7 +121,7 @@ struct FlowExaminationTests {
     var flow = Examined()
     let other = FlowTracker.Verdict(.networkChanged, .destroy)
     #expect(flow.see(other, after: 0, silence: 3) == "advise networkChanged")
-    #expect(flow.see(after: 60, silence: 5) == nil)
+    #expect(flow.see(after: 60, silence: 5, isAcknowledged: true) == nil)
     #expect(flow.examination.timesSpared == 1 && !flow.examination.isSpared)
     #expect(flow.see(after: 100, isStanding: false, isSound: true) == nil)
   }
@@ -154,20 +171,73 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "destroy silent")
   }
 
-  @Test("E2 the lookup fails → the suspicion ends, and the lookup's rules decide")
+  private static let doubt = FlowTracker.Verdict(.interfaceLost, .advise)
+
+  @Test("E2 the lookup fails → the lookup's rules decide, and after a second the suspicion ends")
   func lookupFails() {
     var flow = Examined()
     flow.suspect(after: 1000)
-    let advice = FlowTracker.Verdict(.interfaceLost, .advise)
-    #expect(flow.see(advice, after: 1540, silence: 1545, timeouts: 3) == "advise interfaceLost")
+    #expect(
+      flow.see(Self.doubt, after: 1540, silence: 1545, timeouts: 3) == "advise interfaceLost")
     #expect(flow.deadline == nil)
+    #expect(flow.see(after: 2540, silence: 2545, timeouts: 3, isSound: true) == nil)
+    #expect(flow.deadline == nil)
+  }
+
+  @Test("E2 the lookup fails and succeeds many times a second → a dead flow is found all the same")
+  func alternatingLookups() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    var told: [String?] = []
+    // Every 20 ms, with timeouts 0.2, 0.6, 1.4 and 3 s after the change.
+    for time in stride(from: 1020, through: 3000, by: 20) where told.last != "destroy silent" {
+      let isSound = time % 40 == 0
+      let timeouts = [200, 600, 1400, 3000].count { $0 < time }
+      told.append(
+        flow.see(
+          isSound ? nil : Self.doubt, after: time, silence: time + 5, timeouts: timeouts,
+          isSound: isSound))
+    }
+    #expect(told.compactMap(\.self).filter { $0 != "advise interfaceLost" } == ["destroy silent"])
+  }
+
+  @Test("E2 timeouts while the lookup fails do not count")
+  func timeoutsInPause() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 2, isSound: true) == "advise silent")
+    #expect(
+      flow.see(Self.doubt, after: 1600, silence: 1605, timeouts: 2) == "advise interfaceLost")
+    #expect(flow.see(after: 2500, silence: 2505, timeouts: 3, isSound: true) == "advise silent")
+    #expect(flow.see(after: 3200, silence: 3205, timeouts: 4, isSound: true) == "destroy silent")
+  }
+
+  @Test("E2 five timeouts in a row count, whatever the lookup said meanwhile")
+  func manyTimeouts() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    _ = flow.see(Self.doubt, after: 1100, silence: 1105, timeouts: 1)
+    #expect(flow.see(after: 2000, silence: 2005, timeouts: 5, isSound: true) == "destroy silent")
+  }
+
+  @Test("E2 a report is needed when the lookup fails or succeeds again")
+  func reports() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    let now = Self.change.advanced(by: .milliseconds(1100))
+    #expect(!flow.examination.needsReport(on: nil, isCertain: false, isSound: true, at: now))
+    #expect(
+      flow.examination.needsReport(on: Self.doubt, isCertain: false, isSound: false, at: now))
+    _ = flow.see(Self.doubt, after: 1100, silence: 1105, timeouts: 1)
+    #expect(!flow.examination.needsReport(on: nil, isCertain: false, isSound: false, at: now))
+    #expect(flow.examination.needsReport(on: nil, isCertain: false, isSound: true, at: now))
   }
 
   @Test("E1 E2 a spared flow that falls silent after another change is found dead")
   func sparedAndFound() {
     var flow = Examined()
     _ = flow.see(Self.lost, after: 0, silence: 3)
-    _ = flow.see(after: 60, silence: 5)
+    _ = flow.see(after: 60, silence: 5, isAcknowledged: true)
     flow.suspect(after: 2000)
     #expect(flow.see(after: 2600, silence: 2605, timeouts: 3) == "destroy silent")
   }

@@ -9,15 +9,16 @@ struct SocketEvidenceTests {
   private static func evidence(
     _ after: Int, silence: Int, data: Int? = nil, progress: UInt64 = 0, before: UInt64? = nil,
     roundTrip: Int = 20, timeouts: Int = 0, timeout: Int? = nil,
-    unacknowledged: Bool = true
+    unacknowledged: Bool = true, hasLost: Bool = false, nextTimeout: Int? = nil
   ) -> (SocketEvidence, now: Instant) {
     let change = Instant(sinceStart: .seconds(10))
     let now = change.advanced(by: .milliseconds(after))
     let report = SocketReport(
       silence: .milliseconds(silence), dataSilence: data.map { .milliseconds($0) },
       progress: progress, roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
-      timeout: timeout.map { .milliseconds($0) }, hasUnacknowledgedData: unacknowledged)
-    return (SocketEvidence(report, on: change, after: before, at: now), now)
+      timeout: timeout.map { .milliseconds($0) }, hasUnacknowledgedData: unacknowledged,
+      hasLost: hasLost, nextTimeout: nextTimeout.map { .milliseconds($0) })
+    return (SocketEvidence(report, on: change, beyond: before, at: now), now)
   }
 
   /// The time of the report in milliseconds after the change, and the silence of the socket until
@@ -38,7 +39,8 @@ struct SocketEvidenceTests {
 
   @Test("E1 the ruling depends on when the socket last received data", arguments: Self.rulings)
   func ruling(row: (after: Int, silence: Int, roundTrip: Int, ruling: String)) {
-    let (evidence, now) = Self.evidence(row.after, silence: row.silence, roundTrip: row.roundTrip)
+    let (evidence, now) = Self.evidence(
+      row.after, silence: row.silence, roundTrip: row.roundTrip, unacknowledged: false)
     let ruling =
       switch evidence.ruling(at: now) {
       case .destroy: "destroy"
@@ -79,9 +81,11 @@ struct SocketEvidenceTests {
   )
   func copies() {
     // Received just now, but no new data since before the change.
-    let (first, now) = Self.evidence(60, silence: 5, data: 70, progress: 7)
+    let (first, now) = Self.evidence(
+      60, silence: 5, data: 70, progress: 7, unacknowledged: false)
     #expect(first.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(60))))
-    let (copies, later) = Self.evidence(120, silence: 5, data: 130, progress: 7, before: 7)
+    let (copies, later) = Self.evidence(
+      120, silence: 5, data: 130, progress: 7, before: 7, unacknowledged: false)
     #expect(copies.ruling(at: later) == .destroy)
     let (acknowledged, _) = Self.evidence(120, silence: 5, data: 130, progress: 8, before: 7)
     #expect(acknowledged.ruling(at: later) == .spare)
@@ -97,8 +101,41 @@ struct SocketEvidenceTests {
     let (acknowledged, _) = Self.evidence(
       1060, silence: 5, data: 660, progress: 8, before: 7, timeouts: 2)
     #expect(acknowledged.ruling(at: later) == .spare)
-    let (downloading, _) = Self.evidence(1060, silence: 5, data: 5, progress: 7, before: 7)
+    let (downloading, _) = Self.evidence(
+      1060, silence: 5, data: 5, progress: 7, before: 7, unacknowledged: false)
     #expect(downloading.ruling(at: later) == .spare)
+  }
+
+  @Test("E1 the peer answers earlier data late → the flow's own data decides, when it is due")
+  func lateAnswer() {
+    let (answered, now) = Self.evidence(
+      60, silence: 5, data: 5, progress: 7, nextTimeout: 180)
+    #expect(answered.ruling(at: now) == .wait(until: now.advanced(by: .milliseconds(320))))
+    let (timedOut, later) = Self.evidence(
+      380, silence: 325, data: 325, progress: 7, before: 7, timeouts: 1)
+    #expect(timedOut.ruling(at: later) == .destroy)
+    let (acknowledged, _) = Self.evidence(380, silence: 5, data: 5, progress: 8, before: 7)
+    #expect(acknowledged.ruling(at: later) == .spare)
+  }
+
+  @Test("E1 a flow that has lost packets gets the time of two timeouts if its link works")
+  func lossy() {
+    func ruling(
+      _ after: Int, _ silence: Int, timeouts: Int? = nil, isUrgent: Bool = false
+    ) -> SocketEvidence.Ruling {
+      let (evidence, now) = Self.evidence(
+        after, silence: silence, data: after + 3, progress: 7, before: 7, timeouts: timeouts ?? 0,
+        unacknowledged: timeouts != nil, hasLost: true, nextTimeout: 100)
+      return evidence.ruling(at: now, isUrgent: isUrgent)
+    }
+    let end = Instant(sinceStart: .milliseconds(10_600))
+    #expect(ruling(300, 303) == .wait(until: end))
+    #expect(ruling(600, 603) == .destroy)
+    #expect(ruling(300, 303, isUrgent: true) == .destroy)
+    let again = Instant(sinceStart: .milliseconds(10_840))
+    #expect(ruling(600, 5, timeouts: 1) == .wait(until: again))
+    #expect(ruling(600, 5, timeouts: 1, isUrgent: true) == .destroy)
+    #expect(ruling(600, 5, timeouts: 2) == .destroy)
   }
 
   @Test("E1 data that has timed out twice → no evidence, even if the peer retransmits")
