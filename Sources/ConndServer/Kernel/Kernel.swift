@@ -18,9 +18,9 @@ protocol Kernel {
   /// - Returns: Whether more may be waiting.
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
-  /// Waits until the kernel has completed every change that it has announced, even if the filter
-  /// dropped the message. The kernel announces some changes before it makes them, and a route
-  /// lookup does not wait for them (K2).
+  /// Makes the next query wait until the kernel has completed every change that it has announced,
+  /// even if the filter dropped the message. The kernel announces some changes before it makes
+  /// them, and a route lookup does not wait for them (K2).
   func waitForChanges() throws(KernelUnavailable)
 
   /// Subscribes to what is watched, and to as little else as possible.

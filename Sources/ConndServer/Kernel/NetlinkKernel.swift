@@ -72,9 +72,7 @@ final class NetlinkKernel: Kernel {
     return mayHaveMore
   }
 
-  func waitForChanges() throws(KernelUnavailable) {
-    try ask { () throws(NetlinkError) in try self.requester.waitForChanges() }
-  }
+  func waitForChanges() { self.requester.waitForChanges() }
 
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
     // During a long series of lookups, a client that was woken by a publication may wait for this

@@ -49,6 +49,12 @@ struct NetlinkMessage {
     set { self.set(newValue, at: 12) }
   }
 
+  /// Whether it is the request of `Requester.waitForChanges`: for the link of the greatest index.
+  var waitsForChanges: Bool {
+    Int(self.type) == Int(RTM_GETLINK) && self.bytes.count >= 24
+      && number(self.bytes[20..<24]) == UInt32(Int32.max)
+  }
+
   /// Returns the key under which the request's answer is stored.
   func question(_ role: SocketRole) -> NetlinkQuestion {
     var message = self

@@ -114,7 +114,7 @@ final class RecordingCursor {
       return answer
     }
     // Older recordings have no answer to `waitForChanges`.
-    if operation != Requester.wait {
+    if !request.waitsForChanges {
       self.complain(
         "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")
     }

@@ -39,6 +39,7 @@ final class ReplayedSocket: DatagramSocket {
 
   func send(_ messages: UnsafeRawBufferPointer, operation: String) throws(NetlinkError) {
     var answers: [NetlinkAnswer] = []
+    var failure: NetlinkError?
     for request in NetlinkMessage.messages(of: messages) {
       for answer in self.tape.answer(request, self.role, operation: operation) {
         switch answer {
@@ -47,10 +48,12 @@ final class ReplayedSocket: DatagramSocket {
           (message.sequence, message.port) = (request.sequence, self.port)
           answers.append(.message(message.bytes))
         case .failed: answers.append(answer)
-        case .unsent(let error): throw NetlinkError(operation: operation, code: error)
+        case .unsent(let error): failure = NetlinkError(operation: operation, code: error)
         }
       }
     }
+    // The recording has this answer for each request of the datagram, and all must be consumed.
+    if let failure { throw failure }
     self.answers = answers[...]
   }
 

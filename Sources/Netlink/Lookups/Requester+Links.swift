@@ -20,21 +20,12 @@ extension Requester {
     return try self.link(request)
   }
 
-  /// Waits until the kernel has completed every change that it has announced.
-  ///
-  /// Three messages precede the removal of routes, and no message follows it: `RTM_DELROUTE` in
-  /// IPv4 (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that
-  /// is set down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is
-  /// complete. A route lookup does not take that mutex. A request for a link does, even if the link
-  /// does not exist.
-  package func waitForChanges() throws(NetlinkError) {
+  /// The request of ``waitForChanges()``: for a link that does not exist.
+  static var wait: Request {
     var header = ifinfomsg()
     header.ifi_index = .max
-    _ = try self.link(Self.linkRequest(header, operation: Self.wait))
+    return Self.linkRequest(header)
   }
-
-  /// The operation of ``waitForChanges()`` in errors.
-  package static let wait = "RTM_GETLINK to wait for changes"
 
   /// Returns all links of this namespace.
   package func links() throws(NetlinkError) -> [Link] {
@@ -52,10 +43,8 @@ extension Requester {
     try self.object(request, absentIf: [ENODEV]) { Link(message: $0) }
   }
 
-  private static func linkRequest(
-    _ header: ifinfomsg, isDump: Bool = false, operation: String = "RTM_GETLINK"
-  ) -> Request {
-    var request = Request(Int(RTM_GETLINK), operation, isDump: isDump, header: header)
+  private static func linkRequest(_ header: ifinfomsg, isDump: Bool = false) -> Request {
+    var request = Request(Int(RTM_GETLINK), "RTM_GETLINK", isDump: isDump, header: header)
     // The packet counters are most of the cost, and connd does not use them.
     request.put(Int(IFLA_EXT_MASK), UInt32(RTEXT_FILTER_SKIP_STATS))
     return request

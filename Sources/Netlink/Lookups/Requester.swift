@@ -15,6 +15,8 @@ package final class Requester {
   private let timeout: Duration
   /// The earliest expiry of the returned answers.
   var expiry = Expiry()
+  /// Whether the next datagram begins with the request that waits for changes.
+  private var waitsForChanges = false
 
   /// How often a dump is restarted that changed while it was read, or met another dump.
   private static let attempts = 5
@@ -52,6 +54,15 @@ package final class Requester {
     // An earlier socket may have used the same port. Its late answers must not match new requests.
     self.sequence = UInt32(truncatingIfNeeded: Glibc.time(nil))
   }
+
+  /// Makes the next query wait until the kernel has completed every change that it has announced.
+  ///
+  /// Three messages precede the removal of routes, and no message follows it: `RTM_DELROUTE` in
+  /// IPv4 (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that
+  /// is set down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is
+  /// complete. A route lookup does not take that mutex. A request for a link does, even if the link
+  /// does not exist. It precedes the query in the same datagram, so it costs no exchange.
+  package func waitForChanges() { self.waitsForChanges = true }
 
   /// Returns the answer to a request for one object, or `nil` if the object does not exist
   /// (`absences`).
@@ -141,11 +152,18 @@ package final class Requester {
     }
   }
 
-  private func send(_ bytes: [UInt8], _ operation: String) throws(NetlinkError) {
-    let result = bytes.withUnsafeBytes { bytes in
+  private func send(_ requests: [UInt8], _ operation: String) throws(NetlinkError) {
+    var datagram = requests
+    if self.waitsForChanges {
+      var wait = Self.wait
+      // Its answer is an error, and is skipped, because no query has this sequence number.
+      datagram.insert(contentsOf: wait.bytes(sequence: 0), at: 0)
+    }
+    let result = datagram.withUnsafeBytes { bytes in
       Result { () throws(NetlinkError) in try self.socket.send(bytes, operation: operation) }
     }
     try result.get()
+    self.waitsForChanges = false
   }
 
   /// Sends a request and passes on the objects of its answer, starting over after each `restart`.
@@ -174,7 +192,11 @@ package final class Requester {
   func begin(_ request: inout Request) throws(NetlinkError) -> Exchange {
     self.sequence &+= 1
     let bytes = request.bytes(sequence: self.sequence)
-    try self.socket.send(bytes, operation: request.operation)
+    if self.waitsForChanges {
+      try self.send(Array(bytes), request.operation)
+    } else {
+      try self.socket.send(bytes, operation: request.operation)
+    }
     return Exchange(isDump: request.isDump)
   }
 

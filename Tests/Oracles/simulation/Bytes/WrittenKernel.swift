@@ -115,8 +115,8 @@ final class WrittenKernel: ReopenableKernel {
   func waitForChanges() throws(KernelUnavailable) {
     try self.ask { (faulty) throws(KernelUnavailable) in
       try faulty.waitForChanges()
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.waitForChanges()
+    } _: { kernel in
+      kernel.waitForChanges()
     }
   }
 

@@ -31,7 +31,7 @@ struct EarlyMessageTests {
       Issue.record("\(events)")
       return
     }
-    try requester.waitForChanges()
+    requester.waitForChanges()
     #expect(try requester.route(to: Destination(address("198.51.100.1"))) == .noRoute(.noRoute))
     #expect(try removal.wait() == 0)
   }
