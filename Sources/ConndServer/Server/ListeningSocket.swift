@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Synchronization
 import UnixTransport
 
 /// The Unix socket for clients, if connd opens it itself.
@@ -103,10 +104,7 @@ final class ListeningSocket {
     guard descriptor >= 0 else { throw ListeningError(path: path, SystemError()) }
     do throws(ListeningError) {
       try Self.removeStale(path)
-      // The mode must be correct as soon as the path exists.
-      let mask = umask(0o111)
-      defer { umask(mask) }
-      guard withUnixAddress(path, { bind(descriptor, $0, $1) }) == 0 else {
+      guard Self.bindForAll(descriptor, path) == 0 else {
         throw ListeningError(path: path, SystemError())
       }
       guard Glibc.listen(descriptor, Self.backlog) == 0 else {
@@ -116,6 +114,19 @@ final class ListeningSocket {
     } catch {
       close(descriptor)
       throw error
+    }
+  }
+
+  /// Serializes changes of the process's umask. Otherwise one thread could restore the mask that
+  /// another has set.
+  private static let mask = Mutex(())
+
+  /// Binds a socket that every user may connect to as soon as the path exists.
+  private static func bindForAll(_ descriptor: CInt, _ path: String) -> CInt {
+    self.mask.withLock { _ in
+      let mask = umask(0o111)
+      defer { umask(mask) }
+      return withUnixAddress(path) { bind(descriptor, $0, $1) }
     }
   }
 

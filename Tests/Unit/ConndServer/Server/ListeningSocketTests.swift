@@ -36,6 +36,30 @@ struct ListeningSocketTests {
     #expect(access("\(self.path).lock", F_OK) != 0)
   }
 
+  @Test("D2 sockets opened at the same time → any user may connect, and the umask is unchanged")
+  func together() async throws {
+    await #expect(processExitsWith: .success) {
+      let directory = try TemporaryDirectory()
+      let before = umask(0o022)
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for index in 0..<8 {
+          group.addTask {
+            for _ in 0..<200 {
+              let path = "\(directory.path)/\(index).sock"
+              let socket = try ListeningSocket(path: path)
+              var file = stat()
+              try #require(stat(path, &file) == 0 && file.st_mode & 0o777 == 0o666)
+              withExtendedLifetime(socket) {}
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(umask(before) == 0o022)
+      withExtendedLifetime(directory) {}
+    }
+  }
+
   @Test("a path that a running connd serves is refused, and the error names the process")
   func inUse() throws {
     let first = try ListeningSocket(path: self.path)
