@@ -1,9 +1,12 @@
-// floor SOCKET: the minimum that any such daemon must do, as the reference for all others. It
-// receives rtnetlink messages, asks the kernel once for the route, and sends the answer as a line
-// to each subscriber of a Unix socket.
+// floor SOCKET [QUESTIONS]: the minimum that any such daemon must do, as the reference for all
+// others. It receives rtnetlink messages, asks the kernel for the route, and sends the answer as a
+// line to each subscriber of a Unix socket. With QUESTIONS, it sends that number of requests, one
+// after the other, as connd does. The first one waits until the kernel has finished its changes.
+// The others ask for the route.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
+#include <limits.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>
 #include <stdio.h>
@@ -57,8 +60,22 @@ static void ask(struct mnl_socket *netlink, char *line) {
   mnl_cb_run(buffer, (size_t)count, sequence, mnl_socket_get_portid(netlink), read_way_out, line);
 }
 
+/// Returns when the kernel has finished the changes that it has announced. It holds the RTNL mutex
+/// during a change, and a request for a link, even for none that exists, waits for that mutex.
+static void await_changes(struct mnl_socket *netlink) {
+  char buffer[8192];
+  struct nlmsghdr *message = mnl_nlmsg_put_header(buffer);
+  message->nlmsg_type = RTM_GETLINK;
+  message->nlmsg_flags = NLM_F_REQUEST;
+  struct ifinfomsg *link = mnl_nlmsg_put_extra_header(message, sizeof(*link));
+  link->ifi_index = INT_MAX;
+  if (mnl_socket_sendto(netlink, message, message->nlmsg_len) < 0) fail("RTM_GETLINK");
+  if (mnl_socket_recvfrom(netlink, buffer, sizeof(buffer)) < 0) fail("answer");
+}
+
 int main(int argc, char **argv) {
-  if (argc != 2) return fprintf(stderr, "usage: floor SOCKET\n"), 64;
+  if (argc != 2 && argc != 3) return fprintf(stderr, "usage: floor SOCKET [QUESTIONS]\n"), 64;
+  int questions_in_all = argc == 3 ? atoi(argv[2]) : 1;
 
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   // Once the socket is visible, clients can connect.
@@ -88,6 +105,8 @@ int main(int argc, char **argv) {
     if (!waits[0].revents) continue;
     char buffer[32768], line[64];
     while (recv(waits[0].fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0) continue;
+    if (questions_in_all > 1) await_changes(questions);
+    for (int i = 2; i < questions_in_all; i++) ask(questions, line);
     ask(questions, line);
     for (int i = 0; i < count; i++)
       if (send(subscribers[i], line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
