@@ -47,9 +47,11 @@ struct MultipathScenario {
     return (server, client)
   }
 
-  /// Checks that connection 1 ends because its address is lost, and stops both programs.
-  private func expectEnd(_ client: CallProbe, _ server: EchoServer) throws {
-    #expect(try client.next("destroy", of: "1").reason == "sourceAddressLost")
+  /// Checks that connection 1 ends, and stops both programs.
+  private func expectEnd(
+    _ client: CallProbe, _ server: EchoServer, _ reason: String = "sourceAddressLost"
+  ) throws {
+    #expect(try client.next("destroy", of: "1").reason == reason)
     try client.next("ended", of: "1")
     try client.quit()
     try server.end()
@@ -190,6 +192,18 @@ struct MultipathScenario {
     // The path of new connections goes on by the cable.
     try self.loseWiFi(lab)
     try self.expectEnd(client, server)
+  }
+
+  @Test(
+    "M6 I2 C10 the only link goes down with an idle connection, whose address stays → it ends",
+    .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
+    arguments: ["handler", "socket"])
+  func onlyLink(guarding: String) throws {
+    let lab = try self.laboratory()
+    try lab.namespace.ip("mptcp endpoint flush")
+    let (server, client) = try self.connection(lab, guarding: guarding)
+    try lab.ip("link set wlan0 down")
+    try self.expectEnd(client, server, "interfaceLost")
   }
 
   @Test(

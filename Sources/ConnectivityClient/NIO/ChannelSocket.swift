@@ -33,11 +33,13 @@ extension ConnectionGuard {
   /// - Returns: Why it cannot be guarded, or `nil` if it is.
   func connected(_ socket: ChannelSocket, from local: IPAddress, port: UInt16) -> GuardObstacle? {
     if let obstacle = socket.obstacle(from: local) { return obstacle }
-    guard socket.isMultipath else {
+    let subflows = socket.isMultipath ? socket.subflows : []
+    guard let subflows else { return .multipath }
+    // Without an established subflow, a connection of Multipath TCP is closing.
+    guard !subflows.isEmpty else {
       self.connected(local: local, port: port)
       return nil
     }
-    guard let subflows = socket.subflows else { return .multipath }
     let channel = socket.channel
     self.connected(by: subflows) {
       let list = channel.eventLoop.submit { ChannelSocket(channel: channel).subflows ?? [] }

@@ -181,7 +181,8 @@ package final class ConnectionGuard: Sendable {
   }
 
   /// Keeps guarding a connection that connd has given up, as one bound to the link it was made on.
-  /// Only the loss of its address or link matters from then on.
+  /// Only the loss of its address or link matters from then on. A connection of Multipath TCP that
+  /// was given up with all its subflows still ends with the last of them.
   ///
   /// - Parameters:
   ///   - link: The link of the connection, if it is not that of its last path. Without either, it
@@ -227,13 +228,13 @@ package final class ConnectionGuard: Sendable {
       let rest = self.breaker?.record(event, of: flow, phase)
       self.onEvent(Report(event: event, phase: phase, flow: flow, rest: rest, source: self))
     case .reportAbsence(let absence): self.onAbsence(absence)
-    case .listSubflows(let pause):
+    case .listSubflows(let pause, let number):
       let thread = self.hub.connector.thread
       Task(executorPreference: self.hub.connector.executor) { [weak self] in
         if pause > .zero { try? await thread.sleep(for: pause) }
         // Read after the pause, because the guard may have ended meanwhile.
         guard let list = self?.state.withLock({ $0.listSubflows }) else { return }
-        self?.handle(.subflows(await list()))
+        self?.handle(.subflows(await list(), number))
       }
     case .answer(let answer):
       let waiters = self.state.withLock { state in

@@ -11,11 +11,23 @@ extension GuardMachine {
       var registration: Registration
       /// The last reported path, whether it carries traffic or not.
       var path: KernelPath?
+      /// Whether connd has advised since then that it may be dead.
+      var isInDoubt = false
 
       /// Whether the subflow's packets leave by the link that has its address.
       var stands: Bool {
-        guard let path, path.status == .satisfied else { return false }
+        guard !self.isInDoubt, let path, path.status == .satisfied else { return false }
         return self.subflow.isBound || path.interface == self.subflow.link ?? path.interface
+      }
+
+      /// Whether the kernel sends the packets of an unbound subflow on another link, with the wrong
+      /// address.
+      var isElsewhere: Bool { self.path?.status == .satisfied && !self.isInDoubt && !self.stands }
+
+      mutating func note(_ event: FlowEvent) {
+        self.registration.note(event)
+        if let path = event.ownPath { (self.path, self.isInDoubt) = (path, false) }
+        if event.doubtsSubflow { self.isInDoubt = true }
       }
     }
 
@@ -24,30 +36,36 @@ extension GuardMachine {
       /// connd's report about the last one.
       var event: FlowEvent
       var lost: Guarded
-      /// Whether the grace period has ended.
+      /// The number of the list that it waits for, or `nil` after the last one.
+      var list: ListNumber?
+      /// Whether that list is read at the end of the grace period.
       var isLast = false
     }
 
     /// The flow of the connection, before its addresses were known.
-    let flow: FlowGuard.Flow
+    var flow: FlowGuard.Flow
     /// Oldest first.
     var guarded: [Guarded] = []
     var search: Search?
-    /// The last reported path of the connection.
+    /// The last reported path of the connection, or `nil` after it was reported to be in doubt.
     var path: KernelPath?
     /// Whether any subflow ever stood. Otherwise the end is a verdict about a connection that has
     /// just been made (I11).
     var hasStood = false
+    /// Whether the connection was given up with all its subflows. Its owner may keep it.
+    var isGivenUp = false
 
     func listens(to id: Registration.ID) -> Bool {
       self.guarded.contains { $0.registration.id == id }
     }
 
-    /// The path of the first subflow that stands, or else of the first.
-    var currentPath: KernelPath? {
-      (self.guarded.first(where: \.stands) ?? self.guarded.first)?.path
+    /// The first subflow that stands, or else the first whose path is certain.
+    var current: Guarded? {
+      self.guarded.first(where: \.stands) ?? self.guarded.first { !$0.isInDoubt }
     }
   }
+
+  typealias ListNumber = UInt64
 
   /// How long the kernel may take to make a subflow: after the connection was made, and after the
   /// last subflow was lost. Then it needs an endpoint, which another program may have to add first.
@@ -55,8 +73,10 @@ extension GuardMachine {
 
   // MARK: - The list
 
-  /// Handles the list of established subflows.
-  mutating func listed(_ list: [Subflow]) -> [Action] {
+  /// Handles a list of established subflows.
+  ///
+  /// - Parameter number: The number of the request, or `nil` for the first list.
+  mutating func listed(_ list: [Subflow], _ number: ListNumber?) -> [Action] {
     switch self.state {
     case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
       // A list may arrive after the connection was given up.
@@ -64,16 +84,19 @@ extension GuardMachine {
       let former = [own.id, self.wayBack?.registration.id].compactMap { $0 }
       return self.begin(own.flow, list, madeOn: own.path) + former.map { .release($0) }
     case .subflows(var subflows):
+      if subflows.isGivenUp { return [] }
       guard let search = subflows.search else { return self.update(&subflows, list) }
-      // connd is still judging the ones found.
-      if !subflows.guarded.isEmpty { return [] }
-      // The one that was just lost may have recovered at the end of the grace period.
-      let found = list.filter { search.isLast || !$0.isSame(as: search.lost.subflow) }
-      if found.isEmpty { return self.searchOn(subflows, search) }
-      defer { self.state = .subflows(subflows) }
-      return self.register(found, in: &subflows)
+      // A list that was requested earlier must not end the grace period.
+      guard search.list == number else { return [] }
+      return search.isLast
+        ? self.endSearch(subflows, search, list) : self.search(&subflows, search, list)
     case .asking, .following, .ended: return []
     }
+  }
+
+  private mutating func list(after pause: Duration = .zero) -> (ListNumber, Action) {
+    self.lastList += 1
+    return (self.lastList, .listSubflows(after: pause, self.lastList))
   }
 
   /// Begins to guard the subflows. The kernel makes further ones shortly after the first.
@@ -84,7 +107,7 @@ extension GuardMachine {
     var subflows = Subflows(flow: flow, path: path)
     let actions = self.register(list, in: &subflows, madeOn: path)
     self.state = .subflows(subflows)
-    return actions + [.listSubflows(after: Self.subflowGrace)]
+    return actions + [self.list(after: Self.subflowGrace).1]
   }
 
   /// Guards the new ones of the list. The kernel has closed the missing ones.
@@ -93,18 +116,19 @@ extension GuardMachine {
     if list.isEmpty { return [] }
     let closed = subflows.guarded.filter { one in !list.contains { one.subflow.isSame(as: $0) } }
     subflows.guarded.removeAll { one in !list.contains { one.subflow.isSame(as: $0) } }
-    let new = list.filter { listed in
-      !subflows.guarded.contains { $0.subflow.isSame(as: listed) }
-    }
-    let actions = self.register(new, in: &subflows)
+    let actions = self.register(list, in: &subflows) + self.tell(&subflows, .change)
     self.state = .subflows(subflows)
     return actions + closed.map { .release($0.registration.id) }
   }
 
+  /// Registers those that are not guarded yet.
   private mutating func register(
     _ list: [Subflow], in subflows: inout Subflows, madeOn path: KernelPath? = nil
   ) -> [Action] {
-    list.map { subflow in
+    let new = list.filter { listed in
+      !subflows.guarded.contains { $0.subflow.isSame(as: listed) }
+    }
+    return new.map { subflow in
       var flow = subflows.flow
       (flow.remote, flow.local) = (subflow.remote, subflow.local)
       flow.transport?.localPort = subflow.localPort
@@ -116,27 +140,44 @@ extension GuardMachine {
     }
   }
 
-  /// Looks again at the end of the grace period, or gives the connection up.
-  private mutating func searchOn(
-    _ subflows: Subflows, _ search: Subflows.Search
+  // MARK: - The search
+
+  /// Guards what the first list has besides the lost subflow, and requests the last list.
+  private mutating func search(
+    _ subflows: inout Subflows, _ search: Subflows.Search, _ list: [Subflow]
   ) -> [Action] {
-    guard search.isLast else {
-      var subflows = subflows
-      subflows.search?.isLast = true
-      self.state = .subflows(subflows)
-      return [.listSubflows(after: Self.subflowGrace)]
-    }
-    return self.giveUp(search.lost, search.event, subflows)
+    let found = list.filter { !$0.isSame(as: search.lost.subflow) }
+    let actions = self.register(found, in: &subflows)
+    let (number, request) = self.list(after: Self.subflowGrace)
+    subflows.search = .init(event: search.event, lost: search.lost, list: number, isLast: true)
+    self.state = .subflows(subflows)
+    return actions + [request]
+  }
+
+  /// Guards what the last list has. The one that was lost first may have recovered. If none stands,
+  /// the connection is given up, at the latest with connd's answers.
+  private mutating func endSearch(
+    _ known: Subflows, _ search: Subflows.Search, _ list: [Subflow]
+  ) -> [Action] {
+    var subflows = known
+    subflows.search?.list = nil
+    let over = subflows.guarded.filter { $0.registration.progress != .unreported }
+    subflows.guarded.removeAll { $0.registration.progress != .unreported }
+    let found = list.filter { listed in !over.contains { $0.subflow.isSame(as: listed) } }
+    let actions = self.register(found, in: &subflows) + over.map { .release($0.registration.id) }
+    if subflows.guarded.isEmpty { return actions + self.giveUp(search) }
+    self.state = .subflows(subflows)
+    return actions
   }
 
   /// Reports the end of the connection. Its owner may keep the last subflow.
-  private mutating func giveUp(
-    _ lost: Subflows.Guarded, _ event: FlowEvent, _ subflows: Subflows
-  ) -> [Action] {
+  private mutating func giveUp(_ search: Subflows.Search) -> [Action] {
+    guard case .subflows(let subflows) = self.state else { return [] }
+    let (lost, event) = (search.lost, search.event)
     self.state = .connection(lost.registration)
-    let others = subflows.guarded.filter { $0.registration.id != lost.registration.id }
+    self.link = lost.subflow.link ?? lost.path?.interface ?? self.link
     return [.report(event, subflows.hasStood ? .change : .outcome, lost.registration.flow)]
-      + others.map { .release($0.registration.id) } + (Answer(event).map { self.give($0) } ?? [])
+      + (Answer(event).map { self.give($0) } ?? [])
   }
 
   // MARK: - Reports of connd
@@ -146,53 +187,96 @@ extension GuardMachine {
     _ event: FlowEvent, _ id: Registration.ID, _ known: Subflows
   ) -> [Action] {
     var subflows = known
-    guard let index = subflows.guarded.firstIndex(where: { $0.registration.id == id }) else {
-      return []
-    }
-    subflows.guarded[index].registration.note(event)
-    if let path = event.ownPath { subflows.guarded[index].path = path }
+    guard !subflows.isGivenUp,
+      let index = subflows.guarded.firstIndex(where: { $0.registration.id == id })
+    else { return [] }
+    subflows.guarded[index].note(event)
     let one = subflows.guarded[index]
-    // A sleep concerns all subflows. A forbidden cost does, too: the kernel sends on each of them.
-    if event.destroys, [.resumed, .policy].contains(event.invalidation?.reason) {
-      return self.giveUp(one, event, subflows)
-    }
-    // The kernel sends the packets of an unbound subflow on another link, with the wrong address.
-    let isElsewhere = subflows.search != nil && one.path?.status == .satisfied && !one.stands
-    if event.isLast || isElsewhere {
+    if event.concernsAllSubflows { return self.received(event, one, ofAll: subflows) }
+    let isOver =
+      subflows.search.map { one.isElsewhere || $0.list == nil && !one.stands } ?? false
+    if event.isLast || isOver {
       subflows.guarded.remove(at: index)
       return self.lost(one, event, &subflows)
     }
     if one.stands { subflows.search = nil }
     let phase = subflows.hasStood ? EventPhase.change : .verdict
     subflows.hasStood = subflows.hasStood || one.stands
-    var actions = self.tell(&subflows, phase)
+    var actions: [Action] = []
+    if event.doubtsSubflow, subflows.search == nil, subflows.current == nil {
+      subflows.path = nil
+      actions = [.report(event, phase, one.registration.flow)]
+    } else {
+      actions = self.tell(&subflows, phase)
+    }
+    if subflows.search == nil { actions.append(self.list().1) }
     self.state = .subflows(subflows)
-    if subflows.search == nil { actions.append(.listSubflows(after: .zero)) }
     return actions
+  }
+
+  /// Handles a report about a sleep or a forbidden cost, which all subflows have in common.
+  private mutating func received(
+    _ event: FlowEvent, _ one: Subflows.Guarded, ofAll known: Subflows
+  ) -> [Action] {
+    var subflows = known
+    subflows.isGivenUp = event.destroys
+    self.state = .subflows(subflows)
+    let phase: EventPhase =
+      subflows.hasStood ? .change : event.destroys ? .outcome : .verdict
+    let report = Action.report(event, phase, one.registration.flow)
+    guard let answer = Answer(event) else { return [report, self.list().1] }
+    return [report] + self.give(answer)
+  }
+
+  /// Guards all subflows of a connection that was given up, and that its owner keeps.
+  mutating func keep(_ known: Subflows) -> [Action] {
+    guard known.isGivenUp else { return [] }
+    var subflows = Subflows(flow: known.flow, path: known.path, hasStood: known.hasStood)
+    subflows.flow.allowsAll()
+    let actions = self.register(known.guarded.map(\.subflow), in: &subflows)
+    let request = self.list().1
+    self.state = .subflows(subflows)
+    return actions + known.guarded.map { .release($0.registration.id) } + [request]
   }
 
   private mutating func lost(
     _ one: Subflows.Guarded, _ event: FlowEvent, _ subflows: inout Subflows
   ) -> [Action] {
-    let release = Action.release(one.registration.id)
-    if !subflows.guarded.isEmpty {
-      let actions = self.tell(&subflows, .change)
-      self.state = .subflows(subflows)
-      return [release] + actions
+    var actions = [Action.release(one.registration.id)]
+    defer { if case .subflows = self.state { self.state = .subflows(subflows) } }
+    if let search = subflows.search {
+      if search.list == nil, subflows.guarded.isEmpty { actions += self.giveUp(search) }
+    } else if subflows.guarded.isEmpty {
+      let (number, request) = self.list()
+      subflows.search = Subflows.Search(event: event, lost: one, list: number)
+      actions.append(request)
+    } else {
+      actions += self.tell(&subflows, .change)
     }
-    if let search = subflows.search { return [release] + self.searchOn(subflows, search) }
-    subflows.search = Subflows.Search(event: event, lost: one)
-    self.state = .subflows(subflows)
-    return [release, .listSubflows(after: .zero)]
+    return actions
   }
 
   /// Reports the path of the connection, if it is new.
   private mutating func tell(_ subflows: inout Subflows, _ phase: EventPhase) -> [Action] {
-    guard let path = subflows.currentPath, let first = subflows.guarded.first,
+    guard let current = subflows.current, let path = current.path,
       path != subflows.path || phase == .verdict
     else { return [] }
     subflows.path = path
     self.link = path.interface ?? self.link
-    return [.report(.path(path), phase, first.registration.flow)] + self.give(.path(path))
+    return [.report(.path(path), phase, current.registration.flow)] + self.give(.path(path))
+  }
+}
+
+extension FlowEvent {
+  /// Whether it advises that a subflow may be dead. A better path leaves it working.
+  fileprivate var doubtsSubflow: Bool {
+    guard let invalidation, !self.destroys else { return false }
+    return invalidation.reason != .betterPath && !self.concernsAllSubflows
+  }
+
+  /// Whether it is about all subflows of a connection: the machine has slept, or a cost is
+  /// forbidden, because the kernel sends on each of them.
+  fileprivate var concernsAllSubflows: Bool {
+    [.resumed, .policy].contains(self.invalidation?.reason)
   }
 }

@@ -50,8 +50,9 @@ package struct GuardMachine: Sendable {
     case silence
     /// The connection is made, with this address and port.
     case connected(IPAddress, port: UInt16)
-    /// The subflows of a connection of Multipath TCP: once it is made, and when asked for.
-    case subflows([Subflow])
+    /// The subflows of a connection of Multipath TCP: once it is made, and when asked for, with the
+    /// number of that request.
+    case subflows([Subflow], ListNumber? = nil)
     /// The connection is kept although connd has given it up, on this link.
     ///
     /// `awaitsReturn`: it was given up for a better path, whose end is to be reported.
@@ -67,8 +68,8 @@ package struct GuardMachine: Sendable {
     case release(Registration.ID)
     case report(FlowEvent, EventPhase, FlowGuard.Flow)
     case reportAbsence(ConndAbsence)
-    /// Reads the list of subflows again, after a pause.
-    case listSubflows(after: Duration)
+    /// Reads the list of subflows again, after a pause. Its number belongs to the answer.
+    case listSubflows(after: Duration, ListNumber)
     /// The first answer, for all callers that wait for it.
     case answer(Answer)
   }
@@ -89,6 +90,8 @@ package struct GuardMachine: Sendable {
   var link: String?
   /// Whether its subflows were ever guarded.
   var isMultipath = false
+  /// The number of the last request for a list of subflows.
+  var lastList: ListNumber = 0
 
   private init(_ state: State, boundTo link: String?) {
     (self.state, self.boundTo, self.link) = (state, link, link)
@@ -145,7 +148,7 @@ package struct GuardMachine: Sendable {
     case .absent(let absence, let id): self.absent(absence, id)
     case .silence: self.silence()
     case .connected(let local, let port): self.connected(local, port)
-    case .subflows(let list): self.listed(list)
+    case .subflows(let list, let number): self.listed(list, number)
     case .keep(let link, let awaitsReturn): self.keep(on: link, awaitsReturn: awaitsReturn)
     case .follow: self.follow()
     case .end: self.end()
@@ -304,7 +307,8 @@ package struct GuardMachine: Sendable {
       self.state = .kept(next, until: back)
       actions.append(.release(own.id))
       return actions + (former.map { [.release($0.registration.id)] } ?? [])
-    case .asking, .subflows, .following, .ended: return []
+    case .subflows(let subflows): return self.keep(subflows)
+    case .asking, .following, .ended: return []
     }
   }
 
@@ -356,7 +360,7 @@ package struct GuardMachine: Sendable {
 
 extension FlowGuard.Flow {
   /// Removes the cost rules, so that the flow is not given up because of the path's cost.
-  fileprivate mutating func allowsAll() {
+  mutating func allowsAll() {
     (self.forbidsExpensive, self.forbidsConstrained) = (false, false)
   }
 

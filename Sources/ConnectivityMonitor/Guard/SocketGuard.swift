@@ -173,6 +173,8 @@ private final class Core: Sendable {
     let isMultipath = self.socket.isMultipath
     let subflows = isMultipath ? self.subflows : nil
     if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.rawValue) }
+    // Without an established subflow, the connection is closing, and is guarded as one of TCP.
+    let isClosing = subflows?.isEmpty == true
     // Only a new connection can show that connd is wrong.
     let breaker =
       config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
@@ -180,7 +182,7 @@ private final class Core: Sendable {
       return self.finish(DestinationBreaker.openReason)
     }
     let guarded = ConnectionGuard(
-      flow, by: subflows, listSubflows: { [weak self] in self?.subflows ?? [] },
+      flow, by: isClosing ? nil : subflows, listSubflows: { [weak self] in self?.subflows ?? [] },
       hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
     ) { absence in
       self.unguarded("\(absence)")

@@ -46,11 +46,9 @@ package struct Subflow: Hashable, Sendable {
   ///
   /// - Parameter descriptor: A socket for which ``SocketOptions/isMultipath`` holds.
   package static func list(of descriptor: CInt) -> [Subflow]? {
-    guard let names = SubflowData.names(of: descriptor),
-      let states = SubflowData.states(of: descriptor),
-      let own = try? ConnectedSocket(descriptor: descriptor)
+    guard let own = try? ConnectedSocket(descriptor: descriptor),
+      let (names, states) = SubflowData.read(of: descriptor)
     else { return nil }
-    // The second list may be longer or shorter, if a subflow was made or closed in between.
     return zip(names, states).compactMap { names, state in
       guard state == SubflowData.established, let local = names.own, let remote = names.peer else {
         return nil
@@ -75,16 +73,32 @@ private enum SubflowData {
   private static let maxSubflows = 16
   private static let nameSize = 128  // struct sockaddr_storage
 
-  /// Each subflow's own name and its peer's.
-  static func names(of descriptor: CInt) -> [(own: SocketName?, peer: SocketName?)]? {
+  /// The own name of a subflow, and its peer's.
+  struct Names: Equatable {
+    var own: SocketName?
+    var peer: SocketName?
+  }
+
+  /// Returns the names and states of all subflows. Reads again if a subflow was made or closed in
+  /// between, because the lists would not fit together.
+  static func read(of descriptor: CInt) -> (names: [Names], states: [UInt8])? {
+    guard var names = self.names(of: descriptor) else { return nil }
+    while let states = self.states(of: descriptor), let after = self.names(of: descriptor) {
+      if names == after { return (names, states) }
+      names = after
+    }
+    return nil
+  }
+
+  private static func names(of descriptor: CInt) -> [Names]? {
     self.read(self.addresses, of: descriptor, size: 2 * self.nameSize) { element in
       let peer = UnsafeRawBufferPointer(rebasing: element[self.nameSize...])
-      return (SocketName(element), SocketName(peer))
+      return Names(own: SocketName(element), peer: SocketName(peer))
     }
   }
 
   /// The state of each subflow, as in `struct tcp_info`.
-  static func states(of descriptor: CInt) -> [UInt8]? {
+  private static func states(of descriptor: CInt) -> [UInt8]? {
     self.read(self.information, of: descriptor, size: 8) { $0[0] }
   }
 
@@ -110,7 +124,7 @@ private enum SubflowData {
 }
 
 /// An address and port of a socket.
-struct SocketName {
+struct SocketName: Equatable {
   var address: IPAddress
   var port: UInt16
 

@@ -270,7 +270,7 @@ extension GuardMachine.Action {
     case .release(let id): return "release \(id)"
     case .report(let event, let phase, _): return "\(phase): \(event.words)"
     case .reportAbsence: return "absence"
-    case .listSubflows(let pause): return pause > .zero ? "list later" : "list"
+    case .listSubflows(let pause, _): return pause > .zero ? "list later" : "list"
     case .answer(.path): return "answer path"
     case .answer(.invalidation): return "answer dead"
     case .answer(.unguarded): return "answer unguarded"

@@ -16,13 +16,15 @@ struct SubflowGuardTests {
     isBound: true)
 
   private var machine: GuardMachine
+  /// The numbers of the requested lists.
+  private var requests: [GuardMachine.ListNumber] = []
 
   /// The connection has been made, with its first subflow, which connd guards as 2.
   init() {
     let flow = FlowGuard.Flow(remote: Self.remote, transport: Transport(6, remotePort: 443))
     self.machine = GuardMachine.begin(flow).0
     _ = self.machine.handle(.event(Self.path("wlan0"), of: 1))
-    _ = self.machine.handle(.subflows([Self.first]))
+    _ = self.handle(.subflows([Self.first]))
   }
 
   private static func path(_ link: String) -> FlowEvent {
@@ -45,7 +47,19 @@ struct SubflowGuardTests {
   }
 
   private mutating func handle(_ input: GuardMachine.Input) -> [String] {
-    self.machine.handle(input).map(\.words)
+    let actions = self.machine.handle(input)
+    for case .listSubflows(_, let number) in actions { self.requests.append(number) }
+    return actions.map(\.words)
+  }
+
+  /// The last requested list arrives.
+  private mutating func listed(_ list: [Subflow]) -> [String] {
+    self.handle(.subflows(list, self.requests.last))
+  }
+
+  /// A list arrives that was requested before the last one.
+  private mutating func listedLate(_ list: [Subflow]) -> [String] {
+    self.handle(.subflows(list, self.requests.dropLast().last))
   }
 
   private mutating func told(_ event: FlowEvent, of id: UInt64) -> [String] {
@@ -56,7 +70,7 @@ struct SubflowGuardTests {
   /// as 3.
   private mutating func join() {
     _ = self.told(Self.path("wlan0"), of: 2)
-    _ = self.handle(.subflows([Self.first, Self.second]))
+    _ = self.listed([Self.first, Self.second])
     _ = self.told(Self.path("eth0"), of: 3)
   }
 
@@ -90,11 +104,11 @@ struct SubflowGuardTests {
   mutating func another() {
     #expect(self.told(Self.path("wlan0"), of: 2) == ["verdict: path wlan0", "list"])
     #expect(
-      self.handle(.subflows([Self.first, Self.second])) == [
+      self.listed([Self.first, Self.second]) == [
         "register 3 from 198.51.100.7:50000 on eth0"
       ])
     #expect(self.told(Self.path("eth0"), of: 3) == ["list"])
-    #expect(self.handle(.subflows([Self.first, Self.second])) == [])
+    #expect(self.listed([Self.first, Self.second]) == [])
   }
 
   @Test("M6 the kernel has closed a subflow → it is not guarded any more")
@@ -103,8 +117,9 @@ struct SubflowGuardTests {
     // Its link is gone, and so is the name of the link in the list.
     var second = Self.second
     second.link = nil
-    #expect(self.handle(.subflows([second])) == ["release 2"])
-    #expect(self.handle(.subflows([])) == [], "the connection is closing")
+    // The path of the connection is that of the other one now.
+    #expect(self.listed([second]) == ["change: path eth0", "release 2"])
+    #expect(self.listed([]) == [], "the connection is closing")
     #expect(self.told(Self.path("wlan0"), of: 2) == [], "an event of the former one")
   }
 
@@ -121,33 +136,74 @@ struct SubflowGuardTests {
   mutating func none() {
     _ = self.told(Self.path("wlan0"), of: 2)
     #expect(self.told(Self.invalidation(.destroy), of: 2) == ["release 2", "list"])
-    #expect(self.handle(.subflows([Self.first])) == ["list later"])
-    #expect(self.handle(.subflows([])) == ["change: destroy"])
+    #expect(self.listed([Self.first]) == ["list later"])
+    #expect(self.listed([]) == ["change: destroy"])
     // Its owner may keep it. A list that was asked for before changes nothing.
-    #expect(self.handle(.subflows([Self.first])) == [])
+    #expect(self.listed([Self.first]) == [])
     #expect(
       self.handle(.keep(on: "wlan0", awaitsReturn: false)) == [
         "register 3 from 192.0.2.7:40000 on wlan0", "release 2",
       ])
-    #expect(self.handle(.subflows([Self.first])) == [])
+    #expect(self.listed([Self.first]) == [])
+  }
+
+  @Test("M6 a list was requested before the loss → it does not end the grace period")
+  mutating func earlierList() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    _ = self.told(Self.invalidation(.advise), of: 2)
+    #expect(self.told(Self.invalidation(.destroy), of: 2) == ["release 2", "list"])
+    for list in [[], [Self.first]] { #expect(self.listedLate(list) == []) }
+    #expect(self.listed([]) == ["list later"])
+    for list in [[], [Self.first]] { #expect(self.listedLate(list) == []) }
+    #expect(self.listed([]) == ["change: destroy"])
+  }
+
+  @Test("M6 I2 the lost subflow is still listed, and connd only advises → it is given up")
+  mutating func stranded() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    _ = self.told(Self.invalidation(.destroy), of: 2)
+    _ = self.listed([Self.first])
+    var other = self
+    #expect(self.listed([Self.first]) == ["register 3 from 192.0.2.7:40000"])
+    // Its link is down, and another has the route.
+    let stranded = FlowEvent.invalidation(
+      FlowInvalidation(
+        reason: .interfaceLost, severity: .advise, cause: ChangeCause(.link, "linkDown"),
+        path: Self.path("eth0").path ?? .unknown))
+    #expect(self.told(stranded, of: 3) == ["release 3", "change: destroy"])
+    // Without any path it is the same.
+    _ = other.listed([Self.first])
+    #expect(other.told(Self.noPath, of: 3) == ["release 3", "change: destroy"])
+  }
+
+  @Test("M6 a found subflow is in doubt until the end of the grace period → given up")
+  mutating func foundInDoubt() {
+    _ = self.told(Self.path("wlan0"), of: 2)
+    _ = self.told(Self.invalidation(.destroy), of: 2)
+    #expect(
+      self.listed([Self.second]) == ["register 3 from 198.51.100.7:50000 on eth0", "list later"])
+    #expect(self.told(Self.invalidation(.advise), of: 3) == [])
+    var other = self
+    #expect(self.listed([Self.second]) == ["release 3", "change: destroy"])
+    // It stands before.
+    #expect(other.told(Self.path("eth0"), of: 3) == ["change: path eth0", "list"])
   }
 
   @Test("M6 I11 connd has seen no path for a new connection → its end counts against connd")
   mutating func outcome() {
     _ = self.told(Self.invalidation(.destroy), of: 2)
-    _ = self.handle(.subflows([Self.first]))
-    #expect(self.handle(.subflows([])) == ["outcome: destroy"])
+    _ = self.listed([Self.first])
+    #expect(self.listed([]) == ["outcome: destroy"])
   }
 
   @Test("M6 a subflow is made within the grace period → the connection goes on")
   mutating func late() {
     _ = self.told(Self.path("wlan0"), of: 2)
     _ = self.told(Self.invalidation(.destroy), of: 2)
-    #expect(self.handle(.subflows([])) == ["list later"])
+    #expect(self.listed([]) == ["list later"])
     #expect(
-      self.handle(.subflows([Self.second])) == ["register 3 from 198.51.100.7:50000 on eth0"])
-    // A list that was asked for before does not disturb the search.
-    #expect(self.handle(.subflows([])) == [])
+      self.listed([Self.second]) == ["register 3 from 198.51.100.7:50000 on eth0"])
+    #expect(self.listed([]) == [], "the last list is read once")
     #expect(self.told(Self.path("eth0"), of: 3) == ["change: path eth0", "list"])
   }
 
@@ -155,9 +211,9 @@ struct SubflowGuardTests {
   mutating func foundAndLost() {
     _ = self.told(Self.path("wlan0"), of: 2)
     _ = self.told(Self.invalidation(.destroy), of: 2)
-    _ = self.handle(.subflows([Self.second]))
-    #expect(self.told(Self.invalidation(.destroy), of: 3) == ["release 3", "list later"])
-    _ = self.handle(.subflows([Self.second]))
+    _ = self.listed([Self.second])
+    #expect(self.told(Self.invalidation(.destroy), of: 3) == ["release 3"])
+    _ = self.listed([Self.second])
     #expect(self.told(Self.invalidation(.destroy), of: 4) == ["release 4", "change: destroy"])
   }
 
@@ -165,20 +221,29 @@ struct SubflowGuardTests {
   mutating func recovered() {
     _ = self.told(Self.path("wlan0"), of: 2)
     #expect(self.told(Self.invalidation(.destroy, .betterPath), of: 2) == ["release 2", "list"])
-    _ = self.handle(.subflows([Self.first]))
-    #expect(self.handle(.subflows([Self.first])) == ["register 3 from 192.0.2.7:40000"])
+    _ = self.listed([Self.first])
+    #expect(self.listed([Self.first]) == ["register 3 from 192.0.2.7:40000"])
     var other = self
     #expect(self.told(Self.path("wlan0"), of: 3) == ["list"])
     // Its packets still leave by the other link.
     #expect(other.told(Self.path("eth0"), of: 3) == ["release 3", "change: destroy"])
   }
 
-  @Test("M6 a path is in doubt, or a better one exists → nothing is reported")
-  mutating func doubt() {
+  @Test("M6 a better path exists → nothing is reported")
+  mutating func better() {
     self.join()
     for severity in [Invalidation.Severity.drain, .advise] {
       #expect(self.told(Self.invalidation(severity, .betterPath), of: 2) == ["list"])
     }
+  }
+
+  @Test("M6 I10 a subflow is in doubt → the path is that of the other; all are → in doubt")
+  mutating func doubt() {
+    self.join()
+    #expect(self.told(Self.invalidation(.advise), of: 2) == ["change: path eth0", "list"])
+    #expect(self.told(Self.invalidation(.advise), of: 3) == ["change: advise", "list"])
+    #expect(self.told(Self.path("eth0"), of: 3) == ["change: path eth0", "list"])
+    #expect(self.told(Self.path("wlan0"), of: 2) == ["change: path wlan0", "list"])
   }
 
   @Test(
@@ -186,8 +251,20 @@ struct SubflowGuardTests {
     arguments: [Invalidation.Reason.resumed, .policy])
   mutating func ofAll(reason: Invalidation.Reason) {
     self.join()
+    #expect(self.told(Self.invalidation(.advise, reason), of: 2) == ["change: advise", "list"])
+    #expect(self.told(Self.invalidation(.destroy, reason), of: 2) == ["change: destroy"])
+    // One report is enough.
+    #expect(self.told(Self.invalidation(.destroy, reason), of: 3) == [])
+    #expect(self.listed([Self.first, Self.second]) == [])
+    // Its owner keeps it, with all subflows.
     #expect(
-      self.told(Self.invalidation(.destroy, reason), of: 2) == ["change: destroy", "release 3"])
+      self.handle(.keep(on: "wlan0", awaitsReturn: false)) == [
+        "register 4 from 192.0.2.7:40000", "register 5 from 198.51.100.7:50000 on eth0",
+        "release 2", "release 3", "list",
+      ])
+    _ = self.told(Self.path("wlan0"), of: 4)
+    _ = self.told(Self.path("eth0"), of: 5)
+    #expect(self.told(Self.invalidation(.destroy), of: 4) == ["release 4", "change: path eth0"])
   }
 
   @Test("M6 connd refuses one subflow → the others are guarded; it refuses the only one → told")
@@ -197,8 +274,8 @@ struct SubflowGuardTests {
     let refusal = FlowEvent.refused(.exhausted("too many"))
     #expect(other.told(refusal, of: 3) == ["release 3"])
     #expect(self.told(refusal, of: 2) == ["release 2", "list"])
-    _ = self.handle(.subflows([]))
-    #expect(self.handle(.subflows([])) == ["outcome: refused"])
+    _ = self.listed([])
+    #expect(self.listed([]) == ["outcome: refused"])
   }
 
   @Test("M6 connd is away → reported once for the connection")
@@ -220,6 +297,6 @@ struct SubflowGuardTests {
     self.join()
     #expect(self.handle(.keep(on: "wlan0", awaitsReturn: true)) == [])
     #expect(self.handle(.end) == ["release 2", "release 3"])
-    #expect(self.handle(.subflows([Self.first])) == [])
+    #expect(self.listed([Self.first]) == [])
   }
 }
