@@ -84,10 +84,13 @@ package struct FlowExamination: Hashable, Sendable {
   /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
   /// that one remains: endless changes must not save a dead flow.
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
-    if let suspicion = self.suspicion {
+    if var suspicion = self.suspicion {
       var earlier = evidence
       (earlier.change, earlier.known) = (suspicion.change, suspicion.progress)
-      if earlier.isSuspect { return }
+      if earlier.isSuspect, suspicion.resume(earlier, at: now) {
+        self.suspicion = suspicion
+        return
+      }
     }
     self.suspicion = Suspicion(
       change: evidence.change, progress: evidence.progress,

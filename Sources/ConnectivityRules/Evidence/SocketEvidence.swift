@@ -27,6 +27,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// How long the last three of them took at least, or all if there are fewer.
   private var timeoutsTook: Duration
   package var hasUnacknowledgedData: Bool
+  /// Whether the peer has been silent for longer than the retransmission timeout.
+  private var isLongSilent: Bool
   /// Whether anything had to be sent again since the connection was made.
   private var hasLost: Bool
   /// When the retransmission timer expires, or `nil` if it is not running.
@@ -50,6 +52,7 @@ package struct SocketEvidence: Hashable, Sendable {
     self.timeout = report.timeout
     self.timeoutsTook = report.timeout - report.timeout / (1 << min(report.timeouts, 3))
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
+    self.isLongSilent = report.silence > report.timeout
     self.hasLost = report.hasLost
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
   }
@@ -162,10 +165,10 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Whether a flow may be dead although its lookup succeeds (E2). The peer has not acknowledged
-  /// sent data, which has timed out, or has not been heard since the change.
+  /// sent data, which has timed out or is about to, or has not been heard since the change.
   package var isSuspect: Bool {
     self.hasUnacknowledgedData && !self.isAcknowledgedLate
-      && (self.timeouts > 0 || !self.isHeardLate)
+      && (self.timeouts > 0 || !self.isHeardLate || self.isLongSilent)
   }
 
   /// Whether nothing new has arrived at such a flow since the change, or since its data began to

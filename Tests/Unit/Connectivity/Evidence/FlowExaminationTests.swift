@@ -212,6 +212,18 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 3200, silence: 3205, timeouts: 4, isSound: true) == "destroy silent")
   }
 
+  @Test("E2 an inquiry finds that the lookup succeeds again → the suspicion goes on")
+  func pauseEndsWithInquiry() {
+    for inquiry in [1900, 2500] {
+      var flow = Examined()
+      flow.suspect(after: 1000)
+      _ = flow.see(Self.doubt, after: 1100, silence: 1105)
+      #expect(flow.examination.deadline == nil)
+      flow.suspect(after: inquiry, becauseOf: inquiry - 1000)
+      #expect(flow.examination.deadline != nil, "\(inquiry) ms")
+    }
+  }
+
   @Test("E2 five timeouts in a row count, whatever the lookup said meanwhile")
   func manyTimeouts() {
     var flow = Examined()

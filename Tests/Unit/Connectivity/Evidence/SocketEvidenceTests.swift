@@ -156,6 +156,16 @@ struct SocketEvidenceTests {
     #expect(!slow.isSilent)
   }
 
+  @Test("E2 the peer was heard after the change → suspect once it is silent for a timeout")
+  func heardAndLost() {
+    for (silence, isSuspect) in [(5, false), (200, false), (201, true)] {
+      let (evidence, now) = Self.evidence(1000, silence: silence, progress: 7)
+      #expect(evidence.isSuspect == isSuspect, "\(silence) ms")
+      #expect(evidence.severityOfSilence(at: now) == nil, "nothing has timed out yet")
+    }
+    #expect(!Self.evidence(1000, silence: 900, unacknowledged: false).0.isSuspect)
+  }
+
   @Test("E2 the way to the peer is lost, and the peer sends on for a moment → silent all the same")
   func peerSendsOn() {
     let (found, now) = Self.evidence(
