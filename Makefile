@@ -234,7 +234,7 @@ timings: deps deps-test ## run the scenarios that have goals for durations, one 
 	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|EndpointsScenario'
 
 .PHONY: limps
-limps: deps deps-test ## let each of seventeen troubles last for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)
+limps: deps deps-test ## run seventeen troubles, those without a limp for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)
 	@CONND_LIMPS=$(or $(SECONDS),280) TEST_LIMIT=2h dev/test --filter LimpScenario
 
 .PHONY: soak

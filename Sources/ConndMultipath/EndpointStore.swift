@@ -40,7 +40,12 @@ struct EndpointStore {
     guard let path = self.path else { return }
     let lines = self.places.map { "\($0.address) \($0.link)\n" }.sorted().joined()
     let temporary = path + ".new"
-    guard let file = fopen(temporary, "we") else { throw StoreError(path, errno) }
+    // Made anew: the administrator may run this in the directory of the service's user.
+    unlink(temporary)
+    let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+    guard descriptor >= 0, let file = fdopen(descriptor, "w") else {
+      throw StoreError(path, errno)
+    }
     let isWritten = fputs(lines, file) >= 0
     guard fclose(file) == 0, isWritten, rename(temporary, path) == 0 else {
       throw StoreError(path, errno)

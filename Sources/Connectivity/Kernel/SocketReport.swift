@@ -41,7 +41,8 @@ package struct SocketReport: Hashable, Sendable {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
     self.progress = progress
-    self.sent = progress + inFlight
+    // Recordings may contain any numbers.
+    self.sent = progress &+ inFlight
     self.roundTrip = roundTrip
     self.timeouts = timeouts
     self.timeout = timeout ?? .milliseconds(200) * (1 << min(timeouts, 16))

@@ -1,8 +1,8 @@
 // floor SOCKET [QUESTIONS]: the minimum that any such daemon must do, as the reference for all
 // others. It receives rtnetlink messages, asks the kernel for the route, and sends the answer as a
 // line to each subscriber of a Unix socket. With QUESTIONS, it sends that number of requests, one
-// after the other, as connd does. The first one waits until the kernel has finished its changes.
-// The others ask for the route.
+// after the other. The first one waits until the kernel has finished its changes, which connd
+// requests in one datagram with its first question. The others ask for the route.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
