@@ -262,6 +262,10 @@ check-instructions: release deps-bench ## fail if a change costs a tenth more in
 instructions: release deps-bench ## commit the present number of instructions of a change
 	@Tests/Bench/instructions "$$($(release) --show-bin-path)" update
 
+.PHONY: check-sizes
+check-sizes: release ## check that README names the sizes of the installed programs
+	@dev/check-sizes "$$($(release) --show-bin-path)"
+
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= as for check-demo)
 	@$(release) --product instructions

@@ -40,7 +40,7 @@ struct EndpointStore {
     guard let path = self.path else { return }
     let lines = self.places.map { "\($0.address) \($0.link)\n" }.sorted().joined()
     let temporary = path + ".new"
-    // Made anew: the administrator may run this in the directory of the service's user.
+    // Never an existing file: the administrator may run this in the directory of another user.
     unlink(temporary)
     let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
     guard descriptor >= 0, let file = fdopen(descriptor, "w") else {

@@ -121,7 +121,7 @@ extension GuardMachine {
     return actions + closed.map { .release($0.registration.id) }
   }
 
-  /// Registers those that are not guarded yet.
+  /// Registers the subflows that are not guarded yet.
   private mutating func register(
     _ list: [Subflow], in subflows: inout Subflows, madeOn path: KernelPath? = nil
   ) -> [Action] {
