@@ -1,7 +1,8 @@
 // floor SOCKET [QUESTIONS]: the minimum that any such daemon must do, as the reference for all
 // others. It receives rtnetlink messages, asks the kernel for the route, and sends the answer as a
-// line to each subscriber of a Unix socket. With QUESTIONS, it sends that number of requests, one
-// after the other. The first one waits until the kernel has finished its changes, which connd
+// line to each subscriber of a Unix socket. With QUESTIONS, it does this as connd does: a thread of
+// its own sends that number of requests, one after the other, and hands the line to the thread of
+// the subscribers. The first request waits until the kernel has finished its changes, which connd
 // requests in one datagram with its first question. The others ask for the route.
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <limits.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { most_subscribers = 2048 };
+enum { most_subscribers = 2048, line_size = 64 };
+
+static struct mnl_socket *events, *questions;
+static int question_count = 1;
 
 static void fail(const char *what) {
   perror(what);
@@ -73,9 +78,30 @@ static void await_changes(struct mnl_socket *netlink) {
   if (mnl_socket_recvfrom(netlink, buffer, sizeof(buffer)) < 0) fail("answer");
 }
 
+/// Reads the waiting messages, and asks.
+static void learn(char *line) {
+  char buffer[32768];
+  while (recv(mnl_socket_get_fd(events), buffer, sizeof(buffer), MSG_DONTWAIT) > 0) continue;
+  if (question_count > 1) await_changes(questions);
+  for (int i = 2; i < question_count; i++) ask(questions, line);
+  ask(questions, line);
+}
+
+/// The thread that only asks, and writes lines into a pipe.
+static void *follow(void *pipe) {
+  struct pollfd wait = {mnl_socket_get_fd(events), POLLIN, 0};
+  for (;;) {
+    char line[line_size];
+    if (poll(&wait, 1, -1) < 0) fail("poll");
+    learn(line);
+    if (write(*(int *)pipe, line, sizeof(line)) < 0) fail("pipe");
+  }
+  return NULL;
+}
+
 int main(int argc, char **argv) {
   if (argc != 2 && argc != 3) return fprintf(stderr, "usage: floor SOCKET [QUESTIONS]\n"), 64;
-  int questions_in_all = argc == 3 ? atoi(argv[2]) : 1;
+  if (argc == 3) question_count = atoi(argv[2]);
 
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   // Once the socket is visible, clients can connect.
@@ -85,7 +111,7 @@ int main(int argc, char **argv) {
       listen(listener, most_subscribers) || rename(address.sun_path, argv[1]))
     fail(argv[1]);
 
-  struct mnl_socket *events = open_netlink(), *questions = open_netlink();
+  events = open_netlink(), questions = open_netlink();
   static const int groups[] = {RTNLGRP_LINK,        RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR,
                                RTNLGRP_IPV4_ROUTE,  RTNLGRP_IPV6_ROUTE,  RTNLGRP_IPV4_RULE,
                                RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP};
@@ -93,6 +119,12 @@ int main(int argc, char **argv) {
     mnl_socket_setsockopt(events, NETLINK_ADD_MEMBERSHIP, (void *)&groups[i], sizeof(int));
 
   struct pollfd waits[2] = {{mnl_socket_get_fd(events), POLLIN, 0}, {listener, POLLIN, 0}};
+  int lines[2];
+  pthread_t thread;
+  if (question_count > 1) {
+    if (pipe(lines) || pthread_create(&thread, NULL, follow, &lines[1])) fail("thread");
+    waits[0].fd = lines[0];
+  }
   int subscribers[most_subscribers], count = 0;
   for (;;) {
     if (poll(waits, 2, -1) < 0) fail("poll");
@@ -103,11 +135,9 @@ int main(int argc, char **argv) {
       subscribers[count++] = subscriber;
     }
     if (!waits[0].revents) continue;
-    char buffer[32768], line[64];
-    while (recv(waits[0].fd, buffer, sizeof(buffer), MSG_DONTWAIT) > 0) continue;
-    if (questions_in_all > 1) await_changes(questions);
-    for (int i = 2; i < questions_in_all; i++) ask(questions, line);
-    ask(questions, line);
+    char line[line_size];
+    if (question_count == 1) learn(line);
+    else if (read(lines[0], line, sizeof(line)) < 0) fail("pipe");
     for (int i = 0; i < count; i++)
       if (send(subscribers[i], line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         close(subscribers[i]), subscribers[i--] = subscribers[--count];

@@ -1,10 +1,10 @@
 // latency [--made] ROUNDS NETNS:floor:SOCKET NETNS:asking:SOCKET NETNS:http2:SOCKET
 // NETNS:guard:SOCKET NETNS:connctl:"COMMAND":
 // measures how long a change of the kernel takes to a subscriber, and to a client that guards a
-// flow on the default path. `asking` is the floor with as many questions as connd. Each subject has
-// its own network namespace, so that none of them works while another is measured. They take turns,
-// so that noise hits them alike. With --made it also prints the part after the kernel has made the
-// change, because beside a million routes the kernel itself takes long.
+// flow on the default path. `asking` is the floor with as many questions and threads as connd. Each
+// subject has its own network namespace, so that none of them works while another is measured. They
+// take turns, so that noise hits them alike. With --made it also prints the part after the kernel
+// has made the change, because beside a million routes the kernel itself takes long.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -190,7 +190,7 @@ static void open_subject(char *argument) {
     subject->events = start(argument);
     break;
   default:
-    subject->name = subject->kind == 'a' ? "the floor with connd's questions" : "the floor, in C";
+    subject->name = subject->kind == 'a' ? "the floor with connd's questions and threads" : "the floor, in C";
     subject->events = connect_to(argument);
   }
   if (is_call(subject)) subject->events = subject->call.descriptor;
