@@ -40,7 +40,7 @@ struct EndpointStore {
     guard let path = self.path else { return }
     let lines = self.places.map { "\($0.address) \($0.link)\n" }.sorted().joined()
     let temporary = path + ".new"
-    // Never an existing file: the administrator may run this in the directory of another user.
+    // An existing file may be another user's symbolic link, so a new file is created.
     unlink(temporary)
     let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
     guard descriptor >= 0, let file = fdopen(descriptor, "w") else {

@@ -195,7 +195,7 @@ struct MultipathScenario {
   }
 
   @Test(
-    "M6 I2 C10 the only link goes down with an idle connection, whose address stays → it ends",
+    "M6 I2 C10 the only subflow's link goes down and keeps its address → the connection ends",
     .enabled(if: Self.hasMultipath, "the kernel has no Multipath TCP, or it is switched off"),
     arguments: ["handler", "socket"])
   func onlyLink(guarding: String) throws {

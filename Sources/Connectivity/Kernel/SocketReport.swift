@@ -41,7 +41,7 @@ package struct SocketReport: Hashable, Sendable {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
     self.progress = progress
-    // Recordings may contain any numbers.
+    // A damaged recording may contain numbers whose sum overflows.
     self.sent = progress &+ inFlight
     self.roundTrip = roundTrip
     self.timeouts = timeouts

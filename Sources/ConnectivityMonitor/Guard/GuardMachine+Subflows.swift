@@ -33,7 +33,7 @@ extension GuardMachine {
 
     /// The search for another subflow, from the loss of the last one until one stands.
     struct Search: Equatable, Sendable {
-      /// connd's report about the last one.
+      /// connd's report about the loss of the last subflow.
       var event: FlowEvent
       var lost: Guarded
       /// The number of the list that it waits for, or `nil` after the last one.
@@ -59,7 +59,8 @@ extension GuardMachine {
       self.guarded.contains { $0.registration.id == id }
     }
 
-    /// The first subflow that stands, or else the first whose path is certain.
+    /// The first subflow that stands. If none stands, the first that is not in doubt, or `nil` if
+    /// all are in doubt.
     var current: Guarded? {
       self.guarded.first(where: \.stands) ?? self.guarded.first { !$0.isInDoubt }
     }
@@ -142,7 +143,7 @@ extension GuardMachine {
 
   // MARK: - The search
 
-  /// Guards what the first list has besides the lost subflow, and requests the last list.
+  /// Guards the subflows of the first list except the lost one, and requests the last list.
   private mutating func search(
     _ subflows: inout Subflows, _ search: Subflows.Search, _ list: [Subflow]
   ) -> [Action] {
@@ -154,8 +155,8 @@ extension GuardMachine {
     return actions + [request]
   }
 
-  /// Guards what the last list has. The one that was lost first may have recovered. If none stands,
-  /// the connection is given up, at the latest with connd's answers.
+  /// Guards the subflows of the last list. The lost one may have recovered. If none stands, the
+  /// connection is given up, at the latest when connd has answered.
   private mutating func endSearch(
     _ known: Subflows, _ search: Subflows.Search, _ list: [Subflow]
   ) -> [Action] {
@@ -182,7 +183,7 @@ extension GuardMachine {
 
   // MARK: - Reports of connd
 
-  /// Handles a report about a subflow. Each may be due to a change that also makes or ends others.
+  /// Handles a report about a subflow. The same change may have made or closed others.
   mutating func received(
     _ event: FlowEvent, _ id: Registration.ID, _ known: Subflows
   ) -> [Action] {
@@ -268,14 +269,14 @@ extension GuardMachine {
 }
 
 extension FlowEvent {
-  /// Whether it advises that a subflow may be dead. A better path leaves it working.
+  /// Whether the event advises that a subflow may be dead. A better path leaves a subflow working.
   fileprivate var doubtsSubflow: Bool {
     guard let invalidation, !self.destroys else { return false }
     return invalidation.reason != .betterPath && !self.concernsAllSubflows
   }
 
-  /// Whether it is about all subflows of a connection: the machine has slept, or a cost is
-  /// forbidden, because the kernel sends on each of them.
+  /// Whether the event concerns all subflows of a connection: a sleep, or a forbidden cost, because
+  /// the kernel sends on each subflow.
   fileprivate var concernsAllSubflows: Bool {
     [.resumed, .policy].contains(self.invalidation?.reason)
   }

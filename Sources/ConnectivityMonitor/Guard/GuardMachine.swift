@@ -68,7 +68,7 @@ package struct GuardMachine: Sendable {
     case release(Registration.ID)
     case report(FlowEvent, EventPhase, FlowGuard.Flow)
     case reportAbsence(ConndAbsence)
-    /// Reads the list of subflows again, after a pause. Its number belongs to the answer.
+    /// Reads the list of subflows again, after a pause. The answer must contain the number.
     case listSubflows(after: Duration, ListNumber)
     /// The first answer, for all callers that wait for it.
     case answer(Answer)

@@ -156,7 +156,7 @@ struct SocketEvidenceTests {
     #expect(!slow.isSilent)
   }
 
-  @Test("E2 the peer was heard after the change → suspect once it is silent for a timeout")
+  @Test("E2 the peer was heard after the change, then silent for a timeout → the flow is suspect")
   func heardAndLost() {
     for (silence, isSuspect) in [(5, false), (200, false), (201, true)] {
       let (evidence, now) = Self.evidence(1000, silence: silence, progress: 7)

@@ -158,7 +158,7 @@ struct SubflowGuardTests {
     #expect(self.listed([]) == ["change: destroy"])
   }
 
-  @Test("M6 I2 the lost subflow is still listed, and connd only advises → it is given up")
+  @Test("M6 I2 connd only advises about a lost subflow that is still listed → the connection ends")
   mutating func stranded() {
     _ = self.told(Self.path("wlan0"), of: 2)
     _ = self.told(Self.invalidation(.destroy), of: 2)
@@ -176,7 +176,7 @@ struct SubflowGuardTests {
     #expect(other.told(Self.noPath, of: 3) == ["release 3", "change: destroy"])
   }
 
-  @Test("M6 a found subflow is in doubt until the end of the grace period → given up")
+  @Test("M6 a found subflow is in doubt until the grace period ends → the connection ends")
   mutating func foundInDoubt() {
     _ = self.told(Self.path("wlan0"), of: 2)
     _ = self.told(Self.invalidation(.destroy), of: 2)
@@ -267,7 +267,7 @@ struct SubflowGuardTests {
     #expect(self.told(Self.invalidation(.destroy), of: 4) == ["release 4", "change: path eth0"])
   }
 
-  @Test("M6 connd refuses one subflow → the others are guarded; it refuses the only one → told")
+  @Test("M6 connd refuses one subflow → the others are guarded; it refuses the only one → reported")
   mutating func refused() {
     var other = self
     other.join()
@@ -278,7 +278,7 @@ struct SubflowGuardTests {
     #expect(self.listed([]) == ["outcome: refused"])
   }
 
-  @Test("M6 connd is away → reported once for the connection")
+  @Test("M6 connd is absent → reported once for the connection")
   mutating func absent() {
     self.join()
     let absence = ConndAbsence.disconnected(.notThere("gone"))
