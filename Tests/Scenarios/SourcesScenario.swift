@@ -114,6 +114,7 @@ struct SourcesScenario {
     try lab.namespace.ip("address add 10.9.0.5/32 dev wlan0")
     try route(by: "wlan0", 0)
     #expect(flow.connection?.carries(within: .seconds(10)) == true)
+    try lab.awaitEvaluation()
     try lab.namespace.ip("address del 10.9.0.5/32 dev wlan0")
     #expect(try flow.invalidation().reason == "sourceAddressLost")
   }

@@ -26,12 +26,13 @@ extension FlowTable {
       // All readings come before any conclusion. If the kernel fails in between, no event may be
       // lost.
       let readings = try self.read(part, reader)
+      let readAt = clock?() ?? now
       hasMessages = reader.view.hasMessages
       var looks: [Look] = []
       for (flow, way, reading) in readings {
-        guard let look = try self.look(at: flow, way, reading, reader, policy, at: now) else {
-          continue
-        }
+        guard
+          let look = try self.look(at: flow, way, reading, reader, policy, at: now, readAt: readAt)
+        else { continue }
         if look.verdict?.severity == .destroy, hasMessages, !isFinal {
           // The readings may belong to two moments, and the waiting messages explain the difference
           // (K8). The next slice begins with this flow.
@@ -88,7 +89,7 @@ extension FlowTable {
   /// Returns the result of the lookup of a flow, or `nil` if the flow waits to be registered.
   private mutating func look(
     at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
-    _ policy: InvalidationPolicy, at now: Instant
+    _ policy: InvalidationPolicy, at now: Instant, readAt: Instant
   ) throws(KernelUnavailable) -> Look? {
     guard self.pending[flow.key] == nil else {
       self.isSeen(flow)
@@ -108,7 +109,7 @@ extension FlowTable {
     return Look(
       flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
       isCertain: try reader.isGone(reading, madeOn: flow.tracker.path),
-      path: reading.path)
+      path: reading.path, readAt: readAt)
   }
 
   /// Returns what the client must learn about a flow after its evaluation, or `nil` if nothing has
@@ -119,7 +120,7 @@ extension FlowTable {
     let (flow, old) = (look.flow, look.flow.tracker)
     var examination = flow.examination
     let outcome = examination.conclude(look.forExamination(report, at: now))
-    let inDoubtSince = look.inDoubtSince(at: now)
+    let inDoubtSince = look.inDoubtSince
     self.spared += examination.timesSpared - flow.examination.timesSpared
     let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
     (flow.tracker, flow.examination) = (look.tracker, examination)

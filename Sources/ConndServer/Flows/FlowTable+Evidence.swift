@@ -15,6 +15,8 @@ extension FlowTable {
     var isCertain: Bool
     /// The flow's path according to the lookup.
     var path: KernelPath
+    /// When the lookup had been made.
+    var readAt: Instant
 
     /// Whether the lookup differs from the one that the socket has refuted.
     var isLookupNew: Bool {
@@ -36,13 +38,14 @@ extension FlowTable {
         && !self.tracker.isInDoubt
     }
 
-    /// Returns when the change happened that put the flow in doubt, or `nil` if it is not. The loss
-    /// of its address is a change of its own, although its route was missing before: what arrived
-    /// in between proves nothing about it.
-    func inDoubtSince(at now: Instant) -> Instant? {
+    /// When the change had happened that put the flow in doubt, or `nil` if it is not. The change
+    /// may be later than the step, if the thread paused before the lookup: what arrived in between
+    /// proves nothing. The loss of the flow's address is a change of its own, although its route
+    /// was missing before.
+    var inDoubtSince: Instant? {
       guard self.tracker.isInDoubt else { return nil }
       let isOther = self.verdict.map { !self.flow.tracker.isReported(of: $0.reason) } ?? false
-      return (isOther ? nil : self.flow.inDoubtSince) ?? self.step.time ?? now
+      return (isOther ? nil : self.flow.inDoubtSince) ?? self.readAt
     }
 
     /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.

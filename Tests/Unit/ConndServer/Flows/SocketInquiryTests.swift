@@ -157,6 +157,32 @@ struct SocketInquiryTests {
     #expect(loop.count("spared") == 0)
   }
 
+  @Test(
+    "E1 I1 the address is lost while another change is read → data from before proves nothing")
+  func addressLostMeanwhile() throws {
+    var calm = try self.loop()
+    let before = calm.kernel.questions
+    _ = calm.tell()
+    for questions in 0..<(calm.kernel.questions - before) {
+      var loop = try self.loop()
+      let (kernel, clock) = (loop.kernel, loop.clock)
+      kernel.sockets[Self.port] = SocketReport(
+        silence: .milliseconds(10), roundTrip: .milliseconds(1))
+      // Data arrives 40 ms after the first change, and the address is lost 10 ms later.
+      kernel.happens(after: questions) {
+        clock.instant = clock.instant.advanced(by: .milliseconds(50))
+        kernel.take("192.0.2.7")
+        kernel.untold.append { [.rule(.ipv4)] }
+      }
+      var told = loop.tell() + loop.turn()
+      kernel.sockets[Self.port] = SocketReport(
+        silence: .milliseconds(1510), roundTrip: .milliseconds(1))
+      told += loop.turn(after: .milliseconds(1500))
+      #expect(told.last == "1 destroy sourceAddressLost", "\(questions): \(told)")
+      #expect(loop.count("spared") == 0)
+    }
+  }
+
   @Test("E1 a flow over a dead link is destroyed if its socket stays silent")
   func destroyed() throws {
     var loop = try self.loop()
