@@ -30,8 +30,8 @@ let grpc: [Target.Dependency] = [
     name: "GRPCNIOTransportHTTP2Posix", package: "grpc-swift-nio-transport", condition: forClient),
 ]
 let grpcProtobuf: [Target.Dependency] = [
-  .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf", condition: forBoth),
-  .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forBoth),
+  .product(name: "GRPCProtobuf", package: "grpc-swift-protobuf", condition: forClient),
+  .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forClient),
 ]
 func nio(_ names: String...) -> [Target.Dependency] {
   names.map { .product(name: $0, package: "swift-nio", condition: forClient) }
@@ -90,12 +90,15 @@ let middle: [Target] = [
 
 // The protocol.
 let wire: [Target] = [
+  // Protobuf's encoding.
+  .target(name: "ConnectivityProtobuf", dependencies: core, swiftSettings: swiftSettings),
   .target(
-    name: "ConnectivityProtocol", dependencies: all(["Connectivity"], core, grpcProtobuf),
+    name: "ConnectivityProtocol",
+    dependencies: all(["Connectivity", "ConnectivityProtobuf"], core),
     exclude: ["Protos"], swiftSettings: swiftSettings),
   // The health and reflection services that gRPC defines. Clients need neither.
   .target(
-    name: "StandardServices", dependencies: all(core, grpcProtobuf),
+    name: "StandardServices", dependencies: all(["ConnectivityProtobuf"], core),
     resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
     swiftSettings: swiftSettings),
 ]
@@ -107,13 +110,14 @@ let daemon: [Target] = [
     dependencies: all(
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-        "ConnectivityProtocol", "StandardServices", "Systemd", "UnixTransport", lifecycle, logging,
-        arguments,
+        "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices", "Systemd",
+        "UnixTransport",
+        lifecycle, logging, arguments,
         signals,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
-      ], core, grpcProtobuf),
+      ], core),
     swiftSettings: settingsBesideC),
   .executableTarget(
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
@@ -125,7 +129,7 @@ let monitor: [Target] = [
     name: "ConnectivityMonitor",
     dependencies: all(
       [
-        "Connectivity", logging,
+        "Connectivity", "ConnectivityProtobuf", logging,
         .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
       ], core),
     swiftSettings: swiftSettings)
@@ -168,8 +172,7 @@ let clients: [Target] = [
     dependencies: all(
       [
         "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-        "ConnectivityMonitor", "UnixTransport", arguments,
-        .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forPrograms),
+        "ConnectivityMonitor", "ConnectivityProtobuf", "UnixTransport", arguments,
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(
@@ -190,11 +193,20 @@ let tests: [Target] = [
   .executableTarget(
     name: "instructions", dependencies: ["ConnectivityRules", "Connectivity"],
     path: "Tests/Programs/Instructions", swiftSettings: swiftSettings),
+  // The messages as SwiftProtobuf's plugin generates them. ConnectivityProtobuf is compared with them.
+  .target(
+    name: "ReferenceMessages",
+    dependencies: [
+      .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forClient)
+    ],
+    path: "Tests/Support/ReferenceMessages", swiftSettings: settingsBesideC),
   .testTarget(
     name: "ConnectivityProtocolTests",
     dependencies: all(
-      ["ConnectivityProtocol", "ConnectivityMonitor", "Connectivity", "TestKit"], core, grpcProtobuf
-    ),
+      [
+        "ConnectivityProtocol", "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf",
+        "ReferenceMessages", "StandardServices", "TestKit",
+      ], core, grpcProtobuf),
     path: "Tests/Unit/ConnectivityProtocol", swiftSettings: swiftSettings),
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
@@ -214,8 +226,8 @@ let tests: [Target] = [
     name: "ConndServerTests",
     dependencies: all(
       [
-        "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtocol",
-        "Netlink", "TestKit", "UnixTransport", logging,
+        "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
+        "ConnectivityProtocol", "Netlink", "TestKit", "UnixTransport", logging,
       ], core, grpcProtobuf),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
@@ -232,7 +244,7 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnectivityClient", "ConnectivityMonitor", "ConnectivityTestKit", "Connectivity",
-        "ConnectivityRules",
+        "ConnectivityRules", "ConnectivityProtobuf",
         "ConnectivityProtocol", "TestKit", lifecycle, logging, metrics, signals,
       ], nio("NIOCore", "NIOPosix", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
@@ -242,7 +254,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
-        "ConnectivityProtocol", "ConnectivityTestKit", "UnixTransport", "TestKit", arguments,
+        "ConnectivityProtobuf", "ConnectivityProtocol", "ConnectivityTestKit", "UnixTransport",
+        "TestKit", arguments,
       ], core, grpcProtobuf),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(

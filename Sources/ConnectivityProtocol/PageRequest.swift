@@ -1,5 +1,5 @@
 package import GRPCCore
-package import SwiftProtobuf
+package import ConnectivityProtobuf
 
 /// The request for one page of a list (AIP-158).
 ///
@@ -55,7 +55,7 @@ package struct PageRequest: Sendable {
   package func encodedResponse<Entry, Response: Message>(
     with entries: some Sequence<Entry>, key: (Entry) -> String,
     token: (String) -> Response, _ response: (Entry) -> Response
-  ) throws -> [UInt8] {
+  ) -> [UInt8] {
     var bytes: [UInt8] = []
     var count = 0
     var last = self.previous
@@ -63,9 +63,9 @@ package struct PageRequest: Sendable {
       let key = key(entry)
       if let previous, key <= previous { continue }
       if let last, count == self.maxEntries || bytes.count >= Self.fullSize {
-        return bytes + (try token(Self.token(last, of: self.list)).serializedBytes() as [UInt8])
+        return bytes + token(Self.token(last, of: self.list)).serializedBytes()
       }
-      bytes += try response(entry).serializedBytes() as [UInt8]
+      bytes += response(entry).serializedBytes()
       (last, count) = (key, count + 1)
     }
     return bytes
@@ -75,7 +75,7 @@ package struct PageRequest: Sendable {
   package func response<Entry, Response: Message>(
     with entries: some Sequence<Entry>, key: (Entry) -> String,
     token: (String) -> Response, _ response: (Entry) -> Response
-  ) throws -> Response {
+  ) throws(ProtobufError) -> Response {
     try Response(
       serializedBytes: self.encodedResponse(with: entries, key: key, token: token, response))
   }

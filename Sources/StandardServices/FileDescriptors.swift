@@ -1,10 +1,4 @@
-import SwiftProtobuf
-
-#if canImport(FoundationEssentials)
-  public import struct FoundationEssentials.Data
-#else
-  public import struct Foundation.Data
-#endif
+public import ConnectivityProtobuf
 
 /// The .proto files from which this module was generated, as descriptors by `protoc`. The
 /// reflection service answers from them.
@@ -13,7 +7,7 @@ public struct FileDescriptors: Sendable {
   public struct File: Sendable {
     public let name: String
     /// A serialised `google.protobuf.FileDescriptorProto`.
-    public let bytes: Data
+    public let bytes: [UInt8]
     let imports: [String]
     let symbols: Set<String>
   }
@@ -23,18 +17,19 @@ public struct FileDescriptors: Sendable {
   public let services: [String]
 
   /// - Throws: An error if the embedded descriptors are damaged.
-  public init() throws {
-    let set = try Google_Protobuf_FileDescriptorSet(
-      serializedBytes: PackageResources.descriptors_binpb)
-    var files: [String: File] = [:]
-    for file in set.file {
-      files[file.name] = File(
-        name: file.name, bytes: try file.serializedData(), imports: file.dependency,
-        symbols: file.symbols)
+  public init() throws(ProtobufError) {
+    var (files, services): ([String: File], [String]) = ([:], [])
+    let set = PackageResources.descriptors_binpb
+    try ProtobufReader.read(set[...]) { (field) throws(ProtobufError) in
+      guard field.number == 1, let bytes = field.message else { return }
+      let descriptor = try FileDescriptor(bytes)
+      files[descriptor.name] = File(
+        name: descriptor.name, bytes: [UInt8](bytes), imports: descriptor.imports,
+        symbols: descriptor.symbols)
+      services += descriptor.services
     }
     self.files = files
-    self.services = set.file.flatMap { file in file.service.map { "\(file.package).\($0.name)" } }
-      .sorted()
+    self.services = services.sorted()
   }
 
   /// Returns the file with this name, as used in imports, or `nil` if it does not exist.
@@ -59,24 +54,68 @@ public struct FileDescriptors: Sendable {
   }
 }
 
-extension Google_Protobuf_FileDescriptorProto {
-  fileprivate var symbols: Set<String> {
-    var symbols: Set<String> = []
-    func add(_ messages: [Google_Protobuf_DescriptorProto], in scope: String) {
-      for message in messages {
-        let name = "\(scope).\(message.name)"
-        symbols.insert(name)
-        symbols.formUnion(message.field.map { "\(name).\($0.name)" })
-        symbols.formUnion(message.enumType.map { "\(name).\($0.name)" })
-        add(message.nestedType, in: name)
+/// What reflection needs of a `google.protobuf.FileDescriptorProto`.
+private struct FileDescriptor {
+  private(set) var name = ""
+  private(set) var imports: [String] = []
+  /// The full names of what the file declares.
+  private(set) var symbols: Set<String> = []
+  private(set) var services: [String] = []
+
+  /// - Throws: An error if the bytes are malformed.
+  init(_ bytes: ProtobufReader.Bytes) throws(ProtobufError) {
+    var package = ""
+    try ProtobufReader.read(bytes) { (field) throws(ProtobufError) in
+      switch field.number {
+      case 1: self.name = try field.string ?? ""
+      case 2: package = try field.string ?? ""
+      case 3: self.imports.append(try field.string ?? "")
+      default: break
       }
     }
-    add(self.messageType, in: self.package)
-    symbols.formUnion(self.enumType.map { "\(self.package).\($0.name)" })
-    for service in self.service {
-      symbols.insert("\(self.package).\(service.name)")
-      symbols.formUnion(service.method.map { "\(self.package).\(service.name).\($0.name)" })
+    try ProtobufReader.read(bytes) { (field) throws(ProtobufError) in
+      guard let declaration = field.message else { return }
+      switch field.number {
+      case 4: try self.add(message: declaration, in: package)
+      case 5: try self.add(declaration, in: package)
+      case 6:
+        self.services.append(try self.add(declaration, in: package, withParts: 2))
+      default: break
+      }
     }
-    return symbols
+  }
+
+  private mutating func add(
+    message: ProtobufReader.Bytes, in scope: String
+  ) throws(ProtobufError) {
+    let name = try self.add(message, in: scope, withParts: 2)
+    try ProtobufReader.read(message) { (field) throws(ProtobufError) in
+      guard let inner = field.message else { return }
+      switch field.number {
+      case 3: try self.add(message: inner, in: name)
+      case 4: try self.add(inner, in: name)
+      default: break
+      }
+    }
+  }
+
+  /// Adds the symbol of a declaration, whose name is its first field, and those of its fields or
+  /// methods.
+  ///
+  /// - Parameter parts: The field that contains them.
+  /// - Returns: The full name.
+  @discardableResult
+  private mutating func add(
+    _ declaration: ProtobufReader.Bytes, in scope: String, withParts parts: Int? = nil
+  ) throws(ProtobufError) -> String {
+    var name = scope
+    try ProtobufReader.read(declaration) { (field) throws(ProtobufError) in
+      if field.number == 1 { name = "\(scope).\(try field.string ?? "")" }
+    }
+    self.symbols.insert(name)
+    try ProtobufReader.read(declaration) { (field) throws(ProtobufError) in
+      if field.number == parts, let part = field.message { try self.add(part, in: name) }
+    }
+    return name
   }
 }

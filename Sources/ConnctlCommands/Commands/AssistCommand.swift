@@ -1,7 +1,7 @@
 import ArgumentParser
 import ConnectivityMonitor
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 struct AssistCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(

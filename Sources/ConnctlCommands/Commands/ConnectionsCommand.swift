@@ -122,7 +122,7 @@ struct ConnectionsCommand: ConnctlCommand {
 
 /// The differences between lists of connections.
 struct ConnectionChanges {
-  struct Change: Hashable {
+  struct Change: Equatable {
     var connection: ListedConnection
     var hasEnded = false
   }

@@ -3,7 +3,7 @@ import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
 import GRPCCore
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(

@@ -4,7 +4,7 @@ import ConnectivityJSON
 import ConnectivityMonitor
 import ConnectivityProtocol
 import GRPCCore
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 struct NetworksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(

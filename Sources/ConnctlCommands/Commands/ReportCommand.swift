@@ -2,7 +2,7 @@ import ArgumentParser
 import ConnectivityJSON
 import ConnectivityMonitor
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 struct ReportCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(

@@ -3,7 +3,7 @@ import ConnectivityMonitor
 import ConnectivityProtocol
 
 /// The content of `connctl top` at one moment.
-struct Overview: Hashable, Sendable {
+struct Overview: Equatable, Sendable {
   var snapshot: ConnectivitySnapshot
   var links: [Connectivity_V1_Link] = []
   /// Oldest first.

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 import UnixTransport
 
 /// The state in which a recording connd starts.
@@ -34,7 +34,7 @@ enum StartingState: Hashable {
       return .configured(why: "connd cannot be asked (\(error))")
     }
     let file = try NewFile("\(directory.path)/connd.state")
-    try file.write(try response.serializedBytes())
+    try file.write(response.serializedBytes())
     return .running(file: file.path)
   }
 

@@ -37,7 +37,7 @@ enum ConnectionVerdict: String, CaseIterable, Hashable {
 }
 
 /// A connection with its process.
-struct ListedConnection: Hashable {
+struct ListedConnection: Equatable {
   var connection: Connectivity_V1_Connection
   var owner: SocketOwner?
 

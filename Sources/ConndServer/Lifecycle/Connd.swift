@@ -148,7 +148,7 @@ struct Connd {
     return try Monitor(recorder: recorder) {
       MonitorLoop(
         configuration, store: store,
-        publisher: HistoryPublisher(store, history, logger: logger), statistics: statistics,
+        publisher: HistoryPublisher(store, history), statistics: statistics,
         notifier: notifier, clock: edges.clock, logger: logger, sources: edges.sources(),
         costs: costs, overrideStore: overrideStore,
         countFlows: { count in

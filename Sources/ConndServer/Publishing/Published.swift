@@ -2,7 +2,7 @@
 // other file outside Server/ uses protobuf.
 import Connectivity
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 /// A change and its message, serialised once for the history and all subscribers. It is an object
 /// because each of them holds it.
@@ -10,9 +10,9 @@ final class Published: Sendable {
   let change: ConnectivityChange
   let message: [UInt8]
 
-  init(_ change: ConnectivityChange) throws {
+  init(_ change: ConnectivityChange) {
     self.change = change
-    self.message = try change.watchResponse(networkNamespace: ProcessNamespace.told)
+    self.message = change.watchResponse(networkNamespace: ProcessNamespace.told)
   }
 
   /// Decodes a stored message.
@@ -28,10 +28,8 @@ final class Published: Sendable {
 struct UnexpectedMessage: Error {}
 
 extension ConnectivitySnapshot {
-  /// The stored form, as in a recording's header. Empty if it cannot be stored.
-  var stored: [UInt8] {
-    (try? Connectivity_V1_WatchResponse.snapshot(self).serializedBytes()) ?? []
-  }
+  /// The stored form, as in a recording's header.
+  var stored: [UInt8] { Connectivity_V1_WatchResponse.snapshot(self).serializedBytes() }
 
   init(stored bytes: [UInt8]) throws {
     let response = try Connectivity_V1_WatchResponse(serializedBytes: bytes)
@@ -41,8 +39,8 @@ extension ConnectivitySnapshot {
 }
 
 extension KernelPath {
-  /// The stored form, as in a recorded registration. Empty if it cannot be stored.
-  var stored: [UInt8] { (try? Connectivity_V1_Path(self).serializedBytes()) ?? [] }
+  /// The stored form, as in a recorded registration.
+  var stored: [UInt8] { Connectivity_V1_Path(self).serializedBytes() }
 
   init(stored bytes: [UInt8]) throws {
     self = try KernelPath(Connectivity_V1_Path(serializedBytes: bytes))

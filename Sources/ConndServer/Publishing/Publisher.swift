@@ -1,5 +1,4 @@
 import Connectivity
-import Logging
 
 /// The destination of the monitor loop's changes.
 protocol Publisher {
@@ -11,22 +10,15 @@ protocol Publisher {
 struct HistoryPublisher: Publisher {
   private let store: Store
   private let history: HistoryFile
-  private let logger: Logger
 
-  init(_ store: Store, _ history: HistoryFile, logger: Logger) {
+  init(_ store: Store, _ history: HistoryFile) {
     self.store = store
     self.history = history
-    self.logger = logger
   }
 
   func publish(_ changes: [ConnectivityChange]) {
-    do {
-      let published = try changes.map { try Published($0) }
-      self.history.append(
-        published, clockSteps: self.store.clockSteps, past: { self.store.past })
-      self.store.publish(published)
-    } catch {
-      self.logger.critical("a change cannot be serialised", metadata: ["error": "\(error)"])
-    }
+    let published = changes.map { Published($0) }
+    self.history.append(published, clockSteps: self.store.clockSteps, past: { self.store.past })
+    self.store.publish(published)
   }
 }

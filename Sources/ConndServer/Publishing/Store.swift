@@ -202,8 +202,7 @@ extension Store.State {
     self.boot = time.advanced(by: .zero - now.sinceStart)
     if self.snapshot.since >= boot { self.snapshot.since = self.snapshot.since.advanced(by: step) }
     for (place, published) in self.history.enumerated() where published.change.time >= boot {
-      guard let shifted = try? Published(published.change.shifted(by: step)) else { continue }
-      self.history[place] = shifted
+      self.history[place] = Published(published.change.shifted(by: step))
     }
   }
 

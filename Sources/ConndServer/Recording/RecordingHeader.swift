@@ -32,7 +32,7 @@ struct RecordingHeader: Hashable {
     fields.put(self.watchdogTimeout) { $0.put($1) }
     fields.put(self.restored.stored)
     fields.put(OverrideFile.text(self.costs, boot: Self.boot))
-    fields.put(self.past.compactMap { try? Published($0) }) { $0.put($1.message) }
+    fields.put(self.past.map { Published($0) }) { $0.put($1.message) }
     return fields.bytes
   }
 }

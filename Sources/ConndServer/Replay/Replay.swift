@@ -40,7 +40,7 @@ struct Replay {
     // Not even the start is complete.
     guard !self.recording.turns.isEmpty else { return }
     let restored = self.recording.header.restored
-    let past = self.recording.header.past.compactMap { try? Published($0) }
+    let past = self.recording.header.past.map { Published($0) }
     let store =
       past.last?.change.generation == restored.generation
       ? Store(past) : restored.generation > 0 ? Store(at: restored) : Store()
@@ -106,10 +106,8 @@ private final class ReplayPublisher: Publisher {
 
   func publish(_ changes: [ConnectivityChange]) {
     for change in changes {
-      guard
-        let published = try? Published(change),
-        let told = try? Published(decoding: published.message)
-      else { continue }
+      let published = Published(change)
+      guard let told = try? Published(decoding: published.message) else { continue }
       self.store.publish([published])
       if self.hasBegun { self.print(JSON.event(told.change).line(terminator: "\n")) }
     }

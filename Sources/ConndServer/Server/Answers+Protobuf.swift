@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import ConnectivityRules
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 extension Connectivity_V1_Explanation {
   /// - Parameters:

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import Glibc
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Synchronization
 import UnixTransport
 

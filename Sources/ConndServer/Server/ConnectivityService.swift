@@ -2,8 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityRules
 import GRPCCore
-import GRPCProtobuf
-import SwiftProtobuf
+import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements `connectivity.v1.Connectivity` with the store and the monitor, except `Watch`, which

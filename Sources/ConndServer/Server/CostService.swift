@@ -1,8 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
-import GRPCProtobuf
-import SwiftProtobuf
+import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements `connectivity.v1.Costs`: changes and lists users' cost overrides.
@@ -46,7 +45,7 @@ struct CostService: RegistrableRPCService {
       return []
     }
     let choice = Connectivity_V1_ListNetworksResponse(assist: assist)
-    return try choice.serializedBytes()
+    return choice.serializedBytes()
       + page.encodedResponse(
         with: networks.enumerated(), key: { place, network in network.key(at: place) },
         token: { token in Connectivity_V1_ListNetworksResponse.with { $0.nextPageToken = token } }

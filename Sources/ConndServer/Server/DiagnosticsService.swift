@@ -1,9 +1,8 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
-import GRPCProtobuf
 import Netlink
-import SwiftProtobuf
+import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements `connectivity.v1.Diagnostics` with the store and the monitor.
@@ -79,7 +78,7 @@ struct DiagnosticsService: RegistrableRPCService {
   ) async throws -> [UInt8] {
     let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "links")
     let links = try await self.queries.answer(for: caller) { .listLinks($0) }.orUnavailable()
-    return try page.encodedResponse(
+    return page.encodedResponse(
       with: links, key: \.key,
       token: { token in Connectivity_V1_ListLinksResponse.with { $0.nextPageToken = token } }
     ) { link in
@@ -96,7 +95,7 @@ struct DiagnosticsService: RegistrableRPCService {
     let past = self.store.past
     // Later pages continue after the previous one, however many transitions were added since.
     let first = request.pageToken.isEmpty ? past.generation(ofLatestTransitions: limit) : 0
-    return try page.encodedResponse(
+    return page.encodedResponse(
       with: past.filter { $0.change.generation >= first && $0.change.isInHistory },
       key: { PageRequest.key($0.change.generation) },
       token: { token in Connectivity_V1_ListTransitionsResponse.with { $0.nextPageToken = token } }
@@ -111,7 +110,7 @@ struct DiagnosticsService: RegistrableRPCService {
     guard let counts = await self.queries.monitor.ask({ .count($0) }) else {
       throw RPCError.stopping
     }
-    return try page.encodedResponse(
+    return page.encodedResponse(
       with: clients, key: { PageRequest.key($0.id) },
       token: { token in Connectivity_V1_ListClientsResponse.with { $0.nextPageToken = token } }
     ) { client in
@@ -145,7 +144,7 @@ extension DiagnosticsService {
       }
       reports += try await self.queries.answer(for: caller) { .judge(part, $0) }.orUnavailable()
     }
-    return try page.encodedResponse(
+    return page.encodedResponse(
       with: zip(listed, reports), key: \.0.key,
       token: { token in
         Connectivity_V1_ListConnectionsResponse.with { $0.nextPageToken = token }

@@ -1,8 +1,7 @@
 import ConnectivityProtocol
 import GRPCCore
-import GRPCProtobuf
 import StandardServices
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 /// Implements `grpc.health.v1.Health`. connd serves from its first reading until it stops, and
 /// accepts no calls before.

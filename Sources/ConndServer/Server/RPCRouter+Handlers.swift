@@ -1,12 +1,11 @@
 import GRPCCore
-import GRPCProtobuf
-import SwiftProtobuf
+import ConnectivityProtobuf
 import UnixTransport
 
 extension RPCRouter {
   /// Registers a method with one request and one response. The handler receives the caller's
   /// credentials.
-  mutating func unary<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
+  mutating func unary<Request: Message, Response: Message>(
     _ method: MethodDescriptor,
     _ handler:
       @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
@@ -14,7 +13,7 @@ extension RPCRouter {
     self.unary(method, ProtobufSerializer<Response>(), handler)
   }
 
-  mutating func unary<Request: SwiftProtobuf.Message, Response: Sendable>(
+  mutating func unary<Request: Message, Response: Sendable>(
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
     _ handler:
       @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
@@ -29,7 +28,7 @@ extension RPCRouter {
   }
 
   /// Registers a method with a stream of requests and a stream of responses.
-  mutating func bidirectional<Request: SwiftProtobuf.Message, Response: SwiftProtobuf.Message>(
+  mutating func bidirectional<Request: Message, Response: Message>(
     _ method: MethodDescriptor,
     _ handler:
       @escaping @Sendable (
@@ -49,7 +48,7 @@ extension RPCRouter {
   }
 
   /// Registers a method with one request and a stream of responses.
-  mutating func serverStreaming<Request: SwiftProtobuf.Message, Response: Sendable>(
+  mutating func serverStreaming<Request: Message, Response: Sendable>(
     _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
     _ handler:
       @escaping @Sendable (

@@ -1,7 +1,6 @@
 import GRPCCore
-import GRPCProtobuf
 import StandardServices
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 /// Implements `grpc.reflection.v1.ServerReflection`, also under the name of its predecessor, which
 /// most tools still use.

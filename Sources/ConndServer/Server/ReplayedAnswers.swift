@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 extension MonitorLoop {
   /// Returns the answers to clients at the end of a replay, for connctl to print.
@@ -34,7 +34,7 @@ extension MonitorLoop {
     if let explanation {
       answers.explanation = Connectivity_V1_Explanation(explanation, links: links ?? [])
     }
-    return (try? answers.serializedBytes()) ?? []
+    return answers.serializedBytes()
   }
 }
 

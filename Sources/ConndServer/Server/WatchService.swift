@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import CoreMetrics
 import GRPCCore
-import SwiftProtobuf
+import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements the `Watch` call. Each change goes to all subscribers in one turn of the reactor,
@@ -81,15 +81,17 @@ private final class WatchSource: MessageSource {
   }
 
   func next() -> NextMessage {
+    typealias Response = Connectivity_V1_WatchResponse
+    let namespace = ProcessNamespace.told
     while true {
       while let published = self.unsent.popFirst() {
         if self.kinds.contain(published.change) { return .message(published.message) }
       }
       switch self.service.next(for: &self.subscriber) {
       case .snapshot(let snapshot):
-        return Self.message(.snapshot(snapshot, networkNamespace: ProcessNamespace.told))
+        return .message(Response.snapshot(snapshot, networkNamespace: namespace).serializedBytes())
       case .gap(let snapshot):
-        return Self.message(.gap(snapshot, networkNamespace: ProcessNamespace.told))
+        return .message(Response.gap(snapshot, networkNamespace: namespace).serializedBytes())
       case .changes(let changes): self.unsent = changes[...]
       case .finished: return .end(Status(RPCError.stopping))
       case nil: return .later
@@ -99,14 +101,6 @@ private final class WatchSource: MessageSource {
 
   func close() {
     self.service.leave(self.subscriber, self.client)
-  }
-
-  private static func message(_ response: Connectivity_V1_WatchResponse) -> NextMessage {
-    do {
-      return .message(try response.serializedBytes())
-    } catch {
-      return .end(Status(code: .internalError, message: "\(error)"))
-    }
   }
 }
 

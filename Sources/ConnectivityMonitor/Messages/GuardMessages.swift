@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityProtobuf
 
 /// A message of the call `Guard`.
 struct GuardMessage {
@@ -40,19 +41,19 @@ struct GuardMessage {
     _ flow: FlowGuard.Flow, id: UInt64, knownPath path: [UInt8]?, since generation: UInt64?
   ) -> [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, id)
-    writer.put(2, flow.remote.description)
-    if let local = flow.local { writer.put(3, local.description) }
-    if flow.mark != 0 { writer.put(4, UInt64(flow.mark)) }
-    if let interface = flow.interface { writer.put(5, interface) }
-    if let generation { writer.put(6, generation) }
-    if let path { writer.put(7, message: path) }
-    writer.put(8, flow.forbidsExpensive)
-    writer.put(9, flow.forbidsConstrained)
+    writer.write(present: id, as: 1)
+    writer.write(present: flow.remote.description, as: 2)
+    if let local = flow.local { writer.write(present: local.description, as: 3) }
+    if flow.mark != 0 { writer.write(present: UInt64(flow.mark), as: 4) }
+    if let interface = flow.interface { writer.write(present: interface, as: 5) }
+    if let generation { writer.write(present: generation, as: 6) }
+    if let path { writer.write(present: path, as: 7) }
+    writer.write(flow.forbidsExpensive, as: 8)
+    writer.write(flow.forbidsConstrained, as: 9)
     if let transport = flow.transport {
-      if transport.localPort != 0 { writer.put(10, UInt64(transport.localPort)) }
-      if transport.remotePort != 0 { writer.put(11, UInt64(transport.remotePort)) }
-      writer.put(12, UInt64(transport.number))
+      if transport.localPort != 0 { writer.write(present: UInt64(transport.localPort), as: 10) }
+      if transport.remotePort != 0 { writer.write(present: UInt64(transport.remotePort), as: 11) }
+      writer.write(present: UInt64(transport.number), as: 12)
     }
     return Self.request(1, writer.bytes)
   }
@@ -60,13 +61,13 @@ struct GuardMessage {
   /// Returns the request to stop guarding a flow.
   static func removal(_ id: UInt64) -> [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, id)
+    writer.write(present: id, as: 1)
     return Self.request(2, writer.bytes)
   }
 
-  private static func request(_ number: Int, _ content: [UInt8]) -> [UInt8] {
+  private static func request(_ number: UInt32, _ content: [UInt8]) -> [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(number, message: content)
+    writer.write(present: content, as: number)
     return writer.bytes
   }
 }

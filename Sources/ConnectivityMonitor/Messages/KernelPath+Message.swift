@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityProtobuf
 
 // Unknown values come from a newer connd, and are read as in the .proto files.
 
@@ -33,21 +34,23 @@ extension KernelPath {
   /// The message.
   var message: [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, self.status.number)
-    if let reason = self.reason { writer.put(2, reason.number) }
-    if let interface = self.interface { writer.put(3, interface) }
-    for link in self.chain { writer.put(4, message: link.message) }
-    writer.put(5, self.medium.number)
-    if let source = self.source { writer.put(6, source.description) }
-    if let gateway = self.gateway { writer.put(7, gateway.description) }
-    if let table = self.table { writer.put(8, UInt64(table)) }
-    if !self.isCostUnknown { writer.put(9, self.isExpensive ? 1 : 0) }
-    writer.put(10, self.isConstrained)
-    if let evidence = self.evidence { writer.put(11, message: evidence.message) }
-    if let length = self.sourcePrefixLength { writer.put(12, UInt64(clamping: length)) }
-    writer.put(13, UInt64(clamping: self.guessedLinks))
-    if self.quality != .unknown { writer.put(15, self.quality.number) }
-    if self.validation != .unknown { writer.put(14, message: self.validation.message) }
+    writer.write(present: self.status.number, as: 1)
+    if let reason = self.reason { writer.write(present: reason.number, as: 2) }
+    if let interface = self.interface { writer.write(present: interface, as: 3) }
+    for link in self.chain { writer.write(present: link.message, as: 4) }
+    writer.write(present: self.medium.number, as: 5)
+    if let source = self.source { writer.write(present: source.description, as: 6) }
+    if let gateway = self.gateway { writer.write(present: gateway.description, as: 7) }
+    if let table = self.table { writer.write(present: UInt64(table), as: 8) }
+    if !self.isCostUnknown { writer.write(present: self.isExpensive, as: 9) }
+    writer.write(self.isConstrained, as: 10)
+    if let evidence = self.evidence { writer.write(present: evidence.message, as: 11) }
+    if let length = self.sourcePrefixLength {
+      writer.write(present: UInt64(clamping: length), as: 12)
+    }
+    writer.write(present: UInt64(clamping: self.guessedLinks), as: 13)
+    if self.quality != .unknown { writer.write(present: self.quality.number, as: 15) }
+    if self.validation != .unknown { writer.write(present: self.validation.message, as: 14) }
     return writer.bytes
   }
 }
@@ -66,8 +69,8 @@ extension PathLink {
 
   fileprivate var message: [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, self.name)
-    writer.put(2, UInt64(self.index))
+    writer.write(present: self.name, as: 1)
+    writer.write(present: UInt64(self.index), as: 2)
     return writer.bytes
   }
 }
@@ -87,9 +90,9 @@ extension Validation {
 
   fileprivate var message: [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, self.state.number)
-    if let source = self.source { writer.put(2, source.number) }
-    if let portal = self.portal { writer.put(3, portal) }
+    writer.write(present: self.state.number, as: 1)
+    if let source = self.source { writer.write(present: source.number, as: 2) }
+    if let portal = self.portal { writer.write(present: portal, as: 3) }
     return writer.bytes
   }
 }
@@ -109,9 +112,9 @@ extension Evidence {
 
   fileprivate var message: [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, self.source.number)
-    writer.put(2, self.value)
-    writer.put(3, self.medium.number)
+    writer.write(present: self.source.number, as: 1)
+    writer.write(present: self.value, as: 2)
+    writer.write(present: self.medium.number, as: 3)
     return writer.bytes
   }
 }

@@ -1,20 +1,21 @@
 internal import Connectivity
+internal import ConnectivityProtobuf
 
 /// Messages of the calls `GetPath` and `ReportAttempt` about the way by another link.
 enum OtherWayMessages {
   static func request(_ destination: IPAddress, port: UInt16) -> [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, destination.description)
-    writer.put(4, UInt64(port))
-    writer.put(5, true)
+    writer.write(present: destination.description, as: 1)
+    writer.write(present: UInt64(port), as: 4)
+    writer.write(true, as: 5)
     return writer.bytes
   }
 
   static func report(_ outcome: AttemptOutcome, _ destination: IPAddress, port: UInt16) -> [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, destination.description)
-    writer.put(2, UInt64(port))
-    writer.put(3, UInt64(outcome.rawValue))
+    writer.write(present: destination.description, as: 1)
+    writer.write(present: UInt64(port), as: 2)
+    writer.write(present: UInt64(outcome.rawValue), as: 3)
     return writer.bytes
   }
 

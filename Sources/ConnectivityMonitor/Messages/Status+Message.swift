@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityProtobuf
 
 extension ConnectivitySnapshot {
   /// - Throws: ``ProtobufError`` if it is malformed, or missing.
@@ -50,7 +51,7 @@ extension ReachabilityFlags {
 
 extension DNSSettings {
   /// Reads a field of the settings. Those of a change have other fields after these.
-  mutating func read(_ field: ProtobufReader.Field, servers: Int = 1) throws(ProtobufError) {
+  mutating func read(_ field: ProtobufField, servers: Int = 1) throws(ProtobufError) {
     switch field.number - servers {
     case 0: self.servers.append(try Server(message: try field.string))
     case 1: self.search.append(try field.string ?? "")

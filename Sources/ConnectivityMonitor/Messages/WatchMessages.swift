@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityProtobuf
 
 /// A message of the call `Watch`.
 struct WatchMessage {
@@ -26,8 +27,10 @@ struct WatchMessage {
   /// Returns a request.
   static func request(since generation: UInt64?, _ kinds: Set<StatusEvent.Kind>) -> [UInt8] {
     var writer = ProtobufWriter()
-    if let generation { writer.put(1, generation) }
-    for kind in StatusEvent.Kind.numbered where kinds.contains(kind) { writer.put(2, kind.number) }
+    if let generation { writer.write(present: generation, as: 1) }
+    for kind in StatusEvent.Kind.numbered where kinds.contains(kind) {
+      writer.write(present: kind.number, as: 2)
+    }
     return writer.bytes
   }
 }

@@ -1,4 +1,5 @@
 internal import Connectivity
+internal import ConnectivityProtobuf
 
 /// Messages of the call `WatchPath`.
 enum WatchPathMessages {
@@ -15,9 +16,9 @@ enum WatchPathMessages {
 
   static func request(_ destination: IPAddress, mark: UInt32, via link: String?) -> [UInt8] {
     var writer = ProtobufWriter()
-    writer.put(1, destination.description)
-    if mark != 0 { writer.put(2, UInt64(mark)) }
-    if let link { writer.put(3, link) }
+    writer.write(present: destination.description, as: 1)
+    if mark != 0 { writer.write(present: UInt64(mark), as: 2) }
+    if let link { writer.write(present: link, as: 3) }
     return writer.bytes
   }
 }

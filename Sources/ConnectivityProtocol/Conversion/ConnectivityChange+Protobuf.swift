@@ -1,5 +1,5 @@
 public import Connectivity
-private import SwiftProtobuf
+private import ConnectivityProtobuf
 
 extension Connectivity_V1_Transition {
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.

@@ -1,5 +1,5 @@
 public import Connectivity
-private import SwiftProtobuf
+private import ConnectivityProtobuf
 
 extension Connectivity_V1_Dns {
   public init(_ settings: DNSSettings) {

@@ -42,8 +42,7 @@ extension ThreeWayCategory {
 
 extension Connectivity_V1_Medium {
   public init(_ model: Medium) {
-    let number = model.traits.number
-    self = Self(rawValue: number) ?? .UNRECOGNIZED(number)
+    self.init(rawValue: model.traits.number)
   }
 }
 

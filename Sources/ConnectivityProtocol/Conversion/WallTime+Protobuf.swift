@@ -1,5 +1,5 @@
 public import Connectivity
-public import SwiftProtobuf
+public import ConnectivityProtobuf
 
 extension Google_Protobuf_Timestamp {
   public init(_ timestamp: WallTime) {

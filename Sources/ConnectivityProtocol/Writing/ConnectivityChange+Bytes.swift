@@ -1,14 +1,13 @@
 public import Connectivity
-private import SwiftProtobuf
+internal import ConnectivityProtobuf
 
 extension ConnectivityChange {
-  /// Returns the bytes of a `WatchResponse`, as SwiftProtobuf writes them. They are written by hand
-  /// because connd does this for each change.
+  /// Returns the bytes of a `WatchResponse`, as the generated code writes them. They are written by
+  /// hand because connd does this for each change.
   ///
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
-  /// - Throws: `BinaryEncodingError` if the message is too large.
-  public func watchResponse(networkNamespace: UInt64) throws -> [UInt8] {
-    var writer = MessageWriter(reserving: 512)
+  public func watchResponse(networkNamespace: UInt64) -> [UInt8] {
+    var writer = ProtobufWriter(reserving: 512)
     writer.write(self.generation, as: 1)
     switch self {
     case .transition(let transition):
@@ -19,7 +18,7 @@ extension ConnectivityChange {
       writer.message(as: 5) { $0.write(invalidation) }
     case .dns:
       // Rare.
-      return try Connectivity_V1_WatchResponse(self, networkNamespace: networkNamespace)
+      return Connectivity_V1_WatchResponse(self, networkNamespace: networkNamespace)
         .serializedBytes()
     }
     return writer.bytes
@@ -27,7 +26,7 @@ extension ConnectivityChange {
 }
 
 // The fields in the order of their numbers in connectivity.proto.
-extension MessageWriter {
+extension ProtobufWriter {
   fileprivate mutating func write(_ transition: Transition, _ namespace: UInt64) {
     self.write(transition.snapshot.generation, as: 1)
     self.write(Connectivity_V1_Category(transition.from), as: 2)
@@ -80,7 +79,7 @@ extension MessageWriter {
     }
     if let interface = status.interface { self.write(present: interface, as: 6) }
     self.write(Connectivity_V1_Medium(status.medium), as: 7)
-    if !status.path.isCostUnknown { self.write(present: status.isExpensive ? 1 : 0, as: 8) }
+    if !status.path.isCostUnknown { self.write(present: status.isExpensive, as: 8) }
     self.write(status.isConstrained, as: 9)
     self.message(as: 10) { $0.write(status.ipv4) }
     self.message(as: 11) { $0.write(status.ipv6) }
@@ -103,7 +102,7 @@ extension MessageWriter {
     if let source = path.source { self.write(present: source.description, as: 6) }
     if let gateway = path.gateway { self.write(present: gateway.description, as: 7) }
     if let table = path.table { self.write(present: UInt64(table), as: 8) }
-    if !path.isCostUnknown { self.write(present: path.isExpensive ? 1 : 0, as: 9) }
+    if !path.isCostUnknown { self.write(present: path.isExpensive, as: 9) }
     self.write(path.isConstrained, as: 10)
     if let evidence = path.evidence {
       self.message(as: 11) { message in
@@ -151,16 +150,6 @@ extension MessageWriter {
   }
 
   private mutating func write(_ time: WallTime) {
-    let message = Google_Protobuf_Timestamp(time)
-    self.write(UInt64(bitPattern: message.seconds), as: 1)
-    self.write(UInt64(bitPattern: Int64(message.nanos)), as: 2)
-  }
-
-  private mutating func write(_ value: some Enum, as field: UInt8) {
-    self.write(UInt64(bitPattern: Int64(value.rawValue)), as: field)
-  }
-
-  private mutating func write(present value: some Enum, as field: UInt8) {
-    self.write(present: UInt64(bitPattern: Int64(value.rawValue)), as: field)
+    Google_Protobuf_Timestamp(time).write(to: &self)
   }
 }

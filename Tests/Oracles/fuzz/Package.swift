@@ -23,13 +23,10 @@ let arguments: Target.Dependency = .product(
   name: "ArgumentParser", package: "swift-argument-parser")
 let deque: Target.Dependency = .product(name: "DequeModule", package: "swift-collections")
 let grpc: Target.Dependency = .product(name: "GRPCCore", package: "grpc-swift-2")
-let grpcProtobuf: Target.Dependency = .product(
-  name: "GRPCProtobuf", package: "grpc-swift-protobuf")
 let lifecycle = "swift-service-lifecycle"
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let ordered: Target.Dependency = .product(
   name: "OrderedCollections", package: "swift-collections")
-let protobuf: Target.Dependency = .product(name: "SwiftProtobuf", package: "swift-protobuf")
 
 let package = Package(
   name: "fuzz",
@@ -39,9 +36,7 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
-    .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
-    .package(url: "https://github.com/grpc/grpc-swift-protobuf", from: "2.4.1"),
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
@@ -53,26 +48,27 @@ let package = Package(
     ours("Connectivity"),
     ours("ConnectivityRules", "Connectivity"),
     ours("ConnectivityJSON", "Connectivity"),
-    ours(
-      "ConnectivityProtocol", exclude: ["Protos"], "Connectivity", grpc, grpcProtobuf, protobuf),
+    ours("ConnectivityProtobuf", grpc),
+    ours("ConnectivityProtocol", exclude: ["Protos"], "Connectivity", "ConnectivityProtobuf", grpc),
     ours(
       "StandardServices",
       resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
-      grpc, grpcProtobuf, protobuf),
+      "ConnectivityProtobuf", grpc),
     ours("Netlink", "CLinux", "CMnl", "Connectivity"),
     ours("Systemd", "CLinux", "CSystemd", logging),
     ours("UnixTransport", "CLinux", "CNghttp2", deque, grpc),
     ours(
       "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityJSON",
-      "ConnectivityRules", "ConnectivityProtocol", "StandardServices", "Systemd",
-      "UnixTransport", "CYaml", arguments, deque, grpc, grpcProtobuf, logging, ordered, protobuf,
+      "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices",
+      "Systemd",
+      "UnixTransport", "CYaml", arguments, deque, grpc, logging, ordered,
       .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),
-    ours("ConnectivityMonitor", "Connectivity", "UnixTransport", grpc),
+    ours("ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "UnixTransport", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-      "ConnectivityMonitor", "UnixTransport", arguments, grpc, protobuf),
+      "ConnectivityMonitor", "ConnectivityProtobuf", "UnixTransport", arguments, grpc),
     .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
       name: "netlink", dependencies: ["Netlink", "Connectivity", "Expectation"],
@@ -95,7 +91,7 @@ let package = Package(
       name: "messages",
       dependencies: [
         "ConndServer", "Connectivity", "ConnectivityProtocol", "ConnectivityRules", "Expectation",
-        logging, protobuf,
+        "ConnectivityProtobuf", logging,
       ],
       swiftSettings: fuzzerSettings),
   ]

@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Testing
 
 @Suite("Enumerations")
@@ -8,7 +8,7 @@ struct EnumTests {
   /// Every case of the model has its own message value, and converts back; every message value
   /// except UNSPECIFIED stands for a case.
   private func expectPairs<
-    Model: CaseIterable & Hashable, Message: SwiftProtobuf.Enum & CaseIterable
+    Model: CaseIterable & Hashable, Message: ProtobufEnum
   >(
     _: Model.Type, _ send: (Model) -> Message, _ read: (Message) -> Model?
   ) {
@@ -51,20 +51,20 @@ struct EnumTests {
   }
 
   @Test("an unknown value of a newer connd becomes the nearest safe one", arguments: [0, 99])
-  func unknown(number: Int) throws {
-    #expect(NetworkCategory(try #require(.init(rawValue: number))) == .unknown)
-    #expect(ThreeWayCategory(try #require(.init(rawValue: number))) == .unknown)
-    #expect(Medium(try #require(.init(rawValue: number))) == .unknown)
-    #expect(AddressFamily(try #require(.init(rawValue: number))) == .ipv4)
-    #expect(KernelPath.Status(try #require(.init(rawValue: number))) == .unknown)
-    #expect(KernelPath.Reason(try #require(.init(rawValue: number))) == nil)
-    #expect(Evidence.Source(try #require(.init(rawValue: number))) == Evidence.Source.none)
-    #expect(ChangeCause.Trigger(try #require(.init(rawValue: number))) == .kernel)
-    #expect(Invalidation.Reason(try #require(.init(rawValue: number))) == .categoryChanged)
-    #expect(Invalidation.Severity(try #require(.init(rawValue: number))) == .advise)
-    #expect(FlowRefusal.Code(try #require(.init(rawValue: number))) == .invalidArgument)
-    #expect(OtherWay.Reason(try #require(.init(rawValue: number))) == .noOtherPath)
-    #expect(MobileGeneration(try #require(.init(rawValue: number))) == nil)
-    #expect(WirelessRole(try #require(.init(rawValue: number))) == .other)
+  func unknown(number: Int) {
+    #expect(NetworkCategory(.init(rawValue: number)) == .unknown)
+    #expect(ThreeWayCategory(.init(rawValue: number)) == .unknown)
+    #expect(Medium(.init(rawValue: number)) == .unknown)
+    #expect(AddressFamily(.init(rawValue: number)) == .ipv4)
+    #expect(KernelPath.Status(.init(rawValue: number)) == .unknown)
+    #expect(KernelPath.Reason(.init(rawValue: number)) == nil)
+    #expect(Evidence.Source(.init(rawValue: number)) == Evidence.Source.none)
+    #expect(ChangeCause.Trigger(.init(rawValue: number)) == .kernel)
+    #expect(Invalidation.Reason(.init(rawValue: number)) == .categoryChanged)
+    #expect(Invalidation.Severity(.init(rawValue: number)) == .advise)
+    #expect(FlowRefusal.Code(.init(rawValue: number)) == .invalidArgument)
+    #expect(OtherWay.Reason(.init(rawValue: number)) == .noOtherPath)
+    #expect(MobileGeneration(.init(rawValue: number)) == nil)
+    #expect(WirelessRole(.init(rawValue: number)) == .other)
   }
 }

@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Testing
 
 @testable import ConnectivityMonitor
@@ -9,7 +9,7 @@ import Testing
 /// the two.
 @Suite("The monitor's own messages")
 struct OwnMessagesTests {
-  private func bytes(_ message: some Message) throws -> [UInt8] { try message.serializedBytes() }
+  private func bytes(_ message: some Message) -> [UInt8] { message.serializedBytes() }
 
   @Test(
     "a change or snapshot is written by connd → the monitor reads the same",
@@ -84,22 +84,22 @@ struct OwnMessagesTests {
   @Test("values of a newer connd → read like those of the generated code", arguments: 0..<40)
   func unknownValues(number: Int) throws {
     var status = Connectivity_V1_Status()
-    status.category = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    status.family = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    status.ipv4.status = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    status.ipv4.reason = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    status.ipv4.medium = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    status.ipv4.evidence.source = .init(rawValue: number) ?? .UNRECOGNIZED(number)
+    status.category = .init(rawValue: number)
+    status.family = .init(rawValue: number)
+    status.ipv4.status = .init(rawValue: number)
+    status.ipv4.reason = .init(rawValue: number)
+    status.ipv4.medium = .init(rawValue: number)
+    status.ipv4.evidence.source = .init(rawValue: number)
     var response = Connectivity_V1_WatchResponse()
     response.transition.status = status
-    response.transition.cause.trigger = .init(rawValue: number) ?? .UNRECOGNIZED(number)
+    response.transition.cause.trigger = .init(rawValue: number)
     #expect(try WatchMessage(self.bytes(response)).event == self.read(response))
-    response.invalidation.reason = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    response.invalidation.severity = .init(rawValue: number) ?? .UNRECOGNIZED(number)
-    response.invalidation.scope.family = .init(rawValue: number) ?? .UNRECOGNIZED(number)
+    response.invalidation.reason = .init(rawValue: number)
+    response.invalidation.severity = .init(rawValue: number)
+    response.invalidation.scope.family = .init(rawValue: number)
     #expect(try WatchMessage(self.bytes(response)).event == self.read(response))
     var flow = Connectivity_V1_GuardResponse()
-    flow.refused.code = .init(rawValue: number) ?? .UNRECOGNIZED(number)
+    flow.refused.code = .init(rawValue: number)
     #expect(try GuardMessage(self.bytes(flow)).event == FlowEvent(flow))
   }
 
@@ -116,7 +116,7 @@ struct OwnMessagesTests {
     "D8 a message is cut short → read like the generated code, or refused", arguments: [1, 2, 3])
   func cuts(seed: UInt64) throws {
     var model = RandomModel(seed: seed)
-    let whole = try self.bytes(Connectivity_V1_WatchResponse(model.change()))
+    let whole = self.bytes(Connectivity_V1_WatchResponse(model.change()))
     for count in whole.indices {
       let bytes = Array(whole.prefix(count))
       let generated = try? self.read(Connectivity_V1_WatchResponse(serializedBytes: bytes))
@@ -127,7 +127,7 @@ struct OwnMessagesTests {
   @Test("D8 bytes of a message are changed → nothing traps", arguments: 0..<50 as Range<UInt64>)
   func damage(seed: UInt64) throws {
     var model = RandomModel(seed: seed)
-    let whole = try self.bytes(Connectivity_V1_WatchResponse(model.change()))
+    let whole = self.bytes(Connectivity_V1_WatchResponse(model.change()))
     var refusals = 0
     for _ in 0..<200 {
       var bytes = whole

@@ -1,6 +1,6 @@
 import ConnectivityProtocol
 import GRPCCore
-import SwiftProtobuf
+import ConnectivityProtobuf
 import TestKit
 import Testing
 

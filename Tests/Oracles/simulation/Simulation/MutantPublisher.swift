@@ -44,7 +44,7 @@ final class MutantPublisher: Publisher {
       snapshot.apply(change)
     }
     // No change of connd's fails to serialise; a missing one would be noticed by the clients.
-    self.store.publish(changes.compactMap { try? Published($0) })
+    self.store.publish(changes.map { Published($0) })
   }
 
   /// The kernel sent something that requires no publication.

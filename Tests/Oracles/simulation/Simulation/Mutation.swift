@@ -117,7 +117,7 @@ extension Mutation? {
     last.status = ConnectivityStatus(ipv4: .unknown, ipv6: .unknown, preferred: .ipv4)
     let change = ConnectivityChange.path(
       PathChange(cause: ChangeCause(.start, ""), time: last.since, snapshot: last))
-    return past.dropLast() + [try? Published(change)].compactMap { $0 }
+    return past.dropLast() + [Published(change)]
   }
 
   func events(_ events: [KernelEvent]) -> [KernelEvent] {

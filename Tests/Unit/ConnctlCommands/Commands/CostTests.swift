@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityProtocol
 import GRPCCore
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Synchronization
 import Testing
 

@@ -1,5 +1,5 @@
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 @testable import ConnectivityMonitor
 
@@ -11,12 +11,12 @@ extension GuardedFlows {
   }
 
   mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
-    try self.received(message.serializedBytes() as [UInt8])
+    try self.received(message.serializedBytes())
   }
 }
 
 extension FollowedStatus {
   mutating func received(_ message: Connectivity_V1_WatchResponse) throws -> StatusEvent? {
-    try self.received(message.serializedBytes() as [UInt8])
+    try self.received(message.serializedBytes())
   }
 }

@@ -67,7 +67,7 @@ final class FlowTableTests {
     question.source = registration.flow.local
     return try self.turn { reader in
       let registrar = try RegistrationContext(
-        [question], reader, past: try past.map { try Published(.invalidation($0)) })
+        [question], reader, past: past.map { Published(.invalidation($0)) })
       return try table.add(
         registration, of: .root, registrar, policy: InvalidationPolicy(),
         at: Instant(sinceStart: .zero))

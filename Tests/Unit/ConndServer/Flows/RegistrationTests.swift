@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Testing
 
 @testable import ConndServer
@@ -100,7 +100,7 @@ struct NetworkNamespaceTests {
     #expect(gap.gap.status.networkNamespace == self.own)
     for change in [ConnectivityChange.transition(transition), .path(change)] {
       let message = try Connectivity_V1_WatchResponse(
-        serializedBytes: try Published(change).message)
+        serializedBytes: Published(change).message)
       let status =
         message.transition.hasStatus ? message.transition.status : message.path.status
       #expect(status.networkNamespace == self.own)

@@ -132,7 +132,7 @@ private struct StorePublisher: Publisher {
   let store: Store
 
   func publish(_ changes: [ConnectivityChange]) {
-    self.store.publish(changes.compactMap { try? Published($0) })
+    self.store.publish(changes.map { Published($0) })
   }
 }
 

@@ -41,7 +41,7 @@ struct HistoryFileTests {
 
   @Test("appended changes are read back in order and complete")
   func roundTrip() throws {
-    let changes = try StoreTests.changes(5)
+    let changes = StoreTests.changes(5)
     let history = HistoryFile(path: self.path, logger: self.logger)
     history.append([changes[1]], past: { [changes[0]] })
     for change in changes[2...] { history.append([change], past: { [] }) }
@@ -52,7 +52,7 @@ struct HistoryFileTests {
 
   @Test("every truncation loses the last records and no others")
   func truncation() throws {
-    self.keep(try StoreTests.changes(3))
+    self.keep(StoreTests.changes(3))
     let whole = try self.bytes()
     var counts: [Int] = []
     for length in stride(from: whole.count, through: "connd history 3\n".utf8.count, by: -7) {
@@ -69,7 +69,7 @@ struct HistoryFileTests {
     "D5 a damaged or foreign file → nothing of it is used, and no generation is used twice",
     arguments: ["record", "length", "header", "empty", "foreign", "gap", "link", "abandoned"])
   func damage(_ what: String) throws {
-    let changes = try StoreTests.changes(4)
+    let changes = StoreTests.changes(4)
     self.keep(Array(changes.prefix(3)))
     var bytes = try self.bytes()
     switch what {
@@ -112,7 +112,7 @@ struct HistoryFileTests {
     // Also if connd ended between putting the file aside and writing a new one.
     #expect(unlink(self.path) == 0)
     #expect(self.file.begin().isFarFromAny)
-    self.keep(try StoreTests.changes(2))
+    self.keep(StoreTests.changes(2))
     #expect(self.load() == [1, 2])
   }
 
@@ -126,7 +126,7 @@ struct HistoryFileTests {
   @Test(
     "the file is open from the start → the first change is stored even without free descriptors")
   func open() throws {
-    let changes = try StoreTests.changes(1)
+    let changes = StoreTests.changes(1)
     let history = self.file
     #expect(history.begin().generation == 0)
     // A file opened only now would be another one.
@@ -139,7 +139,7 @@ struct HistoryFileTests {
 
   @Test("the file does not grow without bound")
   func bounded() throws {
-    let changes = try StoreTests.changes(4 * Store.capacity)
+    let changes = StoreTests.changes(4 * Store.capacity)
     let history = HistoryFile(path: self.path, logger: self.logger)
     var held: [Published] = []
     var largest = 0
@@ -159,7 +159,7 @@ struct HistoryFileTests {
 
   @Test("an unwritable directory → only the history is lost")
   func unwritable() throws {
-    let changes = try StoreTests.changes(2)
+    let changes = StoreTests.changes(2)
     let history = HistoryFile(path: "/nonexistent/connd.history", logger: self.logger)
     #expect(history.begin().changes.isEmpty)
     for change in changes { history.append([change], past: { [] }) }

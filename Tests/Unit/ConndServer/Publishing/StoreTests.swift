@@ -8,15 +8,15 @@ import Testing
 @Suite("Store")
 struct StoreTests {
   /// Changes with growing generations, made by the transition maker itself.
-  static func changes(_ count: Int) throws -> [Published] {
+  static func changes(_ count: Int) -> [Published] {
     var maker = TransitionDetector()
-    return try (0..<count).compactMap { try self.change($0, of: &maker) }
+    return (0..<count).compactMap { self.change($0, of: &maker) }
   }
 
   /// The default path appears, disappears and reappears.
   private static func change(
     _ number: Int, of maker: inout TransitionDetector
-  ) throws -> Published? {
+  ) -> Published? {
     let path =
       number.isMultiple(of: 2)
       ? KernelPath(status: .satisfied, chain: [PathLink(index: 2, name: "eth0")], medium: .wired)
@@ -24,7 +24,7 @@ struct StoreTests {
     let change = maker.update(
       to: Observation(ipv4: CandidatePath(path), ipv6: CandidatePath(.unsatisfied(.noRoute))),
       on: .start, time: WallTime(microseconds: Int64(number)))
-    return try change.map { try Published($0) }
+    return change.map { Published($0) }
   }
 
   static func generations(_ reading: Store.Reading?) -> [UInt64] {
@@ -37,7 +37,7 @@ struct StoreTests {
 
   @Test("D5 a subscriber gets a snapshot first, then every change in order")
   func order() throws {
-    let changes = try Self.changes(5)
+    let changes = Self.changes(5)
     let store = Store()
     store.publish([changes[0]])
     var subscriber = store.admit(since: nil)
@@ -54,7 +54,7 @@ struct StoreTests {
 
   @Test("D5 a subscriber resumes without a gap if the history reaches back far enough")
   func resume() throws {
-    let store = Store(try Self.changes(10))
+    let store = Store(Self.changes(10))
     var subscriber = store.admit(since: 7)
     guard case .changes(let changes) = store.next(for: &subscriber) else {
       Issue.record("no changes")
@@ -65,7 +65,7 @@ struct StoreTests {
 
   @Test("D5 the history does not reach back, or the generation is foreign → a gap")
   func gap() throws {
-    let store = Store(Array(try Self.changes(10).suffix(3)))
+    let store = Store(Array(Self.changes(10).suffix(3)))
     for since: UInt64 in [0, 6, 11, .max] {
       var subscriber = store.admit(since: since)
       let reading = store.next(for: &subscriber)
@@ -84,7 +84,7 @@ struct StoreTests {
   func lostPast() throws {
     let store = Store(after: 1000)
     var maker = TransitionDetector(restored: store.snapshot)
-    for number in 0..<10 { store.publish(try Self.change(number, of: &maker).map { [$0] } ?? []) }
+    for number in 0..<10 { store.publish(Self.change(number, of: &maker).map { [$0] } ?? []) }
     #expect(store.snapshot.generation == 1010)
     for since: UInt64 in [0, 3, 999] {
       var subscriber = store.admit(since: since)
@@ -99,7 +99,7 @@ struct StoreTests {
 
   @Test("D4 a slow subscriber learns that it missed changes, and delays no other")
   func slow() throws {
-    let changes = try Self.changes(Store.capacity + 10)
+    let changes = Self.changes(Store.capacity + 10)
     let store = Store()
     store.publish([changes[0]])
     var slow = store.admit(since: nil)
@@ -123,7 +123,7 @@ struct StoreTests {
     "the news callback is called for a change and for the end, but only if there is a subscriber"
   )
   func news() throws {
-    let changes = try Self.changes(2)
+    let changes = Self.changes(2)
     let store = Store()
     let calls = Mutex(0)
     store.onNews { calls.withLock { $0 += 1 } }

@@ -4,7 +4,7 @@ import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Netlink
-import SwiftProtobuf
+import ConnectivityProtobuf
 import TestKit
 import Testing
 import UnixTransport

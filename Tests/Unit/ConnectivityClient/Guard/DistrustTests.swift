@@ -4,7 +4,7 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import NIOCore
 import NIOPosix
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Synchronization
 import Testing
 

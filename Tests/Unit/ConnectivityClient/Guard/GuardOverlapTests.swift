@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityProtocol
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Synchronization
 import TestKit
 import Testing

@@ -6,7 +6,7 @@ import Glibc
 import NIOCore
 import NIOEmbedded
 import NIOPosix
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Synchronization
 import Testing
 

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import NIOCore
 import NIOPosix
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Testing
 
 @testable import ConnectivityClient

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityTestKit
 import GRPCCore
-import SwiftProtobuf
+import ConnectivityProtobuf
 import Testing
 
 @testable import ConnectivityClient

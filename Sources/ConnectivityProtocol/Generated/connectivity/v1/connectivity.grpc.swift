@@ -36,7 +36,7 @@
 //   https://github.com/grpc/grpc-swift
 
 public import GRPCCore
-internal import GRPCProtobuf
+internal import ConnectivityProtobuf
 
 // MARK: - connectivity.v1.Connectivity
 
@@ -639,8 +639,8 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
     public func registerMethods<Transport>(with router: inout GRPCCore.RPCRouter<Transport>) where Transport: GRPCCore.ServerTransport {
         router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.GetStatus.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatusRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_Status>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatusRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_Status>(),
             handler: { request, context in
                 try await self.getStatus(
                     request: request,
@@ -650,8 +650,8 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.Watch.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_WatchRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_WatchResponse>(),
             handler: { request, context in
                 try await self.watch(
                     request: request,
@@ -661,8 +661,8 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.GetPath.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetPathRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetPathResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetPathRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetPathResponse>(),
             handler: { request, context in
                 try await self.getPath(
                     request: request,
@@ -672,8 +672,8 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.ReportAttempt.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ReportAttemptRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ReportAttemptResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ReportAttemptRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ReportAttemptResponse>(),
             handler: { request, context in
                 try await self.reportAttempt(
                     request: request,
@@ -683,8 +683,8 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.WatchPath.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathResponse>(),
             handler: { request, context in
                 try await self.watchPath(
                     request: request,
@@ -694,8 +694,8 @@ extension Connectivity_V1_Connectivity.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Connectivity.Method.Guard.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GuardRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GuardResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GuardRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GuardResponse>(),
             handler: { request, context in
                 try await self.guard(
                     request: request,
@@ -1334,8 +1334,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.getStatus(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatusRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_Status>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetStatusRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_Status>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1374,8 +1374,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.watch(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_WatchRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_WatchResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1404,8 +1404,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.getPath(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetPathRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetPathResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetPathRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetPathResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1435,8 +1435,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.reportAttempt(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ReportAttemptRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ReportAttemptResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ReportAttemptRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ReportAttemptResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1463,8 +1463,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.watchPath(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_WatchPathRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_WatchPathResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1512,8 +1512,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.guard(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GuardRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GuardResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GuardRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GuardResponse>(),
             options: options,
             onResponse: handleResponse
         )

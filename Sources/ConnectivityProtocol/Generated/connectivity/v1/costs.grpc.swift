@@ -12,7 +12,7 @@
 //   https://github.com/grpc/grpc-swift
 
 public import GRPCCore
-internal import GRPCProtobuf
+internal import ConnectivityProtobuf
 
 // MARK: - connectivity.v1.Costs
 
@@ -401,8 +401,8 @@ extension Connectivity_V1_Costs.StreamingServiceProtocol {
     public func registerMethods<Transport>(with router: inout GRPCCore.RPCRouter<Transport>) where Transport: GRPCCore.ServerTransport {
         router.registerHandler(
             forMethod: Connectivity_V1_Costs.Method.SetCost.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetCostRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetCostResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_SetCostRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_SetCostResponse>(),
             handler: { request, context in
                 try await self.setCost(
                     request: request,
@@ -412,8 +412,8 @@ extension Connectivity_V1_Costs.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Costs.Method.ListNetworks.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListNetworksRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListNetworksResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListNetworksRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListNetworksResponse>(),
             handler: { request, context in
                 try await self.listNetworks(
                     request: request,
@@ -423,8 +423,8 @@ extension Connectivity_V1_Costs.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Costs.Method.ForgetNetwork.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkResponse>(),
             handler: { request, context in
                 try await self.forgetNetwork(
                     request: request,
@@ -434,8 +434,8 @@ extension Connectivity_V1_Costs.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Costs.Method.SetAssist.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetAssistRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetAssistResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_SetAssistRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_SetAssistResponse>(),
             handler: { request, context in
                 try await self.setAssist(
                     request: request,
@@ -878,8 +878,8 @@ extension Connectivity_V1_Costs.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.setCost(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetCostRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetCostResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_SetCostRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_SetCostResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -907,8 +907,8 @@ extension Connectivity_V1_Costs.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.listNetworks(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListNetworksRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListNetworksResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListNetworksRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListNetworksResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -937,8 +937,8 @@ extension Connectivity_V1_Costs.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.forgetNetwork(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ForgetNetworkRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ForgetNetworkResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -968,8 +968,8 @@ extension Connectivity_V1_Costs.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.setAssist(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_SetAssistRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_SetAssistResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_SetAssistRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_SetAssistResponse>(),
             options: options,
             onResponse: handleResponse
         )

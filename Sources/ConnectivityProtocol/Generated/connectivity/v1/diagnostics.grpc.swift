@@ -12,7 +12,7 @@
 //   https://github.com/grpc/grpc-swift
 
 public import GRPCCore
-internal import GRPCProtobuf
+internal import ConnectivityProtobuf
 
 // MARK: - connectivity.v1.Diagnostics
 
@@ -578,8 +578,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
     public func registerMethods<Transport>(with router: inout GRPCCore.RPCRouter<Transport>) where Transport: GRPCCore.ServerTransport {
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.Explain.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ExplainRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_Explanation>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ExplainRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_Explanation>(),
             handler: { request, context in
                 try await self.explain(
                     request: request,
@@ -589,8 +589,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.ListLinks.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListLinksRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListLinksResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListLinksRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListLinksResponse>(),
             handler: { request, context in
                 try await self.listLinks(
                     request: request,
@@ -600,8 +600,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.ListTransitions.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListTransitionsRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListTransitionsResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListTransitionsRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListTransitionsResponse>(),
             handler: { request, context in
                 try await self.listTransitions(
                     request: request,
@@ -611,8 +611,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.GetStatistics.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsResponse>(),
             handler: { request, context in
                 try await self.getStatistics(
                     request: request,
@@ -622,8 +622,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.ListClients.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsResponse>(),
             handler: { request, context in
                 try await self.listClients(
                     request: request,
@@ -633,8 +633,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.ListConnections.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsResponse>(),
             handler: { request, context in
                 try await self.listConnections(
                     request: request,
@@ -644,8 +644,8 @@ extension Connectivity_V1_Diagnostics.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Connectivity_V1_Diagnostics.Method.GetConfiguration.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetConfigurationRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetConfigurationResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetConfigurationRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetConfigurationResponse>(),
             handler: { request, context in
                 try await self.getConfiguration(
                     request: request,
@@ -1302,8 +1302,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.explain(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ExplainRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_Explanation>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ExplainRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_Explanation>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1331,8 +1331,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.listLinks(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListLinksRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListLinksResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListLinksRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListLinksResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1361,8 +1361,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.listTransitions(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListTransitionsRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListTransitionsResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListTransitionsRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListTransitionsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1391,8 +1391,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.getStatistics(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetStatisticsRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetStatisticsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1421,8 +1421,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.listClients(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListClientsRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListClientsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1452,8 +1452,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.listConnections(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_ListConnectionsRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_ListConnectionsResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -1481,8 +1481,8 @@ extension Connectivity_V1_Diagnostics.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.getConfiguration(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Connectivity_V1_GetConfigurationRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Connectivity_V1_GetConfigurationResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Connectivity_V1_GetConfigurationRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Connectivity_V1_GetConfigurationResponse>(),
             options: options,
             onResponse: handleResponse
         )

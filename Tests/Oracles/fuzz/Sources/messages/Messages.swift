@@ -3,7 +3,7 @@ import ConnectivityProtocol
 import Expectation
 import Glibc
 import Logging
-import SwiftProtobuf
+import ConnectivityProtobuf
 
 @testable import ConndServer
 
@@ -45,7 +45,7 @@ private func readEvent(_ bytes: [UInt8]) {
   else { return }
   do {
     let again = try Connectivity_V1_WatchResponse(
-      serializedBytes: Connectivity_V1_WatchResponse(change).serializedBytes() as [UInt8])
+      serializedBytes: Connectivity_V1_WatchResponse(change).serializedBytes())
     expect(try WatchEvent(again) == .change(change), "\(change)")
   } catch {
     expect(false, "\(change): \(error)")

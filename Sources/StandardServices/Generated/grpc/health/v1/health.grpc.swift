@@ -11,7 +11,7 @@
 //   https://github.com/grpc/grpc-swift
 
 public import GRPCCore
-internal import GRPCProtobuf
+internal import ConnectivityProtobuf
 
 // MARK: - grpc.health.v1.Health
 
@@ -211,8 +211,8 @@ extension Grpc_Health_V1_Health.StreamingServiceProtocol {
     public func registerMethods<Transport>(with router: inout GRPCCore.RPCRouter<Transport>) where Transport: GRPCCore.ServerTransport {
         router.registerHandler(
             forMethod: Grpc_Health_V1_Health.Method.Check.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckResponse>(),
             handler: { request, context in
                 try await self.check(
                     request: request,
@@ -222,8 +222,8 @@ extension Grpc_Health_V1_Health.StreamingServiceProtocol {
         )
         router.registerHandler(
             forMethod: Grpc_Health_V1_Health.Method.Watch.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckResponse>(),
             handler: { request, context in
                 try await self.watch(
                     request: request,
@@ -459,8 +459,8 @@ extension Grpc_Health_V1_Health.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.check(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckResponse>(),
             options: options,
             onResponse: handleResponse
         )
@@ -486,8 +486,8 @@ extension Grpc_Health_V1_Health.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.watch(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Grpc_Health_V1_HealthCheckRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Grpc_Health_V1_HealthCheckResponse>(),
             options: options,
             onResponse: handleResponse
         )

@@ -11,7 +11,7 @@
 //   https://github.com/grpc/grpc-swift
 
 public import GRPCCore
-internal import GRPCProtobuf
+internal import ConnectivityProtobuf
 
 // MARK: - grpc.reflection.v1.ServerReflection
 
@@ -131,8 +131,8 @@ extension Grpc_Reflection_V1_ServerReflection.StreamingServiceProtocol {
     public func registerMethods<Transport>(with router: inout GRPCCore.RPCRouter<Transport>) where Transport: GRPCCore.ServerTransport {
         router.registerHandler(
             forMethod: Grpc_Reflection_V1_ServerReflection.Method.ServerReflectionInfo.descriptor,
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Grpc_Reflection_V1_ServerReflectionRequest>(),
-            serializer: GRPCProtobuf.ProtobufSerializer<Grpc_Reflection_V1_ServerReflectionResponse>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Grpc_Reflection_V1_ServerReflectionRequest>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Grpc_Reflection_V1_ServerReflectionResponse>(),
             handler: { request, context in
                 try await self.serverReflectionInfo(
                     request: request,
@@ -263,8 +263,8 @@ extension Grpc_Reflection_V1_ServerReflection.ClientProtocol {
     ) async throws -> Result where Result: Sendable {
         try await self.serverReflectionInfo(
             request: request,
-            serializer: GRPCProtobuf.ProtobufSerializer<Grpc_Reflection_V1_ServerReflectionRequest>(),
-            deserializer: GRPCProtobuf.ProtobufDeserializer<Grpc_Reflection_V1_ServerReflectionResponse>(),
+            serializer: ConnectivityProtobuf.ProtobufSerializer<Grpc_Reflection_V1_ServerReflectionRequest>(),
+            deserializer: ConnectivityProtobuf.ProtobufDeserializer<Grpc_Reflection_V1_ServerReflectionResponse>(),
             options: options,
             onResponse: handleResponse
         )

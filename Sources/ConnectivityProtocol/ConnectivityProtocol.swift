@@ -1,2 +1,0 @@
-import GRPCProtobuf
-import SwiftProtobuf
