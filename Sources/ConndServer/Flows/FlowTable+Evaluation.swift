@@ -31,8 +31,10 @@ extension FlowTable {
       var looks: [Look] = []
       for (flow, way, reading) in readings {
         guard
-          let look = try self.look(at: flow, way, reading, reader, policy, at: now, readAt: readAt)
+          var look = try self.look(at: flow, way, reading, reader, policy, at: now, readAt: readAt)
         else { continue }
+        // Waiting messages may be about a later change, which the lookup has already found.
+        if hasMessages, look.step.time != nil { look.step.time = readAt }
         if look.verdict?.severity == .destroy, hasMessages, !isFinal {
           // The readings may belong to two moments, and the waiting messages explain the difference
           // (K8). The next slice begins with this flow.

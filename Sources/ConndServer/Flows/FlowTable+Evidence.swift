@@ -15,7 +15,7 @@ extension FlowTable {
     var isCertain: Bool
     /// The flow's path according to the lookup.
     var path: KernelPath
-    /// When the lookup had been made.
+    /// The time after the lookup.
     var readAt: Instant
 
     /// Whether the lookup differs from the one that the socket has refuted.
@@ -38,10 +38,10 @@ extension FlowTable {
         && !self.tracker.isInDoubt
     }
 
-    /// When the change had happened that put the flow in doubt, or `nil` if it is not. The change
-    /// may be later than the step, if the thread paused before the lookup: what arrived in between
-    /// proves nothing. The loss of the flow's address is a change of its own, although its route
-    /// was missing before.
+    /// The time of the lookup that found the flow in doubt, or `nil` if it is not in doubt. The
+    /// lookup may have found a later change than the one that woke the thread. What arrived in
+    /// between proves nothing. The loss of the flow's address is a change of its own, although its
+    /// route was missing before.
     var inDoubtSince: Instant? {
       guard self.tracker.isInDoubt else { return nil }
       let isOther = self.verdict.map { !self.flow.tracker.isReported(of: $0.reason) } ?? false

@@ -1,7 +1,7 @@
 import Connectivity
-import ConnectivityRules
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
+import ConnectivityRules
 import Testing
 
 @testable import ConndServer

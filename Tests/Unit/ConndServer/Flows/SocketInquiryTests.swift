@@ -183,6 +183,37 @@ struct SocketInquiryTests {
     }
   }
 
+  @Test(
+    "E1 the link is lost while another change is read, and messages never end → data from before proves nothing"
+  )
+  func linkLostMeanwhile() throws {
+    var calm = try self.loop()
+    let before = calm.kernel.questions
+    calm.kernel.isNeverSilent = true
+    _ = calm.tell()
+    for questions in 0..<(calm.kernel.questions - before) {
+      var loop = try self.loop()
+      let (kernel, clock) = (loop.kernel, loop.clock)
+      kernel.sockets[Self.port] = SocketReport(
+        silence: .milliseconds(10), roundTrip: .milliseconds(1))
+      kernel.isNeverSilent = true
+      // As above.
+      kernel.happens(after: questions) {
+        clock.instant = clock.instant.advanced(by: .milliseconds(50))
+        kernel.routes = []
+        kernel.linkTable[2] = nil
+      }
+      var told = loop.tell()
+      kernel.isNeverSilent = false
+      kernel.sockets[Self.port] = SocketReport(
+        silence: .milliseconds(1510), roundTrip: .milliseconds(1))
+      told += loop.tell()
+      told += loop.turn(after: .milliseconds(1500))
+      #expect(told.last == "1 destroy interfaceLost", "\(questions): \(told)")
+      #expect(loop.count("spared") == 0)
+    }
+  }
+
   @Test("E1 a flow over a dead link is destroyed if its socket stays silent")
   func destroyed() throws {
     var loop = try self.loop()
