@@ -111,9 +111,7 @@ let daemon: [Target] = [
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
         "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices", "Systemd",
-        "UnixTransport",
-        lifecycle, logging, arguments,
-        signals,
+        "UnixTransport", lifecycle, logging, arguments, signals,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
@@ -193,7 +191,7 @@ let tests: [Target] = [
   .executableTarget(
     name: "instructions", dependencies: ["ConnectivityRules", "Connectivity"],
     path: "Tests/Programs/Instructions", swiftSettings: swiftSettings),
-  // The messages as SwiftProtobuf's plugin generates them. ConnectivityProtobuf is compared with them.
+  // The messages by SwiftProtobuf. ConnectivityProtobuf is compared with them.
   .target(
     name: "ReferenceMessages",
     dependencies: [
@@ -228,7 +226,7 @@ let tests: [Target] = [
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
         "ConnectivityProtocol", "Netlink", "TestKit", "UnixTransport", logging,
-      ], core, grpcProtobuf),
+      ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
@@ -244,8 +242,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnectivityClient", "ConnectivityMonitor", "ConnectivityTestKit", "Connectivity",
-        "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "TestKit", lifecycle, logging, metrics, signals,
+        "ConnectivityRules", "ConnectivityProtobuf", "ConnectivityProtocol", "TestKit", lifecycle,
+        logging, metrics, signals,
       ], nio("NIOCore", "NIOPosix", "NIOEmbedded"),
       nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     path: "Tests/Unit/ConnectivityClient", swiftSettings: swiftSettings),
@@ -256,7 +254,7 @@ let tests: [Target] = [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
         "ConnectivityProtobuf", "ConnectivityProtocol", "ConnectivityTestKit", "UnixTransport",
         "TestKit", arguments,
-      ], core, grpcProtobuf),
+      ], core),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(
     name: "callprobe",

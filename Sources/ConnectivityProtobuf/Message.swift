@@ -34,6 +34,11 @@ extension Message {
     try ProtobufReader.read(bytes) { (field) throws(ProtobufError) in try self.read(field) }
   }
 
+  /// Compares the encoded messages. Comparing field by field would need much code in each type.
+  public static func == (left: Self, right: Self) -> Bool {
+    left.serializedBytes() == right.serializedBytes()
+  }
+
   public func serializedBytes() -> [UInt8] {
     var writer = ProtobufWriter()
     self.write(to: &writer)
@@ -58,7 +63,7 @@ public protocol ProtobufEnum: Hashable, Sendable, CaseIterable {
 
 /// A field that contains a message, which may be absent. The message is on the heap, so that the
 /// size of a message does not grow with those within it.
-public struct Nested<Value: Message>: Equatable, Sendable {
+public struct Nested<Value: Message>: Sendable {
   private var values: [Value] = []
 
   public init() {}
@@ -68,7 +73,12 @@ public struct Nested<Value: Message>: Equatable, Sendable {
   /// The message, or one without any field.
   public var value: Value {
     get { self.values.first ?? Value() }
-    set { self.values = [newValue] }
+    // In place: a message may contain a field many times, and copying it each time would take
+    // quadratic time.
+    _modify {
+      if self.values.isEmpty { self.values = [Value()] }
+      yield &self.values[0]
+    }
   }
 
   public mutating func clear() { self.values = [] }

@@ -1,7 +1,7 @@
 /// Reads the fields of a protobuf message (protobuf.dev/programming-guides/encoding).
 ///
-/// The programs and the light library do not use a general library for messages: it would make each
-/// program 9 MB larger.
+/// A general library for messages would make connd and connctl 2.6 MB larger, and a program that only
+/// monitors 9 MB.
 public struct ProtobufReader {
   public typealias Bytes = ArraySlice<UInt8>
 
@@ -65,8 +65,9 @@ public struct ProtobufReader {
     while let innermost = open.last {
       let (number, kind) = try self.tag()
       switch kind {
-      case 3 where open.count == Self.deepestGroup: throw ProtobufError("groups are nested too deep")
-      case 3: open.append(number)
+      case 3:
+        guard open.count < Self.deepestGroup else { throw ProtobufError("groups are too deep") }
+        open.append(number)
       case 4 where number == innermost: open.removeLast()
       default: _ = try self.value(of: kind, in: number)
       }
@@ -95,7 +96,7 @@ public struct ProtobufField {
   enum Value {
     case number(UInt64)
     case bytes(ProtobufReader.Bytes)
-    /// Of a kind that no message of connd has.
+    /// Its kind occurs in no message of connd.
     case unknown
   }
 
@@ -144,11 +145,11 @@ public struct ProtobufField {
   }
 }
 
-/// What is wrong with a message.
+/// The reason why a message is malformed.
 public struct ProtobufError: Error, Hashable, CustomStringConvertible {
   public let description: String
 
-  public init(_ description: String) { self.description = "a message is malformed: \(description)" }
+  public init(_ description: String) { self.description = description }
 
   static let truncated = ProtobufError("it ends too early")
 }

@@ -19,7 +19,7 @@ public struct ProtobufDeserializer<Value: Message>: MessageDeserializer {
     do {
       return try Value(serializedBytes: bytes)
     } catch {
-      throw RPCError(code: .invalidArgument, message: error.description)
+      throw RPCError(code: .invalidArgument, message: "a message is malformed: \(error)")
     }
   }
 }

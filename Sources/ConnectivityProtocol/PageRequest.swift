@@ -1,5 +1,5 @@
-package import GRPCCore
 package import ConnectivityProtobuf
+package import GRPCCore
 
 /// The request for one page of a list (AIP-158).
 ///

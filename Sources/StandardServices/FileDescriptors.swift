@@ -54,7 +54,7 @@ public struct FileDescriptors: Sendable {
   }
 }
 
-/// What reflection needs of a `google.protobuf.FileDescriptorProto`.
+/// A `google.protobuf.FileDescriptorProto`, as far as reflection reads it.
 private struct FileDescriptor {
   private(set) var name = ""
   private(set) var imports: [String] = []

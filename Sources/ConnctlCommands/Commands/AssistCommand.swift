@@ -1,7 +1,7 @@
 import ArgumentParser
 import ConnectivityMonitor
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 
 struct AssistCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(

@@ -1,9 +1,9 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityMonitor
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
-import ConnectivityProtobuf
 
 struct ConstrainCommand: CostCommand {
   static let configuration = CostOptions.configuration(

@@ -2,9 +2,9 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityMonitor
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
-import ConnectivityProtobuf
 
 struct NetworksCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(

@@ -1,8 +1,8 @@
 import ArgumentParser
 import ConnectivityJSON
 import ConnectivityMonitor
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 
 struct ReportCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityMonitor
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 import UnixTransport
 
 /// The state in which a recording connd starts.

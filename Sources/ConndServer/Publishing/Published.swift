@@ -1,8 +1,8 @@
 // The history and recordings store messages of the API, which every later version can read. No
 // other file outside Server/ uses protobuf.
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 
 /// A change and its message, serialised once for the history and all subscribers. It is an object
 /// because each of them holds it.

@@ -1,7 +1,7 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityRules
-import ConnectivityProtobuf
 
 extension Connectivity_V1_Explanation {
   /// - Parameters:

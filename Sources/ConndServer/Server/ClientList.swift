@@ -1,7 +1,7 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import Glibc
-import ConnectivityProtobuf
 import Synchronization
 import UnixTransport
 

@@ -1,8 +1,8 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityRules
 import GRPCCore
-import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements `connectivity.v1.Connectivity` with the store and the monitor, except `Watch`, which

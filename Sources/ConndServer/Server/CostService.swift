@@ -1,7 +1,7 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
-import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements `connectivity.v1.Costs`: changes and lists users' cost overrides.

@@ -1,8 +1,8 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
 import Netlink
-import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements `connectivity.v1.Diagnostics` with the store and the monitor.

@@ -1,7 +1,7 @@
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
 import StandardServices
-import ConnectivityProtobuf
 
 /// Implements `grpc.health.v1.Health`. connd serves from its first reading until it stops, and
 /// accepts no calls before.

@@ -1,5 +1,5 @@
-import GRPCCore
 import ConnectivityProtobuf
+import GRPCCore
 import UnixTransport
 
 extension RPCRouter {

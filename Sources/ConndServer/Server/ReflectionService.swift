@@ -1,6 +1,6 @@
+import ConnectivityProtobuf
 import GRPCCore
 import StandardServices
-import ConnectivityProtobuf
 
 /// Implements `grpc.reflection.v1.ServerReflection`, also under the name of its predecessor, which
 /// most tools still use.

@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 
 extension MonitorLoop {
   /// Returns the answers to clients at the end of a replay, for connctl to print.

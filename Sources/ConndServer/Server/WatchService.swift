@@ -1,8 +1,8 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import CoreMetrics
 import GRPCCore
-import ConnectivityProtobuf
 import UnixTransport
 
 /// Implements the `Watch` call. Each change goes to all subscribers in one turn of the reactor,

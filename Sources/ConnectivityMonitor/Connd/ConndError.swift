@@ -1,3 +1,4 @@
+private import ConnectivityProtobuf
 private import GRPCCore
 
 /// The reason why connd did not answer.
@@ -25,12 +26,15 @@ extension ConndError: CustomStringConvertible {
 }
 
 extension ConndError {
-  /// Converts a gRPC error for the caller. Returns other errors unchanged.
+  /// Converts the error of a call or a message for the caller. Returns other errors unchanged.
   ///
   /// A cancelled call ends with `CancellationError`. gRPC reports a cancellation in three different
   /// ways, depending on the state of the call.
   package static func reading(_ error: any Error) -> any Error {
     if Task.isCancelled { return CancellationError() }
+    if let error = error as? ProtobufError {
+      return ConndError.failed("connd's message is malformed: \(error)")
+    }
     guard let error = error as? RPCError else { return error }
     if error.cause is CancellationError { return CancellationError() }
     switch error.code {

@@ -60,8 +60,7 @@ let package = Package(
     ours(
       "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityJSON",
       "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices",
-      "Systemd",
-      "UnixTransport", "CYaml", arguments, deque, grpc, logging, ordered,
+      "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging, ordered,
       .product(name: "CoreMetrics", package: "swift-metrics"),
       .product(name: "ServiceLifecycle", package: lifecycle),
       .product(name: "UnixSignals", package: lifecycle)),

@@ -1,5 +1,5 @@
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 import StandardServices
 
 /// The types of all messages.

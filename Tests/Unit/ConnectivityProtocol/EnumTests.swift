@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 import Testing
 
 @Suite("Enumerations")

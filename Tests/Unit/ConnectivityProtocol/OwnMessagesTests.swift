@@ -1,6 +1,6 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 import Testing
 
 @testable import ConnectivityMonitor
@@ -122,6 +122,16 @@ struct OwnMessagesTests {
       let generated = try? self.read(Connectivity_V1_WatchResponse(serializedBytes: bytes))
       #expect((try? WatchMessage(bytes).event) == generated)
     }
+  }
+
+  @Test("D8 a request repeats embedded messages fifty thousand times → read without copying them")
+  func repetitions() throws {
+    // GuardRequest.add, Flow.known_path, Path.chain.
+    let (chain, count): ([UInt8], Int) = ([0x22, 0], 50_000)
+    let path = [0x3A, UInt8(chain.count)] + chain
+    let flow = Array(repeatElement([0x0A, UInt8(path.count)] + path, count: count).joined())
+    let request = try Connectivity_V1_GuardRequest(serializedBytes: flow)
+    #expect(request.add.knownPath.chain.count == count)
   }
 
   @Test("D8 bytes of a message are changed → nothing traps", arguments: 0..<50 as Range<UInt64>)

@@ -1,8 +1,8 @@
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
-import ConnectivityProtobuf
-import TestKit
 import Testing
+import TestKit
 
 @Suite("Pages of lists")
 struct PageTests {

@@ -1,8 +1,8 @@
 import ConnectivityProtobuf
 import ReferenceMessages
 import SwiftProtobuf
-import TestKit
 import Testing
+import TestKit
 
 /// Protobuf's messages, compared with those of SwiftProtobuf.
 @Suite("Messages, compared with SwiftProtobuf's")
@@ -62,7 +62,7 @@ private struct RandomFields {
   }
 
   private mutating func field(depth: Int) -> [UInt8] {
-    let number = UInt64.random(in: self.one(in: 100) ? 0...200_000 : 1...17, using: &self.generator)
+    let number = UInt64.random(in: self.one(in: 100) ? 0...200_000 : 1...24, using: &self.generator)
     switch Int.random(in: 0..<20, using: &self.generator) {
     case 0: return self.varint(number << 3 | 1) + self.bytes(8)
     case 1: return self.varint(number << 3 | 5) + self.bytes(4)

@@ -43,7 +43,6 @@ final class MutantPublisher: Publisher {
       self.published.append(.init(change: change, before: snapshot, at: self.kernel.now))
       snapshot.apply(change)
     }
-    // No change of connd's fails to serialise; a missing one would be noticed by the clients.
     self.store.publish(changes.map { Published($0) })
   }
 

@@ -1,7 +1,7 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
-import ConnectivityProtobuf
 import Synchronization
 import Testing
 

@@ -1,5 +1,5 @@
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 
 @testable import ConnectivityMonitor
 

@@ -1,12 +1,12 @@
 import CLinux
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Netlink
-import ConnectivityProtobuf
-import TestKit
 import Testing
+import TestKit
 import UnixTransport
 
 @testable import ConndServer

@@ -1,10 +1,10 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import NIOCore
 import NIOPosix
-import ConnectivityProtobuf
 import Synchronization
 import Testing
 

@@ -1,9 +1,9 @@
 import Connectivity
-import ConnectivityProtocol
 import ConnectivityProtobuf
+import ConnectivityProtocol
 import Synchronization
-import TestKit
 import Testing
+import TestKit
 
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor

@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityClient
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityTestKit
 import Glibc
 import NIOCore
 import NIOEmbedded
 import NIOPosix
-import ConnectivityProtobuf
 import Synchronization
 import Testing
 

@@ -1,8 +1,8 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import NIOCore
 import NIOPosix
-import ConnectivityProtobuf
 import Testing
 
 @testable import ConnectivityClient

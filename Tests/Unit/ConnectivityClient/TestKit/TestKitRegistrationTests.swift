@@ -1,8 +1,8 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityTestKit
 import GRPCCore
-import ConnectivityProtobuf
 import Testing
 
 @testable import ConnectivityClient

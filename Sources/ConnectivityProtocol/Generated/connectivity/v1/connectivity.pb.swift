@@ -924,7 +924,7 @@ public struct Connectivity_V1_WatchResponse: Message {
     set { self.event = .dns(newValue) }
   }
 
-  public enum OneOf_Event: Equatable, Sendable {
+  public enum OneOf_Event: Sendable {
     case snapshot(Connectivity_V1_Snapshot)
     case transition(Connectivity_V1_Transition)
     case path(Connectivity_V1_PathChange)
@@ -938,12 +938,12 @@ public struct Connectivity_V1_WatchResponse: Message {
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
     switch field.number {
     case 1: if let value = field.uint64 { self.generation = value }
-    case 2: if let bytes = field.message { try self.snapshot.merge(bytes) }
-    case 3: if let bytes = field.message { try self.transition.merge(bytes) }
-    case 4: if let bytes = field.message { try self.path.merge(bytes) }
-    case 5: if let bytes = field.message { try self.invalidation.merge(bytes) }
-    case 6: if let bytes = field.message { try self.gap.merge(bytes) }
-    case 7: if let bytes = field.message { try self.dns.merge(bytes) }
+    case 2: if let bytes = field.message { var value = self.snapshot; self.event = nil; try value.merge(bytes); self.snapshot = value }
+    case 3: if let bytes = field.message { var value = self.transition; self.event = nil; try value.merge(bytes); self.transition = value }
+    case 4: if let bytes = field.message { var value = self.path; self.event = nil; try value.merge(bytes); self.path = value }
+    case 5: if let bytes = field.message { var value = self.invalidation; self.event = nil; try value.merge(bytes); self.invalidation = value }
+    case 6: if let bytes = field.message { var value = self.gap; self.event = nil; try value.merge(bytes); self.gap = value }
+    case 7: if let bytes = field.message { var value = self.dns; self.event = nil; try value.merge(bytes); self.dns = value }
     default: break
     }
   }
@@ -965,7 +965,7 @@ public struct Connectivity_V1_Snapshot: Message {
 
   public var status: Connectivity_V1_Status {
     get { self._status.value }
-    set { self._status.value = newValue }
+    _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
   public mutating func clearStatus() { self._status.clear() }
@@ -1003,7 +1003,7 @@ public struct Connectivity_V1_Transition: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
-    set { self._cause.value = newValue }
+    _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
   public mutating func clearCause() { self._cause.clear() }
@@ -1012,7 +1012,7 @@ public struct Connectivity_V1_Transition: Message {
   /// The status after the transition.
   public var status: Connectivity_V1_Status {
     get { self._status.value }
-    set { self._status.value = newValue }
+    _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
   public mutating func clearStatus() { self._status.clear() }
@@ -1021,7 +1021,7 @@ public struct Connectivity_V1_Transition: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
-    set { self._publishTime.value = newValue }
+    _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
   public mutating func clearPublishTime() { self._publishTime.clear() }
@@ -1061,7 +1061,7 @@ public struct Connectivity_V1_PathChange: Message {
   /// The status after the change.
   public var status: Connectivity_V1_Status {
     get { self._status.value }
-    set { self._status.value = newValue }
+    _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
   public mutating func clearStatus() { self._status.clear() }
@@ -1069,7 +1069,7 @@ public struct Connectivity_V1_PathChange: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
-    set { self._cause.value = newValue }
+    _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
   public mutating func clearCause() { self._cause.clear() }
@@ -1078,7 +1078,7 @@ public struct Connectivity_V1_PathChange: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
-    set { self._publishTime.value = newValue }
+    _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
   public mutating func clearPublishTime() { self._publishTime.clear() }
@@ -1115,7 +1115,7 @@ public struct Connectivity_V1_Invalidation: Message {
   /// If it is empty, the invalidation covers all channels.
   public var scope: Connectivity_V1_Scope {
     get { self._scope.value }
-    set { self._scope.value = newValue }
+    _modify { yield &self._scope.value }
   }
   public var hasScope: Bool { self._scope.isSet }
   public mutating func clearScope() { self._scope.clear() }
@@ -1123,7 +1123,7 @@ public struct Connectivity_V1_Invalidation: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
-    set { self._cause.value = newValue }
+    _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
   public mutating func clearCause() { self._cause.clear() }
@@ -1132,7 +1132,7 @@ public struct Connectivity_V1_Invalidation: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
-    set { self._publishTime.value = newValue }
+    _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
   public mutating func clearPublishTime() { self._publishTime.clear() }
@@ -1201,7 +1201,7 @@ public struct Connectivity_V1_Scope: Message {
   }
 
   /// Their remote address. If neither is set: any.
-  public enum OneOf_Remote: Equatable, Sendable {
+  public enum OneOf_Remote: Sendable {
     case destination(String)
     case offLink(Connectivity_V1_OffLink)
   }
@@ -1214,7 +1214,7 @@ public struct Connectivity_V1_Scope: Message {
     case 2: if let value = field.value(as: Connectivity_V1_AddressFamily.self) { self.family = value }
     case 3: if let value = try field.string { self.localAddresses.append(value) }
     case 4: if let value = try field.string { self.destination = value }
-    case 5: if let bytes = field.message { try self.offLink.merge(bytes) }
+    case 5: if let bytes = field.message { var value = self.offLink; self.remote = nil; try value.merge(bytes); self.offLink = value }
     default: break
     }
   }
@@ -1255,7 +1255,7 @@ public struct Connectivity_V1_DnsChange: Message {
   /// the first of these that applies.
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
-    set { self._cause.value = newValue }
+    _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
   public mutating func clearCause() { self._cause.clear() }
@@ -1264,7 +1264,7 @@ public struct Connectivity_V1_DnsChange: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
-    set { self._publishTime.value = newValue }
+    _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
   public mutating func clearPublishTime() { self._publishTime.clear() }
@@ -1358,7 +1358,7 @@ public struct Connectivity_V1_Gap: Message {
 
   public var status: Connectivity_V1_Status {
     get { self._status.value }
-    set { self._status.value = newValue }
+    _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
   public mutating func clearStatus() { self._status.clear() }
@@ -1394,7 +1394,7 @@ public struct Connectivity_V1_Status: Message {
   /// When the category took this value, or last bounced, by the wall clock.
   public var since: Google_Protobuf_Timestamp {
     get { self._since.value }
-    set { self._since.value = newValue }
+    _modify { yield &self._since.value }
   }
   public var hasSince: Bool { self._since.isSet }
   public mutating func clearSince() { self._since.clear() }
@@ -1402,7 +1402,7 @@ public struct Connectivity_V1_Status: Message {
 
   public var flags: Connectivity_V1_Flags {
     get { self._flags.value }
-    set { self._flags.value = newValue }
+    _modify { yield &self._flags.value }
   }
   public var hasFlags: Bool { self._flags.isSet }
   public mutating func clearFlags() { self._flags.clear() }
@@ -1436,7 +1436,7 @@ public struct Connectivity_V1_Status: Message {
   /// The path to the default destination, in each family.
   public var ipv4: Connectivity_V1_Path {
     get { self._ipv4.value }
-    set { self._ipv4.value = newValue }
+    _modify { yield &self._ipv4.value }
   }
   public var hasIpv4: Bool { self._ipv4.isSet }
   public mutating func clearIpv4() { self._ipv4.clear() }
@@ -1444,7 +1444,7 @@ public struct Connectivity_V1_Status: Message {
 
   public var ipv6: Connectivity_V1_Path {
     get { self._ipv6.value }
-    set { self._ipv6.value = newValue }
+    _modify { yield &self._ipv6.value }
   }
   public var hasIpv6: Bool { self._ipv6.isSet }
   public mutating func clearIpv6() { self._ipv6.clear() }
@@ -1461,7 +1461,7 @@ public struct Connectivity_V1_Status: Message {
   /// The DNS configuration. Not set if unknown.
   public var dns: Connectivity_V1_Dns {
     get { self._dns.value }
-    set { self._dns.value = newValue }
+    _modify { yield &self._dns.value }
   }
   public var hasDns: Bool { self._dns.isSet }
   public mutating func clearDns() { self._dns.clear() }
@@ -1606,7 +1606,7 @@ public struct Connectivity_V1_Path: Message {
   /// The evidence for the medium.
   public var evidence: Connectivity_V1_Evidence {
     get { self._evidence.value }
-    set { self._evidence.value = newValue }
+    _modify { yield &self._evidence.value }
   }
   public var hasEvidence: Bool { self._evidence.isSet }
   public mutating func clearEvidence() { self._evidence.clear() }
@@ -1630,7 +1630,7 @@ public struct Connectivity_V1_Path: Message {
   /// find out. Not set if no source has an answer.
   public var validation: Connectivity_V1_Validation {
     get { self._validation.value }
-    set { self._validation.value = newValue }
+    _modify { yield &self._validation.value }
   }
   public var hasValidation: Bool { self._validation.isSet }
   public mutating func clearValidation() { self._validation.clear() }
@@ -1909,7 +1909,7 @@ public struct Connectivity_V1_GetPathResponse: Message {
   /// The status is UNKNOWN if the kernel cannot be queried.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
-    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
   public mutating func clearPath() { self._path.clear() }
@@ -1921,7 +1921,7 @@ public struct Connectivity_V1_GetPathResponse: Message {
   /// Not set if it was not requested, or the kernel cannot be queried.
   public var otherWay: Connectivity_V1_OtherWay {
     get { self._otherWay.value }
-    set { self._otherWay.value = newValue }
+    _modify { yield &self._otherWay.value }
   }
   public var hasOtherWay: Bool { self._otherWay.isSet }
   public mutating func clearOtherWay() { self._otherWay.clear() }
@@ -1953,7 +1953,7 @@ public struct Connectivity_V1_OtherWay: Message {
   /// Not set if no other path was found or looked for.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
-    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
   public mutating func clearPath() { self._path.clear() }
@@ -2089,7 +2089,7 @@ public struct Connectivity_V1_WatchPathResponse: Message {
 
   public var path: Connectivity_V1_Path {
     get { self._path.value }
-    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
   public mutating func clearPath() { self._path.clear() }
@@ -2131,7 +2131,7 @@ public struct Connectivity_V1_GuardRequest: Message {
     set { self.request = .remove(newValue) }
   }
 
-  public enum OneOf_Request: Equatable, Sendable {
+  public enum OneOf_Request: Sendable {
     case add(Connectivity_V1_Flow)
     case remove(Connectivity_V1_RemoveFlow)
   }
@@ -2140,8 +2140,8 @@ public struct Connectivity_V1_GuardRequest: Message {
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
     switch field.number {
-    case 1: if let bytes = field.message { try self.add.merge(bytes) }
-    case 2: if let bytes = field.message { try self.remove.merge(bytes) }
+    case 1: if let bytes = field.message { var value = self.add; self.request = nil; try value.merge(bytes); self.add = value }
+    case 2: if let bytes = field.message { var value = self.remove; self.request = nil; try value.merge(bytes); self.remove = value }
     default: break
     }
   }
@@ -2208,7 +2208,7 @@ public struct Connectivity_V1_Flow: Message {
   /// could not know its address and port. A different path because of them is not a change.)
   public var knownPath: Connectivity_V1_Path {
     get { self._knownPath.value }
-    set { self._knownPath.value = newValue }
+    _modify { yield &self._knownPath.value }
   }
   public var hasKnownPath: Bool { self._knownPath.isSet }
   public mutating func clearKnownPath() { self._knownPath.clear() }
@@ -2340,7 +2340,7 @@ public struct Connectivity_V1_GuardResponse: Message {
   /// The network namespace that the message is about; see Status.network_namespace.
   public var networkNamespace: UInt64 = 0
 
-  public enum OneOf_Event: Equatable, Sendable {
+  public enum OneOf_Event: Sendable {
     case path(Connectivity_V1_Path)
     case invalidation(Connectivity_V1_FlowInvalidation)
     case refused(Connectivity_V1_FlowRefused)
@@ -2353,10 +2353,10 @@ public struct Connectivity_V1_GuardResponse: Message {
     switch field.number {
     case 1: if let value = field.uint64 { self.generation = value }
     case 2: if let value = field.uint64 { self.id = value }
-    case 3: if let bytes = field.message { try self.path.merge(bytes) }
-    case 4: if let bytes = field.message { try self.invalidation.merge(bytes) }
-    case 5: if let bytes = field.message { try self.refused.merge(bytes) }
-    case 6: if let bytes = field.message { try self.betterPathGone.merge(bytes) }
+    case 3: if let bytes = field.message { var value = self.path; self.event = nil; try value.merge(bytes); self.path = value }
+    case 4: if let bytes = field.message { var value = self.invalidation; self.event = nil; try value.merge(bytes); self.invalidation = value }
+    case 5: if let bytes = field.message { var value = self.refused; self.event = nil; try value.merge(bytes); self.refused = value }
+    case 6: if let bytes = field.message { var value = self.betterPathGone; self.event = nil; try value.merge(bytes); self.betterPathGone = value }
     case 7: if let value = field.uint64 { self.networkNamespace = value }
     default: break
     }
@@ -2381,7 +2381,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
-    set { self._cause.value = newValue }
+    _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
   public mutating func clearCause() { self._cause.clear() }
@@ -2390,7 +2390,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   /// The current path to the remote address. Not set if connd did not look it up.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
-    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
   public mutating func clearPath() { self._path.clear() }
@@ -2400,7 +2400,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   /// than TCP, for flows without ports, and if the verdict is certain without it.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
-    set { self._socket.value = newValue }
+    _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
   public mutating func clearSocket() { self._socket.clear() }
@@ -2435,7 +2435,7 @@ public struct Connectivity_V1_SocketTestimony: Message {
   /// this message: negative before it. In an Explanation it is relative to the query.
   public var lastHeardOffset: Google_Protobuf_Duration {
     get { self._lastHeardOffset.value }
-    set { self._lastHeardOffset.value = newValue }
+    _modify { yield &self._lastHeardOffset.value }
   }
   public var hasLastHeardOffset: Bool { self._lastHeardOffset.isSet }
   public mutating func clearLastHeardOffset() { self._lastHeardOffset.clear() }
@@ -2444,7 +2444,7 @@ public struct Connectivity_V1_SocketTestimony: Message {
   /// The smoothed round-trip time.
   public var roundTripDuration: Google_Protobuf_Duration {
     get { self._roundTripDuration.value }
-    set { self._roundTripDuration.value = newValue }
+    _modify { yield &self._roundTripDuration.value }
   }
   public var hasRoundTripDuration: Bool { self._roundTripDuration.isSet }
   public mutating func clearRoundTripDuration() { self._roundTripDuration.clear() }

@@ -94,13 +94,13 @@ public struct Connectivity_V1_SetCostRequest: Message {
     set { self.end = .whenLeft(newValue) }
   }
 
-  public enum OneOf_Target: Equatable, Sendable {
+  public enum OneOf_Target: Sendable {
     case link(String)
     case network(String)
   }
 
   /// When this override ends. Not set: never. An override of the other property keeps its own end.
-  public enum OneOf_End: Equatable, Sendable {
+  public enum OneOf_End: Sendable {
     case duration(Google_Protobuf_Duration)
     case atBoot(Bool)
     case whenLeft(Bool)
@@ -114,7 +114,7 @@ public struct Connectivity_V1_SetCostRequest: Message {
     case 2: if let value = try field.string { self.network = value }
     case 3: if let value = field.value(as: Connectivity_V1_Choice.self) { self.constrained = value }
     case 4: if let value = field.value(as: Connectivity_V1_Choice.self) { self.expensive = value }
-    case 5: if let bytes = field.message { try self.duration.merge(bytes) }
+    case 5: if let bytes = field.message { var value = self.duration; self.end = nil; try value.merge(bytes); self.duration = value }
     case 6: if let value = field.bool { self.atBoot = value }
     case 7: if let value = field.bool { self.whenLeft = value }
     default: break
@@ -197,7 +197,7 @@ public struct Connectivity_V1_ListNetworksResponse: Message {
 
   public var assistEndTime: Google_Protobuf_Timestamp {
     get { self._assistEndTime.value }
-    set { self._assistEndTime.value = newValue }
+    _modify { yield &self._assistEndTime.value }
   }
   public var hasAssistEndTime: Bool { self._assistEndTime.isSet }
   public mutating func clearAssistEndTime() { self._assistEndTime.clear() }
@@ -278,7 +278,7 @@ public struct Connectivity_V1_Network: Message {
   /// When an override ends, if it has an end time: the earlier of the two below.
   public var endTime: Google_Protobuf_Timestamp {
     get { self._endTime.value }
-    set { self._endTime.value = newValue }
+    _modify { yield &self._endTime.value }
   }
   public var hasEndTime: Bool { self._endTime.isSet }
   public mutating func clearEndTime() { self._endTime.clear() }
@@ -286,7 +286,7 @@ public struct Connectivity_V1_Network: Message {
 
   public var constrainedEndTime: Google_Protobuf_Timestamp {
     get { self._constrainedEndTime.value }
-    set { self._constrainedEndTime.value = newValue }
+    _modify { yield &self._constrainedEndTime.value }
   }
   public var hasConstrainedEndTime: Bool { self._constrainedEndTime.isSet }
   public mutating func clearConstrainedEndTime() { self._constrainedEndTime.clear() }
@@ -294,7 +294,7 @@ public struct Connectivity_V1_Network: Message {
 
   public var expensiveEndTime: Google_Protobuf_Timestamp {
     get { self._expensiveEndTime.value }
-    set { self._expensiveEndTime.value = newValue }
+    _modify { yield &self._expensiveEndTime.value }
   }
   public var hasExpensiveEndTime: Bool { self._expensiveEndTime.isSet }
   public mutating func clearExpensiveEndTime() { self._expensiveEndTime.clear() }
@@ -353,7 +353,7 @@ public struct Connectivity_V1_SetAssistRequest: Message {
   }
 
   /// When it ends. Not set: never.
-  public enum OneOf_End: Equatable, Sendable {
+  public enum OneOf_End: Sendable {
     case duration(Google_Protobuf_Duration)
     case atBoot(Bool)
   }
@@ -363,7 +363,7 @@ public struct Connectivity_V1_SetAssistRequest: Message {
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
     switch field.number {
     case 1: if let value = field.value(as: Connectivity_V1_Choice.self) { self.assist = value }
-    case 2: if let bytes = field.message { try self.duration.merge(bytes) }
+    case 2: if let bytes = field.message { var value = self.duration; self.end = nil; try value.merge(bytes); self.duration = value }
     case 3: if let value = field.bool { self.atBoot = value }
     default: break
     }

@@ -456,7 +456,7 @@ public struct Connectivity_V1_Explanation: Message {
 
   public var path: Connectivity_V1_Path {
     get { self._path.value }
-    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
   public mutating func clearPath() { self._path.clear() }
@@ -489,7 +489,7 @@ public struct Connectivity_V1_Explanation: Message {
 
   public var flags: Connectivity_V1_Flags {
     get { self._flags.value }
-    set { self._flags.value = newValue }
+    _modify { yield &self._flags.value }
   }
   public var hasFlags: Bool { self._flags.isSet }
   public mutating func clearFlags() { self._flags.clear() }
@@ -515,7 +515,7 @@ public struct Connectivity_V1_Explanation: Message {
   /// Whether the path is metered, and which source says so. Not set without a link.
   public var cost: Connectivity_V1_CostEvidence {
     get { self._cost.value }
-    set { self._cost.value = newValue }
+    _modify { yield &self._cost.value }
   }
   public var hasCost: Bool { self._cost.isSet }
   public mutating func clearCost() { self._cost.clear() }
@@ -524,7 +524,7 @@ public struct Connectivity_V1_Explanation: Message {
   /// The state of the connection's socket. Not set if the socket does not exist.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
-    set { self._socket.value = newValue }
+    _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
   public mutating func clearSocket() { self._socket.clear() }
@@ -582,7 +582,7 @@ public struct Connectivity_V1_Explanation: Message {
 public struct Connectivity_V1_UnusedLink: Message {
   public var link: Connectivity_V1_Link {
     get { self._link.value }
-    set { self._link.value = newValue }
+    _modify { yield &self._link.value }
   }
   public var hasLink: Bool { self._link.isSet }
   public mutating func clearLink() { self._link.clear() }
@@ -628,7 +628,7 @@ public struct Connectivity_V1_UnusedLink: Message {
   /// The first rule that names the route's table.
   public var rule: Connectivity_V1_Rule {
     get { self._rule.value }
-    set { self._rule.value = newValue }
+    _modify { yield &self._rule.value }
   }
   public var hasRule: Bool { self._rule.isSet }
   public mutating func clearRule() { self._rule.clear() }
@@ -801,7 +801,7 @@ public struct Connectivity_V1_Link: Message {
 
   public var evidence: Connectivity_V1_Evidence {
     get { self._evidence.value }
-    set { self._evidence.value = newValue }
+    _modify { yield &self._evidence.value }
   }
   public var hasEvidence: Bool { self._evidence.isSet }
   public mutating func clearEvidence() { self._evidence.clear() }
@@ -856,7 +856,7 @@ public struct Connectivity_V1_Link: Message {
   /// missing.
   public var wireless: Connectivity_V1_Wireless {
     get { self._wireless.value }
-    set { self._wireless.value = newValue }
+    _modify { yield &self._wireless.value }
   }
   public var hasWireless: Bool { self._wireless.isSet }
   public mutating func clearWireless() { self._wireless.clear() }
@@ -866,7 +866,7 @@ public struct Connectivity_V1_Link: Message {
   /// ModemManager is not running.
   public var modem: Connectivity_V1_Modem {
     get { self._modem.value }
-    set { self._modem.value = newValue }
+    _modify { yield &self._modem.value }
   }
   public var hasModem: Bool { self._modem.isSet }
   public mutating func clearModem() { self._modem.clear() }
@@ -1202,7 +1202,7 @@ public struct Connectivity_V1_GetStatisticsResponse: Message {
   /// When connd started. Counters begin at zero then.
   public var startTime: Google_Protobuf_Timestamp {
     get { self._startTime.value }
-    set { self._startTime.value = newValue }
+    _modify { yield &self._startTime.value }
   }
   public var hasStartTime: Bool { self._startTime.isSet }
   public mutating func clearStartTime() { self._startTime.clear() }
@@ -1355,7 +1355,7 @@ public struct Connectivity_V1_Client: Message {
   /// When the stream was opened.
   public var startTime: Google_Protobuf_Timestamp {
     get { self._startTime.value }
-    set { self._startTime.value = newValue }
+    _modify { yield &self._startTime.value }
   }
   public var hasStartTime: Bool { self._startTime.isSet }
   public mutating func clearStartTime() { self._startTime.clear() }
@@ -1380,7 +1380,7 @@ public struct Connectivity_V1_Client: Message {
   }
 
   /// The subject of the stream.
-  public enum OneOf_Subject: Equatable, Sendable {
+  public enum OneOf_Subject: Sendable {
     case watch(Connectivity_V1_WatchingClient)
     case path(Connectivity_V1_PathClient)
     case guarding(Connectivity_V1_GuardingClient)
@@ -1393,9 +1393,9 @@ public struct Connectivity_V1_Client: Message {
     case 1: if let value = field.uint32 { self.process = value }
     case 2: if let value = field.uint32 { self.user = value }
     case 3: if let bytes = field.message { try self.startTime.merge(bytes) }
-    case 4: if let bytes = field.message { try self.watch.merge(bytes) }
-    case 5: if let bytes = field.message { try self.path.merge(bytes) }
-    case 6: if let bytes = field.message { try self.guarding.merge(bytes) }
+    case 4: if let bytes = field.message { var value = self.watch; self.subject = nil; try value.merge(bytes); self.watch = value }
+    case 5: if let bytes = field.message { var value = self.path; self.subject = nil; try value.merge(bytes); self.path = value }
+    case 6: if let bytes = field.message { var value = self.guarding; self.subject = nil; try value.merge(bytes); self.guarding = value }
     default: break
     }
   }
@@ -1465,7 +1465,7 @@ public struct Connectivity_V1_GuardingClient: Message {
   /// When it was reported.
   public var invalidationTime: Google_Protobuf_Timestamp {
     get { self._invalidationTime.value }
-    set { self._invalidationTime.value = newValue }
+    _modify { yield &self._invalidationTime.value }
   }
   public var hasInvalidationTime: Bool { self._invalidationTime.isSet }
   public mutating func clearInvalidationTime() { self._invalidationTime.clear() }
@@ -1557,7 +1557,7 @@ public struct Connectivity_V1_Connection: Message {
   /// The path that its packets take now.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
-    set { self._path.value = newValue }
+    _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
   public mutating func clearPath() { self._path.clear() }
@@ -1601,7 +1601,7 @@ public struct Connectivity_V1_Connection: Message {
   /// The state of its socket. Not set if the connection has just ended.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
-    set { self._socket.value = newValue }
+    _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
   public mutating func clearSocket() { self._socket.clear() }
@@ -1686,7 +1686,7 @@ public struct Connectivity_V1_GetConfigurationResponse: Message {
 public struct Connectivity_V1_ReplayedAnswers: Message {
   public var status: Connectivity_V1_Status {
     get { self._status.value }
-    set { self._status.value = newValue }
+    _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
   public mutating func clearStatus() { self._status.clear() }
@@ -1695,7 +1695,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// The remaining fields are not set if the recording lacks the kernel's answers.
   public var explanation: Connectivity_V1_Explanation {
     get { self._explanation.value }
-    set { self._explanation.value = newValue }
+    _modify { yield &self._explanation.value }
   }
   public var hasExplanation: Bool { self._explanation.isSet }
   public mutating func clearExplanation() { self._explanation.clear() }
@@ -1706,7 +1706,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// The history of the recorded machine, with what happened during the recording.
   public var history: Connectivity_V1_ListTransitionsResponse {
     get { self._history.value }
-    set { self._history.value = newValue }
+    _modify { yield &self._history.value }
   }
   public var hasHistory: Bool { self._history.isSet }
   public mutating func clearHistory() { self._history.clear() }
@@ -1715,7 +1715,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// When the recording ended.
   public var endTime: Google_Protobuf_Timestamp {
     get { self._endTime.value }
-    set { self._endTime.value = newValue }
+    _modify { yield &self._endTime.value }
   }
   public var hasEndTime: Bool { self._endTime.isSet }
   public mutating func clearEndTime() { self._endTime.clear() }

@@ -1,9 +1,9 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import Expectation
 import Glibc
 import Logging
-import ConnectivityProtobuf
 
 @testable import ConndServer
 

@@ -35,7 +35,7 @@ public struct Grpc_Reflection_V1_ServerReflectionRequest: Message {
     set { self.messageRequest = .listServices(newValue) }
   }
 
-  public enum OneOf_MessageRequest: Equatable, Sendable {
+  public enum OneOf_MessageRequest: Sendable {
     case fileByFilename(String)
     case fileContainingSymbol(String)
     case fileContainingExtension(Grpc_Reflection_V1_ExtensionRequest)
@@ -50,7 +50,7 @@ public struct Grpc_Reflection_V1_ServerReflectionRequest: Message {
     case 1: if let value = try field.string { self.host = value }
     case 3: if let value = try field.string { self.fileByFilename = value }
     case 4: if let value = try field.string { self.fileContainingSymbol = value }
-    case 5: if let bytes = field.message { try self.fileContainingExtension.merge(bytes) }
+    case 5: if let bytes = field.message { var value = self.fileContainingExtension; self.messageRequest = nil; try value.merge(bytes); self.fileContainingExtension = value }
     case 6: if let value = try field.string { self.allExtensionNumbersOfType = value }
     case 7: if let value = try field.string { self.listServices = value }
     default: break
@@ -93,7 +93,7 @@ public struct Grpc_Reflection_V1_ServerReflectionResponse: Message {
 
   public var originalRequest: Grpc_Reflection_V1_ServerReflectionRequest {
     get { self._originalRequest.value }
-    set { self._originalRequest.value = newValue }
+    _modify { yield &self._originalRequest.value }
   }
   public var hasOriginalRequest: Bool { self._originalRequest.isSet }
   public mutating func clearOriginalRequest() { self._originalRequest.clear() }
@@ -121,7 +121,7 @@ public struct Grpc_Reflection_V1_ServerReflectionResponse: Message {
     set { self.messageResponse = .errorResponse(newValue) }
   }
 
-  public enum OneOf_MessageResponse: Equatable, Sendable {
+  public enum OneOf_MessageResponse: Sendable {
     case fileDescriptorResponse(Grpc_Reflection_V1_FileDescriptorResponse)
     case allExtensionNumbersResponse(Grpc_Reflection_V1_ExtensionNumberResponse)
     case listServicesResponse(Grpc_Reflection_V1_ListServiceResponse)
@@ -134,10 +134,10 @@ public struct Grpc_Reflection_V1_ServerReflectionResponse: Message {
     switch field.number {
     case 1: if let value = try field.string { self.validHost = value }
     case 2: if let bytes = field.message { try self.originalRequest.merge(bytes) }
-    case 4: if let bytes = field.message { try self.fileDescriptorResponse.merge(bytes) }
-    case 5: if let bytes = field.message { try self.allExtensionNumbersResponse.merge(bytes) }
-    case 6: if let bytes = field.message { try self.listServicesResponse.merge(bytes) }
-    case 7: if let bytes = field.message { try self.errorResponse.merge(bytes) }
+    case 4: if let bytes = field.message { var value = self.fileDescriptorResponse; self.messageResponse = nil; try value.merge(bytes); self.fileDescriptorResponse = value }
+    case 5: if let bytes = field.message { var value = self.allExtensionNumbersResponse; self.messageResponse = nil; try value.merge(bytes); self.allExtensionNumbersResponse = value }
+    case 6: if let bytes = field.message { var value = self.listServicesResponse; self.messageResponse = nil; try value.merge(bytes); self.listServicesResponse = value }
+    case 7: if let bytes = field.message { var value = self.errorResponse; self.messageResponse = nil; try value.merge(bytes); self.errorResponse = value }
     default: break
     }
   }
