@@ -1,7 +1,7 @@
 /// Reads the fields of a protobuf message (protobuf.dev/programming-guides/encoding).
 ///
-/// A general library for messages would make connd and connctl 2.6 MB larger, and a program that only
-/// monitors 9 MB.
+/// A general library for messages would make connd and connctl 2.6 MB larger, and a program that
+/// only monitors 9 MB.
 public struct ProtobufReader {
   public typealias Bytes = ArraySlice<UInt8>
 
