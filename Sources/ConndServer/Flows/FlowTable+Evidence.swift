@@ -39,9 +39,9 @@ extension FlowTable {
     }
 
     /// The time of the lookup that found the flow in doubt, or `nil` if it is not in doubt. The
-    /// lookup may have found a later change than the one that woke the thread, and data that arrived
-    /// in between proves nothing. The loss of the flow's address is a change of its own, although
-    /// its route was missing before.
+    /// lookup may have found a later change than the one that woke the thread, and data that
+    /// arrived in between proves nothing. The loss of the flow's address is a change of its own,
+    /// although its route was missing before.
     var inDoubtSince: Instant? {
       guard self.tracker.isInDoubt else { return nil }
       let isOther = self.verdict.map { !self.flow.tracker.isReported(of: $0.reason) } ?? false
