@@ -31,7 +31,7 @@ struct HostileClientsScenario {
     let (lab, client, vitals, descriptors) = try self.online(besides: attack.name)
     // During the attack, and afterwards.
     try lab.change(30)
-    let fate = try client.nextLine(within: .seconds(60))
+    let fate = try client.nextLine(within: .seconds(180))
     try lab.change(15)
 
     #expect(attack.fates.contains(fate ?? ""), "\(fate ?? "nothing"); \(client.standardError)")

@@ -84,7 +84,8 @@ public struct IPAddress: Hashable, Sendable, Comparable {
   public var isUnspecified: Bool { self.high == 0 && self.low == 0 }
 
   public static func < (lhs: Self, rhs: Self) -> Bool {
-    (lhs.family.bitWidth, lhs.high, lhs.low) < (rhs.family.bitWidth, rhs.high, rhs.low)
+    if lhs.family != rhs.family { return lhs.family.bitWidth < rhs.family.bitWidth }
+    return lhs.high == rhs.high ? lhs.low < rhs.low : lhs.high < rhs.high
   }
 }
 
