@@ -99,8 +99,8 @@ private struct FileDescriptor {
     }
   }
 
-  /// Adds the symbol of a declaration, whose name is its first field, and those of its fields or
-  /// methods.
+  /// Adds the symbols of a declaration and of its fields or methods. In each declaration, field 1
+  /// is the name.
   ///
   /// - Parameter parts: The field that contains them.
   /// - Returns: The full name.

@@ -41,7 +41,7 @@ package struct SocketReport: Hashable, Sendable {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
     self.progress = progress
-    // A damaged recording may contain numbers whose sum overflows.
+    // In a damaged recording, the numbers may be so large that their sum overflows.
     self.sent = progress &+ inFlight
     self.roundTrip = roundTrip
     self.timeouts = timeouts

@@ -1450,7 +1450,7 @@ public struct Connectivity_V1_Status: Message {
   public mutating func clearIpv6() { self._ipv6.clear() }
   private var _ipv6 = Nested<Connectivity_V1_Path>()
 
-  /// The family whose path the summary follows.
+  /// The summary is about the path of this family.
   public var family: Connectivity_V1_AddressFamily = Connectivity_V1_AddressFamily()
 
   /// The network namespace that connd speaks for, as the inode of its /proc/self/ns/net
@@ -2373,7 +2373,7 @@ public struct Connectivity_V1_GuardResponse: Message {
   }
 }
 
-/// The flow is no longer viable.
+/// The flow should not be used any more, or is in doubt.
 public struct Connectivity_V1_FlowInvalidation: Message {
   public var reason: Connectivity_V1_InvalidationReason = Connectivity_V1_InvalidationReason()
 

@@ -1250,8 +1250,8 @@ public struct Connectivity_V1_Statistic: Message {
   ///                         `destroy` without a path in between; by reason, which is never POLICY.
   ///                         If they grow, connd is wrong about what works
   ///     bounces             transitions for a path that went and came back
-  ///     spared              flows that a lookup gave up, but whose own sockets proved to be alive
-  ///     found               flows whose lookups were fine, but whose own sockets proved to be dead
+  ///     spared              flows that a lookup gave up; their sockets proved to be alive
+  ///     found               flows with a good lookup; their sockets proved to be dead
   ///     attempts            clients' reports about attempts to connect (ReportAttempt), by outcome:
   ///                         contrast, ready, clean, stalled
   ///     signals             Wi-Fi drivers' reports about signals and lost frames

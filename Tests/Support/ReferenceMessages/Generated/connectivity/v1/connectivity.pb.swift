@@ -1734,7 +1734,7 @@ public nonisolated struct Connectivity_V1_Status: @unchecked Sendable {
   /// Clears the value of `ipv6`. Subsequent reads from it will return its default value.
   public mutating func clearIpv6() {_uniqueStorage()._ipv6 = nil}
 
-  /// The family whose path the summary follows.
+  /// The summary is about the path of this family.
   public var family: Connectivity_V1_AddressFamily {
     get {_storage._family}
     set {_uniqueStorage()._family = newValue}
@@ -2556,7 +2556,7 @@ public nonisolated struct Connectivity_V1_GuardResponse: @unchecked Sendable {
   fileprivate var _storage = _StorageClass.defaultInstance
 }
 
-/// The flow is no longer viable.
+/// The flow should not be used any more, or is in doubt.
 public nonisolated struct Connectivity_V1_FlowInvalidation: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
