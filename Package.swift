@@ -19,9 +19,8 @@ let programs = "Programs"
 let client = "Client"
 
 // Without these traits, the package manager of an application does not fetch these dependencies.
-let forClient = TargetDependencyCondition.when(traits: [client])
+let forClient = TargetDependencyCondition.when(traits: [client, programs])
 let forPrograms = TargetDependencyCondition.when(traits: [programs])
-let forBoth = TargetDependencyCondition.when(traits: [client, programs])
 
 let core: [Target.Dependency] = [.product(name: "GRPCCore", package: "grpc-swift-2")]
 let grpc: [Target.Dependency] = [
@@ -43,14 +42,14 @@ func nioHTTP2(_ names: String...) -> [Target.Dependency] {
 func all(_ lists: [Target.Dependency]...) -> [Target.Dependency] { lists.flatMap { $0 } }
 
 let lifecycle: Target.Dependency = .product(
-  name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: forBoth)
+  name: "ServiceLifecycle", package: "swift-service-lifecycle", condition: forClient)
 let signals: Target.Dependency = .product(
-  name: "UnixSignals", package: "swift-service-lifecycle", condition: forBoth)
+  name: "UnixSignals", package: "swift-service-lifecycle", condition: forClient)
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let arguments: Target.Dependency = .product(
   name: "ArgumentParser", package: "swift-argument-parser", condition: forPrograms)
 let metrics: Target.Dependency = .product(
-  name: "CoreMetrics", package: "swift-metrics", condition: forBoth)
+  name: "CoreMetrics", package: "swift-metrics", condition: forClient)
 
 // The edge: C libraries, and the modules that wrap them.
 let edge: [Target] = [
@@ -289,11 +288,13 @@ let package = Package(
   traits: [
     .trait(
       name: programs,
-      description: "Adds connd and connctl. Applications, which use the libraries, need it not."),
+      description: "Adds all: connd, connctl, the libraries. Applications need it not."),
     .trait(
       name: client,
       description: "Adds ConnectivityClient: gRPC channels, and a handler for SwiftNIO."),
-    .default(enabledTraits: [programs, client]),
+    // One trait, because SwiftPM passes several to the compiler in a random order, and then builds
+    // everything again.
+    .default(enabledTraits: [programs]),
   ],
   dependencies: [
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
