@@ -170,16 +170,20 @@ check-run: ## check the output of make run, and that Ctrl-C ends it
 	@dev/check-run
 
 .PHONY: check-demo
-check-demo: deps ## check the last line of make demo, and that it leaves nothing behind (APPLICATIONS= the directory of its built applications)
-	@APPLICATIONS="$(APPLICATIONS)" dev/check-demo
+check-demo: deps ## check the last line of make demo, and that it leaves nothing behind
+	@dev/check-demo
 
 .PHONY: test-examples
 test-examples: deps ## test the Swift examples that need further packages
-	@swift test --package-path Examples --scratch-path .build/examples
+	@swift test --package-path Examples --scratch-path .build
 
 .PHONY: test-examples-by-version
 test-examples-by-version: deps ## test them as external applications: release builds, with connd as a versioned package
 	@Tests/Programs/examples/by-version
+
+.PHONY: check-light
+check-light: deps ## check the number of packages and the size of a program that only follows the network
+	@Tests/Programs/examples/light
 
 .PHONY: test-sanitized
 test-sanitized: deps ## run tests under sanitizers, each in a separate build (SANITIZERS=thread address)
@@ -267,7 +271,7 @@ check-sizes: release ## check that README names the sizes of the installed progr
 	@dev/check-sizes "$$($(release) --show-bin-path)"
 
 .PHONY: bench
-bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= as for check-demo)
+bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= the directory that test-examples-by-version built)
 	@$(release) --product instructions
 	$(sudo) env APPLICATIONS="$(APPLICATIONS)" Tests/Bench/run "$$($(release) --show-bin-path)" $(BENCH)
 	$(sudo) Tests/Bench/growth/run "$$($(release) --show-bin-path)" $(if $(BENCH),1 10)
@@ -280,8 +284,10 @@ bench-peers: release deps-bench deps-peers ## measure networkd, NetworkManager, 
 	@$(sudo) Tests/Bench/peers/run "$$($(release) --show-bin-path)" $(BENCH)
 
 .PHONY: update
-update: ## update the packages that connd is built from (Package.resolved)
+update: ## update the packages that connd and the examples are built from (Package.resolved)
 	@swift package update
+	cp Package.resolved Examples
+	swift package --package-path Examples --scratch-path .build resolve
 
 .PHONY: lint
 lint: ## check the format of the sources, and the English of all prose
