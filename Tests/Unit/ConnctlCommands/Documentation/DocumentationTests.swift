@@ -93,7 +93,8 @@ struct DocumentationTests {
   func pins() throws {
     func pins(_ path: String) throws -> [Substring: Substring] {
       let pin = #/"identity" : "([^"]+)"[^}]*"version" : "([^"]+)"/#
-      return Dictionary(uniqueKeysWithValues: try Self.text(path).matches(of: pin).map { ($0.1, $0.2) })
+      let pins = try Self.text(path).matches(of: pin).map { ($0.1, $0.2) }
+      return Dictionary(uniqueKeysWithValues: pins)
     }
     let connd = try pins("Package.resolved")
     #expect(connd.count > 10)
