@@ -218,7 +218,7 @@ vm-image: deps-vm ## build the image of the VM, unless VM_IMAGE is up to date (t
 	@$(sudo) Tests/VM/build "$(VM_IMAGE)"
 
 .PHONY: nightly
-nightly: ## run at full size what .ci/run runs reduced: simulation, truth, soak, storms, VM, figures, sanitizers, fuzzers (hours)
+nightly: ## run at full size what .ci/run reduces or leaves out: simulation, truth, soak, storms, VM, figures, applications, sanitizers, fuzzers (hours)
 	@.ci/run nightly
 
 .PHONY: fuzz
