@@ -175,7 +175,7 @@ check-demo: deps ## check the last line of make demo, and that it leaves nothing
 
 .PHONY: test-examples
 test-examples: deps ## test the Swift examples that need further packages
-	@swift test --package-path Examples --scratch-path .build
+	@swift test --package-path Examples --scratch-path .build/examples
 
 .PHONY: test-examples-by-version
 test-examples-by-version: deps ## test them as external applications: release builds, with connd as a versioned package
@@ -284,10 +284,8 @@ bench-peers: release deps-bench deps-peers ## measure networkd, NetworkManager, 
 	@$(sudo) Tests/Bench/peers/run "$$($(release) --show-bin-path)" $(BENCH)
 
 .PHONY: update
-update: ## update the packages that connd and the examples are built from (Package.resolved)
+update: ## update the packages that connd is built from (Package.resolved)
 	@swift package update
-	cp Package.resolved Examples
-	swift package --package-path Examples --scratch-path .build resolve
 
 .PHONY: lint
 lint: ## check the format of the sources, and the English of all prose

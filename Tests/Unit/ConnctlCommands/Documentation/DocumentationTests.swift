@@ -89,19 +89,6 @@ struct DocumentationTests {
     #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
   }
 
-  @Test("the examples, which share connd's build, use the same versions of packages")
-  func pins() throws {
-    func pins(_ path: String) throws -> [Substring: Substring] {
-      let pin = #/"identity" : "([^"]+)"[^}]*"version" : "([^"]+)"/#
-      let pins = try Self.text(path).matches(of: pin).map { ($0.1, $0.2) }
-      return Dictionary(uniqueKeysWithValues: pins)
-    }
-    let connd = try pins("Package.resolved")
-    #expect(connd.count > 10)
-    let examples = try pins("Examples/Package.resolved")
-    #expect(examples.filter { connd[$0.key] != nil } == connd)
-  }
-
   // MARK: - Media
 
   @Test(
