@@ -65,10 +65,13 @@ run: deps ## build connd, run it on a private socket and watch it
 	@for program in $(programs); do swift build --product "$$program"; done
 	dev/run "$$(swift build --show-bin-path)"
 
-.PHONY: demo
-demo: deps ## pull a cable and see calls survive it with the library
+.PHONY: demo demo-build
+demo: ## pull a cable and see calls survive it with the library
+demo-build: ## build what make demo needs
+demo-build: only := --build
+demo demo-build: deps
 	@dev/install-packages iproute2
-	@Examples/demo
+	Examples/demo $(only)
 
 .PHONY: install install-built
 install: release ## install under PREFIX (and DESTDIR, if set), with sudo if needed

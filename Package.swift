@@ -288,7 +288,7 @@ let package = Package(
   traits: [
     .trait(
       name: programs,
-      description: "Adds all: connd, connctl, the libraries. Applications need it not."),
+      description: "Adds everything: connd, connctl, the libraries. Applications do not need it."),
     .trait(
       name: client,
       description: "Adds ConnectivityClient: gRPC channels, and a handler for SwiftNIO."),

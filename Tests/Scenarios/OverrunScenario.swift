@@ -67,8 +67,8 @@ struct OverrunScenario {
     let loss = try lab.event()
     #expect(loss.to == "none")
     #expect(loss.cause?.learntLate == true)
-    // The messages from before the overrun may still wait. If connd is stopped when it asks about
-    // them, the answer is the next change, with one of them as the cause.
+    // Messages from before the overrun may still be queued. If connd were stopped while it handles
+    // one, it would find the next change by asking the kernel, and name that message as the cause.
     try lab.awaitEvaluation()
     try lab.whileStopped {
       try lab.namespace.ipBatch(
