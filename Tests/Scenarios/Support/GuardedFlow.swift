@@ -74,7 +74,8 @@ final class GuardedFlow {
   ) throws {
     let told = try self.invalidation()
     #expect(
-      "\(told.severity) \(told.reason)" == "advise \(reason)", sourceLocation: sourceLocation)
+      "\(told.severity) \(told.reason)" == "advise \(reason)", "\(told)",
+      sourceLocation: sourceLocation)
   }
 
   /// Checks that connd destroys the flow for one of these reasons, after reporting only `before`
