@@ -181,11 +181,15 @@ let tests: [Target] = [
   .target(
     name: "TestKit", dependencies: ["CLinux"], path: "Tests/Support/TestKit",
     swiftSettings: swiftSettings),
+  .target(
+    name: "TestTraits", path: "Tests/Support/TestTraits", swiftSettings: swiftSettings),
   .testTarget(
-    name: "NetlinkTests", dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit"],
+    name: "NetlinkTests",
+    dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit", "TestTraits"],
     path: "Tests/Unit/Netlink", swiftSettings: swiftSettings),
   .testTarget(
-    name: "ConnectivityTests", dependencies: ["Connectivity", "ConnectivityRules", "TestKit"],
+    name: "ConnectivityTests",
+    dependencies: ["Connectivity", "ConnectivityRules", "TestKit", "TestTraits"],
     path: "Tests/Unit/Connectivity", swiftSettings: swiftSettings),
   .executableTarget(
     name: "instructions", dependencies: ["ConnectivityRules", "Connectivity"],
@@ -202,7 +206,7 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnectivityProtocol", "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf",
-        "ReferenceMessages", "StandardServices", "TestKit",
+        "ReferenceMessages", "StandardServices", "TestKit", "TestTraits",
       ], core, grpcProtobuf),
     path: "Tests/Unit/ConnectivityProtocol", swiftSettings: swiftSettings),
   .testTarget(
@@ -224,14 +228,14 @@ let tests: [Target] = [
     dependencies: all(
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "Netlink", "TestKit", "UnixTransport", logging,
+        "ConnectivityProtocol", "Netlink", "TestKit", "TestTraits", "UnixTransport", logging,
       ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
     dependencies: [
       "CLinux", "ConndServer", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-      "ConnectivityProtocol", "Netlink", "TestKit", logging,
+      "ConnectivityProtocol", "Netlink", "TestKit", "TestTraits", logging,
     ],
     path: "Tests/Oracles/simulation",
     // The simulation runs thousands of steps, so its model is optimised in debug builds, too.
@@ -252,7 +256,7 @@ let tests: [Target] = [
       [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
         "ConnectivityProtobuf", "ConnectivityProtocol", "ConnectivityTestKit", "UnixTransport",
-        "TestKit", arguments,
+        "TestKit", "TestTraits", arguments,
       ], core),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(
@@ -262,7 +266,7 @@ let tests: [Target] = [
       nio("NIOCore", "NIOPosix", "NIOHTTP1", "NIOWebSocket"), grpc, grpcProtobuf),
     path: "Tests/Programs/CallProbe", swiftSettings: swiftSettings),
   .testTarget(
-    name: "ScenarioTests", dependencies: ["TestKit", "Connectivity"],
+    name: "ScenarioTests", dependencies: ["TestKit", "TestTraits", "Connectivity"],
     path: "Tests/Scenarios", swiftSettings: swiftSettings),
 ]
 

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Addresses that disappear, briefly while a network manager takes a link over, or for good. The
 /// tests check what TCP still carries.
-@Suite("Address loss", .needsNamespaces, .laboratory)
+@Suite("Address loss", .needsNamespaces, .blocking)
 struct AddressLossScenario {
   private static let server = Uplinks.server
 

@@ -1,7 +1,8 @@
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Addresses", .needsNamespaces, .laboratory)
+@Suite("Addresses", .needsNamespaces, .blocking)
 struct AddressesScenario {
   @Test(
     "K2 the last address is deleted → the default route is lost without a message, and it is noticed"

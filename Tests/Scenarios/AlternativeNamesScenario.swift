@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Links with several names (`ip link property add … altname`), as udev assigns them.
-@Suite("Alternative names", .needsNamespaces, .laboratory)
+@Suite("Alternative names", .needsNamespaces, .blocking)
 struct AlternativeNamesScenario {
   private static let long = "a-name-longer-than-fifteen-bytes"
 

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Status bars, metrics and completions: connctl's output as other programs read it.
-@Suite("connctl for other programs", .needsNamespaces, .laboratory)
+@Suite("connctl for other programs", .needsNamespaces, .blocking)
 struct BarsScenario {
   private static let page = "docs/how-to/show-the-network-in-a-bar.md"
 

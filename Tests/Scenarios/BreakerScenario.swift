@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// A connd with a wrong view of the network. TCP is real.
-@Suite("Breaker", .needsNamespaces, .laboratory)
+@Suite("Breaker", .needsNamespaces, .blocking)
 struct BreakerScenario {
   /// A flow as a client registers it.
   private struct Registration: Decodable {

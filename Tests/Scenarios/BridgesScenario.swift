@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// A host whose address is on a bridge. The cable is one port, guests are the others.
-@Suite("Bridges", .needsNamespaces, .laboratory)
+@Suite("Bridges", .needsNamespaces, .blocking)
 struct BridgesScenario {
   /// The laboratory, and the namespace of a guest with the address 10.0.0.50.
   private func bridged(cables: [String] = ["eth0"]) throws -> (Laboratory, NetworkNamespace) {

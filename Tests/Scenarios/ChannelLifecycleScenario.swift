@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Calls of a program while the program, the server, connd or the resolver stops and starts.
-@Suite("Channel lifecycle", .needsNamespaces, .laboratory)
+@Suite("Channel lifecycle", .needsNamespaces, .blocking)
 struct ChannelLifecycleScenario {
   /// Takes Wi-Fi down, so that cellular is left.
   ///

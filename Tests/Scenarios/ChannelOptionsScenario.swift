@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Options of channels: networks they may use, links and marks, keepalive. TCP and connd are real.
-@Suite("Channel options", .needsNamespaces, .laboratory)
+@Suite("Channel options", .needsNamespaces, .blocking)
 struct ChannelOptionsScenario {
   // MARK: Forbidden networks
 

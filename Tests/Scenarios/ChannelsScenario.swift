@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// The fate of a program's calls when its network changes. `callprobe` is the program, and TCP is
 /// real.
-@Suite("Channels", .needsNamespaces, .laboratory)
+@Suite("Channels", .needsNamespaces, .blocking)
 struct ChannelsScenario {
   private static let server = CallBench.server
 

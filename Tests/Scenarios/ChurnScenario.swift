@@ -1,8 +1,9 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Churn", .needsNamespaces, .laboratory)
+@Suite("Churn", .needsNamespaces, .blocking)
 struct ChurnScenario {
   private func online(ipv6: Bool = false) throws -> Laboratory {
     let lab = try Laboratory(ipv6: ipv6)

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// A machine without a real-time clock starts with a date years ago, until NTP sets the clock.
-@Suite("The wall clock is set", .needsNamespaces, .laboratory)
+@Suite("The wall clock is set", .needsNamespaces, .blocking)
 struct ClockScenario {
   private static let twoYears = 2 * 365 * 86_400
 

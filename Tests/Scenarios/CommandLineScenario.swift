@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// connctl's output and exit status.
-@Suite("Command line with connd", .needsNamespaces, .laboratory)
+@Suite("Command line with connd", .needsNamespaces, .blocking)
 struct CommandLineScenario {
   private func online(configuration: String = "") throws -> Laboratory {
     let lab = try Laboratory(configuration: configuration)

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Commands that connctl runs under conditions, and on changes.
-@Suite("Commands that connctl runs", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
+@Suite("Commands that connctl runs", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
 struct CommandsScenario {
   private func online() throws -> Laboratory {
     let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")

@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// `connctl connections`: what it says about real connections, compared with what they carry.
-@Suite("Connections", .needsNamespaces, .laboratory)
+@Suite("Connections", .needsNamespaces, .blocking)
 struct ConnectionsScenario {
   /// A line of `connctl connections --json`.
   private struct Listed: Decodable {

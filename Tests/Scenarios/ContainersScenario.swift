@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Links that come and go beside the path, which connd stops listening to.
-@Suite("Containers", .needsNamespaces, .laboratory)
+@Suite("Containers", .needsNamespaces, .blocking)
 struct ContainersScenario {
   private static let media = "links: [{match: eth0, medium: wired}, {match: late, medium: wifi}]"
 

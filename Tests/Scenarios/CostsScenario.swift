@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Users' overrides for links and networks, and what programs receive.
-@Suite("Costs", .needsNamespaces, .laboratory)
+@Suite("Costs", .needsNamespaces, .blocking)
 struct CostsScenario {
   /// A line of `connctl networks --json`.
   private struct NetworkReport: Decodable {

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Data that applications save on expensive paths. HTTP, TCP and connd are real, and the links
 /// count the bytes.
-@Suite("Saving data", .needsNamespaces, .laboratory)
+@Suite("Saving data", .needsNamespaces, .blocking)
 struct DataSavingScenario {
   private static let port = 8080
 

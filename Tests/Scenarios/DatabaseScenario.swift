@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// A real PostgreSQL server, and a client that knows nothing of networks.
 @Suite(
-  "Databases", .needsNamespaces, .laboratory,
+  "Databases", .needsNamespaces, .blocking,
   .enabled(if: Users.areMany, "only one user exists here"))
 struct DatabaseScenario {
   private static let port = 5432

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Routes with a carrier and an address that lead nowhere, and tunnels whose remote end is part of
 /// the route.
-@Suite("Dead ends", .needsNamespaces, .laboratory)
+@Suite("Dead ends", .needsNamespaces, .blocking)
 struct DeadEndsScenario {
   @Test("K3 a link-local IPv4 address and a default route without a gateway → no network")
   func linkLocal() throws {

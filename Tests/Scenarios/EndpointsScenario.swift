@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// connd-multipath keeps the endpoints of Multipath TCP, and connections move with them.
-@Suite("Endpoints of Multipath TCP", .needsNamespaces, .laboratory, .serialized)
+@Suite("Endpoints of Multipath TCP", .needsNamespaces, .blocking, .serialized)
 struct EndpointsScenario {
   /// A global address, which no host outside of the laboratory ever sees.
   private static let server = "93.184.215.14"

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// The examples of the guide `GuardYourChannels`, with a server reachable over Wi-Fi and over
 /// cellular.
-@Suite("Examples", .needsNamespaces, .laboratory)
+@Suite("Examples", .needsNamespaces, .blocking)
 struct ExamplesTests {
   /// The example in one of its languages.
   enum Example: CaseIterable {

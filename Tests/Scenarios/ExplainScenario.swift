@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// `connctl explain`: why traffic does not use the other links, compared with the kernel's choice.
-@Suite("Explanations", .needsNamespaces, .laboratory)
+@Suite("Explanations", .needsNamespaces, .blocking)
 struct ExplainScenario {
   private func explain(_ lab: Laboratory, _ arguments: String...) throws -> (
     first: String, others: [String]

@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Which connections connd gives up, and which not, compared with TCP itself.
-@Suite("Flows", .needsNamespaces, .laboratory)
+@Suite("Flows", .needsNamespaces, .blocking)
 struct FlowsScenario {
   static let server = Uplinks.server
   static let media = Uplinks.media

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// A client built with grpc-go, which has its own transport. See `Tests/Programs/go/client.go`.
-@Suite("Go client", .needsNamespaces, .laboratory)
+@Suite("Go client", .needsNamespaces, .blocking)
 struct GoClientTests {
   private static let program = Result { try Programs.made(by: "Tests/Programs/go/build") }
 

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Routes and carriers that return soon: nothing ends, and connd never reports "no network" while
 /// there is one.
-@Suite("Grace", .needsNamespaces, .laboratory)
+@Suite("Grace", .needsNamespaces, .blocking)
 struct GraceScenario {
   private static let cableRoute = "default via 10.0.0.1 dev eth0 metric 100"
 

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// A system on which connd may not join all netlink groups.
-@Suite("Groups", .needsNamespaces, .laboratory)
+@Suite("Groups", .needsNamespaces, .blocking)
 struct GroupsScenario {
   /// Starts connd on a system where joining these groups fails.
   private func laboratory(refusing groups: String, with code: CInt) throws -> Laboratory {

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Hostile or broken clients beside a well-behaved one. connd keeps running, its memory is bounded,
 /// and the other client gets every event in order, which `Watcher` checks.
-@Suite("Hostile clients", .needsNamespaces, .laboratory)
+@Suite("Hostile clients", .needsNamespaces, .blocking)
 struct HostileClientsScenario {
   private func online(configuration: String = "", prefix: [String] = []) throws -> Laboratory {
     let lab = try Laboratory(configuration: configuration)

@@ -1,8 +1,9 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Idle", .needsNamespaces, .laboratory)
+@Suite("Idle", .needsNamespaces, .blocking)
 struct IdleScenario {
   @Test("D7 an idle connd with a subscriber waits in every thread, without a timeout or a timer")
   func idle() throws {

@@ -1,8 +1,9 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Lifecycle", .needsNamespaces, .laboratory)
+@Suite("Lifecycle", .needsNamespaces, .blocking)
 struct LifecycleScenario {
   private func online(configuration: String = "") throws -> Laboratory {
     let lab = try Laboratory(configuration: configuration)

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Troubles of a Wi-Fi or of hosts, and whether connd says that the Wi-Fi limps (Q2, Q3). New
 /// channels connect while the trouble lasts.
-@Suite("Limping links", .needsNamespaces, .laboratory, .serialized)
+@Suite("Limping links", .needsNamespaces, .blocking, .serialized)
 struct LimpScenario {
   struct Trouble: CustomTestStringConvertible, Sendable {
     var testDescription: String

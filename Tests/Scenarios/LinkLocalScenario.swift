@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Connections to a neighbour's link-local address, which may exist on every link.
-@Suite("Link-local addresses", .needsNamespaces, .laboratory)
+@Suite("Link-local addresses", .needsNamespaces, .blocking)
 struct LinkLocalScenario {
   private static let neighbour = "fe80::77"
 

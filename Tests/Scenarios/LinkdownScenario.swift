@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Effects of kernel settings, and of the loss of a route alone.
-@Suite("Linkdown", .needsNamespaces, .laboratory)
+@Suite("Linkdown", .needsNamespaces, .blocking)
 struct LinkdownScenario {
   @Test(
     "K2 the kernel ignores routes of links without a carrier → another link takes over immediately",

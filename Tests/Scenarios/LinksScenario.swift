@@ -1,7 +1,8 @@
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Links", .needsNamespaces, .laboratory)
+@Suite("Links", .needsNamespaces, .blocking)
 struct LinksScenario {
   /// A laboratory whose default route uses eth0, and a watcher.
   private func online(configuration: String = "") throws -> Laboratory {

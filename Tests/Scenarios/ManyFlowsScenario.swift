@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Thousands of flows, from a client in another language.
-@Suite("Many flows", .needsNamespaces, .laboratory)
+@Suite("Many flows", .needsNamespaces, .blocking)
 struct ManyFlowsScenario {
   private func laboratory(configuration: String = "") throws -> Laboratory {
     let lab = try Laboratory(configuration: configuration)

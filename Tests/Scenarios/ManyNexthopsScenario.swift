@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Routes with more next hops than the kernel shows in one answer: 235 in IPv4, 132 in IPv6.
-@Suite("Routes with very many next hops", .needsNamespaces, .laboratory)
+@Suite("Routes with very many next hops", .needsNamespaces, .blocking)
 struct ManyNexthopsScenario {
   /// For each link; `ip` accepts no more.
   private static let routers4 = 2...126

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// ModemManager's information, over a real bus. The links only stand for a modem's, and their
 /// traffic does not matter.
-@Suite("Modems", .needsNamespaces, .laboratory)
+@Suite("Modems", .needsNamespaces, .blocking)
 struct ModemsScenario {
   let bus: ModemBus
 

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// connd's metrics by HTTP, read by a real Prometheus.
-@Suite("Metrics by HTTP", .needsNamespaces, .laboratory)
+@Suite("Metrics by HTTP", .needsNamespaces, .blocking)
 struct MonitoringScenario {
   private static let isPrometheusAvailable = access("/usr/bin/promtool", X_OK) == 0
   private static let address = "127.0.0.1:9733"

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Connections with several addresses, or with one that is not this machine's.
-@Suite("Multipath connections, and foreign addresses", .needsNamespaces, .laboratory)
+@Suite("Multipath connections, and foreign addresses", .needsNamespaces, .blocking)
 struct MultipathScenario {
   private static var hasMultipath: Bool {
     let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 262)  // IPPROTO_MPTCP

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Calls to servers by name, with real name servers, when the network changes.
-@Suite("Names", .needsNamespaces, .laboratory)
+@Suite("Names", .needsNamespaces, .blocking)
 struct NamesScenario {
   private static let old = "10.0.0.1"
   private static let new = "10.1.0.1"

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// A client in another network namespace than connd's, such as a container with connd's socket
 /// mounted.
-@Suite("Namespaces", .needsNamespaces, .laboratory)
+@Suite("Namespaces", .needsNamespaces, .blocking)
 struct NamespacesScenario {
   private static let server = "203.0.113.1"
 

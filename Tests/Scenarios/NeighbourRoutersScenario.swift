@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Other addresses of the same subnet, and other routers of the same LAN: earlier connections go
 /// on.
-@Suite("Neighbour routers", .needsNamespaces, .laboratory)
+@Suite("Neighbour routers", .needsNamespaces, .blocking)
 struct NeighbourRoutersScenario {
   private static let server = Uplinks.server
 

@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Everything that keeps calls on the default way, however bad it is (W5, W6).
-@Suite("The limits of the other way", .needsNamespaces, .laboratory, .serialized)
+@Suite("The limits of the other way", .needsNamespaces, .blocking, .serialized)
 struct OtherWayLimitsScenario {
   /// The bytes of a SYN.
   private static let packet = 60

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Calls over a Wi-Fi that loses packets, while a cable leads to the same internet (W1 to W7).
-@Suite("The other way", .needsNamespaces, .laboratory, .serialized)
+@Suite("The other way", .needsNamespaces, .blocking, .serialized)
 struct OtherWayScenario {
   @Test(
     "W3 the Wi-Fi loses much from the start → the first call is answered by the cable",

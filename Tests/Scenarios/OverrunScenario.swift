@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Messages faster than connd reads them: the kernel drops them, and only reports ENOBUFS.
-@Suite("Overruns", .needsNamespaces, .laboratory)
+@Suite("Overruns", .needsNamespaces, .blocking)
 struct OverrunScenario {
   /// More messages than a socket's buffer holds at any default size.
   private static let churn = (0..<3_000).map {

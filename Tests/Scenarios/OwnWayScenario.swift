@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Connections that the kernel routes differently from the rest: by a rule, a route, a mark or a
 /// link of their own.
-@Suite("Own way", .needsNamespaces, .laboratory)
+@Suite("Own way", .needsNamespaces, .blocking)
 struct OwnWayScenario {
   /// How a connection comes to use the second link, while the rest uses the first.
   struct Way: Sendable, CustomTestStringConvertible {

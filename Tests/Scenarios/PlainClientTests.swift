@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// The programs of `docs/how-to/guard-without-grpc.md`, which use neither gRPC nor generated code.
-@Suite("Plain clients", .needsNamespaces, .laboratory)
+@Suite("Plain clients", .needsNamespaces, .blocking)
 struct PlainClientTests {
   /// A program, by the language of its block in the page.
   enum Program: String, CaseIterable {

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// polkit, if present, decides who may set overrides. A connd waiting for polkit still works.
 @Suite(
-  "polkit", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)),
+  "polkit", .needsNamespaces, .blocking, .timeLimit(.minutes(5)),
   .enabled(if: Users.areMany, "only one user exists here"))
 struct PolkitScenario {
   private let bus: PolkitBus

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// A bridge's effects on its ports, with real traffic: it takes their packets, blocks frames, and
 /// learns the gateway's port.
-@Suite("Ports of bridges", .needsNamespaces, .laboratory)
+@Suite("Ports of bridges", .needsNamespaces, .blocking)
 struct PortsScenario {
   /// A host whose address is on its cable, and a bridge beside it.
   private func cable(grace: String = "1s") throws -> Laboratory {

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// A client in another language, with stubs generated from the .proto by that language's tools. See
 /// `Tests/Programs/python/client.py`.
-@Suite("Python client", .needsNamespaces, .laboratory)
+@Suite("Python client", .needsNamespaces, .blocking)
 struct PythonClientTests {
   /// The laboratory that the client expects, with connd running.
   private func laboratory(configuration: String = "") throws -> Laboratory {

@@ -1,10 +1,11 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Recordings that users make themselves, and reports that they share.
 @Suite(
-  "Recording for others", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
+  "Recording for others", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
 struct ReportScenario {
   private func laboratory() throws -> Laboratory {
     let lab = try Laboratory(ipv6: true)

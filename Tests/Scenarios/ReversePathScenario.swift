@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Strict reverse path filtering (RFC 3704) on the machine itself: a packet is dropped if its
 /// answer would leave by another link.
-@Suite("Reverse path filtering", .needsNamespaces, .laboratory)
+@Suite("Reverse path filtering", .needsNamespaces, .blocking)
 struct ReversePathScenario {
   /// Two links, of which only eth1 leads anywhere. The greater of a link's setting and the global
   /// one applies.

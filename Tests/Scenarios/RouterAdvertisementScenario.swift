@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Default routes as IPv6 routers announce them: with a lifetime, and for a source.
-@Suite("Router advertisements", .needsNamespaces, .laboratory)
+@Suite("Router advertisements", .needsNamespaces, .blocking)
 struct RouterAdvertisementScenario {
   private static let gateway = "2001:db8:0::1"
 

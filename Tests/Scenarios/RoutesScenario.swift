@@ -1,7 +1,8 @@
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Routes", .needsNamespaces, .laboratory)
+@Suite("Routes", .needsNamespaces, .blocking)
 struct RoutesScenario {
   @Test("K2 an address and a default route come and go")
   func comeAndGo() throws {

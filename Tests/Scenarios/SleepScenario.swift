@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// connd on a machine that seems to have slept. See `Tests/Programs/sleep`.
-@Suite("Sleep", .needsNamespaces, .laboratory)
+@Suite("Sleep", .needsNamespaces, .blocking)
 struct SleepScenario {
   @Test(
     "I6 after a short sleep all flows are advised, after a long one destroyed",

@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Connections whose source address is not one of the link they leave by.
-@Suite("Sources", .needsNamespaces, .laboratory)
+@Suite("Sources", .needsNamespaces, .blocking)
 struct SourcesScenario {
   private func online() throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0"])

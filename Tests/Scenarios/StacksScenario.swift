@@ -1,7 +1,8 @@
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Stacks", .needsNamespaces, .laboratory)
+@Suite("Stacks", .needsNamespaces, .blocking)
 struct StacksScenario {
   private static let media = "links: [{match: eth0, medium: wired}, {match: eth1, medium: wifi}]"
 

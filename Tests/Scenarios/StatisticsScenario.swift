@@ -1,8 +1,9 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
-@Suite("Statistics", .needsNamespaces, .laboratory)
+@Suite("Statistics", .needsNamespaces, .blocking)
 struct StatisticsScenario {
   @Test("Events are counted, and gauges can be read")
   func counted() throws {

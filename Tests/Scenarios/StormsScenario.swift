@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// Storms of events beside the path, and a path that never rests.
-@Suite("Storms", .needsNamespaces, .laboratory)
+@Suite("Storms", .needsNamespaces, .blocking)
 struct StormsScenario {
   private func laboratory() throws -> Laboratory {
     let lab = try Laboratory()

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// The remote end of a cable moves to another network so fast that the kernel never shows the lost
 /// carrier, and still trusts the former router.
-@Suite("Switched cables", .needsNamespaces, .laboratory)
+@Suite("Switched cables", .needsNamespaces, .blocking)
 struct SwitchedCableScenario {
   private static let router = "02:00:00:00:00:99"
 

@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// `connctl top` on a real terminal, with a real connd.
-@Suite("Terminal pictures", .needsNamespaces, .laboratory)
+@Suite("Terminal pictures", .needsNamespaces, .blocking)
 struct TopScenario {
   /// Wired by eth0, with wlan0 beside it, after two changes.
   private func online() throws -> Laboratory {

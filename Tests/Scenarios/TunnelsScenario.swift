@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Real tunnels whose remote end the kernel does not show to unprivileged processes. connd's
 /// guesses below, and its verdicts for connections inside, are compared with real traffic.
 @Suite(
-  "Tunnels", .needsNamespaces, .laboratory,
+  "Tunnels", .needsNamespaces, .blocking,
   .enabled(if: TunDevice.isAvailable, "/dev/net/tun may not be opened here"))
 struct TunnelsScenario {
   /// A host with a cable, preferred, and a modem.

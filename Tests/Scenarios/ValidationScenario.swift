@@ -1,9 +1,10 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 /// The reports of NetworkManager and routers about the way to the internet.
-@Suite("Validation", .needsNamespaces, .laboratory, .timeLimit(.minutes(5)))
+@Suite("Validation", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
 struct ValidationScenario {
   private static let portal = "https://portal.example/api"
 

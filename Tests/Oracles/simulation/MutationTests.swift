@@ -1,7 +1,8 @@
+import TestTraits
 import Testing
 
 /// Checks the invariants themselves: a connd that breaks one rule must be caught.
-@Suite("Mutations")
+@Suite("Mutations", .blocking)
 struct MutationTests {
   /// The seeds and the number of steps, tried one after the other.
   private static let seeds: ClosedRange<UInt64> = 1...80

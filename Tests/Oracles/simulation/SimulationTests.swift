@@ -3,12 +3,13 @@ import ConnectivityJSON
 import Glibc
 import Netlink
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConndServer
 
 /// A failure names the seed, which replays it: `make simulate SEED=…`.
-@Suite("Simulation")
+@Suite("Simulation", .blocking)
 struct SimulationTests {
   @Test("D8 whatever the kernel does, clients know the present state, or get a gap")
   func seeds() async {

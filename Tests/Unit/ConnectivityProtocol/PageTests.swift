@@ -1,6 +1,7 @@
 import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
+import TestTraits
 import Testing
 import TestKit
 
@@ -46,7 +47,8 @@ struct PageTests {
     #expect(try self.page(["a"], size: 2, second.next) == ([], ""))
   }
 
-  @Test("the client names no size → a page ends at 2 MiB, which gRPC's clients accept")
+  @Test(
+    "the client names no size → a page ends at 2 MiB, which gRPC's clients accept", .blocking)
   func size() throws {
     let names = (0..<100_000).map { "link with a long name \(100_000 + $0)" }
     let first = try self.page(names)

@@ -1,6 +1,7 @@
 import ConnectivityProtobuf
 import ReferenceMessages
 import SwiftProtobuf
+import TestTraits
 import Testing
 import TestKit
 
@@ -38,7 +39,8 @@ struct ReferenceTests {
     #expect(try ours == values("Tests/Support/ReferenceMessages/Generated"))
   }
 
-  @Test("random fields → both read the same and write the same bytes, or both refuse them")
+  @Test(
+    "random fields → both read the same and write the same bytes, or both refuse them", .blocking)
   func random() throws {
     var options = BinaryDecodingOptions()
     options.discardUnknownFields = true

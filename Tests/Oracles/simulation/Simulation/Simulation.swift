@@ -63,8 +63,6 @@ final class Simulation {
   func run(steps: Int) async {
     for _ in 0..<steps where self.broken == nil {
       await self.step()
-      // Other tests of the process share these threads, and have deadlines.
-      await Task.yield()
     }
   }
 

@@ -1,11 +1,12 @@
 import ArgumentParser
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConnctlCommands
 
 /// Improbable command lines. (Tests/Oracles/fuzz also fuzzes the parsing of single arguments.)
-@Suite("Improbable command lines")
+@Suite("Improbable command lines", .blocking)
 struct CommandLineTests {
   private static let words = [
     "status", "watch", "path", "explain", "links", "connections", "history", "stats", "guard", "is",

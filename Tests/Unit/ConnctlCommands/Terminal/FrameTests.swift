@@ -1,5 +1,6 @@
 import ConnectivityProtocol
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConnctlCommands
@@ -119,7 +120,7 @@ struct FrameTests {
 
   @Test(
     "an hour of changing rates takes less than a megabyte, and much less at the usual size",
-    arguments: [(80, 24, 6, 500_000), (132, 50, 40, 1_000_000)])
+    .blocking, arguments: [(80, 24, 6, 500_000), (132, 50, 40, 1_000_000)])
   func hour(columns: Int, rows: Int, links: Int, most: Int) {
     let bytes = Self.hour(Frame.Size(columns: columns, rows: rows), links: links)
     // All of it was drawn, and changed.

@@ -3,6 +3,7 @@ import Connectivity
 import ConnectivityRules
 import Netlink
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConndServer
@@ -24,7 +25,9 @@ struct AnonymizerTests {
 
   // MARK: - Addresses
 
-  @Test("substitutes share as many leading bits as the addresses they stand for", arguments: 0..<20)
+  @Test(
+    "substitutes share as many leading bits as the addresses they stand for", .blocking,
+    arguments: 0..<20)
   func prefixes(_ seed: Int) {
     var generator = SeededGenerator(seed: UInt64(seed))
     for count in [4, 16] {
@@ -47,7 +50,7 @@ struct AnonymizerTests {
   }
 
   @Test(
-    "a substitute stays in the original's special range, and others stay outside",
+    "a substitute stays in the original's special range, and others stay outside", .blocking,
     arguments: [
       ("10.0.0.0", 8), ("100.64.0.0", 10), ("169.254.0.0", 16), ("172.16.0.0", 12),
       ("192.168.0.0", 16), ("224.0.0.0", 4), ("127.0.0.0", 8), ("0.0.0.0", 8), ("fe80::", 10),

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConndServer
@@ -208,7 +209,7 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 destroy networkChanged"])
   }
 
-  @Test("D6 ten thousand flows on one way cost one query each")
+  @Test("D6 ten thousand flows on one way cost one query each", .blocking)
   func manyFlows() throws {
     var table = FlowTable()
     try self.addMany(10_000, to: &table)

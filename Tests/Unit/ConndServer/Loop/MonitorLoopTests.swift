@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Netlink
+import TestTraits
 import Testing
 
 @testable import ConndServer
@@ -139,6 +140,7 @@ struct MonitorLoopTests {
 
   @Test(
     "I5 evaluating all flows takes long → clients that watch changes are served first",
+    .blocking,
     arguments: [4096, 4097])
   func precedence(flows: UInt32) throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
@@ -155,7 +157,7 @@ struct MonitorLoopTests {
     #expect(loop.turn(after: .milliseconds(1)).count == Int(flows))
   }
 
-  @Test("I5 an endless series of changes does not postpone the evaluation of flows")
+  @Test("I5 an endless series of changes does not postpone the evaluation of flows", .blocking)
   func boundedPrecedence() throws {
     var loop = try TestLoop.started { $0.addLink(3, "eth1") }
     // These flows do not depend on the path that changes.

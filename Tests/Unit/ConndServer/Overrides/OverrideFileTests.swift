@@ -3,6 +3,7 @@ import ConnectivityRules
 import Glibc
 import Logging
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConndServer
@@ -139,7 +140,8 @@ struct OverrideFileTests {
     }
   }
 
-  @Test("any corrupted file is read or refused", arguments: 0..<20 as Range<UInt64>)
+  @Test(
+    "any corrupted file is read or refused", .blocking, arguments: 0..<20 as Range<UInt64>)
   func random(seed: UInt64) throws {
     var generator = SeededGenerator(seed: seed)
     let whole = Array(OverrideFile.text(Self.contents, boot: "a").utf8)

@@ -5,6 +5,7 @@ import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
 import Netlink
+import TestTraits
 import Testing
 import TestKit
 import UnixTransport
@@ -35,7 +36,7 @@ struct ReportTests {
 
   @Test(
     "a report replays to the same transitions, with a substitute for each address and name",
-    arguments: ReplayTests.names, [0, 1, 2] as [UInt8])
+    .blocking, arguments: ReplayTests.names, [0, 1, 2] as [UInt8])
   func transitions(_ name: String, _ key: UInt8) throws {
     let bytes = try ReplayTests.bytes("\(name).recording")
     let substitutes = Anonymizer(key: [key])
@@ -314,7 +315,7 @@ struct ReportTests {
       + ([header.encoded] + items.map(\.encoded)).flatMap(RecordFrame.framed)
   }
 
-  @Test("no address or name of a recording is in its report, wherever it stood")
+  @Test("no address or name of a recording is in its report, wherever it stood", .blocking)
   func leaks() throws {
     let bytes = try Self.recording()
     for secret in Secret.bytes.prefix(3) { #expect(bytes.holds(secret)) }
@@ -334,7 +335,7 @@ struct ReportTests {
   }
 
   @Test(
-    "any corrupted recording → a report, or an error", arguments: ReplayTests.names)
+    "any corrupted recording → a report, or an error", .blocking, arguments: ReplayTests.names)
   func hostile(_ name: String) throws {
     let whole = try ReplayTests.bytes("\(name).recording")
     let records = ReplayTests.records(whole)

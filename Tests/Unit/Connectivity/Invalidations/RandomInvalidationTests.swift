@@ -1,11 +1,12 @@
 import Connectivity
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConnectivityRules
 
 /// Properties of all histories. A failure names the seed that repeats it.
-@Suite("Invalidations of random histories")
+@Suite("Invalidations of random histories", .blocking)
 struct RandomInvalidationTests {
   @Test("I1 I2 I3 I4 I5 I9 I10 K8 hold in random histories", arguments: [0, 1] as [UInt64])
   func histories(half: UInt64) {

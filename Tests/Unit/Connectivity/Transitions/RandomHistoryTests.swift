@@ -1,11 +1,12 @@
 import Connectivity
 import TestKit
+import TestTraits
 import Testing
 
 @testable import ConnectivityRules
 
 /// Properties of all histories. A failure names the seed that repeats it.
-@Suite("Random histories")
+@Suite("Random histories", .blocking)
 struct RandomHistoryTests {
   @Test("T1 T2 T3 T4 hold in random histories", arguments: [0, 1] as [UInt64])
   func histories(half: UInt64) {

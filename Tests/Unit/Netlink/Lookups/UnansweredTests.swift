@@ -2,6 +2,7 @@ import CLinux
 import Connectivity
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Netlink
@@ -48,7 +49,9 @@ struct UnansweredTests {
     }
   }
 
-  @Test("D8 a dump that changes while it is read is repeated until it is complete, or an error")
+  @Test(
+    "D8 a dump that changes while it is read is repeated until it is complete, or an error",
+    .blocking)
   func interruptedDumps() throws {
     let namespace = try NetworkNamespace()
     try namespace.ip("link add ve0 index 10 type veth peer name ve1 index 21")

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import TestTraits
 import Testing
 
 @testable import Netlink
@@ -25,7 +26,7 @@ struct HostileInputTests {
     }
   }
 
-  @Test("D8 random mutations are parsed safely", arguments: 0..<8 as Range<UInt64>)
+  @Test("D8 random mutations are parsed safely", .blocking, arguments: 0..<8 as Range<UInt64>)
   func mutations(seed: UInt64) throws {
     let page = try GuardedPages()
     var generator = SeededGenerator(seed: seed)

@@ -1,8 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Threads that jobs may block. Each runs one job at a time, so that there are never more scenarios
-/// at once than threads.
+/// Threads that jobs may block. At most as many jobs run at once as there are threads.
 final class BlockingExecutor: TaskExecutor {
   static let shared = BlockingExecutor(threads: 4)
 
