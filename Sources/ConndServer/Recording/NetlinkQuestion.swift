@@ -8,9 +8,10 @@ struct NetlinkQuestion: Hashable {
   var message: [UInt8]
 }
 
-/// The answer to one request on a socket, in the order of its messages.
+/// A part of the answer to one request on a socket.
 enum NetlinkAnswer: Hashable {
-  case message([UInt8])
+  /// The messages of one datagram that belong to the request.
+  case datagram([UInt8])
   case failed(RecordedReception)
   /// The request could not be sent.
   case unsent(error: CInt)
@@ -34,6 +35,9 @@ struct NetlinkMessage {
   }
 
   private static let headerSize = 16
+
+  /// The message, padded so that another one can follow it.
+  var padded: [UInt8] { self.bytes + Array(repeating: 0, count: -self.bytes.count & 3) }
 
   var type: UInt16 { UInt16(truncatingIfNeeded: number(self.bytes[4..<6])) }
   var isDump: Bool { number(self.bytes[6..<8]) & UInt32(NLM_F_DUMP) == UInt32(NLM_F_DUMP) }
@@ -127,13 +131,16 @@ struct Exchanges {
   mutating func receive(_ role: SocketRole, _ reception: RecordedReception) {
     switch reception {
     case .datagram(let bytes):
+      // The messages by request. connd reads one datagram of a list of links in each turn.
+      var parts: [Int: [UInt8]] = [:]
       for message in NetlinkMessage.messages(of: bytes) {
         // Skips late answers to a request that was abandoned.
         guard let place = self.open[role]?.places[message.sequence],
           message.port == self.ports[role] ?? message.port
         else { continue }
-        self.open[role]?.answers[place].append(.message(message.bytes))
+        parts[place, default: []] += message.padded
       }
+      for (place, part) in parts { self.open[role]?.answers[place].append(.datagram(part)) }
     // Without data to read, the answer is empty.
     case .foreign, .nothing: break
     case .truncated, .overrun, .failed:

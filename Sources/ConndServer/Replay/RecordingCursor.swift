@@ -23,7 +23,8 @@ final class RecordingCursor {
   /// How many of the turn's datagrams have been received, by socket.
   private var heard: [SocketRole: Int] = [:]
   private var lastInstant = Instant(sinceStart: .zero)
-  private var lastTime = WallTime(microseconds: 0)
+  /// The last recorded time, and its instant.
+  private var lastTime = (time: WallTime(microseconds: 0), instant: Instant(sinceStart: .zero))
 
   /// - Parameter complain: Receives a message for each query without an answer.
   init(_ recording: Recording, complain: @escaping (String) -> Void) {
@@ -81,10 +82,15 @@ final class RecordingCursor {
 
   var time: WallTime {
     if self.times < self.present.times.count {
-      self.lastTime = WallTime(microseconds: self.present.times[self.times])
+      let time = WallTime(microseconds: self.present.times[self.times])
+      // Before the first instant of a turn, that is closer than the last one of the turn before.
+      let first = self.instants == 0 ? self.present.instants.first : nil
+      let next = first.map { Instant(sinceStart: .nanoseconds($0)) }
+      self.lastTime = (time, max(self.lastInstant, next ?? self.lastInstant))
       self.times += 1
     }
-    return self.lastTime
+    // Both clocks go on together. Otherwise this would look as if the wall clock had been set.
+    return self.lastTime.time.advanced(by: self.lastTime.instant.duration(to: self.lastInstant))
   }
 
   var isReadable: Bool {
@@ -118,7 +124,7 @@ final class RecordingCursor {
       self.complain(
         "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")
     }
-    return [.message(request.notThere(role).bytes)]
+    return [.datagram(request.notThere(role).bytes)]
   }
 
   func answer(_ question: FileQuestion) -> FileAnswer {

@@ -43,10 +43,13 @@ final class ReplayedSocket: DatagramSocket {
     for request in NetlinkMessage.messages(of: messages) {
       for answer in self.tape.answer(request, self.role, operation: operation) {
         switch answer {
-        case .message(let bytes):
-          var message = NetlinkMessage(bytes: bytes)
-          (message.sequence, message.port) = (request.sequence, self.port)
-          answers.append(.message(message.bytes))
+        case .datagram(let bytes):
+          let messages = NetlinkMessage.messages(of: bytes).flatMap { recorded in
+            var message = recorded
+            (message.sequence, message.port) = (request.sequence, self.port)
+            return message.padded
+          }
+          answers.append(.datagram(messages))
         case .failed: answers.append(answer)
         case .unsent(let error): failure = NetlinkError(operation: operation, code: error)
         }
@@ -63,7 +66,7 @@ final class ReplayedSocket: DatagramSocket {
     case .listener, .wirelessListener: reception = self.tape.hear(self.role)
     case .requester, .wirelessRequester, .socketDiagnosis, .linkDump:
       switch self.answers.popFirst() {
-      case .message(let bytes)?: reception = .datagram(bytes)
+      case .datagram(let bytes)?: reception = .datagram(bytes)
       case .failed(let failure)?: reception = failure
       case .unsent?, nil: reception = .nothing
       }
@@ -81,7 +84,7 @@ final class ReplayedSocket: DatagramSocket {
   func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool {
     guard !self.answers.isEmpty else { return false }
     var isWell = true
-    while case .message(let bytes)? = self.answers.popFirst() {
+    while case .datagram(let bytes)? = self.answers.popFirst() {
       isWell = take(self.keep(bytes)) && isWell
     }
     return isWell

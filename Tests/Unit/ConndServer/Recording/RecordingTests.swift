@@ -242,7 +242,7 @@ struct RecordingTests {
     for (asked, answer) in [(1, 71), (2, 72)] as [(UInt8, UInt8)] {
       let request = NetlinkMessage(bytes: message(99, port: 3, asked))
       let found = answers.requests.answer(request.question(.requester), in: 0)
-      #expect(found == [.message(message(asked == 1 ? 5 : 6, answer))])
+      #expect(found == [.datagram(message(asked == 1 ? 5 : 6, answer))])
       #expect(answers.requests.answer(request.question(.wirelessRequester), in: 0) == nil)
     }
   }

@@ -2,6 +2,7 @@ import Connectivity
 import Glibc
 import Netlink
 import TestKit
+import TestTraits
 import Testing
 import UnixTransport
 
@@ -56,6 +57,49 @@ struct ReplayTests {
     #expect(told.output.contains("\"category\": \"none\""))
   }
 
+  @Test("the wall clock is read more often than recorded → it goes on like the boot clock")
+  func clocks() throws {
+    var recording = try Recording(Self.bytes("uplink-lost.recording"))
+    recording.turns = [.init(instants: [1_000_000_000, 3_000_000_000], times: [7_000_000])]
+    let clock = ReplayedClock(tape: RecordingCursor(recording) { _ in })
+    #expect(clock.now == Instant(sinceStart: .seconds(1)))
+    #expect(clock.time == WallTime(microseconds: 7_000_000))
+    #expect(clock.now == Instant(sinceStart: .seconds(3)))
+    #expect(clock.time == WallTime(microseconds: 9_000_000))
+  }
+
+  @Test("a list is replayed in as many datagrams as were recorded")
+  func datagrams() throws {
+    func message(_ payload: UInt8...) -> [UInt8] {
+      [16 + UInt8(payload.count), 0, 0, 0, 16, 0, 0, 3, 7, 0, 0, 0, 0, 0, 0, 0] + payload
+    }
+    let first = message(1) + [0, 0, 0] + message(2, 2, 2, 2)
+    let second = message(3, 3, 3, 3)
+    var exchanges = Exchanges()
+    var recording = try Recording(Self.bytes("uplink-lost.recording"))
+    exchanges.begin(.linkDump, message(), 0, in: 0, &recording.answers)
+    for datagram in [first, second] { exchanges.receive(.linkDump, .datagram(datagram)) }
+    exchanges.finish(&recording.answers)
+
+    let socket = ReplayedSocket(RecordingCursor(recording) { _ in }, .linkDump)
+    try socket.bind()
+    var request = NetlinkMessage(bytes: message())
+    request.sequence = 99
+    try request.bytes.withUnsafeBytes { try socket.send($0, operation: "RTM_GETLINK") }
+    for datagram in [first, second] {
+      guard case .datagram(let bytes) = socket.receive(flags: 0) else {
+        Issue.record("no datagram")
+        return
+      }
+      let expected = NetlinkMessage.messages(of: datagram).flatMap { recorded in
+        var message = recorded
+        (message.sequence, message.port) = (99, socket.port)
+        return message.padded
+      }
+      #expect(Array(bytes) == expected)
+    }
+  }
+
   @Test("a link that nl80211 was never asked about is not Wi-Fi", arguments: SocketRole.allCases)
   func notWireless(role: SocketRole) {
     let request = [20, 0, 0, 0, 32, 0] + [UInt8](repeating: 0, count: 14)
@@ -91,7 +135,7 @@ struct ReplayTests {
 
   @Test(
     "a recording that ends early says so, and its replay is the beginning of the whole",
-    arguments: names)
+    .blocking, arguments: names)
   func cut(_ name: String) throws {
     let old = try Self.bytes("\(name).recording")
     let whole = try self.replay(Recording(old))
@@ -126,7 +170,7 @@ struct ReplayTests {
 
   @Test(
     "any corrupted recording → refused with a reason, or replayed to its end with valid events",
-    .timeLimit(.minutes(5)), arguments: names)
+    .blocking, arguments: names)
   func hostile(_ name: String) throws {
     let whole = try Self.bytes("\(name).recording")
     var generator = SeededGenerator(seed: name.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
