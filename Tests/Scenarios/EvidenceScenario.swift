@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// Evidence of connections' own sockets: the kernel's lookup does not describe them (E1), or it
 /// holds although no answer arrives (E2).
-@Suite("Evidence of sockets", .needsNamespaces, .laboratory)
+@Suite("Evidence of sockets", .needsNamespaces, .blocking)
 struct EvidenceScenario {
   /// A host that marks packets after their lookup, as mwan3 and split tunnels do. They leave by
   /// eth1, while lookups say eth0.
@@ -137,17 +138,29 @@ struct EvidenceScenario {
 
   @Test("E1 an active flow's cable is pulled → advised, and destroyed as soon as it is silent")
   func activeAndDead() throws {
+    // A busy machine may run connd only after the time for an answer.
+    for _ in 0..<5 where try self.unplugActive() { return }
+    Issue.record("never advised first")
+  }
+
+  /// Pulls the cable of an active flow in a new laboratory.
+  ///
+  /// - Returns: Whether connd advised before it destroyed.
+  private func unplugActive() throws -> Bool {
     let lab = try Uplinks.laboratory(["eth0", "eth1"])
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
     try self.unplug("eth0", lab)
-    try flow.expectAdvice("interfaceLost")
-    let told = try flow.invalidation()
-    #expect("\(told.severity) \(told.reason)" == "destroy interfaceLost")
-    #expect(try #require(told.socket).lastHeardMs <= 10)
+    let first = try flow.invalidation()
+    let isAdvised = first.severity == "advise"
+    #expect(first.reason == "interfaceLost")
+    let last = isAdvised ? try flow.invalidation() : first
+    #expect("\(last.severity) \(last.reason)" == "destroy interfaceLost")
+    #expect(try #require(last.socket).lastHeardMs <= 10)
     traffic.stop()
+    return isAdvised
   }
 
   @Test("E1 an idle flow gives no evidence and is destroyed immediately")
