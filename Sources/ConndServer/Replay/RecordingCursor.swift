@@ -83,13 +83,14 @@ final class RecordingCursor {
   var time: WallTime {
     if self.times < self.present.times.count {
       let time = WallTime(microseconds: self.present.times[self.times])
-      // Before the first instant of a turn, that is closer than the last one of the turn before.
+      // If no instant of this turn has been read, its first one is the nearest.
       let first = self.instants == 0 ? self.present.instants.first : nil
       let next = first.map { Instant(sinceStart: .nanoseconds($0)) }
       self.lastTime = (time, max(self.lastInstant, next ?? self.lastInstant))
       self.times += 1
     }
-    // Both clocks go on together. Otherwise this would look as if the wall clock had been set.
+    // Between recorded times, the wall clock advances like the boot clock. If it stood still, connd
+    // would take that for a user who sets it back.
     return self.lastTime.time.advanced(by: self.lastTime.instant.duration(to: self.lastInstant))
   }
 
