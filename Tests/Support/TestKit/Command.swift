@@ -136,6 +136,8 @@ public final class RunningCommand: Sendable {
     close(self.errorFile)
   }
 
+  /// This process's variables. Without SWIFT_BACKTRACE: installed programs do not find the tool
+  /// for backtraces, and say so on standard error.
   private static var environment: [String: String] {
     var variables: [String: String] = [:]
     var next = environ
@@ -144,6 +146,7 @@ public final class RunningCommand: Sendable {
       if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
       next += 1
     }
+    variables["SWIFT_BACKTRACE"] = nil
     return variables
   }
 

@@ -169,29 +169,9 @@ struct EchoServer: RegistrableRPCService {
         }
       },
       eventLoopGroup: Self.thread)
-    let server = GRPCServer(transport: transport, services: [echo])
-    return try await withThrowingTaskGroup(of: Void.self) { group in
-      let failure = Failure()
-      group.addTask {
-        do { try await server.serve() } catch { failure.error.withLock { $0 = error } }
-      }
-      let address: GRPCNIOTransportHTTP2Posix.SocketAddress
-      do {
-        address = try await transport.listeningAddress
-      } catch {
-        try await group.next()
-        throw failure.error.withLock { $0 } ?? error
-      }
-      // Graceful, because gRPC traps if a stream begins while its server is cancelled. Hanging
-      // calls end with their connections.
-      defer { server.beginGracefulShutdown() }
-      return try await body(address.ipv4?.port ?? 0, echo.record)
+    return try await GRPCServer(transport: transport, services: [echo]).serving { address in
+      try await body(address.ipv4?.port ?? 0, echo.record)
     }
-  }
-
-  /// The reason why the server could not listen: gRPC reports it only to the caller of `serve`.
-  private final class Failure: Sendable {
-    let error = Mutex<(any Error)?>(nil)
   }
 
   /// NIO traps if a connection is set up after the listener has ended, which may happen with

@@ -37,11 +37,7 @@ enum Stranger {
       let transport = HTTP2ServerTransport.Posix(
         address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
         eventLoopGroup: Self.thread)
-      let server = GRPCServer(transport: transport, services: [EchoServer()])
-      try await withThrowingTaskGroup(of: Void.self) { group in
-        group.addTask { try await server.serve() }
-        _ = try await transport.listeningAddress
-        defer { server.beginGracefulShutdown() }
+      try await GRPCServer(transport: transport, services: [EchoServer()]).serving { _ in
         try await body(ConndSocket(path: socket, guardsLoopback: true))
       }
     }
