@@ -98,7 +98,7 @@ public final class SimulatedNetwork: Sendable {
     self.connd.start()
     do {
       let listener = try await Listener(
-        on: self.socket.path,
+        at: Listener.socket(self.socket.path),
         [ConndService(connd: self.connd), DiagnosticsService(connd: self.connd)])
       self.listener.withLock { $0 = listener }
     } catch {

@@ -137,8 +137,8 @@ extension Channel {
     if connection.path == nil, answer != nil, let objection = objection(to: .unknown) {
       return over(objection)
     }
-    return await withDiscardingTaskGroup { group in
-      group.addTask { await connection.run() }
+    connection.connect()
+    return await withTaskCancellationHandler {
       do throws(RPCError) {
         try await connection.ready(until: deadline)
       } catch {
@@ -150,7 +150,6 @@ extension Channel {
         }
         connection.destroy()
         await connection.ended()
-        group.cancelAll()
         self.logger?.debug(
           "the attempt failed",
           metadata: connection.metadata.merging(["error": "\(error)"]) { $1 })
@@ -160,7 +159,6 @@ extension Channel {
       if case .trial = way, await connection.hasRetransmitted() {
         connection.giveUp()
         await connection.ended()
-        group.cancelAll()
         return over(.limping)
       }
       typealias Losers = (others: [Connection], guards: [ConnectionGuard], isBesideStalled: Bool)
@@ -189,10 +187,13 @@ extension Channel {
       }
       for other in losers?.others ?? [] { other.giveUp() }
       for failed in losers?.guards ?? [] { failed.end() }
-      if let time = self.settings.config.connection.maxIdleTime {
-        group.addTask { await self.drain(connection, whenIdleFor: time) }
+      await withDiscardingTaskGroup { group in
+        if let time = self.settings.config.connection.maxIdleTime {
+          group.addTask { await self.drain(connection, whenIdleFor: time) }
+        }
+        await connection.closed()
+        group.cancelAll()
       }
-      await connection.closed()
       // It may have closed before it was known to be ready.
       self.update { state in
         guard state.connections[id] === connection else { return [] }
@@ -202,8 +203,9 @@ extension Channel {
       self.forgetWay(of: connection)
       flow?.end()
       await connection.ended()
-      group.cancelAll()
       return Try(outcome: .over)
+    } onCancel: {
+      connection.destroy()
     }
   }
 

@@ -62,15 +62,17 @@ final class Connection: Sendable {
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }
   }
 
-  /// Connects, and stays connected until the connection is destroyed, drained, or closed by the
+  /// Starts to connect. The connection stays until it is destroyed, drained, or closed by the
   /// server.
-  func run() async {
-    defer { self.core.end.finish() }
-    await withTaskCancellationHandler {
-      try? await self.transport.connect()
-    } onCancel: {
-      self.drain()
+  ///
+  /// The attempt's cancellation must destroy it. It does not cancel gRPC's transport, which would
+  /// never answer the calls that wait in it.
+  func connect() {
+    let executor = EventLoopTaskExecutor(self.eventLoop)
+    let connecting = Task(executorPreference: executor) { [transport] in
+      _ = try? await transport.connect()
     }
+    self.core.state.withLock { $0.connecting = connecting }
   }
 
   /// Returns when calls can start: after the server's SETTINGS. It opens a stream that the server
@@ -104,17 +106,14 @@ final class Connection: Sendable {
     self.transport.beginGracefulShutdown()
   }
 
-  /// Returns when gRPC's transport has ended, or should have ended: it was shut down, and its
-  /// connection is closed. A shutdown during connecting does not always end grpc-swift's transport.
-  /// It must then be cancelled, which is safe once it takes no more calls.
+  /// Shuts gRPC's transport down, and returns when it has ended. A shutdown during connecting does
+  /// not always end it. It is cancelled after a second, which is safe once it takes no more calls.
   func ended() async {
     self.transport.beginGracefulShutdown()
-    await withTaskGroup(of: Void.self) { group in
-      group.addTask { for await _ in self.core.ended {} }
-      group.addTask { try? await self.eventLoop.sleep(for: .seconds(1)) }
-      await group.next()
-      group.cancelAll()
-    }
+    guard let connecting = self.core.state.withLock({ $0.connecting }) else { return }
+    let alarm = self.eventLoop.scheduleTask(in: .seconds(1)) { connecting.cancel() }
+    await connecting.value
+    alarm.cancel()
   }
 
   private static let nothing = MethodDescriptor(fullyQualifiedService: "", method: "")
@@ -229,6 +228,8 @@ final class Connection: Sendable {
 /// The state that the connection, its pipeline and its calls share.
 private final class Core: Sendable {
   struct State {
+    /// gRPC's transport, until it has ended.
+    var connecting: Task<Void, Never>?
     var cutter: ConnectionCutter?
     var isRetired = false
     /// Whether it was closed with calls on it. Calls leave immediately, so this is set before they
@@ -251,8 +252,6 @@ private final class Core: Sendable {
   }
 
   let state = Mutex(State())
-  /// Finishes when gRPC's transport has ended.
-  let (ended, end) = AsyncStream.makeStream(of: Void.self)
   private let watchesStalls: Bool
   private let onEvent: @Sendable (Connection.Event) -> Void
 

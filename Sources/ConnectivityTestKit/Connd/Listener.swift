@@ -1,6 +1,6 @@
 package import GRPCCore
-private import GRPCNIOTransportHTTP2Posix
-private import NIOCore
+package import GRPCNIOTransportHTTP2Posix
+package import NIOCore
 private import NIOPosix
 private import Synchronization
 
@@ -12,24 +12,57 @@ private import Synchronization
   private import Darwin
 #endif
 
-/// Serves on a Unix socket until it is closed. Has its own thread, which ends after serving.
+/// Serves until it is closed. Has its own thread, which ends after serving.
 package final class Listener: Sendable {
+  package typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
+
+  /// The address of a Unix socket.
+  package static func socket(_ path: String) -> Address { .unixDomainSocket(path: path) }
+
+  /// The address that it listens at, with the port that the kernel has chosen.
+  package let address: Address
   private let end: Task<Void, Never>
   private let closing: AsyncStream<Void>.Continuation
 
   /// Returns when clients can connect.
   ///
-  /// - Parameter onCall: Called with the identity of a call's connection.
-  /// - Throws: An error if it cannot listen on the socket.
+  /// - Parameters:
+  ///   - configure: Changes the server's settings. The debugging callbacks are the listener's own.
+  ///   - onConnection: Called with each new connection, on its thread.
+  ///   - onCall: Called with the identity of a call's connection.
+  /// - Throws: An error if it cannot listen at the address.
   package init(
-    on socket: String, _ services: [any RegistrableRPCService],
+    at address: Address, security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
+    _ services: [any RegistrableRPCService],
+    configure: (inout HTTP2ServerTransport.Posix.Config) -> Void = { _ in },
+    onConnection: @escaping @Sendable (any Channel) -> Void = { _ in },
     onCall: @escaping @Sendable (_ connection: ObjectIdentifier) -> Void = { _ in }
   ) async throws {
     let threads = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+    let connections = Connections(thread: threads.next())
+    let config = HTTP2ServerTransport.Posix.Config.defaults {
+      configure(&$0)
+      $0.connection.flushCoalescing = nil
+      $0.channelDebuggingCallbacks.onAcceptTCPConnection = { connection in
+        onConnection(connection)
+        return connections.add(connection)
+      }
+      $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
+        // A stream's parent is its connection.
+        if let connection = stream.parent { onCall(ObjectIdentifier(connection)) }
+        return stream.eventLoop.makeSucceededVoidFuture()
+      }
+    }
     let (closed, closing) = AsyncStream.makeStream(of: Void.self)
     self.closing = closing
     do {
-      let serving = try await Self.serve(services, on: socket, threads, onCall, until: closed)
+      // The task owns the server, which must be released before the thread ends.
+      let serving: Task<Void, Never>
+      (self.address, serving) = try await Self.serve(
+        services,
+        over: HTTP2ServerTransport.Posix(
+          address: address, transportSecurity: security, config: config, eventLoopGroup: threads),
+        connections, until: closed)
       self.end = Task {
         await serving.value
         try? await threads.shutdownGracefully()
@@ -40,41 +73,30 @@ package final class Listener: Sendable {
     }
   }
 
-  /// Starts the task that serves until the stream ends. The task owns the server, which must be
-  /// released before the thread ends.
+  /// Starts the task that serves until the stream ends.
   private static func serve(
-    _ services: [any RegistrableRPCService], on socket: String,
-    _ threads: MultiThreadedEventLoopGroup,
-    _ onCall: @escaping @Sendable (ObjectIdentifier) -> Void, until closed: AsyncStream<Void>
-  ) async throws -> Task<Void, Never> {
-    let connections = Connections(thread: threads.next())
-    let transport = HTTP2ServerTransport.Posix(
-      address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
-      config: .defaults {
-        $0.connection.flushCoalescing = nil
-        $0.channelDebuggingCallbacks.onAcceptTCPConnection = { connections.add($0) }
-        $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
-          // A stream's parent is its connection.
-          if let connection = stream.parent { onCall(ObjectIdentifier(connection)) }
-          return stream.eventLoop.makeSucceededVoidFuture()
-        }
-      },
-      eventLoopGroup: threads)
+    _ services: [any RegistrableRPCService], over transport: HTTP2ServerTransport.Posix,
+    _ connections: Connections, until closed: AsyncStream<Void>
+  ) async throws -> (Address, Task<Void, Never>) {
     let server = GRPCServer(transport: transport, services: services)
-    let serving = Task { try? await server.serve() }
+    let serving = Task { try await server.serve() }
+    let address: Address
     do {
-      _ = try await transport.listeningAddress
+      address = try await transport.listeningAddress
     } catch {
-      await serving.value
+      // Only this error says why it cannot listen.
+      try await serving.value
       throw error
     }
-    return Task {
+    let end = Task {
       for await _ in closed {}
       await connections.close { server.beginGracefulShutdown() }
-      // Cancelled last: NIO traps if a cancelled task drops an open connection or stream.
+      // Cancelled last: NIO traps if a cancelled task drops an open connection or stream. Cancelled
+      // at all, because a call that ends before its handler begins never tells the handler.
       serving.cancel()
-      await serving.value
+      _ = await serving.result
     }
+    return (address, end)
   }
 
   deinit { self.closing.finish() }
@@ -85,17 +107,22 @@ package final class Listener: Sendable {
     await self.end.value
   }
 
-  /// Serves while `body` runs. Then removes the socket, because disconnected clients reconnect
-  /// immediately, and disconnects them.
+  /// Serves while `body` runs, and then disconnects all clients.
   package static func serving<Result>(
-    _ services: [any RegistrableRPCService], on socket: String,
+    _ services: [any RegistrableRPCService], at address: Address,
+    security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
+    configure: (inout HTTP2ServerTransport.Posix.Config) -> Void = { _ in },
+    onConnection: @escaping @Sendable (any Channel) -> Void = { _ in },
     onCall: @escaping @Sendable (_ connection: ObjectIdentifier) -> Void = { _ in },
-    _ body: () async throws -> Result
+    _ body: (_ address: Address) async throws -> Result
   ) async throws -> Result {
-    let listener = try await Listener(on: socket, services, onCall: onCall)
+    let listener = try await Listener(
+      at: address, security: security, services, configure: configure,
+      onConnection: onConnection, onCall: onCall)
     let result: Swift.Result<Result, any Error>
-    do { result = .success(try await body()) } catch { result = .failure(error) }
-    unlink(socket)
+    do { result = .success(try await body(listener.address)) } catch { result = .failure(error) }
+    // Disconnected clients reconnect immediately, so its socket is removed first.
+    if let socket = address.unixDomainSocket { unlink(socket.path) }
     await listener.close()
     return try result.get()
   }

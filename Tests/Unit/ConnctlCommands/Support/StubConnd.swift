@@ -109,7 +109,9 @@ extension StubConnd {
   func serving<Result: Sendable>(
     _ socket: String, _ body: @Sendable () async throws -> Result
   ) async throws -> Result {
-    try await Listener.serving(self.services, on: socket, body)
+    try await Listener.serving(self.services, at: Listener.socket(socket)) { _ in
+      try await body()
+    }
   }
 }
 

@@ -136,6 +136,26 @@ struct RaceTests {
     }
   }
 
+  @Test("C3 a channel is cancelled while it connects: its call ends, and the channel does")
+  func cancelled() async throws {
+    try await self.racing { network, port, config in
+      for round in 0..<Self.rounds {
+        let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
+        var config = config
+        config.onConnectivityStateChange = { state.yield($0) }
+        let channel = Task { [config] in
+          try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+            client, _ in try await client.echo(EchoServer.hang)
+          }
+        }
+        for await _ in states { break }
+        for _ in 0..<(round % 100) { await Task.yield() }
+        channel.cancel()
+        await #expect(throws: (any Error).self) { try await channel.value }
+      }
+    }
+  }
+
   @Test("C9 calls that begin as the idle timeout closes the connection are answered")
   func idle() async throws {
     try await self.racing { network, port, config in

@@ -1,10 +1,10 @@
 import ConnectivityClient
+import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import GRPCProtobuf
 import Glibc
 import NIOCore
-import NIOPosix
 import SwiftProtobuf
 import Synchronization
 
@@ -143,7 +143,7 @@ struct EchoServer: RegistrableRPCService {
     }
   }
 
-  /// Serves on loopback while `body` runs, and until all clients have disconnected.
+  /// Serves on loopback while `body` runs, and then disconnects all clients.
   ///
   /// - Parameter address: An address for repeated use that no other test uses; its port is below
   ///   those that the kernel assigns (`ip_local_port_range`).
@@ -153,30 +153,18 @@ struct EchoServer: RegistrableRPCService {
     _ body: @Sendable (_ port: Int, Record) async throws -> Result
   ) async throws -> Result {
     let echo = EchoServer()
-    let transport = HTTP2ServerTransport.Posix(
-      address: address, transportSecurity: security,
-      config: .defaults {
+    return try await Listener.serving(
+      [echo], at: address, security: security,
+      configure: {
         $0.compression.enabledAlgorithms = [.gzip, .deflate]
         $0.rpc.maxRequestPayloadSize = 16 << 20
         $0.connection.keepalive.clientBehavior.minPingIntervalWithoutCalls = .zero
-        $0.channelDebuggingCallbacks.onAcceptTCPConnection = { channel in
-          echo.record.addConnection(channel)
-          return channel.eventLoop.makeSucceededVoidFuture()
-        }
-        $0.channelDebuggingCallbacks.onAcceptHTTP2Stream = { stream in
-          echo.record.addStream()
-          return stream.eventLoop.makeSucceededVoidFuture()
-        }
       },
-      eventLoopGroup: Self.thread)
-    return try await GRPCServer(transport: transport, services: [echo]).serving { address in
+      onConnection: { echo.record.addConnection($0) }, onCall: { _ in echo.record.addStream() }
+    ) { address in
       try await body(address.ipv4?.port ?? 0, echo.record)
     }
   }
-
-  /// NIO traps if a connection is set up after the listener has ended, which may happen with
-  /// several threads.
-  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 }
 
 /// Returns when the task is cancelled.

@@ -126,9 +126,10 @@ extension PathConnd {
   ) async throws -> Result {
     let connd = PathConnd(answers)
     // A client that only checks whether connd listens makes no call.
-    return try await Listener.serving([connd], on: socket.path) { connection in
-      connd.connections.withLock { _ = $0.insert(connection) }
-    } _: {
+    return try await Listener.serving(
+      [connd], at: Listener.socket(socket.path),
+      onCall: { connection in connd.connections.withLock { _ = $0.insert(connection) } }
+    ) { _ in
       try await body(connd)
     }
   }

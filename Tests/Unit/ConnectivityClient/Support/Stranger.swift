@@ -1,6 +1,6 @@
 import ConnectivityMonitor
+import ConnectivityTestKit
 import GRPCCore
-import GRPCNIOTransportHTTP2Posix
 import NIOCore
 import NIOPosix
 import TestKit
@@ -34,16 +34,11 @@ enum Stranger {
       try await body(ConndSocket(path: socket, guardsLoopback: true))
       try await listener.close()
     case .otherService:
-      let transport = HTTP2ServerTransport.Posix(
-        address: .unixDomainSocket(path: socket), transportSecurity: .plaintext,
-        eventLoopGroup: Self.thread)
-      try await GRPCServer(transport: transport, services: [EchoServer()]).serving { _ in
+      try await Listener.serving([EchoServer()], at: Listener.socket(socket)) { _ in
         try await body(ConndSocket(path: socket, guardsLoopback: true))
       }
     }
   }
-
-  private static let thread = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
   private final class Babbler: ChannelInboundHandler, Sendable {
     typealias InboundIn = ByteBuffer

@@ -174,11 +174,15 @@ private struct KeptSocket: Error {
 private func useNetwork() async throws -> String {
   try await withSimulatedNetwork(.wifi) { network in
     try await withConnd(at: network.socket) { connd in
-      try await connd.watch(Connectivity_V1_WatchRequest()) { response in
-        var messages = response.messages.makeAsyncIterator()
-        _ = try await messages.next()
-        // The pause uses Swift's timer. The process keeps the timer's descriptor.
-        try await network.play("none, 2 s, stop, start, cellular", speed: 1000)
+      do {
+        try await connd.watch(Connectivity_V1_WatchRequest()) { response in
+          var messages = response.messages.makeAsyncIterator()
+          _ = try await messages.next()
+          // The pause uses Swift's timer. The process keeps the timer's descriptor.
+          try await network.play("none, 2 s, stop, start, cellular", speed: 1000)
+        }
+      } catch let error as RPCError where error.code == .unavailable {
+        // connd stopped during the call.
       }
     }
     return network.socket.path
