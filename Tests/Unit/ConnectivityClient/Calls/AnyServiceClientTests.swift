@@ -1,4 +1,5 @@
 import ConnectivityClient
+import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import GRPCProtobuf
@@ -181,17 +182,11 @@ private func withRPCCancellationRace(
 func withEchoServer<Result: Sendable>(
   compression: CompressionAlgorithmSet = .none, _ body: (Int) async throws -> Result
 ) async throws -> Result {
-  let server = GRPCServer(
-    transport: .http2NIOPosix(
-      address: .ipv4(host: "127.0.0.1", port: 0), transportSecurity: .plaintext,
-      config: .defaults { $0.compression.enabledAlgorithms = compression }),
-    services: [EchoService()])
-  return try await withThrowingTaskGroup(of: Void.self) { group in
-    group.addTask { try await server.serve() }
-    // Graceful, because gRPC traps if a stream begins while its server is cancelled.
-    defer { server.beginGracefulShutdown() }
-    let port = try #require(try await server.listeningAddress?.ipv4?.port)
-    return try await body(port)
+  try await Listener.serving(
+    [EchoService()], at: .ipv4(host: "127.0.0.1", port: 0),
+    configure: { $0.compression.enabledAlgorithms = compression }
+  ) { address in
+    try await body(try #require(address.ipv4?.port))
   }
 }
 
