@@ -31,9 +31,8 @@ struct ChannelEventTests {
       await #expect(late.next().map(Self.word) == "path wwan0")
       transport.beginGracefulShutdown()
       let words = await events.reduce(into: []) { $0.append(Self.word(for: $1)) }
-      #expect(words.prefix(3) == ["path wlan0", "destroy", "viable false"])
-      // The server may answer the new connection before connd names its network.
-      #expect(words.dropFirst(3).sorted() == ["path wwan0", "viable true"])
+      #expect(
+        words == ["path wlan0", "destroy", "viable false", "path wwan0", "viable true"])
     }
   }
 
