@@ -89,8 +89,8 @@ final class RecordingCursor {
       self.lastTime = (time, max(self.lastInstant, next ?? self.lastInstant))
       self.times += 1
     }
-    // Between recorded times, the wall clock advances like the boot clock. If it stood still, connd
-    // would take that for a user who sets it back.
+    // Between recorded times, the wall clock advances with the boot clock. If it stood still, connd
+    // would believe that it had been set back.
     return self.lastTime.time.advanced(by: self.lastTime.instant.duration(to: self.lastInstant))
   }
 

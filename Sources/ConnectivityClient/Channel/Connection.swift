@@ -65,8 +65,8 @@ final class Connection: Sendable {
   /// Starts to connect. The connection stays until it is destroyed, drained, or closed by the
   /// server.
   ///
-  /// The attempt's cancellation must destroy it. It does not cancel gRPC's transport, which would
-  /// never answer the calls that wait in it.
+  /// Cancelling the caller's task does not end it; ``destroy(_:)`` does. gRPC's transport is not
+  /// cancelled with that task: once cancelled, it may never answer the calls that wait in it.
   func connect() {
     let executor = EventLoopTaskExecutor(self.eventLoop)
     let connecting = Task(executorPreference: executor) { [transport] in
@@ -228,7 +228,7 @@ final class Connection: Sendable {
 /// The state that the connection, its pipeline and its calls share.
 private final class Core: Sendable {
   struct State {
-    /// gRPC's transport, until it has ended.
+    /// Runs gRPC's transport.
     var connecting: Task<Void, Never>?
     var cutter: ConnectionCutter?
     var isRetired = false

@@ -91,8 +91,8 @@ package final class Listener: Sendable {
     let end = Task {
       for await _ in closed {}
       await connections.close { server.beginGracefulShutdown() }
-      // Cancelled last: NIO traps if a cancelled task drops an open connection or stream. Cancelled
-      // at all, because a call that ends before its handler begins never tells the handler.
+      // Cancelled last: NIO traps if a cancelled task drops an open connection or stream. It is
+      // still necessary: gRPC does not tell a handler if the call ended before the handler began.
       serving.cancel()
       _ = await serving.result
     }
@@ -121,7 +121,7 @@ package final class Listener: Sendable {
       onConnection: onConnection, onCall: onCall)
     let result: Swift.Result<Result, any Error>
     do { result = .success(try await body(listener.address)) } catch { result = .failure(error) }
-    // Disconnected clients reconnect immediately, so its socket is removed first.
+    // Disconnected clients reconnect immediately, so the socket is removed first.
     if let socket = address.unixDomainSocket { unlink(socket.path) }
     await listener.close()
     return try result.get()

@@ -136,7 +136,7 @@ struct RaceTests {
     }
   }
 
-  @Test("C3 channels are cancelled while they connect: their calls end, and so do they")
+  @Test("C3 channels that are cancelled while they connect end, and their calls too")
   func cancelled() async throws {
     try await self.racing { network, port, config in
       for _ in 0..<Self.rounds / 20 {
@@ -150,7 +150,7 @@ struct RaceTests {
               }
             }
           }
-          // Each has just heard of its path, and begins to connect.
+          // Each knows its path now, and begins to connect.
           try await network.waitForFlows(atLeast: 20)
           channels.cancelAll()
         }
