@@ -144,9 +144,12 @@ struct Exchanges {
     // Without data to read, the answer is empty.
     case .foreign, .nothing: break
     case .truncated, .overrun, .failed:
-      // If requests were sent together, each one without an answer is repeated on its own.
-      guard self.open[role]?.requests.count == 1 else { return }
-      self.open[role]?.answers[0].append(.failed(reception))
+      // If requests were sent together, each one without an answer is repeated on its own. The one
+      // that waits for changes (K2) has the number 0, and its answer is skipped.
+      guard let requests = self.open[role]?.requests else { return }
+      let places = requests.indices.filter { requests[$0].sequence != 0 }
+      guard places.count == 1 else { return }
+      self.open[role]?.answers[places[0]].append(.failed(reception))
     }
   }
 

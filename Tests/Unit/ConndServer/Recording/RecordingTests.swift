@@ -223,12 +223,6 @@ struct RecordingTests {
 
   @Test("answers are matched to requests by their sequence numbers, whatever these are")
   func exchanges() throws {
-    func message(_ sequence: UInt32, port: UInt32 = 9, _ last: UInt8) -> [UInt8] {
-      var message = NetlinkMessage(
-        bytes: [20, 0, 0, 0, 26, 0, 1, 0] + .init(repeating: 0, count: 12))
-      (message.sequence, message.port) = (sequence, port)
-      return message.bytes.dropLast() + [last]
-    }
     var answers = Recording.Answers()
     var exchanges = Exchanges()
     exchanges.ports[.requester] = 9
@@ -246,4 +240,26 @@ struct RecordingTests {
       #expect(answers.requests.answer(request.question(.wirelessRequester), in: 0) == nil)
     }
   }
+
+  @Test("K2 a query sent together with the wait for changes fails → it fails in a replay, too")
+  func failure() throws {
+    var answers = Recording.Answers()
+    var exchanges = Exchanges()
+    exchanges.ports[.requester] = 9
+    exchanges.begin(
+      .requester, message(0, port: 0, 1) + message(5, port: 0, 2), 0, in: 0, &answers)
+    exchanges.receive(.requester, .datagram(message(0, 70)))
+    exchanges.receive(.requester, .overrun)
+    exchanges.finish(&answers)
+    let request = NetlinkMessage(bytes: message(99, port: 3, 2))
+    let found = answers.requests.answer(request.question(.requester), in: 0)
+    #expect(found == [.failed(.overrun)])
+  }
+}
+
+/// A request or answer that ends with the given byte.
+private func message(_ sequence: UInt32, port: UInt32 = 9, _ last: UInt8) -> [UInt8] {
+  var message = NetlinkMessage(bytes: [20, 0, 0, 0, 26, 0, 1, 0] + .init(repeating: 0, count: 12))
+  (message.sequence, message.port) = (sequence, port)
+  return message.bytes.dropLast() + [last]
 }
