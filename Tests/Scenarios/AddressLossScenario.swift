@@ -87,6 +87,8 @@ struct AddressLossScenario {
     try self.take(lab)
     try flow.expectAdvice("sourceAddressLost")
     try lab.namespace.ip("address add 10.0.0.3/24 dev eth0")
+    // Otherwise connd might find the route while it handles the address, and name that as cause.
+    try lab.awaitEvaluation()
     try lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 100")
     try flow.expectDestroyed("sourceAddressLost", cause: "routeAdded")
   }
