@@ -36,6 +36,27 @@ struct RouterAdvertisementScenario {
     try lab.step("the route's time is over") {}
   }
 
+  @Test(
+    "D9 a router renews its advertisement by very little → its end is reported in time",
+    arguments: [18, 20, 22, 24, 26, 28, 30, 32])
+  func renewedByLittle(milliseconds: Int) throws {
+    let lab = try self.laboratory(["eth0"])
+    try RouterAdvertisement(lifetime: 60).announce(to: lab, by: "eth0")
+    #expect(try lab.start().category == "wired")
+    let beginning = ContinuousClock.now
+    try RouterAdvertisement(lifetime: 0).send(from: lab.outside, by: "eth0")
+    #expect(try lab.event().to == "none")
+    let announcement = RouterAdvertisement(lifetime: 2)
+    try announcement.send(from: lab.outside, by: "eth0")
+    // In its last 10 ms, the kernel reports that the route never expires.
+    let again = ContinuousClock.now + .milliseconds(milliseconds)
+    while .now < again {}
+    try announcement.send(from: lab.outside, by: "eth0")
+    #expect(try lab.event().to == "wired")
+    #expect(try lab.event().to == "none")
+    #expect(beginning.duration(to: .now) < .seconds(4))
+  }
+
   @Test("D9 T3 a router advertises itself again in time → nothing is reported")
   func renewed() throws {
     let lab = try self.laboratory(["eth0"])

@@ -25,6 +25,8 @@ struct Engine {
   private var grace: Instant?
   /// When the kernel's answers expire (D9).
   private var expiry: Instant?
+  /// Whether that is the second look after an expiry.
+  private var looksAgain = false
 
   struct Step {
     /// In the order of publication.
@@ -122,10 +124,7 @@ struct Engine {
     let reading = try self.settledReading(kernel, Removals(trigger))
     let trigger = self.isKernelLost ? .kernelBack : trigger
     self.isKernelLost = false
-    // In a route's last 10 ms the kernel reports that it never expires, so an earlier answer is
-    // kept.
-    if let before = self.expiry, before <= now { self.expiry = nil }
-    self.noteExpiry(kernel, at: now)
+    self.renewExpiry(kernel, at: now)
     let made = self.changes.update(to: reading, on: trigger, at: now, time: time)
     self.grace = made.deadline
     let slept: Duration? = if case .resumed(let slept) = trigger { slept } else { nil }
@@ -151,6 +150,21 @@ struct Engine {
   }
 
   private static let maxRepetitions = 3
+
+  /// In a route's last 10 ms the kernel reports that it never expires. So an earlier answer is kept
+  /// until its time is over. If the router has renewed the route by very little, its last 10 ms may
+  /// be just then, so connd looks a second time.
+  private mutating func renewExpiry(_ kernel: any Kernel, at now: Instant) {
+    let isOver = self.expiry.map { $0 <= now } ?? false
+    if isOver { self.expiry = nil }
+    self.noteExpiry(kernel, at: now)
+    guard isOver else { return }
+    self.looksAgain = self.expiry == nil && !self.looksAgain
+    if self.looksAgain { self.expiry = now.advanced(by: Self.lastMoments) }
+  }
+
+  /// Longer than a route's last 10 ms and the kernel's tick.
+  private static let lastMoments = Duration.milliseconds(20)
 
   mutating func noteExpiry(_ kernel: any Kernel, at now: Instant) {
     guard let expiry = kernel.takeExpiry().map({ now.advanced(by: $0) }) else { return }
@@ -179,7 +193,7 @@ struct Engine {
     let made = self.changes.update(
       to: ChangeDetector.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time
     )
-    (self.grace, self.expiry) = (made.deadline, nil)
+    (self.grace, self.expiry, self.looksAgain) = (made.deadline, nil, false)
     return (made.changes, self.watched.lose().map { ($0, .unknown) })
   }
 }

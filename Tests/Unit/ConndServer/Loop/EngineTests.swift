@@ -295,14 +295,19 @@ struct EngineTests {
     _ = try self.step(&engine, .expiry, 15)
     #expect(engine.deadline?.due == self.second(30))
 
+    // The router has renewed the route by very little: its last hundredth is just now.
+    #expect(try self.step(&engine, .expiry, 30).changes.isEmpty)
+    #expect(engine.deadline?.due == self.second(30).advanced(by: .milliseconds(20)))
+    #expect(engine.deadline?.trigger == .expiry)
+
     self.kernel.routes = []
-    let step = try self.step(&engine, .expiry, 30)
+    let step = try self.step(&engine, .expiry, 31)
     guard case .transition(let transition) = step.changes.first else {
       Issue.record("\(step.changes)")
       return
     }
     #expect(transition.to == NetworkCategory.none && transition.cause.change == "routeExpired")
     // The remaining deadline is the grace period's (I10).
-    #expect(engine.deadline?.due == self.second(31) && engine.deadline?.trigger == .timer)
+    #expect(engine.deadline?.due == self.second(32) && engine.deadline?.trigger == .timer)
   }
 }
