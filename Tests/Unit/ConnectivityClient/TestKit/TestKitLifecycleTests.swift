@@ -133,11 +133,11 @@ struct TestKitLifecycleTests {
   @Test("nothing is left: no socket, no directory, no descriptor, no thread")
   func nothingIsLeft() async throws {
     await #expect(processExitsWith: .success) {
+      // Swift's timer keeps a descriptor once it is used. On a busy machine a pause may end before
+      // it needs the timer. NIO has timers, too, but none yet.
+      while try !hasTimer() { try await Task.sleep(for: .milliseconds(1), clock: .continuous) }
       // The first use creates the threads that the process keeps: NIO's own, and Swift's.
       _ = try await useNetwork()
-      // Swift's timer keeps a descriptor from its first use on. On a busy machine, the network's
-      // pause may be over before it needs the timer.
-      try await Task.sleep(for: .milliseconds(200), clock: .continuous)
       let before = try resources()
       for _ in 0..<3 {
         let socket = try await useNetwork()
@@ -184,20 +184,18 @@ private func useNetwork() async throws -> String {
   }
 }
 
+/// Whether the process has a timer (timerfd_create(2)).
+private func hasTimer() throws -> Bool {
+  try entries("/proc/self/fd").contains { name in
+    var target = [CChar](repeating: 0, count: 64)
+    return readlink("/proc/self/fd/\(name)", &target, target.count) > 0
+      && String(decoding: target.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+        == "anon_inode:[timerfd]"
+  }
+}
+
 /// The number of the process's descriptors and NIO threads.
 private func resources() throws -> (descriptors: Int, threads: Int) {
-  func entries(_ path: String) throws -> [String] {
-    guard let directory = opendir(path) else { throw TestKitError("\(path): errno \(errno)") }
-    defer { closedir(directory) }
-    var names: [String] = []
-    while let entry = readdir(directory) {
-      names.append(
-        withUnsafePointer(to: &entry.pointee.d_name) { pointer in
-          pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-        })
-    }
-    return names.filter { !$0.hasPrefix(".") }
-  }
   let threads = try entries("/proc/self/task").filter { thread in
     guard let file = fopen("/proc/self/task/\(thread)/comm", "re") else { return false }
     defer { fclose(file) }
@@ -207,4 +205,18 @@ private func resources() throws -> (descriptors: Int, threads: Int) {
         .hasPrefix("NIO")
   }
   return (try entries("/proc/self/fd").count, threads.count)
+}
+
+/// The names in a directory.
+private func entries(_ path: String) throws -> [String] {
+  guard let directory = opendir(path) else { throw TestKitError("\(path): errno \(errno)") }
+  defer { closedir(directory) }
+  var names: [String] = []
+  while let entry = readdir(directory) {
+    names.append(
+      withUnsafePointer(to: &entry.pointee.d_name) { pointer in
+        pointer.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      })
+  }
+  return names.filter { !$0.hasPrefix(".") }
 }
