@@ -110,7 +110,7 @@ let daemon: [Target] = [
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
         "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices", "Systemd",
-        "UnixTransport", lifecycle, logging, arguments, signals,
+        "UnixTransport", logging, arguments,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
@@ -183,6 +183,10 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
   .target(
     name: "TestTraits", path: "Tests/Support/TestTraits", swiftSettings: swiftSettings),
+  // The simulation looks up thousands of routes, so this is optimised in debug builds, too.
+  .target(
+    name: "ModelRoutes", dependencies: ["Connectivity"], path: "Tests/Support/ModelRoutes",
+    swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
   .testTarget(
     name: "NetlinkTests",
     dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit", "TestTraits"],
@@ -194,20 +198,13 @@ let tests: [Target] = [
   .executableTarget(
     name: "instructions", dependencies: ["ConnectivityRules", "Connectivity"],
     path: "Tests/Programs/Instructions", swiftSettings: swiftSettings),
-  // The messages by SwiftProtobuf. ConnectivityProtobuf is compared with them.
-  .target(
-    name: "ReferenceMessages",
-    dependencies: [
-      .product(name: "SwiftProtobuf", package: "swift-protobuf", condition: forClient)
-    ],
-    path: "Tests/Support/ReferenceMessages", swiftSettings: settingsBesideC),
   .testTarget(
     name: "ConnectivityProtocolTests",
     dependencies: all(
       [
         "ConnectivityProtocol", "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf",
-        "ReferenceMessages", "StandardServices", "TestKit", "TestTraits",
-      ], core, grpcProtobuf),
+        "StandardServices", "TestKit", "TestTraits",
+      ], core),
     path: "Tests/Unit/ConnectivityProtocol", swiftSettings: swiftSettings),
   .testTarget(
     name: "SystemdTests", dependencies: ["Systemd", "TestKit", logging],
@@ -228,14 +225,15 @@ let tests: [Target] = [
     dependencies: all(
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "Netlink", "TestKit", "TestTraits", "UnixTransport", logging,
+        "ConnectivityProtocol", "ModelRoutes", "Netlink", "TestKit", "TestTraits", "UnixTransport",
+        logging,
       ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
     dependencies: [
       "CLinux", "ConndServer", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-      "ConnectivityProtocol", "Netlink", "TestKit", "TestTraits", logging,
+      "ConnectivityProtocol", "ModelRoutes", "Netlink", "TestKit", "TestTraits", logging,
     ],
     path: "Tests/Oracles/simulation",
     // The simulation runs thousands of steps, so its model is optimised in debug builds, too.

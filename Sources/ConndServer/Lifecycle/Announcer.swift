@@ -1,11 +1,10 @@
 import Connectivity
-import ServiceLifecycle
 import Systemd
 import UnixTransport
 
 /// Reports connd's state to systemd (D1): readiness once the kernel was read and the socket accepts
 /// connections, then a one-line status.
-struct Announcer: Service {
+struct Announcer {
   let store: Store
   let monitor: Monitor
   let notifier: Notifier
@@ -14,7 +13,8 @@ struct Announcer: Service {
   /// Returns when the socket accepts connections.
   let listening: @Sendable () async -> Void
 
-  func run() async throws {
+  /// Returns when the store's observers end.
+  func run() async {
     await self.listening()
     await self.monitor.firstReading()
     let news = self.store.observe()
@@ -22,26 +22,20 @@ struct Announcer: Service {
     self.notifier.ready(status: told)
     var next = ContinuousClock.now
     var isDelayed = false
-    await withGracefulShutdownHandler {
-      for await _ in news.stream {
-        let now = ContinuousClock.now
-        if now >= next { isDelayed = false }
-        let status = self.status
-        guard status != told, !isDelayed else { continue }
-        if now < next {
-          // Clients that connect and disconnect often must not keep connd and systemd busy.
-          isDelayed = true
-          self.wake(news.continuation, after: now.duration(to: next))
-        } else {
-          self.notifier.status(status)
-          (told, next) = (status, now.advanced(by: Self.pause))
-        }
+    for await _ in news.stream {
+      let now = ContinuousClock.now
+      if now >= next { isDelayed = false }
+      let status = self.status
+      guard status != told, !isDelayed else { continue }
+      if now < next {
+        // Clients that connect and disconnect often must not keep connd and systemd busy.
+        isDelayed = true
+        self.wake(news.continuation, after: now.duration(to: next))
+      } else {
+        self.notifier.status(status)
+        (told, next) = (status, now.advanced(by: Self.pause))
       }
-    } onGracefulShutdown: {
-      self.notifier.stopping(status: "stopping")
-      news.continuation.finish()
     }
-    try? await gracefulShutdown()
   }
 
   /// The minimum time between two status lines.

@@ -2,15 +2,11 @@ import Connectivity
 import GRPCCore
 import Glibc
 import Logging
-import ServiceLifecycle
 import Synchronization
 import Systemd
-import UnixSignals
 import UnixTransport
 
-/// The composition root: creates the parts, connects them, and runs them as one group.
-///
-/// Implements rule D2.
+/// The composition root: creates the parts and connects them. ``Lifecycle`` runs them.
 struct Connd {
   var configuration: Configuration
   var readConfiguration: @Sendable () throws(ConfigurationError) -> Configuration
@@ -52,11 +48,8 @@ struct Connd {
         logger: self.logger))
     let trimmer = MemoryTrimmer(on: reactor)
     let monitor = try self.makeMonitor(store, statistics, history, overrideStore, trimmer)
-    // Before connd is ready, because an untrapped signal would end it.
-    let hangups = await UnixSignalsSequence(trapping: .sighup)
     let reporter = StatisticsReporter(
-      statistics: statistics, store: store, monitor: monitor,
-      requests: await UnixSignalsSequence(trapping: .sigusr1), logger: self.logger)
+      statistics: statistics, store: store, monitor: monitor, logger: self.logger)
 
     let limiter = ConnectionLimiter(
       self.configuration.limits, trimmer: trimmer, statistics: statistics, logger: self.logger)
@@ -87,44 +80,23 @@ struct Connd {
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 
-    var group = ServiceGroupConfiguration(
-      services: [
-        // Without a name, the group would print each service by reflection, which took nine tenths
-        // of the instructions of a start.
-        .init(service: monitor, serviceName: "monitor"),
-        .init(service: reporter, serviceName: "reporter"),
-        .init(
-          service: ServerService(
-            server: server, store: store, monitor: monitor, overrideStore: overrideStore),
-          serviceName: "server"),
-        .init(
-          service: Reloader(
-            started: self.configuration, read: self.readConfiguration, monitor: monitor,
-            limiter: limiter, store: store, notifier: self.notifier, state: reloadState,
-            requests: hangups, logger: self.logger), serviceName: "reloader"),
-        .init(
-          service: Announcer(
-            store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
-            reactor: reactor,
-            listening: { [logger] in
-              await transport.listening()
-              logger.info("listening on \(place)")
-              trimmer.started()
-            }), serviceName: "announcer"),
-      ],
-      gracefulShutdownSignals: [.sigterm, .sigint],
-      logger: Logger(label: "connd.lifecycle") { _ in SwiftLogNoOpLogHandler() })
-    // A stopped client never acknowledges the end, so connd does not wait for it.
-    group.maximumGracefulShutdownDuration = .seconds(1)
-    do {
-      try await ServiceGroup(configuration: group).run()
-    } catch let error where !(error is CancellationError) && !monitor.isStopping {
-      throw error
-    } catch {
-      self.logger.info("some clients did not disconnect in time")
-    }
-    overrideStore.finish()
-    self.logger.info("stopped")
+    let reloader = Reloader(
+      started: self.configuration, read: self.readConfiguration, monitor: monitor,
+      limiter: limiter, store: store, notifier: self.notifier, state: reloadState,
+      logger: self.logger)
+    let announcer = Announcer(
+      store: store, monitor: monitor, notifier: self.notifier, reloading: reloadState,
+      reactor: reactor,
+      listening: { [logger] in
+        await transport.listening()
+        logger.info("listening on \(place)")
+        trimmer.started()
+      })
+    let lifecycle = Lifecycle(
+      server: server, transport: transport, monitor: monitor, store: store,
+      overrideStore: overrideStore, announcer: announcer, reporter: reporter, reloader: reloader,
+      on: reactor, logger: self.logger)
+    try await lifecycle.run()
     withExtendedLifetime(socket) {}
   }
 
@@ -194,30 +166,6 @@ struct Connd {
     if let directory = Self.directory(variable) { return "\(directory)/connd.\(file)" }
     let stem = socket.hasSuffix(".sock") ? String(socket.dropLast(5)) : socket
     return "\(stem).\(file)"
-  }
-}
-
-/// The gRPC server as a service.
-private struct ServerService<Transport: ServerTransport>: Service {
-  let server: GRPCServer<Transport>
-  let store: Store
-  let monitor: Monitor
-  let overrideStore: OverrideStore
-
-  func run() async throws {
-    // Earlier clients wait in the listen backlog. Answering "assume online" is for an unreadable
-    // kernel, not for startup (K8).
-    await self.monitor.firstReading()
-    if Task.isShuttingDownGracefully { return }
-    try await withGracefulShutdownHandler {
-      try await self.server.serve()
-    } onGracefulShutdown: {
-      // The streams end first, because the server waits for them.
-      self.store.finish()
-      // Callers wait for this, and must not block the thread of their calls.
-      _ = Thread.start(named: "connd-overrides", self.overrideStore.finish)
-      self.server.beginGracefulShutdown()
-    }
   }
 }
 

@@ -1,15 +1,13 @@
 import Connectivity
 import Logging
-import ServiceLifecycle
 import Synchronization
 import Systemd
-import UnixSignals
 
 /// Reads the configuration again on SIGHUP. An invalid configuration changes only the reported
 /// status.
 ///
 /// Implements rule D1.
-struct Reloader: Service {
+struct Reloader {
   let started: Configuration
   let read: @Sendable () throws(ConfigurationError) -> Configuration
   let monitor: Monitor
@@ -17,15 +15,9 @@ struct Reloader: Service {
   let store: Store
   let notifier: Notifier
   let state: ReloadState
-  /// Each of these signals is a request.
-  let requests: UnixSignalsSequence
   let logger: Logger
 
-  func run() async throws {
-    await atEach(self.requests) { await self.reload() }
-  }
-
-  private func reload() async {
+  func reload() async {
     self.notifier.reloading(status: "reading the configuration")
     do throws(ConfigurationError) {
       let configuration = try self.read()

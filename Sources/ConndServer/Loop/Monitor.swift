@@ -2,16 +2,15 @@ import Connectivity
 import DequeModule
 import Glibc
 import Logging
-import ServiceLifecycle
 import Synchronization
 import Systemd
 import UnixTransport
 
-/// The service that runs the thread which owns the kernel.
+/// Runs the thread that owns the kernel.
 ///
 /// Other threads never touch the kernel. They send this thread an ``Input``. Safe to use from any
 /// thread.
-final class Monitor: Service {
+final class Monitor: Sendable {
   private let wakeUp: WakeUp
   private let inputs = Mutex<Deque<Input>>([])
   private let state = Mutex(State.running)
@@ -38,20 +37,22 @@ final class Monitor: Service {
     self.makeLoop = makeLoop
   }
 
-  func run() async throws {
-    await withTaskCancellationOrGracefulShutdownHandler {
-      await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
-        let run: @Sendable () -> Void = {
-          self.runLoop()
-          ended.resume()
-        }
-        // If no thread can be created, the caller's thread does the work.
-        if !Thread.start(named: "connd-monitor", run) { run() }
+  /// Returns when the thread has ended, after ``stop()``.
+  func run() async {
+    await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
+      let run: @Sendable () -> Void = {
+        self.runLoop()
+        ended.resume()
       }
-    } onCancelOrGracefulShutdown: {
-      self.state.withLock { if $0 == .running { $0 = .stopping } }
-      self.wakeUp.signal()
+      // If no thread can be created, the caller's thread does the work.
+      if !Thread.start(named: "connd-monitor", run) { run() }
     }
+  }
+
+  /// Ends the thread.
+  func stop() {
+    self.state.withLock { if $0 == .running { $0 = .stopping } }
+    self.wakeUp.signal()
   }
 
   private func runLoop() {

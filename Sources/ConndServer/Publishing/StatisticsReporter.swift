@@ -1,32 +1,13 @@
 import Connectivity
 import Logging
-import ServiceLifecycle
-import UnixSignals
 
 /// Reports the statistics: to clients on request, and to the log on SIGUSR1.
-struct StatisticsReporter: Service {
+struct StatisticsReporter {
   let statistics: Statistics
   let store: Store
   let monitor: Monitor
   let logger: Logger
-  private let requests: UnixSignalsSequence
   let started = Moment()
-
-  /// - Parameter requests: Each of these signals causes a log line.
-  init(
-    statistics: Statistics, store: Store, monitor: Monitor, requests: UnixSignalsSequence,
-    logger: Logger
-  ) {
-    self.statistics = statistics
-    self.requests = requests
-    self.store = store
-    self.monitor = monitor
-    self.logger = logger
-  }
-
-  func run() async throws {
-    await atEach(self.requests) { await self.log() }
-  }
 
   /// Returns the counts since the start, and the current numbers.
   func figures() async -> [Statistics.Figure] {
@@ -47,7 +28,7 @@ struct StatisticsReporter: Service {
     return figures
   }
 
-  private func log() async {
+  func log() async {
     var metadata: Logger.Metadata = [:]
     for figure in await self.figures() where figure.value > 0 {
       let name = figure.kind.isEmpty ? figure.name : "\(figure.name)_\(figure.kind)"

@@ -75,4 +75,10 @@ package struct UnixServerTransport: ServerTransport {
     let server = self.server
     server.reactor.run { server.finish() }
   }
+
+  /// Ends all connections and calls.
+  package func close() {
+    let server = self.server
+    server.reactor.run { server.close() }
+  }
 }

@@ -23,7 +23,6 @@ let arguments: Target.Dependency = .product(
   name: "ArgumentParser", package: "swift-argument-parser")
 let deque: Target.Dependency = .product(name: "DequeModule", package: "swift-collections")
 let grpc: Target.Dependency = .product(name: "GRPCCore", package: "grpc-swift-2")
-let lifecycle = "swift-service-lifecycle"
 let logging: Target.Dependency = .product(name: "Logging", package: "swift-log")
 let ordered: Target.Dependency = .product(
   name: "OrderedCollections", package: "swift-collections")
@@ -37,7 +36,6 @@ let package = Package(
     .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
     .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     .package(url: "https://github.com/grpc/grpc-swift-2", from: "2.4.3"),
-    .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
     ours("CLinux"),
@@ -61,9 +59,7 @@ let package = Package(
       "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityJSON",
       "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices",
       "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging, ordered,
-      .product(name: "CoreMetrics", package: "swift-metrics"),
-      .product(name: "ServiceLifecycle", package: lifecycle),
-      .product(name: "UnixSignals", package: lifecycle)),
+      .product(name: "CoreMetrics", package: "swift-metrics")),
     ours("ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "UnixTransport", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",

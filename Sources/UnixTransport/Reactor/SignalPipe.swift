@@ -1,22 +1,21 @@
 import Glibc
 import Synchronization
-import UnixTransport
 
 /// Makes signals readable like bytes. It uses a handler instead of signalfd(2), which requires all
 /// threads to block the signal. A thread that the system starts for the program's tasks does not
 /// block it for a moment, and the kernel could deliver the signal there.
 ///
 /// Thread-safety: any thread may wait, one at a time.
-final class SignalPipe: Sendable {
+package final class SignalPipe: Sendable {
   /// Readable when there is a signal.
-  let descriptor: CInt
+  package let descriptor: CInt
   private let end: CInt
   private let former: [(signal: CInt, action: sigaction)]
 
   /// Catches the signals until it is released. A process may have only one at a time.
   ///
   /// - Throws: An error if no descriptors are left.
-  init(_ signals: [CInt]) throws(SystemError) {
+  package init(_ signals: [CInt]) throws(SystemError) {
     var ends: [CInt] = [-1, -1]
     let type = CInt(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
     guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { throw SystemError() }
@@ -42,8 +41,9 @@ final class SignalPipe: Sendable {
   }
 
   /// Reports each signal on a separate thread, as long as the program runs.
-  static func follow(_ signals: [CInt], _ tell: @escaping @Sendable () -> Void) throws(SystemError)
-  {
+  package static func follow(
+    _ signals: [CInt], _ tell: @escaping @Sendable () -> Void
+  ) throws(SystemError) {
     let pipe = try SignalPipe(signals)
     let isStarted = Thread.start(named: "connctl-signals") {
       while true {
@@ -56,13 +56,38 @@ final class SignalPipe: Sendable {
   }
 
   /// Returns the first pending signal, or `nil`.
-  func next() -> CInt? {
+  package func next() -> CInt? {
     var signal: UInt8 = 0
     while true {
       let count = Glibc.read(self.descriptor, &signal, 1)
       if count == 1 { return CInt(signal) }
       if count == 0 || errno != EINTR { return nil }
     }
+  }
+}
+
+extension Reactor {
+  /// Catches the signals for as long as the process runs, and calls `tell` with each of them on the
+  /// reactor's thread. Must be called on that thread.
+  ///
+  /// - Throws: An error if no descriptors are left.
+  package func follow(
+    _ signals: [CInt], _ tell: @escaping (_ signal: CInt) -> Void
+  ) throws(SystemError) {
+    let pipe = try SignalPipe(signals)
+    try self.watch(pipe.descriptor, SignalReader(pipe, tell))
+  }
+
+  private final class SignalReader: Pollable {
+    let account: Account? = nil
+    private let pipe: SignalPipe
+    private let tell: (CInt) -> Void
+
+    init(_ pipe: SignalPipe, _ tell: @escaping (CInt) -> Void) {
+      (self.pipe, self.tell) = (pipe, tell)
+    }
+
+    func ready() { while let signal = self.pipe.next() { self.tell(signal) } }
   }
 }
 

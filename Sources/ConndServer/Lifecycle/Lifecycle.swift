@@ -1,0 +1,98 @@
+import GRPCCore
+import Glibc
+import Logging
+import Synchronization
+import Systemd
+import UnixTransport
+
+/// Runs connd's parts, and ends them in order on SIGTERM or SIGINT.
+///
+/// Implements rule D2.
+final class Lifecycle: Sendable {
+  /// How long connd waits for its clients to disconnect.
+  private static let maxFarewell = Duration.seconds(1)
+
+  let server: GRPCServer<UnixServerTransport>
+  let transport: UnixServerTransport
+  let monitor: Monitor
+  let store: Store
+  let overrideStore: OverrideStore
+  let announcer: Announcer
+  let reporter: StatisticsReporter
+  let reloader: Reloader
+  let reactor: Reactor
+  let logger: Logger
+  private let isStopping = Atomic(false)
+
+  init(
+    server: GRPCServer<UnixServerTransport>, transport: UnixServerTransport, monitor: Monitor,
+    store: Store, overrideStore: OverrideStore, announcer: Announcer,
+    reporter: StatisticsReporter, reloader: Reloader, on reactor: Reactor, logger: Logger
+  ) {
+    (self.server, self.transport, self.monitor) = (server, transport, monitor)
+    (self.store, self.overrideStore, self.announcer) = (store, overrideStore, announcer)
+    (self.reporter, self.reloader, self.reactor) = (reporter, reloader, reactor)
+    self.logger = logger
+  }
+
+  /// Returns when everything has ended. Must be called on the reactor's thread.
+  func run() async throws {
+    // Before connd is ready, because an untrapped signal would end it.
+    try self.followSignals()
+    Task(executorPreference: self.reactor) { await self.announcer.run() }
+    async let monitoring: Void = self.monitor.run()
+    let result: Result<Void, any Error>
+    do { result = .success(try await self.serve()) } catch { result = .failure(error) }
+    self.monitor.stop()
+    await monitoring
+    try result.get()
+    self.overrideStore.finish()
+    self.logger.info("stopped")
+  }
+
+  private func serve() async throws {
+    // Earlier clients wait in the listen backlog. Answering "assume online" is for an unreadable
+    // kernel, not for startup (K8).
+    await self.monitor.firstReading()
+    if self.isStopping.load(ordering: .relaxed) { return }
+    try await self.server.serve()
+  }
+
+  private func followSignals() throws(SystemError) {
+    let hangups = self.each { await self.reloader.reload() }
+    let requests = self.each { await self.reporter.log() }
+    try self.reactor.follow([SIGTERM, SIGINT, SIGHUP, SIGUSR1]) { signal in
+      switch signal {
+      case SIGHUP: hangups.yield()
+      case SIGUSR1: requests.yield()
+      default: self.stop()
+      }
+    }
+  }
+
+  /// Runs `body` for each element of the returned stream, one after the other. As with signals,
+  /// equal ones that wait count once.
+  private func each(_ body: @escaping @Sendable () async -> Void) -> AsyncStream<Void>.Continuation
+  {
+    let (stream, continuation) = AsyncStream.makeStream(
+      of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    Task(executorPreference: self.reactor) { for await _ in stream { await body() } }
+    return continuation
+  }
+
+  private func stop() {
+    guard !self.isStopping.exchange(true, ordering: .relaxed) else { return }
+    self.announcer.notifier.stopping(status: "stopping")
+    // The streams end first, because the server waits for them.
+    self.store.finish()
+    // Callers wait for this, and must not block the thread of their calls.
+    _ = Thread.start(named: "connd-overrides", self.overrideStore.finish)
+    self.server.beginGracefulShutdown()
+    // A stopped client never acknowledges the end, so connd does not wait for it.
+    self.reactor.execute(after: Self.maxFarewell) {
+      self.logger.info("some clients did not disconnect in time")
+      self.transport.close()
+      self.monitor.stop()
+    }
+  }
+}
