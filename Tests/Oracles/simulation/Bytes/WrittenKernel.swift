@@ -52,7 +52,7 @@ struct WrittenClock: MonitorClock {
 
 /// The model kernel behind netlink's bytes, which connd's own code reads, with a recorder. The
 /// faulty kernel gets each query first, and causes the faults.
-final class WrittenKernel: ReopenableKernel {
+final class WrittenKernel: ForwardingKernel {
   private let faulty: FaultyKernel
   private let recorder: Recorder
   private let sockets: ModelSockets
@@ -77,14 +77,13 @@ final class WrittenKernel: ReopenableKernel {
   }
 
   /// Queries the faulty kernel first, and then, in bytes, the network that it used for its answer.
-  private func ask<Answer>(
-    _ faulty: (FaultyKernel) throws(KernelUnavailable) -> Void,
-    _ question: (NetlinkKernel) throws(KernelUnavailable) -> Answer
+  func ask<Answer>(
+    _ question: (any Kernel) throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer {
     guard let kernel = self.kernel else { throw .notOpen }
     let before = self.faulty.network
     do throws(KernelUnavailable) {
-      try faulty(self.faulty)
+      _ = try question(self.faulty)
     } catch {
       self.sockets.isFailing = true
     }
@@ -94,132 +93,22 @@ final class WrittenKernel: ReopenableKernel {
     return try question(kernel)
   }
 
-  // MARK: - Kernel
-
-  var fileDescriptor: CInt { -1 }
   var hasMessages: Bool { self.kernel?.hasMessages ?? false }
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
+    let sockets = self.sockets
     var told: [KernelEvent] = []
-    let drained = try self.ask { (faulty) throws(KernelUnavailable) in
-      var new: [KernelEvent] = []
-      _ = try faulty.drain(into: &new)
-      self.sockets.notifications += new
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.drain(into: &told)
+    let mayHaveMore = try self.ask { kernel throws(KernelUnavailable) in
+      guard kernel is FaultyKernel else { return try kernel.drain(into: &told) }
+      return try kernel.drain(into: &sockets.notifications)
     }
     events += told
-    return drained
-  }
-
-  func waitForChanges() throws(KernelUnavailable) {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      try faulty.waitForChanges()
-    } _: { kernel in
-      kernel.waitForChanges()
-    }
-  }
-
-  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      try faulty.watch(watched)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.watch(watched)
-    }
-  }
-
-  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.routes(to: destinations)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.routes(to: destinations)
-    }
-  }
-
-  func refusesReplies(
-    to destination: Destination, by link: UInt32
-  ) throws(KernelUnavailable) -> Bool {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.refusesReplies(to: destination, by: link)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.refusesReplies(to: destination, by: link)
-    }
+    return mayHaveMore
   }
 
   func takeExpiry() -> Duration? { self.kernel?.takeExpiry() }
 
-  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.entry(for: destination)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.entry(for: destination)
-    }
-  }
-
-  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.link(index)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.link(index)
-    }
-  }
-
-  func links() throws(KernelUnavailable) -> [LinkFacts] {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.links()
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.links()
-    }
-  }
-
-  func addresses(
-    with address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> [Address] {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.addresses(with: address, on: link)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.addresses(with: address, on: link)
-    }
-  }
-
-  func addresses() throws(KernelUnavailable) -> [Address] {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.addresses()
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.addresses()
-    }
-  }
-
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour? {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.neighbour(address, on: link)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.neighbour(address, on: link)
-    }
-  }
-
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     self.kernel?.socketReports(on: connections) ?? connections.map { _ in nil }
-  }
-
-  func bridgePort(
-    of hardwareAddress: [UInt8], on bridge: UInt32
-  ) throws(KernelUnavailable) -> UInt32? {
-    try self.ask { (faulty) throws(KernelUnavailable) in
-      _ = try faulty.bridgePort(of: hardwareAddress, on: bridge)
-    } _: { (kernel) throws(KernelUnavailable) in
-      try kernel.bridgePort(of: hardwareAddress, on: bridge)
-    }
-  }
-
-  /// Always answers "not Wi-Fi", because there is no nl80211.
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
-  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
-
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
-    guard let kernel = self.kernel else { throw .notOpen }
-    return try kernel.rules(family)
   }
 }

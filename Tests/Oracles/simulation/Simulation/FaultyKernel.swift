@@ -43,7 +43,6 @@ final class FaultyKernel: ReopenableKernel {
   private var messages: [(due: Instant, event: KernelEvent)] = []
   private(set) var watched = FilterSpec()
 
-  var fileDescriptor: CInt { -1 }
   /// Whether messages wait to be read.
   var hasMessages: Bool {
     self.failsAfter == 0 || self.messages.first.map { $0.due <= self.now } ?? false
@@ -209,11 +208,6 @@ final class FaultyKernel: ReopenableKernel {
       $0.address == address || address.family == .ipv4 && $0.address.family == .ipv4
     }
   }
-
-  /// Always answers "not Wi-Fi", because there is no nl80211.
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
-
-  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     connections.map { question in

@@ -4,13 +4,8 @@ import Netlink
 
 @testable import ConndServer
 
-/// A kernel whose sockets can be reopened.
-protocol ReopenableKernel: Kernel {
-  func reopen(_ watched: FilterSpec) throws(KernelUnavailable)
-}
-
 /// A kernel from which something is withheld, and that knows what it was asked for.
-final class MutantKernel: Kernel {
+final class MutantKernel: ForwardingKernel {
   private let kernel: any ReopenableKernel
   private let store: Store
   private let mutation: Mutation?
@@ -83,41 +78,17 @@ final class MutantKernel: Kernel {
     return RouteEntry(entry.route, kind: .local, outLink: 1)
   }
 
-  var fileDescriptor: CInt { self.kernel.fileDescriptor }
+  func ask<Answer>(
+    _ question: (any Kernel) throws(KernelUnavailable) -> Answer
+  ) throws(KernelUnavailable) -> Answer {
+    try question(self.kernel)
+  }
+
   var hasMessages: Bool { self.kernel.hasMessages }
+  func takeExpiry() -> Duration? { self.kernel.takeExpiry() }
 
   func waitForChanges() throws(KernelUnavailable) {
     if self.mutation != .readsTooEarly { try self.kernel.waitForChanges() }
-  }
-
-  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try self.kernel.routes(to: destinations)
-  }
-
-  func refusesReplies(
-    to destination: Destination, by link: UInt32
-  ) throws(KernelUnavailable) -> Bool {
-    try self.kernel.refusesReplies(to: destination, by: link)
-  }
-
-  func takeExpiry() -> Duration? { self.kernel.takeExpiry() }
-
-  func links() throws(KernelUnavailable) -> [LinkFacts] { try self.kernel.links() }
-
-  func addresses(
-    with address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> [Address] {
-    try self.kernel.addresses(with: address, on: link)
-  }
-
-  func addresses() throws(KernelUnavailable) -> [Address] { try self.kernel.addresses() }
-
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer {
-    try self.kernel.wirelessLink(index)
-  }
-
-  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
-    try self.kernel.wirelessSignal(index)
   }
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
@@ -126,16 +97,6 @@ final class MutantKernel: Kernel {
       self.reports[connection] = mutated
       return mutated
     }
-  }
-
-  func bridgePort(
-    of hardwareAddress: [UInt8], on bridge: UInt32
-  ) throws(KernelUnavailable) -> UInt32? {
-    try self.kernel.bridgePort(of: hardwareAddress, on: bridge)
-  }
-
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
-    try self.kernel.rules(family)
   }
 
   func neighbour(
