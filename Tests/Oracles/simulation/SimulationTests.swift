@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityJSON
 import Glibc
+import ModelRoutes
 import Netlink
 import TestKit
 import TestTraits

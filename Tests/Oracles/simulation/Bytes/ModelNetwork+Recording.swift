@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Netlink
 
 @testable import ConndServer
@@ -60,7 +61,7 @@ extension ModelNetwork {
     }
     self.routes.append(
       ModelRoute(
-        prefix: .all(family), metric: link.metric, target: .by(link.index, gateway: route.gateway)))
+        .all(family), metric: link.metric, over: [.init(link.index, via: route.gateway)]))
   }
 }
 

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 
 /// Changes of links, addresses and routes, and the kernel's messages about them.
 extension ModelNetwork {
@@ -131,7 +132,7 @@ extension ModelNetwork {
     let gateway = link.sort == .tunnel ? nil : link.router(family, router)
     return self.addRoute(
       ModelRoute(
-        prefix: .all(family), metric: link.metric, target: .by(index, gateway: gateway)))
+        .all(family), metric: link.metric, over: [.init(index, via: gateway)]))
   }
 
   /// The kernel resolves the routers' addresses.

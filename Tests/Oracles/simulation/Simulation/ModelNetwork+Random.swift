@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import TestKit
 
 extension ModelNetwork {
@@ -73,10 +74,10 @@ extension ModelNetwork {
     if let route = self.routes.first(where: { $0.legs.count > 1 }) {
       return self.removeRoute(route)
     }
-    let legs = self.uplinks.map { ModelRoute.Leg(link: $0.index, gateway: $0.router(family, 1)) }
+    let legs = self.uplinks.map { ModelRoute.Leg($0.index, via: $0.router(family, 1)) }
     guard legs.count > 1 else { return [] }
     return self.addRoute(
-      ModelRoute(prefix: .all(family), metric: random.pick([20, 650]), target: .spread(legs)))
+      ModelRoute(.all(family), metric: random.pick([20, 650]), over: legs))
   }
 
   private mutating func learn(_ index: UInt32, _ random: inout SeededGenerator) -> [KernelEvent] {
@@ -202,7 +203,7 @@ extension ModelNetwork {
     for half: UInt8 in [0, 128] {
       let prefix = IPPrefix.block(.bytes([half, 0, 0, 0]), 1)
       events += self.addRoute(
-        ModelRoute(prefix: prefix, metric: 50, target: .by(tunnel.index, gateway: nil)))
+        ModelRoute(prefix, metric: 50, over: [.init(tunnel.index)]))
     }
     return events
   }
@@ -214,8 +215,8 @@ extension ModelNetwork {
     else { return [] }
     return self.addRoute(
       ModelRoute(
-        prefix: .block(Self.tunnelRemote, 32), metric: 50,
-        target: .by(index, gateway: link.router(.ipv4, 1))))
+        .block(Self.tunnelRemote, 32), metric: 50,
+        over: [.init(index, via: link.router(.ipv4, 1))]))
   }
 
   private mutating func toggleVlan() -> [KernelEvent] {
@@ -241,13 +242,13 @@ extension ModelNetwork {
     let family = source.address.family
     let selector: ModelRule.Selector =
       random.oneIn(2) ? .source(source.address) : .port(443, family)
-    let rule = ModelRule(selector: selector, table: 100)
+    let rule = ModelRule(selector, table: 100)
     let gateway = link.router(family, 1)
     self.rules.append(rule)
     // The route comes first: it has no effect before its rule.
     return self.addRoute(
       ModelRoute(
-        prefix: .all(family), table: 100, metric: 0, target: .by(link.index, gateway: gateway)))
+        .all(family), table: 100, metric: 0, over: [.init(link.index, via: gateway)]))
       + [.rule(family)]
   }
 
@@ -262,7 +263,7 @@ extension ModelNetwork {
     }
     return self.addRoute(
       ModelRoute(
-        prefix: prefix, metric: 1, target: .by(link.index, gateway: link.router(.ipv4, 1))))
+        prefix, metric: 1, over: [.init(link.index, via: link.router(.ipv4, 1))]))
       + self.learn(link.index, &random)
   }
 
@@ -275,8 +276,8 @@ extension ModelNetwork {
     }
     return self.addRoute(
       ModelRoute(
-        prefix: prefix, metric: random.pick([30, 9999]),
-        target: .refusal(random.pick([.unreachable, .prohibited, .blackhole]))))
+        prefix, metric: random.pick([30, 9999]),
+        refusal: random.pick([.unreachable, .prohibited, .blackhole])))
   }
 
   /// A random event that leaves every path alone (T3).
@@ -292,7 +293,7 @@ extension ModelNetwork {
     case 3: return self.link(link.index).map { $0.state == .up ? [.link($0)] : [] } ?? []
     case 4:
       let prefix = IPPrefix.block(.bytes([172, 16, UInt8(random.number(0...9)), 0]), 24)
-      let route = ModelRoute(prefix: prefix, metric: 0, target: .refusal(.unreachable))
+      let route = ModelRoute(prefix, metric: 0, refusal: .unreachable)
       return self.addRoute(route) + self.removeRoute(route)
     case 5: return [.rule(.ipv4), .ruleRemoved(.ipv4)]
     default:
@@ -302,7 +303,7 @@ extension ModelNetwork {
         return self.removeRoute(route)
       }
       return self.addRoute(
-        ModelRoute(prefix: prefix, metric: 0, target: .refusal(.unreachable)))
+        ModelRoute(prefix, metric: 0, refusal: .unreachable))
     }
   }
 }

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 
 /// The route lookup, like the kernel's.
 extension ModelNetwork {
@@ -12,28 +13,9 @@ extension ModelNetwork {
       return .noRoute(address.family == .ipv4 ? .noSourceAddress : .noRoute)
     }
     guard let route = self.entry(for: destination) else { return .noRoute(.noRoute) }
-    if case .refusal(let reason) = route.target { return .noRoute(reason) }
-    guard let leg = self.leg(of: route, for: destination) else { return .noRoute(.noRoute) }
-    let source =
-      destination.source
-      ?? self.source(on: leg.link, for: leg.gateway ?? address, address.family)
-    return .route(
-      Route(outLink: leg.link, gateway: leg.gateway, source: source, table: route.table))
-  }
-
-  /// The leg of a multipath route: the one of the source's link, as Linux has done since version
-  /// 6.15; otherwise one by the ports.
-  private func leg(of route: ModelRoute, for destination: Destination) -> ModelRoute.Leg? {
-    let legs = route.legs.filter {
-      destination.outLink == nil || $0.link == destination.outLink
+    return route.answer(to: destination, owner: destination.source.flatMap(self.owner)) { leg in
+      self.source(on: leg.link, for: leg.gateway ?? address, address.family)
     }
-    if let own = destination.source.flatMap(self.owner),
-      let leg = legs.first(where: { $0.link == own })
-    {
-      return leg
-    }
-    let port = Int(destination.transport?.localPort ?? 0)
-    return legs.isEmpty ? nil : legs[port % legs.count]
   }
 
   /// The entry in the kernel's form.
@@ -46,31 +28,16 @@ extension ModelNetwork {
         MatchedRoute(prefix: prefix, table: 255, priority: 0), kind: .local, outLink: owner ?? 1,
         isKernels: owner != nil)
     }
-    guard let route = self.entry(for: destination), !route.legs.isEmpty else { return nil }
-    let legs = route.legs.map(\.link)
-    return RouteEntry(
-      route.matched, outLink: legs.count == 1 ? legs[0] : nil, legs: legs.count > 1 ? legs : [])
+    return self.entry(for: destination)?.entry
   }
 
-  /// The deciding entry: rules in order, in a table the longest prefix and then the lowest metric.
-  /// This takes most of a simulation's time, so nothing is copied before it has won.
+  /// The deciding entry.
   func entry(for destination: Destination) -> ModelRoute? {
-    for rule in self.rules where rule.applies(to: destination) {
-      if let best = self.best(in: rule.table, for: destination) { return best }
-    }
-    return self.best(in: 254, for: destination)
+    self.rules.entry(for: destination) { self.best(in: $0, for: destination) }
   }
 
   private func best(in table: UInt32, for destination: Destination) -> ModelRoute? {
-    var best: ModelRoute?
-    func compare(_ route: ModelRoute) {
-      if let best, !route.isBetter(than: best) { return }
-      best = route
-    }
-    for index in self.routes.indices
-    where self.routes[index].table == table && self.routes[index].matches(destination) {
-      compare(self.routes[index])
-    }
+    var best = self.routes.best(in: table, for: destination)
     guard table == 254 else { return best }
     // The routes of the links' subnets.
     for index in self.links.indices
@@ -80,10 +47,10 @@ extension ModelNetwork {
       for address in self.links[index].addresses where !address.flags.contains(.tentative) {
         let prefix = IPPrefix.block(address.address, address.prefixLength)
         guard prefix.contains(destination.address) else { continue }
-        compare(
-          ModelRoute(
-            prefix: prefix, metric: self.links[index].metric,
-            target: .by(self.links[index].index, gateway: nil)))
+        let route = ModelRoute(
+          prefix, metric: self.links[index].metric, over: [.init(self.links[index].index)])
+        if let best, !route.isBetter(than: best) { continue }
+        best = route
       }
     }
     return best

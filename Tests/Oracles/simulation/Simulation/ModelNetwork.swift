@@ -1,4 +1,5 @@
 import Connectivity
+import ModelRoutes
 
 /// A link of the model kernel, with everything on it and at its other end.
 struct ModelLink: Hashable {
@@ -42,83 +43,6 @@ struct ModelLink: Hashable {
     case .wifi: 600
     case .cellular: 700
     case .loopback, .tunnel, .container: 50
-    }
-  }
-}
-
-/// An entry of a routing table.
-struct ModelRoute: Hashable {
-  enum Target: Hashable {
-    case by(UInt32, gateway: IPAddress?)
-    /// Several next hops, of which each connection takes one.
-    case spread([Leg])
-    case refusal(KernelPath.Reason)
-  }
-
-  struct Leg: Hashable {
-    var link: UInt32
-    var gateway: IPAddress?
-  }
-
-  var prefix: IPPrefix
-  var table: UInt32 = 254
-  var metric: UInt32
-  var target: Target
-
-  var legs: [Leg] {
-    switch self.target {
-    case .by(let link, let gateway): [Leg(link: link, gateway: gateway)]
-    case .spread(let legs): legs
-    case .refusal: []
-    }
-  }
-
-  var link: UInt32? { if case .by(let link, _) = self.target { link } else { nil } }
-  var gateway: IPAddress? { if case .by(_, let gateway) = self.target { gateway } else { nil } }
-
-  func matches(_ destination: Destination) -> Bool {
-    guard self.prefix.contains(destination.address) else { return false }
-    guard let link = destination.outLink else { return true }
-    return self.legs.contains { $0.link == link }
-  }
-
-  /// Whether it precedes another route of its table that matches as well.
-  func isBetter(than other: ModelRoute) -> Bool {
-    (-self.prefix.length, self.metric, self.link ?? 0)
-      < (-other.prefix.length, other.metric, other.link ?? 0)
-  }
-
-  var matched: MatchedRoute {
-    MatchedRoute(prefix: self.prefix, table: self.table, priority: self.metric)
-  }
-  var change: RouteChange {
-    RouteChange(self.matched, outLink: self.link, gateway: self.gateway)
-  }
-}
-
-/// `ip rule from ADDRESS lookup TABLE`, or `ip rule ipproto tcp dport PORT lookup TABLE`.
-struct ModelRule: Hashable {
-  enum Selector: Hashable {
-    case source(IPAddress)
-    case port(UInt16, AddressFamily)
-  }
-
-  var selector: Selector
-  var table: UInt32
-
-  var family: AddressFamily {
-    switch self.selector {
-    case .source(let source): source.family
-    case .port(_, let family): family
-    }
-  }
-
-  func applies(to destination: Destination) -> Bool {
-    switch self.selector {
-    case .source(let source): destination.source == source
-    case .port(let port, let family):
-      destination.transport?.number == 6 && destination.transport?.remotePort == port
-        && destination.address.family == family
     }
   }
 }

@@ -111,7 +111,7 @@ final class FlowTableTests {
   )
   func betterPathGone() throws {
     var table = FlowTable()
-    self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+    try self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     _ = try self.add(self.registration(1, local: self.local), to: &table)
     try self.lead(by: 3, metric: 50)
     self.look(&table)
@@ -174,7 +174,7 @@ final class FlowTableTests {
   func justMade() throws {
     var table = FlowTable()
     try self.lead(by: 3, metric: 200)
-    self.kernel.pin(.over(3, via: "198.51.100.1", from: "198.51.100.7", table: 100))
+    try self.kernel.pin(.over(3, via: "198.51.100.1", from: "198.51.100.7", table: 100))
     let connected = self.registration(1, local: self.local2)
     #expect(self.words(try self.add(connected, to: &table)) == "1 path eth1")
     self.look(&table)

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Testing
 
 @testable import ConndServer
@@ -79,13 +80,13 @@ struct GuardedFlowTests {
   func keptByRule() throws {
     var loop = try self.loopWithWiFi()
     try loop.kernel.lead("0.0.0.0", 0, .over(3, from: "198.51.100.7"), metric: 600)
-    loop.kernel.pin(.over(3, from: "198.51.100.7", table: 100))
+    try loop.kernel.pin(.over(3, from: "198.51.100.7", table: 100))
     #expect(
       try loop.guardFlow(1, local: "198.51.100.7", known: try self.knownPath())
         == ["1 path wlan0"])
     #expect(loop.tell() == ["1 advise betterPath"])
     #expect(loop.tell() == [])
-    loop.kernel.pinned = [:]
+    loop.kernel.rules = []
     #expect(loop.tell() == ["1 destroy betterPath"])
   }
 
@@ -113,7 +114,7 @@ struct GuardedFlowTests {
     var loop = try self.loopWithWiFi()
     let eth0 = try self.knownPath()
     // ip rule add from 192.0.2.7 lookup 100
-    loop.kernel.pin(.over(3, via: "198.51.100.1", from: "192.0.2.7", table: 100))
+    try loop.kernel.pin(.over(3, via: "198.51.100.1", from: "192.0.2.7", table: 100))
     let told = try loop.guardFlow(1, local: "192.0.2.7", port: port, known: eth0)
     #expect(told == ["1 path wlan0"])
     #expect(!loop.tell().contains { $0.contains("destroy") })
@@ -123,7 +124,8 @@ struct GuardedFlowTests {
   func ledByPort() throws {
     var loop = try self.loopWithWiFi()
     let eth0 = try self.knownPath()
-    loop.kernel.pinnedPorts = (40_000...40_001, .over(3, via: "198.51.100.1", from: "192.0.2.7"))
+    try loop.kernel.direct(
+      .localPorts(40_000...40_001), .over(3, via: "198.51.100.1", from: "192.0.2.7", table: 100))
     #expect(
       try loop.guardFlow(1, local: "192.0.2.7", port: 40_000, known: eth0) == ["1 path wlan0"])
     #expect(loop.tell() == [])
@@ -142,7 +144,7 @@ struct GuardedFlowTests {
   func categoryChanged() throws {
     var loop = try self.loopWithWiFi()
     loop.kernel.linkTable[3]?.device.type = "wlan"
-    loop.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+    try loop.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     #expect(try loop.guardFlow(1, local: "192.0.2.7") == ["1 path eth0"])
     try loop.kernel.lead("0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"))
     #expect(loop.tell() == ["1 advise betterPath"])

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Netlink
 import Testing
 
@@ -48,7 +49,8 @@ extension EngineTests {
     }
     try self.kernel.lead("198.51.100.1", 32, .noRoute(.unreachable))
     #expect(try path(0).reason == .unreachable)
-    self.kernel.pinnedPorts = (32768...46000, self.route("192.0.2.1"))
+    try self.kernel.direct(
+      .localPorts(32768...46000), .over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     #expect(try path(1).chain.map(\.name) == ["vx0", "eth0"])
     #expect(engine.snapshot.status.path.status == .satisfied)
     self.kernel.setState(of: 2, .noCarrier)

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Testing
 
 extension IPAddress {
@@ -66,29 +67,40 @@ extension ModelKernel {
     try self.spread(prefix, length, over: [way], metric: metric, from: from)
   }
 
-  /// Routes a prefix over several legs.
+  /// Routes a prefix over several legs, in their table. If no rule selects that table, one for all
+  /// traffic does.
   func spread(
     _ prefix: String, _ length: Int, over ways: [RouteAnswer], metric: UInt32 = 0,
     from: IPPrefix? = nil
   ) throws {
-    let prefix = try IPPrefix(spelt: prefix, length)
-    self.routes.removeAll { $0.prefix == prefix && $0.metric == metric && $0.from == from }
-    self.routes.append(Entry(prefix: prefix, metric: metric, ways: ways, from: from))
-    for way in ways { self.give(way) }
+    let routes = ways.compactMap(\.route)
+    var route = ModelRoute(
+      try IPPrefix(spelt: prefix, length), table: routes.first?.table ?? 254, metric: metric,
+      over: routes.map { .init($0.outLink, via: $0.gateway, source: $0.source) })
+    route.from = from
+    route.kind = routes.first?.kind ?? .unicast
+    if case .noRoute(let reason) = ways[0] { route.refusal = reason }
+    self.routes.removeAll { $0.matched == route.matched && $0.from == from }
+    self.routes.append(route)
+    if route.table != 254, !self.rules.contains(where: { $0.table == route.table }) {
+      self.rules.append(ModelRule(.all, table: route.table))
+    }
+    for leg in route.legs where route.kind == .unicast {
+      guard let source = leg.source, self.owner(of: source) == nil else { continue }
+      self.give(source, to: leg.link)
+    }
+  }
+
+  /// Routes the traffic that a rule selects this way, by the way's table.
+  func direct(_ selector: ModelRule.Selector, _ way: RouteAnswer) throws {
+    try self.spread("0.0.0.0", 0, over: [way])
+    self.rules.removeAll { $0.table == way.route?.table }
+    self.rules.append(ModelRule(selector, table: way.route?.table ?? 254))
   }
 
   /// Routes this way all that is sent from the way's source (`ip rule from …`).
-  func pin(_ way: RouteAnswer) {
-    self.give(way)
-    guard let source = way.route?.source else { return }
-    self.pinned[source] = way
-  }
-
-  private func give(_ way: RouteAnswer) {
-    guard let route = way.route, route.kind == .unicast, let source = route.source,
-      !self.addressTable.contains(where: { $0.address == source })
-    else { return }
-    self.give(source, to: route.outLink)
+  func pin(_ way: RouteAnswer) throws {
+    try self.direct(.source(try #require(way.route?.source)), way)
   }
 
   func give(_ address: IPAddress, to link: UInt32, flags: AddressFlags = []) {

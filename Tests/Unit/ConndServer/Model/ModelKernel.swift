@@ -1,34 +1,19 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Netlink
 
 @testable import ConndServer
 
 /// A kernel that a test writes.
 final class ModelKernel: Kernel {
-  /// An entry of the routing tables.
-  struct Entry {
-    var prefix: IPPrefix
-    var metric: UInt32
-    /// One way for each leg.
-    var ways: [RouteAnswer]
-    /// Matches only packets with a source in this prefix (IPv6, RFC 8043).
-    var from: IPPrefix?
-  }
-
   var fileDescriptor: CInt { -1 }
   var hasMessages: Bool { self.isNeverSilent || !self.untold.isEmpty }
   /// Whether the next message has always just arrived when the others have been read.
   var isNeverSilent = false
-  var routes: [Entry] = []
-  /// Ways by source address (`ip rule from …`).
-  var pinned: [IPAddress: RouteAnswer] = [:]
-  /// The way for source ports in a range (`ip rule … sport`).
-  var pinnedPorts: (ports: ClosedRange<UInt16>, way: RouteAnswer)?
-  /// Ways by mark (`ip rule … fwmark`).
-  var marked: [UInt32: RouteAnswer] = [:]
-  /// The rules, of both families. They have no effect by themselves: `pinned` and its like do.
-  var ruleTable: [Rule] = []
+  /// The entries of the routing tables. Unlike Linux, addresses add none.
+  var routes: [ModelRoute] = []
+  var rules: [ModelRule] = []
   /// Ways for traffic bound to a link. If a link has none, the routes over it are used.
   var bound: [UInt32: RouteAnswer] = [:]
   var wirelessLinks: [UInt32: WirelessLink] = [:]
@@ -146,41 +131,19 @@ final class ModelKernel: Kernel {
       return .route(Route(kind: .local, outLink: 1, source: destination.address, table: 255))
     }
     if let source = destination.source, !self.isLocal(source) { return .noRoute(.noRoute) }
-    let way = self.way(to: destination)
-    guard case .route(var route) = way, let source = destination.source else { return way }
-    route.source = source
-    return .route(route)
-  }
-
-  private func way(to destination: Destination) -> RouteAnswer {
-    if let pinned = self.pinnedPorts, let port = destination.transport?.localPort,
-      pinned.ports.contains(port)
-    {
-      return pinned.way
+    if let link = destination.outLink, case .route(var route) = self.bound[link] {
+      route.source = destination.source ?? route.source
+      return .route(route)
     }
-    if let way = self.marked[destination.mark] { return way }
-    if let link = destination.outLink, let answer = self.bound[link] { return answer }
-    if destination.outLink == nil, let source = destination.source, let way = self.pinned[source] {
-      return way
-    }
-    guard let entry = self.match(destination) else { return .noRoute(.noRoute) }
-    let ways = entry.ways.filter { destination.outLink == nil || $0.link == destination.outLink }
     // Since version 6.15, Linux chooses the leg of the source's link; before, it hashes on the
     // ports.
-    let owner =
-      self.choosesLegBySource ? destination.source.flatMap { self.owner(of: $0) } : nil
-    if let owner, let way = ways.first(where: { $0.link == owner }) { return way }
-    return ways[Int(destination.transport?.localPort ?? 0) % ways.count]
+    let owner = self.choosesLegBySource ? destination.source.flatMap(self.owner) : nil
+    return self.decidingRoute(to: destination)?
+      .answer(to: destination, owner: owner, source: \.source) ?? .noRoute(.noRoute)
   }
 
-  private func match(_ destination: Destination) -> Entry? {
-    self.routes.filter { entry in
-      entry.prefix.contains(destination.address)
-        && (destination.outLink == nil
-          || entry.ways.contains { $0.link == destination.outLink })
-        && (entry.from.map { from in destination.source.map(from.contains) ?? false } ?? true)
-    }
-    .min { (-$0.prefix.length, $0.metric) < (-$1.prefix.length, $1.metric) }
+  private func decidingRoute(to destination: Destination) -> ModelRoute? {
+    self.rules.entry(for: destination) { self.routes.best(in: $0, for: destination) }
   }
 
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
@@ -197,26 +160,23 @@ final class ModelKernel: Kernel {
       return RouteEntry(
         MatchedRoute(prefix: block, table: 255, priority: 0), kind: .local, outLink: 1)
     }
-    if destination.outLink == nil, let source = destination.source,
-      case .route(let route) = self.pinned[source],
-      let all = IPPrefix(.unspecified(address.family), length: 0)
-    {
-      return RouteEntry(
-        MatchedRoute(prefix: all, table: route.table, priority: 0), outLink: route.outLink,
-        source: route.source.flatMap { self.setSources.contains($0) ? $0 : nil })
-    }
-    guard let entry = self.match(destination) else { return nil }
-    let links = entry.ways.compactMap(\.link)
-    guard !links.isEmpty else { return nil }
-    return RouteEntry(
-      MatchedRoute(prefix: entry.prefix, table: 254, priority: entry.metric),
-      outLink: links.count == 1 ? links[0] : nil, legs: links.count > 1 ? links : [],
-      source: entry.ways.compactMap(\.source).first { self.setSources.contains($0) })
+    let route = self.decidingRoute(to: destination)
+    var entry = route?.entry
+    entry?.source = route?.legs.compactMap(\.source).first { self.setSources.contains($0) }
+    return entry
   }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try self.ask("rules")
-    return self.ruleTable
+    return self.rules.filter { $0.family == family }.map { rule in
+      let selection: Rule.Selection =
+        switch rule.selector {
+        case .all: .all
+        case .exceptMark(let mark): .mark(mark, isInverted: true)
+        case .source, .port, .localPorts: .other
+        }
+      return Rule(family: family, priority: 32765, selection: selection, table: rule.table)
+    }
   }
 
   // MARK: - Links and addresses
@@ -246,7 +206,7 @@ final class ModelKernel: Kernel {
     return self.addressTable
   }
 
-  private func owner(of address: IPAddress) -> UInt32? {
+  func owner(of address: IPAddress) -> UInt32? {
     self.addressTable.first { $0.address == address }?.link
   }
 
@@ -290,15 +250,6 @@ final class ModelKernel: Kernel {
   ) throws(KernelUnavailable) -> UInt32? {
     try self.ask("port \(hardwareAddress) \(bridge)")
     return self.learnt[hardwareAddress]
-  }
-}
-
-extension RouteAnswer {
-  /// The link that the way leads over.
-  fileprivate var link: UInt32? { if case .route(let route) = self { route.outLink } else { nil } }
-
-  fileprivate var source: IPAddress? {
-    if case .route(let route) = self { route.source } else { nil }
   }
 }
 

@@ -2,6 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 import ConnectivityRules
 import Logging
+import ModelRoutes
 import Netlink
 import TestKit
 import Testing
@@ -217,12 +218,7 @@ struct CostsTests {
       case .wireGuard:
         kernel.addLink(5, "wg0", kind: "wireguard")
         try kernel.lead("0.0.0.0", 0, .over(5, from: "10.8.0.2", table: 51820))
-        kernel.ruleTable = [
-          Rule(
-            family: .ipv4, priority: 32765, selection: .mark(0xca6c, isInverted: true),
-            table: 51820)
-        ]
-        kernel.marked[0xca6c] = byCable
+        kernel.rules = [ModelRule(.exceptMark(0xca6c), table: 51820)]
       case .openVPN:
         kernel.addLink(5, "tun0", kind: "tun")
         kernel.linkTable[5]?.link.hardwareAddress = []

@@ -8,7 +8,7 @@ import Testing
 extension FlowReaderTests {
   /// A rule keeps the flow on its way, and new connections use eth1.
   private func keep() throws {
-    self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+    try self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
   }
 
@@ -54,7 +54,7 @@ extension FlowReaderTests {
     arguments: OtherSubnet.all)
   func subnet(_ row: OtherSubnet) throws {
     if row.hasOwnTable {
-      self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
+      try self.kernel.pin(.over(2, via: "192.0.2.1", from: "192.0.2.7", table: 100))
     }
     let other = RouteAnswer.over(2, via: row.router, from: "10.0.0.7")
     try self.kernel.lead("0.0.0.0", 0, other, metric: 100)

@@ -160,7 +160,7 @@ final class FlowReaderTests {
     self.flow.outLink = 2
     #expect(try !self.reading(madeOn: made).isSourceAssignedByVPN)
     self.flow.outLink = nil
-    self.kernel.pin(.over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
+    try self.kernel.pin(.over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
     try self.kernel.lead("0.0.0.0", 0, self.eth0)
     #expect(try !self.reading(madeOn: made).isSourceAssignedByVPN)
   }

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Netlink
 import Testing
 
@@ -19,11 +20,7 @@ struct GuessTests {
       kernel.addLink(4, "wwan0")
       kernel.addLink(5, "wg0", kind: "wireguard")
       try kernel.lead("0.0.0.0", 0, Self.inTunnel)
-      kernel.ruleTable = [
-        Rule(
-          family: .ipv4, priority: 32765, selection: .mark(0xca6c, isInverted: true), table: 51820)
-      ]
-      kernel.marked[0xca6c] = Self.byCable
+      kernel.rules = [ModelRule(.exceptMark(0xca6c), table: 51820)]
     }
   }
 
@@ -57,8 +54,9 @@ struct GuessTests {
     let loop = try self.startedInWireGuard()
     loop.kernel.addLink(6, "tun0", kind: "tun")
     loop.kernel.addTunnel(7, "gre1", to: "203.0.113.5")
-    loop.kernel.marked[0xca6c] = Self.byModem
-    try loop.kernel.lead("203.0.113.5", 32, Self.byCable)
+    try loop.kernel.lead("0.0.0.0", 0, Self.byModem)
+    try loop.kernel.lead(
+      "203.0.113.5", 32, .over(2, via: "192.0.2.1", from: "192.0.2.7", table: 51820))
     let links = try loop.loop.ask { queries throws(KernelUnavailable) in
       try queries.listLinks()
     }.get()
@@ -72,7 +70,7 @@ struct GuessTests {
   func moves() throws {
     var loop = try self.startedInWireGuard()
     #expect(try loop.guardFlow(1) == ["1 path wg0"])
-    loop.kernel.marked[0xca6c] = Self.byModem
+    try loop.kernel.lead("0.0.0.0", 0, Self.byModem)
     loop.kernel.addLink(2, "eth0", hasCarrier: false)
     #expect(loop.tell() == ["1 path wg0"])
     #expect(self.path(loop).chain.map(\.name) == ["wg0", "wwan0"])
@@ -117,7 +115,7 @@ struct GuessTests {
     let key = FlowTable.Key(mailbox: loop.mailbox.number, id: 1)
     loop.loop.guards.enqueue(.add(.init(key: key, flow: flow)))
     #expect(loop.turn() == ["1 path wg0"])
-    loop.kernel.marked[0xca6c] = Self.byModem
+    try loop.kernel.lead("0.0.0.0", 0, Self.byModem)
     #expect(loop.tell() == ["1 drain policy"])
   }
 
@@ -126,7 +124,7 @@ struct GuessTests {
   )
   func heldCost() throws {
     var loop = try self.startedInWireGuard()
-    loop.kernel.marked[0xca6c] = Self.byModem
+    try loop.kernel.lead("0.0.0.0", 0, Self.byModem)
     _ = loop.tell()
     let flow = Flow(Destination(try IPAddress(spelt: "203.0.113.9")), forbidsExpensive: true)
     let key = FlowTable.Key(mailbox: loop.mailbox.number, id: 1)
@@ -140,7 +138,7 @@ struct GuessTests {
     }.get()
     #expect(explained.cost == CostEvidence(.yes, .lastKnown))
     // A cable takes over.
-    loop.kernel.marked[0xca6c] = Self.byCable
+    try loop.kernel.lead("0.0.0.0", 0, Self.byCable)
     _ = loop.tell()
     #expect(self.path(loop).costsMoney == false)
     loop.kernel.setState(of: 2, .noCarrier)
@@ -151,7 +149,7 @@ struct GuessTests {
   @Test("K6 no link was ever known below a tunnel → its cost is unknown, not free")
   func unknownCost() throws {
     var loop = try self.startedInWireGuard()
-    loop.kernel.marked[0xca6c] = Self.byModem
+    try loop.kernel.lead("0.0.0.0", 0, Self.byModem)
     _ = loop.tell()
     // Overrides end when the user removes them.
     loop.loop.engine.costs = loop.loop.engine.costs
@@ -172,9 +170,9 @@ struct GuessTests {
 
   @Test("K6 a mark that leads into the tunnel, or nowhere, gives no guess")
   func loopedMark() throws {
-    for way in [Self.inTunnel, .noRoute(.noRoute)] {
+    for way in [RouteAnswer.over(5, from: "10.8.0.2"), .noRoute(.noRoute)] {
       var loop = try self.startedInWireGuard()
-      loop.kernel.marked[0xca6c] = way
+      try loop.kernel.lead("0.0.0.0", 0, way)
       try loop.kernel.cut("0.0.0.0", 0, metric: 100)
       _ = loop.tell()
       #expect(self.path(loop).chain.map(\.name) == ["wg0"])
@@ -246,11 +244,8 @@ struct GuessTests {
       kernel.addLink(5, "wg0", kind: "wireguard")
       kernel.addLink(6, "tun0", kind: "tun")
       try kernel.lead("0.0.0.0", 0, Self.inTunnel)
-      kernel.ruleTable = [
-        Rule(
-          family: .ipv4, priority: 32765, selection: .mark(0xca6c, isInverted: true), table: 51820)
-      ]
-      kernel.marked[0xca6c] = .over(6, from: "10.9.0.2")
+      kernel.rules = [ModelRule(.exceptMark(0xca6c), table: 51820)]
+      try kernel.lead("0.0.0.0", 0, .over(6, from: "10.9.0.2"))
     }
     #expect(self.path(loop).chain.map(\.name) == ["wg0", "tun0", "eth0"])
     #expect(self.path(loop).guessedLinks == 2)

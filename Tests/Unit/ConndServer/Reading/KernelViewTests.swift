@@ -1,4 +1,5 @@
 import Connectivity
+import ModelRoutes
 import Testing
 
 @testable import ConndServer

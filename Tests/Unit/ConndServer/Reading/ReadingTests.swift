@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import ModelRoutes
 import Testing
 
 @testable import ConndServer
@@ -22,7 +23,7 @@ struct ReadingTests {
   /// Removes the cable's default route, and adds it again.
   private struct Renewal {
     let kernel: ModelKernel
-    let cable: ModelKernel.Entry
+    let cable: ModelRoute
     let change: RouteChange
 
     init(_ kernel: ModelKernel) throws {
