@@ -135,8 +135,6 @@ final class ModelKernel: Kernel {
       route.source = destination.source ?? route.source
       return .route(route)
     }
-    // Since version 6.15, Linux chooses the leg of the source's link; before, it hashes on the
-    // ports.
     let owner = self.choosesLegBySource ? destination.source.flatMap(self.owner) : nil
     return self.decidingRoute(to: destination)?
       .answer(to: destination, owner: owner, source: \.source) ?? .noRoute(.noRoute)
