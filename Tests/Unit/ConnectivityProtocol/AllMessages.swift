@@ -2,7 +2,7 @@ import ConnectivityProtobuf
 import ConnectivityProtocol
 import StandardServices
 
-/// The types of all messages.
+/// The types of all generated messages.
 let allMessages: [any Message.Type] = [
   Connectivity_V1_GetStatusRequest.self, Connectivity_V1_WatchRequest.self,
   Connectivity_V1_WatchResponse.self, Connectivity_V1_Snapshot.self,
@@ -41,4 +41,21 @@ let allMessages: [any Message.Type] = [
   Grpc_Reflection_V1_FileDescriptorResponse.self, Grpc_Reflection_V1_ExtensionNumberResponse.self,
   Grpc_Reflection_V1_ListServiceResponse.self, Grpc_Reflection_V1_ServiceResponse.self,
   Grpc_Reflection_V1_ErrorResponse.self,
+]
+
+/// The types of all generated enums.
+let allEnums: [any ProtobufEnum.Type] = [
+  Connectivity_V1_EventKind.self, Connectivity_V1_InvalidationReason.self,
+  Connectivity_V1_InvalidationSeverity.self, Connectivity_V1_AddressFamily.self,
+  Connectivity_V1_Category.self, Connectivity_V1_ThreeWayCategory.self,
+  Connectivity_V1_Quality.self, Connectivity_V1_ValidationState.self,
+  Connectivity_V1_ValidationSource.self, Connectivity_V1_PathStatus.self,
+  Connectivity_V1_PathReason.self, Connectivity_V1_Medium.self,
+  Connectivity_V1_EvidenceSource.self, Connectivity_V1_CauseTrigger.self,
+  Connectivity_V1_OtherWayReason.self, Connectivity_V1_AttemptOutcome.self,
+  Connectivity_V1_RefusalCode.self, Connectivity_V1_Choice.self, Connectivity_V1_UnusedReason.self,
+  Connectivity_V1_CostSource.self, Connectivity_V1_Metering.self, Connectivity_V1_DeviceKind.self,
+  Connectivity_V1_MobileTechnology.self, Connectivity_V1_WirelessRole.self,
+  Connectivity_V1_WirelessSecurity.self, Connectivity_V1_LinkState.self,
+  Grpc_Health_V1_HealthCheckResponse.ServingStatus.self,
 ]
