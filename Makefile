@@ -25,7 +25,7 @@ sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/
 # longer.
 # The programs export no symbols and have packed relocations. Otherwise the runtime would fill their
 # dynamic symbol tables, and the loader would make 8 MB of tables resident.
-release := swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization \
+release := dev/swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization \
     -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
     -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
 programs := connd connctl connd-multipath
@@ -62,8 +62,9 @@ help: ## list the targets
 
 .PHONY: run
 run: deps ## build connd, run it on a private socket and watch it
-	@for program in $(programs); do swift build --product "$$program"; done
-	dev/run "$$(swift build --show-bin-path)"
+	@[ -e .build/debug/connctl ] || echo 'The first build takes about two minutes on two processors; later ones take seconds.' >&2
+	dev/build connd connctl
+	dev/run "$$(dev/swift build --show-bin-path)"
 
 .PHONY: demo demo-build
 demo: ## pull a cable and see calls survive it with the library
@@ -141,32 +142,32 @@ dist: release deps-deb ## make the files of a release in DIST (.build/dist): pac
 
 .PHONY: build
 build: deps ## build everything, with debug information
-	@swift build --build-tests
+	@dev/build $(programs) callprobe passedsockets conndPackageTests
 
 .PHONY: release
 release: deps ## build the programs to install
 	@for program in $(programs); do $(release) --product "$$program"; done
 
-.PHONY: test test-notice
-test: test-notice deps deps-test ## run all tests except those in the VM (installs servers, and names them first)
+.PHONY: test test-all test-busy check
+# The tests that need neither gRPC's own transport, which is most of the build, nor a server.
+small_tests := NetlinkTests ConnectivityTests ConnectivityProtocolTests SystemdTests ConndMultipathTests \
+    ConndServerTests ConnctlCommandsTests SimulationTests ScenarioTests
+test: deps ## run the tests that need no further packages: all but those of the gRPC client, and with servers
+	@dev/install-packages iproute2
+	CONND_TESTS="$(small_tests)" CONND_SIZE=small dev/test
+
+test-all: deps deps-test ## run all tests except those in the VM (installs servers such as PostgreSQL)
 	@Tests/Programs/python/setup >/dev/null
 	Tests/Programs/examples/build-cpp >/dev/null
 	dev/test
 
-test-notice:
-	@cat <<'END' >&2
-	make test takes about 13 minutes and 2 GB. Its tests use real servers, so it installs those that are missing:
-	  postgresql-15                     a database's connections across a change of network; Debian also starts it as a service
-	  openvpn, ocserv, wireguard-go     tunnels
-	  prometheus                        reads connd's metrics
-	  dbus-daemon                       stand-ins for NetworkManager, ModemManager and polkit
-	ocserv and prometheus are left out if systemd runs, because it would start them. So are their tests.
-	The tests run their own instances, in network namespaces and on private sockets.
-	END
+test-busy: deps deps-test ## run all tests beside a load, and on one processor (TIMES=1)
+	@Tests/Programs/python/setup >/dev/null
+	Tests/Programs/examples/build-cpp >/dev/null
+	Tests/Support/busy/run "$(or $(TIMES),1)"
 
-.PHONY: check
 check: lint check-rules deps ## run the two-minute checks: format, rules, tests without networks
-	@dev/test --skip 'ScenarioTests|SimulationTests|ConnectivityClientTests'
+	@CONND_TESTS="$(filter-out SimulationTests ScenarioTests,$(small_tests))" dev/test
 
 .PHONY: check-run
 check-run: ## check the output of make run, and that Ctrl-C ends it
@@ -178,7 +179,7 @@ check-demo: deps ## check the last line of make demo, and that it leaves nothing
 
 .PHONY: test-examples
 test-examples: deps ## test the Swift examples that need further packages
-	@swift test --package-path Examples --scratch-path .build/examples
+	@dev/swift test --package-path Examples --scratch-path .build/examples
 
 .PHONY: test-examples-by-version
 test-examples-by-version: deps ## test them as external applications: release builds, with connd as a versioned package
@@ -198,8 +199,8 @@ simulate: deps ## run connd on a simulated kernel (SEEDS=160 FIRST=1 STEPS=150; 
 
 .PHONY: replay
 replay: deps ## replay the recordings of Tests/Fixtures/recordings, and compare with the original output (CONND=)
-	@[ -n "$(CONND)" ] || swift build --product connd
-	Tests/Fixtures/recordings/replay "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
+	@[ -n "$(CONND)" ] || dev/build connd
+	Tests/Fixtures/recordings/replay "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
 
 .PHONY: test-vm test-systemd bench-vm record-vm
 test-vm: ## run connd in a VM: systemd, leases, Wi-Fi, modems, bonds, tunnels, switches, DSL, no IPv6, sleep, other kernels (SCENARIOS= some of them)
@@ -246,16 +247,16 @@ limps: deps deps-test ## run seventeen troubles, those without a limp for minute
 
 .PHONY: soak
 soak: deps deps-test ## change a network at random, and look for lost events and leaks (SECONDS=3600 SEED= CONND=)
-	@[ -n "$(CONND)" ] || swift build --product connd
+	@[ -n "$(CONND)" ] || dev/build connd
 	Tests/Programs/python/setup >/dev/null
-	$(sudo) Tests/Oracles/soak/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
+	$(sudo) Tests/Oracles/soak/run "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)" "$(or $(SECONDS),3600)" "$(SEED)"
 
 .PHONY: truth
 truth: deps deps-test ## compare connd with real traffic in random networks (STEPS=1000 WORLDS=2 SEED= SCRIPT= CONND=)
-	@[ -n "$(CONND)" ] || swift build --product connd
+	@[ -n "$(CONND)" ] || dev/build connd
 	Tests/Programs/python/setup >/dev/null
 	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
-	    Tests/Oracles/truth/run "$(or $(CONND),$$(swift build --show-bin-path)/connd)"
+	    Tests/Oracles/truth/run "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
 
 .PHONY: adversary
 adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
@@ -288,7 +289,7 @@ bench-peers: release deps-bench deps-peers ## measure networkd, NetworkManager, 
 
 .PHONY: update
 update: ## update the packages that connd is built from (Package.resolved)
-	@swift package update
+	@dev/swift package update
 
 .PHONY: lint
 lint: ## check the format of the sources, and the English of all prose
@@ -335,7 +336,7 @@ check-generated: deps deps-protobuf ## check that the generated code matches the
 
 .PHONY: clean
 clean: ## remove everything that was built
-	@swift package clean
+	@dev/swift package clean
 	rm -rf .venv
 	find . -name __pycache__ -prune -exec rm -rf {} +
 

@@ -253,8 +253,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
-        "ConnectivityProtobuf", "ConnectivityProtocol", "ConnectivityTestKit", "UnixTransport",
-        "TestKit", "TestTraits", arguments,
+        "ConnectivityProtobuf", "ConnectivityProtocol", "UnixTransport", "TestKit", "TestTraits",
+        arguments,
       ], core),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(

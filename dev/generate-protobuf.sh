@@ -17,9 +17,9 @@ if [ "${1:-}" = --check ]; then
     trap 'rm -rf "$output"' EXIT
 fi
 
-swift build --product protoc-gen-swift >&2
-swift build --product protoc-gen-grpc-swift-2 >&2
-tools=$(swift build --show-bin-path)
+dev/swift build --product protoc-gen-swift >&2
+dev/swift build --product protoc-gen-grpc-swift-2 >&2
+tools=$(dev/swift build --show-bin-path)
 
 # empty DIRECTORY
 empty() {

@@ -55,7 +55,7 @@ struct ChannelOptionsScenario {
   /// A WebSocket to the outside host.
   private func webSocket(_ lab: Laboratory, _ arguments: [String] = []) throws -> RunningCommand {
     try lab.namespace.spawn(
-      [Programs.callprobe, "websocket", "--socket", lab.socket]
+      [try Programs.callprobe, "websocket", "--socket", lab.socket]
         + ["--target", "\(CallBench.server):\(Self.webSocketPort)"] + arguments)
   }
 
@@ -69,7 +69,7 @@ struct ChannelOptionsScenario {
   func webSockets() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
     let server = try bench.lab.outside.spawn(
-      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+      [try Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
     try server.line { $0.contains("\"ready\"") }
     let before = try self.segments(bench)
     let refused = try self.webSocket(bench.lab, ["--forbid-expensive"])
@@ -120,7 +120,7 @@ struct ChannelOptionsScenario {
   func keptOnItsWay() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
     let server = try bench.lab.outside.spawn(
-      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+      [try Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
     try server.line { $0.contains("\"ready\"") }
     // NetworkManager and dhcpcd add such rules to keep connections on their link.
     let machine = bench.lab.namespace
@@ -147,7 +147,7 @@ struct ChannelOptionsScenario {
   func standsStill() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["wwan0"])
     let server = try bench.lab.outside.spawn(
-      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+      [try Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
     try server.line { $0.contains("\"ready\"") }
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)
@@ -174,7 +174,7 @@ struct ChannelOptionsScenario {
   func movedAlone() throws {
     let bench = try CallBench(["eth0", "wwan0"], routes: ["eth0", "wwan0"])
     let server = try bench.lab.outside.spawn(
-      [Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
+      [try Programs.callprobe, "serve-websocket", "--port", "\(Self.webSocketPort)"])
     try server.line { $0.contains("\"ready\"") }
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)

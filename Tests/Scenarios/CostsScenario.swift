@@ -28,7 +28,7 @@ struct CostsScenario {
   private func laboratory(_ configuration: String = "") throws -> Laboratory {
     let lab = try Uplinks.laboratory(["wlan0", "wwan0"], configuration: configuration)
     for router in ["10.0.0.1", "10.1.0.1"] {
-      try lab.namespace.run("ping", "-c", "1", "-W", "5", router)
+      try lab.namespace.exchange(with: router)
     }
     try lab.start()
     return lab
@@ -55,7 +55,7 @@ struct CostsScenario {
     #expect(try !lab.event().status.constrained)
     try lab.ip("link set wlan0 up")
     try lab.ip("route add default via 10.0.0.1 dev wlan0 metric 100")
-    try lab.namespace.run("ping", "-c", "1", "-W", "5", "10.0.0.1")
+    try lab.namespace.exchange(with: "10.0.0.1")
     _ = try lab.events { $0.status.constrained }
 
     let network = try #require(try self.networks(lab).first)

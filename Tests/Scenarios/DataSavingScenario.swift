@@ -17,14 +17,14 @@ struct DataSavingScenario {
     init() throws {
       self.lab = try Uplinks.laboratory(["eth0", "wwan0"])
       self.server = try self.lab.outside.spawn(
-        [Programs.callprobe, "serve-http", "--port", "\(DataSavingScenario.port)"])
+        [try Programs.callprobe, "serve-http", "--port", "\(DataSavingScenario.port)"])
       try self.server.line { $0.contains("\"ready\"") }
       try self.lab.start()
     }
 
     func client(_ name: String, _ arguments: [String]) throws -> RunningCommand {
       try self.lab.namespace.spawn(
-        [Programs.callprobe, name, "--socket", self.lab.socket]
+        [try Programs.callprobe, name, "--socket", self.lab.socket]
           + ["--target", "\(Uplinks.server):\(DataSavingScenario.port)"] + arguments)
     }
 
@@ -107,7 +107,7 @@ struct DataSavingScenario {
       defer { close(input) }
       let before = try bench.received("wwan0")
       let client = try bench.lab.namespace.spawn(
-        ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, Programs.callprobe, "backup"]
+        ["sh", "-c", "exec \"$@\" <\"$0\"", pipe, try Programs.callprobe, "backup"]
           + ["--socket", bench.lab.socket, "--target", "\(Uplinks.server):\(Self.port)"]
           + ["--parts", "\(parts)", "--size", "\(size)", "--halt", "8"] + arguments)
       _ = try bench.next("part", 8, of: client)

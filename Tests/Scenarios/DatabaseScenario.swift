@@ -36,7 +36,7 @@ struct DatabaseScenario {
 
   private func query(_ bench: CallBench, _ arguments: [String] = []) throws -> RunningCommand {
     let query = try bench.lab.namespace.spawn(
-      [Programs.callprobe, "query", "--socket", bench.lab.socket]
+      [try Programs.callprobe, "query", "--socket", bench.lab.socket]
         + ["--target", "\(CallBench.server):\(Self.port)"] + arguments)
     let open: CallReport? = try query.nextLine().map { try decode($0) }
     #expect(open?.event == "open", "\(String(describing: open))")

@@ -308,6 +308,7 @@ struct EvidenceScenario {
 extension NetworkNamespace {
   /// Loads rules in the syntax of nft(8).
   fileprivate func nft(_ rules: String) throws {
+    try TestSize.needsAll("nftables")
     try self.run("nft", rules)
   }
 }

@@ -19,6 +19,7 @@ struct MonitoringScenario {
 
   /// Starts the command of connd-metrics@.service for each connection, as systemd does.
   private func serve(_ lab: Laboratory) throws -> RunningCommand {
+    try TestSize.needsAll("systemd")
     let unit = try Command.run(["cat", Checkout.path("systemd/connd-metrics@.service")])
     let line = try #require(unit.split(separator: "\n").first { $0.hasPrefix("ExecStart=") })
     let words = line.dropFirst("ExecStart=@bindir@/connctl ".count).split(separator: " ")

@@ -28,6 +28,7 @@ struct PlainClientTests {
       case .python:
         return try Python.run(file, arguments, in: namespace, environment: environment)
       case .js:
+        try TestSize.needsAll("Node.js")
         return try namespace.spawn(["node", file] + arguments, environment: environment)
       }
     }

@@ -1,4 +1,5 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// `dev/check-protocol`, with a copy of the .proto files in a repository of its own.
@@ -12,6 +13,7 @@ struct ProtocolCheckTests {
   private let directory: TemporaryDirectory
 
   init() throws {
+    try TestSize.needsAll("git and protoc")
     self.directory = try TemporaryDirectory()
     let copy = "\(self.directory.path)/\(Self.protos)"
     try Command.run(["mkdir", "-p", copy])

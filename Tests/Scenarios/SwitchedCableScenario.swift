@@ -46,7 +46,7 @@ struct SwitchedCableScenario {
   /// Lets the router send, so that the kernel learns its MAC address.
   private func speak(_ lab: Laboratory) throws {
     try lab.outside.ip("neighbour flush dev eth0")
-    try lab.outside.run("ping", "-c", "1", "-W", "5", "10.0.0.2")
+    try lab.outside.exchange(with: "10.0.0.2")
   }
 
   @Test("I4 the carrier counter moved between two MACs of the gateway → destroyed")

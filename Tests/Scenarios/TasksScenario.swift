@@ -45,7 +45,7 @@ struct TasksScenario {
     let lab = try self.laptop()
     // The routers have answered, so that connd knows the networks.
     for router in ["192.0.2.1", "198.51.100.1"] {
-      try lab.namespace.run("ping", "-c", "1", "-W", "5", router)
+      try lab.namespace.exchange(with: router)
     }
     try lab.startConnd()
     // A systemctl that prints its arguments.

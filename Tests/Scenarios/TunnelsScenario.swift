@@ -119,7 +119,7 @@ struct TunnelsScenario {
     arguments: ["WireGuard", "OpenVPN"])
   func marked(client: String) throws {
     let lab = try self.laboratory()
-    try lab.namespace.run("ping", "-c", "1", "-W", "5", "10.0.0.1")
+    try lab.namespace.exchange(with: "10.0.0.1")
     let vpn: AnyObject =
       if client == "WireGuard" {
         try WireGuard(lab, to: Uplinks.server)

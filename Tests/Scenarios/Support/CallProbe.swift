@@ -52,7 +52,7 @@ final class CallProbe {
     self.input = Glibc.open(pipe, O_RDWR | O_CLOEXEC)
     guard self.input >= 0 else { throw CommandError("\(pipe): errno \(errno)") }
     self.command = try (namespace ?? lab.namespace).spawn(
-      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe] + prefix + [Programs.callprobe, command]
+      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe] + prefix + [try Programs.callprobe, command]
         + ["--socket", lab.socket] + targets.flatMap { ["--target", $0] } + arguments)
   }
 
@@ -280,7 +280,7 @@ final class CallServer {
     prefix: [String] = []
   ) throws {
     self.command = try lab.outside.spawn(
-      prefix + [Programs.callprobe, "serve", "--port", "\(port)"] + arguments)
+      prefix + [try Programs.callprobe, "serve", "--port", "\(port)"] + arguments)
     try self.command.line { $0.contains("\"ready\"") }
   }
 

@@ -11,7 +11,7 @@ final class EchoServer {
   init(_ lab: Laboratory, _ arguments: [String] = []) throws {
     self.lab = lab
     self.command = try lab.outside.spawn(
-      [Programs.callprobe, "serve-echoes", "--port", "\(Self.port)"] + arguments)
+      [try Programs.callprobe, "serve-echoes", "--port", "\(Self.port)"] + arguments)
     try self.command.line { $0.contains("\"ready\"") }
   }
 

@@ -1,5 +1,6 @@
 import Glibc
 import TestKit
+import TestTraits
 
 /// A private message bus that connd takes for the system bus, and a scripted ModemManager on it.
 final class ModemBus {
@@ -21,6 +22,7 @@ final class ModemBus {
   var prefix: [String] { ["env", "DBUS_SYSTEM_BUS_ADDRESS=\(self.address)"] }
 
   func startBus() throws {
+    try TestSize.needsAll("D-Bus")
     let bus = try RunningCommand([
       "dbus-daemon", "--session", "--nofork", "--nopidfile", "--address=\(self.address)",
       "--print-address",

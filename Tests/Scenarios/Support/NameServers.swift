@@ -1,5 +1,6 @@
 import Glibc
 import TestKit
+import TestTraits
 
 /// Name servers outside of a laboratory, which answer only on their own link, and the files of a C
 /// library that asks them.
@@ -11,6 +12,7 @@ final class NameServers {
   ///   - answer: the address of every name.
   ///   - servers: addresses of the outside host, and their links.
   init(_ lab: Laboratory, answer: String, _ servers: KeyValuePairs<String, String>) throws {
+    try TestSize.needsAll("Python")
     self.lab = lab
     self.command = try lab.outside.spawn(
       ["/usr/bin/python3", "-B", Checkout.path("Tests/Programs/python/name_server.py"), answer]

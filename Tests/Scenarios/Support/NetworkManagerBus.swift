@@ -1,5 +1,6 @@
 import Glibc
 import TestKit
+import TestTraits
 
 /// A private message bus that connd takes for the system bus, and a scripted NetworkManager on it.
 final class NetworkManagerBus {
@@ -12,6 +13,7 @@ final class NetworkManagerBus {
     guard mkfifo("\(self.directory.path)/commands", 0o600) == 0 else {
       throw CommandError("mkfifo: errno \(errno)")
     }
+    try TestSize.needsAll("D-Bus")
     self.bus = try RunningCommand([
       "dbus-daemon", "--session", "--nofork", "--nopidfile",
       "--address=unix:path=\(self.directory.path)/bus", "--print-address",

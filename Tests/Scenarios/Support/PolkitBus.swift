@@ -1,5 +1,6 @@
 import Glibc
 import TestKit
+import TestTraits
 
 /// A private message bus that connd takes for the system bus, and a scripted polkit on it.
 final class PolkitBus {
@@ -21,6 +22,7 @@ final class PolkitBus {
         </policy>
       </busconfig>
       """
+    try TestSize.needsAll("D-Bus")
     self.bus = try RunningCommand([
       "dbus-daemon", "--nofork", "--nopidfile", "--print-address",
       "--config-file=\(try self.directory.write(configuration, to: "bus.conf"))",

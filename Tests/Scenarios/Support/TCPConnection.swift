@@ -91,7 +91,7 @@ final class TCPConnection {
     close(self.server)
   }
 
-  private static let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+  fileprivate static let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
 
   /// Whether data sent now is answered in time. (Arriving is not enough: packets from a lost
   /// address may arrive, and cannot be answered.)
@@ -147,5 +147,22 @@ final class TCPConnection {
     let milliseconds =
       deadline.components.seconds * 1000 + deadline.components.attoseconds / 1_000_000_000_000_000
     return poll(&wait, 1, CInt(milliseconds)) > 0
+  }
+}
+
+extension NetworkNamespace {
+  /// Exchanges packets with a host, so that both learn each other's MAC address: a connection that
+  /// the host refuses.
+  func exchange(with address: String) throws {
+    let discard = try Endpoint(address, port: 9)
+    try self.perform {
+      let socket = socket(discard.family, TCPConnection.type, 0)
+      defer { close(socket) }
+      var limit = timeval(tv_sec: 20, tv_usec: 0)
+      setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
+      guard discard.withAddress({ connect(socket, $0, $1) }) != 0, errno == ECONNREFUSED else {
+        throw CommandError("\(address) does not answer: errno \(errno)")
+      }
+    }
   }
 }

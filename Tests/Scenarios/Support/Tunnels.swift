@@ -1,6 +1,7 @@
 import Glibc
 import Synchronization
 import TestKit
+import TestTraits
 
 /// A WireGuard tunnel from a laboratory to the outside world, set up by wg-quick. It uses the
 /// kernel's module, or wireguard-go if there is none. It lasts as long as this object.
@@ -15,6 +16,7 @@ final class WireGuard {
 
   /// Leads all traffic of the laboratory into a tunnel that ends at one of the addresses outside.
   init(_ laboratory: Laboratory, to server: String, port: Int = 51820) throws {
+    try TestSize.needsAll("WireGuard")
     let number = Self.count.add(1, ordering: .relaxed).newValue
     let unique = "\(getpid() % 100_000)x\(number)"
     (self.link, self.outer, self.laboratory) = ("wg\(unique)", "wo\(unique)", laboratory)
@@ -66,6 +68,7 @@ final class OpenVPN {
 
   /// - Parameter transport: `udp` or `tcp`.
   init(_ laboratory: Laboratory, to address: String, _ transport: String) throws {
+    try TestSize.needsAll("OpenVPN")
     let directory = laboratory.directory.path
     let prints = try ["server", "client"].map { name in
       try makeCertificate(named: name, in: laboratory)
@@ -112,6 +115,7 @@ final class OpenConnect {
   private let client: RunningCommand
 
   init(_ laboratory: Laboratory, to address: String) throws {
+    try TestSize.needsAll("ocserv")
     let directory = laboratory.directory
     try makeCertificate(named: "server", in: laboratory)
     try Command.run([

@@ -1,7 +1,6 @@
 import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
-import ConnectivityTestKit
 import GRPCCore
 import Glibc
 import Synchronization
@@ -109,9 +108,7 @@ extension StubConnd {
   func serving<Result: Sendable>(
     _ socket: String, _ body: @Sendable () async throws -> Result
   ) async throws -> Result {
-    try await Listener.serving(self.services, at: Listener.socket(socket)) { _ in
-      try await body()
-    }
+    try await StubServer.serving(self.services, at: socket, body)
   }
 }
 
