@@ -1,17 +1,17 @@
-internal import NIOCore
+package import NIOCore
 
 /// Runs tasks on the NIO thread of the connections that they serve, so that a message wakes one
 /// thread on its way from or to a socket, not two.
 ///
 /// Code that runs here must not block for long, because it stops everything else.
-final class EventLoopTaskExecutor: TaskExecutor {
+package final class EventLoopTaskExecutor: TaskExecutor {
   private let eventLoop: any EventLoop
 
-  init(_ eventLoop: any EventLoop) {
+  package init(_ eventLoop: any EventLoop) {
     self.eventLoop = eventLoop
   }
 
-  func enqueue(_ job: consuming ExecutorJob) {
+  package func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     self.eventLoop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
   }

@@ -1,3 +1,4 @@
+internal import ConnectivityClient
 package import GRPCCore
 package import GRPCNIOTransportHTTP2Posix
 package import NIOCore
@@ -12,7 +13,8 @@ private import Synchronization
   private import Darwin
 #endif
 
-/// Serves until it is closed. Has its own thread, which ends after serving.
+/// Serves until it is closed. Has its own thread, which ends after serving. The handlers run on it,
+/// too, so that a server answers in time however busy Swift's pool is.
 package final class Listener: Sendable {
   package typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
 
@@ -62,7 +64,7 @@ package final class Listener: Sendable {
         services,
         over: HTTP2ServerTransport.Posix(
           address: address, transportSecurity: security, config: config, eventLoopGroup: threads),
-        connections, until: closed)
+        connections, on: EventLoopTaskExecutor(threads.next()), until: closed)
       self.end = Task {
         await serving.value
         try? await threads.shutdownGracefully()
@@ -76,10 +78,11 @@ package final class Listener: Sendable {
   /// Starts the task that serves until the stream ends.
   private static func serve(
     _ services: [any RegistrableRPCService], over transport: HTTP2ServerTransport.Posix,
-    _ connections: Connections, until closed: AsyncStream<Void>
+    _ connections: Connections, on thread: EventLoopTaskExecutor,
+    until closed: AsyncStream<Void>
   ) async throws -> (Address, Task<Void, Never>) {
     let server = GRPCServer(transport: transport, services: services)
-    let serving = Task { try await server.serve() }
+    let serving = Task(executorPreference: thread) { try await server.serve() }
     let address: Address
     do {
       address = try await transport.listeningAddress
