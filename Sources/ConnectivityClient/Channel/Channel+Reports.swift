@@ -14,11 +14,17 @@ extension Channel {
 
   /// Reports each state to the log and the configuration's observer until the channel is shut down.
   /// A slow observer delays nothing else.
-  func observer() -> Task<Void, Never>? {
-    guard self.isObserved else { return nil }
+  ///
+  /// - Returns: A stream that ends after the last report. A cancelled task does not wait for it.
+  func observe() -> AsyncStream<Never> {
+    let (end, ended) = AsyncStream.makeStream(of: Never.self)
+    guard self.isObserved else {
+      ended.finish()
+      return end
+    }
     let config = self.settings.config
     let executor = config.connectivityStateExecutor
-    return Task(executorPreference: executor ?? EventLoopTaskExecutor(self.settings.eventLoop)) {
+    Task(executorPreference: executor ?? EventLoopTaskExecutor(self.settings.eventLoop)) {
       for await report in self.reports {
         self.logger?.debug(
           "connectivity state changed",
@@ -28,7 +34,9 @@ extension Channel {
         )
         config.onConnectivityStateChange?(report.state)
       }
+      ended.finish()
     }
+    return end
   }
 
   /// Logs that a connection ended by itself.

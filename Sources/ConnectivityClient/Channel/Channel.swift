@@ -134,7 +134,7 @@ final class Channel: Sendable {
   }
 
   private func keepConnections(_ hub: GuardHub) async {
-    let observer = self.observer()
+    let observed = self.observe()
     await withTaskCancellationHandler {
       await withDiscardingTaskGroup { connections in
         let names = Task { await self.names.run() }
@@ -160,7 +160,7 @@ final class Channel: Sendable {
       self.shutdown()
     }
     self.shutdown()
-    await observer?.value
+    for await _ in observed {}
   }
 
   /// Starts no more calls. Calls in flight continue.
