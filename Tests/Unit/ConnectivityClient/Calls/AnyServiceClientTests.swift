@@ -8,7 +8,7 @@ import Testing
 
 typealias Words = Google_Protobuf_StringValue
 
-@Suite("Calls without a stub", .timeLimit(.minutes(5)))
+@Suite("Calls without a stub", .timeLimit(.minutes(5)), .namesWaits)
 struct AnyServiceClientTests {
   @Test("C9 a call with one message each way returns the response")
   func single() async throws {

@@ -6,7 +6,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 /// The maximum duration of a call, waiting included.
-@Suite("Call deadlines", .timeLimit(.minutes(5)))
+@Suite("Call deadlines", .timeLimit(.minutes(5)), .namesWaits)
 struct DeadlineTests {
   private static var config: NetworkAwareTransport.Config { PlainChannelTests.config }
 

@@ -12,7 +12,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-@Suite("Decompression limits", .timeLimit(.minutes(5)))
+@Suite("Decompression limits", .timeLimit(.minutes(5)), .namesWaits)
 struct DecompressionTests {
   @Test(
     "C9 a response may be as large as the limit, but not larger",

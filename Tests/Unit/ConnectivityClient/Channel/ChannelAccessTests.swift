@@ -6,7 +6,7 @@ import GRPCNIOTransportHTTP2Posix
 import Testing
 
 /// The networks that a channel or a call may use.
-@Suite("Restricted channels", .timeLimit(.minutes(5)))
+@Suite("Restricted channels", .timeLimit(.minutes(5)), .namesWaits)
 struct ChannelAccessTests {
   @Test("C8 in low-data mode, one expression falls back to a smaller request")
   func constrainedCall() async throws {
@@ -229,10 +229,9 @@ struct ChannelAccessTests {
   @Test(
     "C8 a call that may not use the path gets that reason, even if the connection fails for others")
   func besideFailure() async throws {
-    // The port is closed by now.
-    let port = try SilentListener().port
+    let closed = try SilentListener(isListening: false)
     for _ in 0..<20 {
-      try await self.onCellular(port: port) { client, _ in
+      try await self.onCellular(port: closed.port) { client, _ in
         async let plain = failure { try await client.echo() }
         async let refused = failure {
           try await withCallSettings({ $0.access = Self.inexpensive }) { try await client.echo() }
@@ -281,7 +280,7 @@ struct ChannelAccessTests {
     try await playingNetwork {
       $0.access = access
     } _: { network, client, _, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(conditions)
       let error = try await call.value

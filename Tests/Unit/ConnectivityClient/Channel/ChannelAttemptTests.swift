@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 
 /// The attempts of a channel to connect.
-@Suite("Attempts to connect", .timeLimit(.minutes(5)))
+@Suite("Attempts to connect", .timeLimit(.minutes(5)), .namesWaits)
 struct ChannelAttemptTests {
   @Test("C4 one of several addresses is ready → the guards of failed addresses end")
   func losers() async throws {
@@ -21,9 +21,7 @@ struct ChannelAttemptTests {
         try await withChannel(to: .ipv4(pairs: pairs), config: config) { client, _ in
           _ = try await client.echo()
           // The removals reach connd a moment later.
-          let deadline = ContinuousClock.now + .seconds(10)
-          while network.guardedFlows.count != 1, .now < deadline { await Task.yield() }
-          #expect(network.guardedFlows.count == 1)
+          try await takeTurns(until: "one guarded flow") { network.guardedFlows.count == 1 }
         }
       }
     }

@@ -6,7 +6,7 @@ import GRPCNIOTransportHTTP2Posix
 import Testing
 
 /// The events and states that a channel reports to the application.
-@Suite("Events of a channel", .timeLimit(.minutes(5)))
+@Suite("Events of a channel", .timeLimit(.minutes(5)), .namesWaits)
 struct ChannelEventTests {
   private static func word(for event: NetworkAwareTransport.Event) -> String {
     switch event {
@@ -105,5 +105,24 @@ struct ChannelEventTests {
     state.finish()
     let observed = await states.reduce(into: []) { $0.append($1) }
     #expect(observed == [.connecting, .ready, .shutdown])
+  }
+
+  @Test("C9 the states' observer is blocked → a cancelled channel ends")
+  func blockedExecutor() async throws {
+    let desk = Desk()
+    try await EchoServer.serving { port, record in
+      var config = NetworkAwareTransport.Config.defaults
+      config.socket = "/nonexistent/connd.sock"
+      config.onConnectivityStateChange = { _ in }
+      config.connectivityStateExecutor = desk
+      let application = Task { [config] in
+        try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
+          client, _ in try await client.echo(EchoServer.hang)
+        }
+      }
+      try await record.reach(1)
+      application.cancel()
+      await #expect(throws: (any Error).self) { try await application.value }
+    }
   }
 }

@@ -8,7 +8,7 @@ import Testing
 @testable import ConnectivityClient
 
 /// The reports of a channel: to a log, to swift-metrics, and for spans.
-@Suite("Reports of channels", .timeLimit(.minutes(5)))
+@Suite("Reports of channels", .timeLimit(.minutes(5)), .namesWaits)
 struct ChannelReportTests {
   @Test("C9 the server resets a connection → the background log has the error and the connection")
   func broken() async throws {
@@ -18,11 +18,11 @@ struct ChannelReportTests {
     try await EchoServer.serving { [config] port, record in
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
         client, _ in
-        let call = await hangingCall(client, record)
+        let call = try await hangingCall(client, record)
         record.resetConnections()
         let error = try await call.value
         #expect(error?.code == .unavailable)
-        await log.wait { $0.contains("the connection broke") }
+        try await log.wait { $0.contains("the connection broke") }
       }
     }
     let broken = try #require(log.lines.first { $0.contains("the connection broke") })
@@ -52,7 +52,7 @@ struct ChannelReportTests {
     try await playingNetwork {
       $0.metricsFactory = metrics
     } _: { network, client, _, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       _ = try await call.value

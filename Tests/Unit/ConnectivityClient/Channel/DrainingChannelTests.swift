@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// The channel's owner decides what an invalidation does.
-@Suite("Channels with their own invalidation handling", .timeLimit(.minutes(5)))
+@Suite("Channels with their own invalidation handling", .timeLimit(.minutes(5)), .namesWaits)
 struct DrainingChannelTests {
   @Test("a draining channel lets calls in flight continue, and opens a new connection for new ones")
   func drain() async throws {
@@ -17,14 +17,14 @@ struct DrainingChannelTests {
       $0.onConnectivityStateChange = { state.yield($0) }
     } _: { network, client, _, _ in
       let stream = try await Conversation(client)
-      let first = try await stream.say("one")
+      let first = await stream.say("one")
       #expect(first == "one")
       // A call waits only briefly for connd's answer.
       try await network.waitForFlows(atLeast: 1)
       network.become(.wired, .wifi)
       for await state in states where state == .idle { break }
       _ = try await client.echo()
-      let answer = try await stream.say("two")
+      let answer = await stream.say("two")
       #expect(answer == "two")
       try await stream.end()
     }
@@ -65,7 +65,7 @@ struct DrainingChannelTests {
     try await playingNetwork {
       $0.onInvalidation = .custom { $0.reason == .interfaceLost ? .destroy : action }
     } _: { network, client, _, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.wired, .wifi)
       // It is registered again, bound to its link.
@@ -86,7 +86,7 @@ struct DrainingChannelTests {
         return .destroy
       }
     } _: { network, client, _, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       let error = try await call.value

@@ -8,14 +8,14 @@ import Synchronization
 import Testing
 
 /// A channel on a simulated network.
-@Suite("Guarded channels", .timeLimit(.minutes(5)))
+@Suite("Guarded channels", .timeLimit(.minutes(5)), .namesWaits)
 struct GuardedChannelTests {
   @Test(
     "C2 C3 calls in flight end with UNAVAILABLE and the reason, and the next one goes out immediately"
   )
   func destroyed() async throws {
     try await playingNetwork { network, client, transport, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try #require(try await call.value)
@@ -58,7 +58,7 @@ struct GuardedChannelTests {
         }
       }
     } _: { network, client, _, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try #require(try await call.value)
@@ -73,7 +73,7 @@ struct GuardedChannelTests {
   func scope() async throws {
     try await playingNetwork { network, client, _, record in
       var calls: [Task<RPCError?, any Error>] = []
-      for _ in 0..<20 { calls.append(await hangingCall(client, record)) }
+      for _ in 0..<20 { calls.append(try await hangingCall(client, record)) }
       try await network.waitForFlows(atLeast: 1)
       let spared = try await EchoServer.serving { [calls] port, other in
         // Loopback is not guarded, as outside of tests.
@@ -81,7 +81,7 @@ struct GuardedChannelTests {
         config.socket = ConndSocket(path: network.socket.path)
         return try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
           client, transport in
-          let call = await hangingCall(client, other)
+          let call = try await hangingCall(client, other)
           network.become(.cellular)
           for call in calls {
             let error = try await call.value
@@ -106,14 +106,14 @@ struct GuardedChannelTests {
     } _: { network, client, _, record in
       _ = try await client.echo()
       try await network.waitForFlows(atLeast: 1)
-      await log.wait { $0.contains("waits for a connection") }
+      try await log.wait { $0.contains("waits for a connection") }
       network.become(.wifi.failing(.noCarrier))
       // The channel has yet to receive the change: until a call waits, calls may go out.
       let isBack = Atomic(false)
       async let calls: Void = {
         repeat { _ = try await client.echo() } while !isBack.load(ordering: .relaxed)
       }()
-      await log.wait(times: 2) { $0.contains("waits for a connection") }
+      try await log.wait(times: 2) { $0.contains("waits for a connection") }
       record.add("Late", Metadata())
       isBack.store(true, ordering: .relaxed)
       network.become(.wifi)
@@ -125,7 +125,7 @@ struct GuardedChannelTests {
   @Test("I10 within the grace period nothing ends")
   func grace() async throws {
     try await playingNetwork { network, client, _, record in
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.wifi.failing(.noCarrier))
       network.become(.wifi)
@@ -150,10 +150,10 @@ struct GuardedChannelTests {
       let call = Task { [options] in
         try await failure { try await client.echo(EchoServer.hush, options: options) }
       }
-      await record.reach(1)
+      try await record.reach(1)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
-      await record.reach(2)
+      try await record.reach(2)
       // It may be repeated once.
       try await network.waitForFlows(atLeast: 1)
       network.become(.wired)
@@ -167,7 +167,7 @@ struct GuardedChannelTests {
   func notRepeated() async throws {
     try await playingNetwork { network, client, _, record in
       let call = Task { try await failure { try await client.echo(EchoServer.hush) } }
-      await record.reach(1)
+      try await record.reach(1)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try await call.value
@@ -200,7 +200,7 @@ struct GuardedChannelTests {
       $0.onConnectivityStateChange = { observe.yield($0) }
     } _: { network, client, transport, record in
       let states = transport.connectivityStates
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       let error = try await call.value
@@ -231,13 +231,13 @@ struct GuardedChannelTests {
     try await withSimulatedNetwork(.none) { [config] network in
       var config = config
       config.socket = network.socket
-      let port = 20_771
-      try await withChannel(to: .ipv4(address: "127.7.7.3", port: port), config: config) {
+      let closed = try SilentListener(isListening: false)
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: closed.port), config: config) {
         client, transport in
         let error = try await failure { try await client.echo() }
         #expect(error?.code == .unavailable)
         #expect(transport.connectivityState == .transientFailure)
-        try await EchoServer.serving(at: .ipv4(host: "127.7.7.3", port: port)) { _, _ in
+        try await EchoServer.serving(at: closed.address) { _, _ in
           let call = Task { try await client.echo() }
           // The attempt waited only briefly for connd's answer.
           try await network.waitForFlows(atLeast: 1)
@@ -260,8 +260,9 @@ struct GuardedChannelTests {
     } _: { network, client, _, record in
       // The connection waits for connd's answer for a limited time.
       repeat { _ = try await client.echo() } while !calls.lines.contains { $0.contains("wlan0") }
-      #expect(Array(record.metadata[0][stringValues: "x-request-id"]) == ["request-7"])
-      let call = await hangingCall(client, record)
+      let metadata = try #require(record.metadata.first)
+      #expect(Array(metadata[stringValues: "x-request-id"]) == ["request-7"])
+      let call = try await hangingCall(client, record)
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
       _ = try await call.value

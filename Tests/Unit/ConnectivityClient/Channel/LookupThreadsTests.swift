@@ -8,7 +8,7 @@ import Testing
 @testable import ConnectivityClient
 
 /// Lookups on threads of their own.
-@Suite("LookupThreads", .timeLimit(.minutes(5)))
+@Suite("LookupThreads", .timeLimit(.minutes(5)), .namesWaits)
 struct LookupThreadsTests {
   private typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
 

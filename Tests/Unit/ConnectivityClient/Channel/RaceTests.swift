@@ -14,7 +14,7 @@ private final class Flag: Sendable {
 }
 
 /// Changes of the network in the middle of everything else, a thousand of each.
-@Suite("Races between channels and the network", .timeLimit(.minutes(20)))
+@Suite("Races between channels and the network", .timeLimit(.minutes(20)), .namesWaits)
 struct RaceTests {
   private static let rounds = 1000
   /// One after the other.
@@ -110,6 +110,7 @@ struct RaceTests {
   func shutdown() async throws {
     try await self.racing { network, port, config in
       for round in 0..<Self.rounds {
+        try Task.checkCancellation()
         let (states, state) = AsyncStream.makeStream(of: ConnectivityState.self)
         var config = config
         config.onConnectivityStateChange = { state.yield($0) }
@@ -119,17 +120,17 @@ struct RaceTests {
         let client = GRPCClient(transport: transport)
         async let running: Void = client.runConnections()
         // A call that waits for the connection, or one that uses it.
-        let first = Task { try? await client.echo() }
+        async let first = try? client.echo()
         // The channel runs: a client stopped earlier does not tell its transport, and the call
         // would wait forever (GRPCClient.beginGracefulShutdown).
         for await _ in states { break }
-        if round % 2 == 0 { _ = await first.value }
+        if round % 2 == 0 { _ = await first }
         for _ in 0..<(round % 50) { await Task.yield() }
         async let call = try? client.echo(EchoServer.get, "\(round)")
         network.become(Self.networks[round % 3])
         client.beginGracefulShutdown()
         _ = await call
-        _ = await first.value
+        _ = await first
         try await running
         #expect(transport.connectivityState == .shutdown)
       }
@@ -154,7 +155,7 @@ struct RaceTests {
           try await network.waitForFlows(atLeast: 20)
           channels.cancelAll()
         }
-        while !network.guardedFlows.isEmpty { await Task.yield() }
+        try await takeTurns(until: "no guarded flow") { network.guardedFlows.isEmpty }
       }
     }
   }
@@ -174,7 +175,9 @@ struct RaceTests {
           if round % 2 == 0 {
             for _ in 0..<(round % 50) { await Task.yield() }
           } else {
-            while transport.connectivityState == .ready { await Task.yield() }
+            try await takeTurns(until: "the idle timeout") {
+              transport.connectivityState != .ready
+            }
           }
         }
       }

@@ -9,7 +9,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 /// The addresses of a channel's server.
-@Suite("Resolution", .timeLimit(.minutes(5)))
+@Suite("Resolution", .timeLimit(.minutes(5)), .namesWaits)
 struct ResolutionTests {
   private typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
 
@@ -117,7 +117,9 @@ struct ResolutionTests {
           // One for each family.
           try await network.waitForFlows(atLeast: 2)
           try await network.waitForSubscribers(atLeast: 1)
-          while names.lookups.load(ordering: .relaxed) == 0 { await Task.yield() }
+          try await takeTurns(until: "the first lookup") {
+            names.lookups.load(ordering: .relaxed) > 0
+          }
           names.isKnown.store(true, ordering: .relaxed)
           if first == .wifi {
             network.resolve(by: DNSSettings(search: ["lan"]))

@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// connd is absent, refuses, or is another program.
-@Suite("Unguarded channels", .timeLimit(.minutes(5)))
+@Suite("Unguarded channels", .timeLimit(.minutes(5)), .namesWaits)
 struct UnguardedChannelTests {
   @Test("C7 connd may start late, stop, and start again")
   func absent() async throws {
@@ -16,7 +16,7 @@ struct UnguardedChannelTests {
       $0.calls = CallSettings(logger: calls.logger)
     } _: { network, client, _, record in
       await network.stop()
-      let call = await hangingCall(client, record)
+      let call = try await hangingCall(client, record)
       try await network.start()
       try await network.waitForFlows(atLeast: 1)
       network.become(.cellular)
@@ -24,7 +24,7 @@ struct UnguardedChannelTests {
       #expect(error?.invalidation != nil)
       // The channel knows its path.
       repeat { _ = try await client.echo() } while !calls.lines.contains { $0.contains("wwan0") }
-      let next = await hangingCall(client, record)
+      let next = try await hangingCall(client, record)
       await network.stop()
       network.become(.wired)
       try await network.start()
@@ -48,7 +48,7 @@ struct UnguardedChannelTests {
       #expect(again == "hello")
       #expect(record.calls == ["Get", "Get"])
       // Calls wait only briefly for connd's answer.
-      await log.wait { $0.contains("warning") && $0.contains("too many flows") }
+      try await log.wait { $0.contains("warning") && $0.contains("too many flows") }
     }
   }
 
@@ -66,7 +66,7 @@ struct UnguardedChannelTests {
           client, _ in
           let answer = try await client.echo()
           #expect(answer == "hello")
-          await log.wait { $0.contains("connd") && $0.contains("not guarded") }
+          try await log.wait { $0.contains("connd") && $0.contains("not guarded") }
         }
         #expect(record.calls == ["Get"])
       }

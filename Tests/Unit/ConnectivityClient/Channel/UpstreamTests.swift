@@ -7,7 +7,7 @@ import Testing
 
 /// Behaviour of grpc-swift-nio-transport that the library relies on, and that is not guaranteed. If
 /// one of these tests fails after an update, check the code that its comment names.
-@Suite("Assumptions about gRPC's transport", .timeLimit(.minutes(5)))
+@Suite("Assumptions about gRPC's transport", .timeLimit(.minutes(5)), .namesWaits)
 struct UpstreamTests {
   /// `Connection.ready()`: opens a stream and writes no headers, so that nothing may be sent.
   @Test("C1 a connection is found ready without a stream that the server sees")
@@ -41,7 +41,7 @@ struct UpstreamTests {
       }
       try await withChannel(to: .ipv4(address: "127.0.0.1", port: port), config: config) {
         client, _ in
-        let call = await hangingCall(client, record)
+        let call = try await hangingCall(client, record)
         for await _ in pings.prefix(5) {}
         call.cancel()
         _ = try? await call.value

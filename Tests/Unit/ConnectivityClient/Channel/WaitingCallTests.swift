@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// Calls that wait for connectivity, and what their callers learn.
-@Suite("Waiting calls", .timeLimit(.minutes(5)))
+@Suite("Waiting calls", .timeLimit(.minutes(5)), .namesWaits)
 struct WaitingCallTests {
   /// The words of the paths that callers received.
   private final class Waits: Sendable {
@@ -35,14 +35,14 @@ struct WaitingCallTests {
   @Test("C4 a call waits through failures → its caller receives the path once")
   func throughFailures() async throws {
     let waits = Waits()
-    let port = 20_772
+    let closed = try SilentListener(isListening: false)
     try await withSimulatedNetwork(.none) { network in
       var config = NetworkAwareTransport.Config.defaults
       config.socket = network.socket
       config.backoff.initial = .milliseconds(10)
       config.backoff.max = .milliseconds(10)
-      let host = "127.7.7.5"
-      try await withChannel(to: .ipv4(address: host, port: port), config: config) { client, _ in
+      try await withChannel(to: .ipv4(address: "127.0.0.1", port: closed.port), config: config) {
+        client, _ in
         let call = Task {
           try await withCallSettings({ $0.onWait = waits.add }) {
             try await client.echo(options: Self.patient)
@@ -51,7 +51,7 @@ struct WaitingCallTests {
         var told = waits.stream.makeAsyncIterator()
         await #expect(told.next() == "unsatisfied nothing")
         network.become(.wifi)
-        let answer = try await EchoServer.serving(at: .ipv4(host: host, port: port)) { _, _ in
+        let answer = try await EchoServer.serving(at: closed.address) { _, _ in
           try await call.value
         }
         #expect(answer == "hello")

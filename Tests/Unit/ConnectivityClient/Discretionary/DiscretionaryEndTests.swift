@@ -7,7 +7,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 /// How discretionary work ends, and what happens without connd.
-@Suite("Discretionary work: ends", .timeLimit(.minutes(5)))
+@Suite("Discretionary work: ends", .timeLimit(.minutes(5)), .namesWaits)
 struct DiscretionaryEndTests {
   // MARK: Ends
 

@@ -7,7 +7,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 /// Parts of work without safe points.
-@Suite("Discretionary work: restarts", .timeLimit(.minutes(5)))
+@Suite("Discretionary work: restarts", .timeLimit(.minutes(5)), .namesWaits)
 struct DiscretionaryRestartTests {
   @Test(
     "C8 a part without safe points is cancelled when the path is forbidden, and starts again later")

@@ -10,7 +10,7 @@ import Testing
 ///
 /// Events are recorded as a sequence of words, so that an unexpected word shows in place of the
 /// expected one.
-@Suite("Discretionary work", .timeLimit(.minutes(5)))
+@Suite("Discretionary work", .timeLimit(.minutes(5)), .namesWaits)
 struct DiscretionaryTaskTests {
   // MARK: Beginning
 

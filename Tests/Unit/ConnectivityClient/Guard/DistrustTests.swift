@@ -12,7 +12,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 /// Channels with a connd whose reports are wrong, or concern another network.
-@Suite("A connd that cannot be trusted", .timeLimit(.minutes(5)))
+@Suite("A connd that cannot be trusted", .timeLimit(.minutes(5)), .namesWaits)
 struct DistrustTests {
   /// A `destroy` for a path over a link of this medium.
   private static func destroy(

@@ -9,7 +9,7 @@ import TestKit
 @testable import ConnectivityMonitor
 
 /// A connection's guard changes on one thread while another thread changes it.
-@Suite("Overlapping changes of a guard", .timeLimit(.minutes(1)))
+@Suite("Overlapping changes of a guard", .timeLimit(.minutes(1)), .namesWaits)
 struct GuardOverlapTests {
   private static let local = "192.0.2.7"
 

@@ -5,7 +5,7 @@ import Glibc
 import Testing
 
 /// Any connection, guarded by its descriptor.
-@Suite("Guarded sockets", .timeLimit(.minutes(5)))
+@Suite("Guarded sockets", .timeLimit(.minutes(5)), .namesWaits)
 struct SocketGuardTests {
   /// A connection over loopback to a server that sends nothing.
   private final class Connection {

@@ -11,7 +11,7 @@ import Synchronization
 import Testing
 
 /// Any TCP connection of SwiftNIO, guarded by one handler.
-@Suite("SwiftNIO channels", .timeLimit(.minutes(5)))
+@Suite("SwiftNIO channels", .timeLimit(.minutes(5)), .namesWaits)
 struct GuardHandlerTests {
   /// The events at the end of a pipeline, in words.
   private final class Witness: ChannelInboundHandler, Sendable {

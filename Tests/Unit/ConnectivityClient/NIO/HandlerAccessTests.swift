@@ -7,7 +7,7 @@ import NIOPosix
 import Testing
 
 /// A connection that may not use every network is made only if it may use its path.
-@Suite("Access of SwiftNIO channels", .timeLimit(.minutes(5)))
+@Suite("Access of SwiftNIO channels", .timeLimit(.minutes(5)), .namesWaits)
 struct HandlerAccessTests {
   /// Connects to a port with a handler that forbids metered paths.
   private func connect(

@@ -9,7 +9,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 /// A handler that does not guard its connection says so.
-@Suite("Unguarded SwiftNIO channels", .timeLimit(.minutes(5)))
+@Suite("Unguarded SwiftNIO channels", .timeLimit(.minutes(5)), .namesWaits)
 struct UnguardedHandlerTests {
   /// Reports the reasons of ``ConnectivityEvents/Unguarded``, and then the end.
   private final class Witness: ChannelInboundHandler, Sendable {

@@ -3,7 +3,7 @@ import ConnectivityTestKit
 import Testing
 
 /// The logs of monitors and guards.
-@Suite("Logs of monitors and guards", .timeLimit(.minutes(5)))
+@Suite("Logs of monitors and guards", .timeLimit(.minutes(5)), .namesWaits)
 struct MonitorLogTests {
   @Test("C7 connd is away → a monitor and a stream log that once, and each path")
   func away() async throws {

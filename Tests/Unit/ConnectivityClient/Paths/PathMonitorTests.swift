@@ -8,7 +8,7 @@ import Testing
 
 /// With a connd behind a Unix socket. That something is not reported is proven by the unit tests
 /// ``PathTellerTests`` and ``PathBacklogTests``; here it could only come later.
-@Suite("Path monitor", .timeLimit(.minutes(1)))
+@Suite("Path monitor", .timeLimit(.minutes(1)), .namesWaits)
 struct PathMonitorTests {
   private static let wifi = PathSample.status(PathSample.wifi)
   private static let cellular = PathSample.status(PathSample.cellular)

@@ -4,7 +4,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-@Suite("A guard without flows", .timeLimit(.minutes(5)))
+@Suite("A guard without flows", .timeLimit(.minutes(5)), .namesWaits)
 struct FlowGuardIdleTests {
   @Test("connd is contacted only when there is a flow; then the connection stays")
   func first() async throws {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import ConnectivityMonitor
 
-@Suite("C7 Looking for connd", .timeLimit(.minutes(5)))
+@Suite("C7 Looking for connd", .timeLimit(.minutes(5)), .namesWaits)
 struct ConndOutageTests {
   private static let absence = ConndError.notThere("there is no connd")
 

@@ -2,6 +2,7 @@ import ConnectivityClient
 import GRPCCore
 import GRPCProtobuf
 import SwiftProtobuf
+import Testing
 
 /// A bidirectional call to an ``EchoServer``, one word after the other.
 final class Conversation: Sendable {
@@ -30,10 +31,13 @@ final class Conversation: Sendable {
   }
 
   /// Sends a word, and returns the answer, or `nil` if the call has ended.
-  func say(_ word: String) async throws -> String? {
+  func say(
+    _ word: String, sourceLocation: SourceLocation = #_sourceLocation
+  ) async -> String? {
     self.words.yield(word)
-    for await answer in self.answers { return answer }
-    return nil
+    return await waiting(for: "the answer to '\(word)'", sourceLocation) {
+      await self.answers.first { _ in true }
+    }
   }
 
   /// - Throws: The call's error.

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityTestKit
+import Testing
 
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
@@ -31,5 +32,7 @@ final class Happenings: Sendable {
 
   func say(_ word: String) { self.continuation.yield(word) }
 
-  func next() async -> String? { await self.words.first { _ in true } }
+  func next(sourceLocation: SourceLocation = #_sourceLocation) async -> String? {
+    await waiting(for: "the next event", sourceLocation) { await self.words.first { _ in true } }
+  }
 }

@@ -6,7 +6,7 @@ import GRPCProtobuf
 import Glibc
 import NIOCore
 import SwiftProtobuf
-import Synchronization
+import Testing
 
 /// A service without a schema that sends back what it receives.
 struct EchoServer: RegistrableRPCService {
@@ -31,23 +31,22 @@ struct EchoServer: RegistrableRPCService {
       var calls: [String] = []
       var metadata: [Metadata] = []
       var connections: [any NIOCore.Channel] = []
-      var waiters: [(count: Int, waiter: CheckedContinuation<Void, Never>)] = []
     }
 
-    private let state = Mutex(State())
+    private let state = WatchedState(State())
 
     /// The number of HTTP/2 streams that clients have opened.
-    var streams: Int { self.state.withLock { $0.streams } }
-    var calls: [String] { self.state.withLock { $0.calls } }
-    var metadata: [Metadata] { self.state.withLock { $0.metadata } }
+    var streams: Int { self.state.value.streams }
+    var calls: [String] { self.state.value.calls }
+    var metadata: [Metadata] { self.state.value.metadata }
 
     func addConnection(_ channel: any NIOCore.Channel) {
-      self.state.withLock { $0.connections.append(channel) }
+      self.state.change { $0.connections.append(channel) }
     }
 
     /// Resets all connections, as the kernel does when the server's machine has restarted.
     func resetConnections() {
-      for channel in self.state.withLock({ $0.connections }) {
+      for channel in self.state.value.connections {
         let options = channel as? any SocketOptionProvider
         options?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).whenComplete { _ in
           channel.close(promise: nil)
@@ -55,28 +54,19 @@ struct EchoServer: RegistrableRPCService {
       }
     }
 
-    func addStream() { self.state.withLock { $0.streams += 1 } }
+    func addStream() { self.state.change { $0.streams += 1 } }
 
     func add(_ method: String, _ metadata: Metadata) {
-      self.state.withLock { state in
+      self.state.change { state in
         state.calls.append(method)
         state.metadata.append(metadata)
-        let count = state.calls.count
-        for waiting in state.waiters where waiting.count <= count { waiting.waiter.resume() }
-        state.waiters.removeAll { $0.count <= count }
       }
     }
 
     /// Returns when the server has received this many calls.
-    func reach(_ count: Int) async {
-      await withCheckedContinuation { waiter in
-        self.state.withLock { state in
-          if state.calls.count >= count {
-            waiter.resume()
-          } else {
-            state.waiters.append((count, waiter))
-          }
-        }
+    func reach(_ count: Int, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+      try await self.state.wait(for: "\(count) calls to arrive", sourceLocation) {
+        $0.calls.count >= count
       }
     }
   }
@@ -100,18 +90,9 @@ struct EchoServer: RegistrableRPCService {
     router.registerHandler(
       forMethod: Self.hush, deserializer: ProtobufDeserializer<Message>(),
       serializer: ProtobufSerializer<Message>()
-    ) { [record] request, _ in
+    ) { [record] request, context in
       record.add(Self.hush.method, request.metadata)
-      let never = Task { await cancellation() }
-      await withTaskCancellationHandler {
-        await withRPCCancellationHandler {
-          await never.value
-        } onCancelRPC: {
-          never.cancel()
-        }
-      } onCancel: {
-        never.cancel()
-      }
+      try await untilCancelled(context) { await cancellation() }
       throw RPCError(code: .cancelled, message: "")
     }
   }
@@ -128,25 +109,13 @@ struct EchoServer: RegistrableRPCService {
     ) { request, context in
       record.add(method.method, request.metadata)
       return StreamingServerResponse { writer in
-        let answer = Task { try await body(request, writer) }
-        try await withTaskCancellationHandler {
-          try await withRPCCancellationHandler {
-            try await answer.value
-          } onCancelRPC: {
-            answer.cancel()
-          }
-        } onCancel: {
-          answer.cancel()
-        }
+        try await untilCancelled(context) { try await body(request, writer) }
         return [:]
       }
     }
   }
 
   /// Serves on loopback while `body` runs, and then disconnects all clients.
-  ///
-  /// - Parameter address: An address for repeated use that no other test uses; its port is below
-  ///   those that the kernel assigns (`ip_local_port_range`).
   static func serving<Result: Sendable>(
     at address: GRPCNIOTransportHTTP2Posix.SocketAddress = .ipv4(host: "127.0.0.1", port: 0),
     security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
@@ -167,6 +136,23 @@ struct EchoServer: RegistrableRPCService {
   }
 }
 
+/// Runs the body of a call. Cancels it if the client has cancelled the call.
+private func untilCancelled(
+  _ context: ServerContext, _ body: @escaping @Sendable () async throws -> Void
+) async throws {
+  // Child tasks run on the server's thread, too. The end of a call, which that thread writes, would
+  // overtake messages from other threads.
+  try await withThrowingTaskGroup(of: Void.self) { group in
+    group.addTask { try await body() }
+    group.addTask {
+      try await context.cancellation.cancelled
+      throw CancellationError()
+    }
+    try await group.next()
+    group.cancelAll()
+  }
+}
+
 /// Returns when the task is cancelled.
 func cancellation() async {
   for await _ in AsyncStream<Void>.makeStream().stream {}
@@ -177,13 +163,15 @@ extension GRPCClient {
 
   func echo(
     _ method: MethodDescriptor = EchoServer.get, _ text: String = "hello",
-    options: CallOptions = .defaults
+    options: CallOptions = .defaults, sourceLocation: SourceLocation = #_sourceLocation
   ) async throws -> String {
-    try await self.unary(
-      request: ClientRequest(message: Echo(text)), descriptor: method,
-      serializer: ProtobufSerializer<Echo>(), deserializer: ProtobufDeserializer<Echo>(),
-      options: options
-    ) { try $0.message.value }
+    try await waiting(for: "the end of a call of \(method.method)", sourceLocation) {
+      try await self.unary(
+        request: ClientRequest(message: Echo(text)), descriptor: method,
+        serializer: ProtobufSerializer<Echo>(), deserializer: ProtobufDeserializer<Echo>(),
+        options: options
+      ) { try $0.message.value }
+    }
   }
 }
 

@@ -3,7 +3,7 @@ import GRPCNIOTransportHTTP2Posix
 import TestKit
 import Testing
 
-@Suite("The echo server of the tests", .timeLimit(.minutes(5)))
+@Suite("The echo server of the tests", .timeLimit(.minutes(5)), .namesWaits)
 struct EchoServerTests {
   private struct Failure: Error {}
 
@@ -24,7 +24,7 @@ struct EchoServerTests {
         }
         await #expect(throws: Failure.self) {
           try await EchoServer.serving(at: .unixDomainSocket(path: socket)) { _, record in
-            await record.reach(8)
+            try await record.reach(8)
             throw Failure()
           }
         }

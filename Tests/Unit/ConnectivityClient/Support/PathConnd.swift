@@ -1,15 +1,21 @@
+import Connectivity
 import ConnectivityMonitor
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityTestKit
 import GRPCCore
 import Glibc
 import Synchronization
 import TestKit
+import Testing
 
 /// A scripted connd that serves `Watch`, `WatchPath` and `Guard`.
 final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
   let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
+
+  /// The answer to `GetPath` about the way by another link, or `nil` for none.
+  let otherWay = Mutex<KernelPath?>(nil)
 
   /// The connections that calls came on.
   let connections = Mutex<Set<ObjectIdentifier>>([])
@@ -30,7 +36,13 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     init() { (self.stream, self.continuation) = AsyncStream.makeStream() }
 
     /// Waits for the next call.
-    func next() async -> Call<Request, Response>? { await self.stream.first { _ in true } }
+    func next(
+      sourceLocation: SourceLocation = #_sourceLocation
+    ) async -> Call<Request, Response>? {
+      await waiting(for: "a call of connd", sourceLocation) {
+        await self.stream.first { _ in true }
+      }
+    }
 
     fileprivate func serve(_ request: Request, _ writer: RPCWriter<Response>) async throws {
       let call = Call<Request, Response>(request)
@@ -54,7 +66,11 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     func send(_ response: Response) { self.continuation.yield(response) }
 
     /// Returns when the client has hung up.
-    func hangUp() async { for await _ in self.ending {} }
+    func hangUp(sourceLocation: SourceLocation = #_sourceLocation) async {
+      await waiting(for: "the client to hang up", sourceLocation) {
+        for await _ in self.ending {}
+      }
+    }
 
     fileprivate func run(_ writer: RPCWriter<Response>) async throws {
       defer { self.ended.finish() }
@@ -94,7 +110,13 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
 
   func getPath(
     request: Connectivity_V1_GetPathRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_GetPathResponse { throw Self.unimplemented }
+  ) async throws -> Connectivity_V1_GetPathResponse {
+    guard let way = self.otherWay.withLock({ $0 }) else { throw Self.unimplemented }
+    return .with {
+      $0.networkNamespace = ProcessNamespace.told
+      $0.otherWay.path = Connectivity_V1_Path(way)
+    }
+  }
 
   func `guard`(
     request: RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>,

@@ -2,6 +2,7 @@ import ConnectivityClient
 import ConnectivityTestKit
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
+import Testing
 
 /// Runs `body` with a client of a server, on a network that begins as Wi-Fi, with a stopped clock.
 func playingNetwork(
@@ -27,10 +28,11 @@ func playingNetwork(
 
 /// A call that the server never answers, once the server has received it.
 func hangingCall(
-  _ client: GRPCClient<NetworkAwareTransport>, _ record: EchoServer.Record
-) async -> Task<RPCError?, any Error> {
+  _ client: GRPCClient<NetworkAwareTransport>, _ record: EchoServer.Record,
+  sourceLocation: SourceLocation = #_sourceLocation
+) async throws -> Task<RPCError?, any Error> {
   let before = record.calls.count
   let call = Task { try await failure { try await client.echo(EchoServer.hang) } }
-  await record.reach(before + 1)
+  try await record.reach(before + 1, sourceLocation: sourceLocation)
   return call
 }

@@ -1,18 +1,26 @@
+import Dispatch
+import GRPCNIOTransportHTTP2Posix
 import Glibc
 import NIOCore
-import NIOPosix
+import Testing
 
 /// Accepts connections on 127.0.0.1, and never sends anything.
 final class SilentListener: Sendable {
   let port: Int
+  var address: GRPCNIOTransportHTTP2Posix.SocketAddress {
+    .ipv4(host: "127.0.0.1", port: self.port)
+  }
   private let socket: CInt
 
   /// - Parameters:
   ///   - backlog: The number of connections that wait to be accepted before the kernel drops new
   ///     ones.
-  ///   - isListening: Whether connections are accepted at all; otherwise the kernel refuses them.
+  ///   - isListening: Whether connections are accepted at all. Otherwise the kernel refuses them,
+  ///     until a server listens at the same address.
   init(backlog: CInt = 8, isListening: Bool = true) throws {
     let socket = Glibc.socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+    var one: CInt = 1
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<CInt>.size))
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
@@ -61,32 +69,42 @@ final class SilentListener: Sendable {
   }
 
   /// Returns when a client has connected and hung up.
-  func closed() async throws {
-    let socket = self.socket
-    try await NIOThreadPool.singleton.runIfActive {
-      let connection = Glibc.accept(socket, nil, nil)
-      guard connection >= 0 else { throw IOError(errnoCode: errno, reason: "nobody came") }
-      defer { close(connection) }
-      var patience = timeval(tv_sec: 60, tv_usec: 0)
-      setsockopt(
-        connection, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
-      var bytes = [UInt8](repeating: 0, count: 4096)
+  func closed(sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    try await self.accepted(sourceLocation: sourceLocation)
+    let connection = Glibc.accept(self.socket, nil, nil)
+    guard connection >= 0 else { throw IOError(errnoCode: errno, reason: "no client") }
+    defer { close(connection) }
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    try await waiting(for: "a client to hang up", sourceLocation) {
       while true {
+        try await readable(connection)
         let count = recv(connection, &bytes, bytes.count, 0)
         if count == 0 || count < 0 && errno == ECONNRESET { return }
-        guard count > 0 else { throw IOError(errnoCode: errno, reason: "it does not hang up") }
+        guard count > 0 else { throw IOError(errnoCode: errno, reason: "no end") }
       }
     }
   }
 
   /// Returns when a client has connected.
-  func accepted() async throws {
-    let socket = self.socket
-    try await NIOThreadPool.singleton.runIfActive {
-      var poll = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
-      guard Glibc.poll(&poll, 1, 60_000) == 1 else {
-        throw IOError(errnoCode: ETIMEDOUT, reason: "nobody came")
-      }
+  func accepted(sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    try await waiting(for: "a client to connect", sourceLocation) {
+      try await readable(self.socket)
     }
   }
+}
+
+/// Returns when there is something to read or accept. No thread of NIO's pool waits for that, which
+/// channels need to connect.
+private func readable(_ socket: CInt) async throws {
+  let (events, event) = AsyncStream.makeStream(
+    of: Void.self, bufferingPolicy: .bufferingNewest(1))
+  // Dispatch may use the descriptor until it has handled the cancellation.
+  let copy = dup(socket)
+  let source = DispatchSource.makeReadSource(fileDescriptor: copy)
+  source.setEventHandler { event.yield() }
+  source.setCancelHandler { close(copy) }
+  source.activate()
+  defer { source.cancel() }
+  for await _ in events { return }
+  throw CancellationError()
 }

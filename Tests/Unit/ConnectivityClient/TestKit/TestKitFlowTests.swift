@@ -8,7 +8,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-@Suite("Test kit: guarded flows", .timeLimit(.minutes(5)))
+@Suite("Test kit: guarded flows", .timeLimit(.minutes(5)), .namesWaits)
 struct TestKitFlowTests {
   private static let remotes = ["127.0.0.1", "::1", "198.18.0.80"]
 

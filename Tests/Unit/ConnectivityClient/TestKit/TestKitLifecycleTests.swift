@@ -8,7 +8,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-@Suite("Test kit: connd stops and starts", .timeLimit(.minutes(5)))
+@Suite("Test kit: connd stops and starts", .timeLimit(.minutes(5)), .namesWaits)
 struct TestKitLifecycleTests {
   @Test("C7 connd stops and starts → flows are registered again, and none is destroyed")
   func restart() async throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-@Suite("Test kit: registrations", .timeLimit(.minutes(5)))
+@Suite("Test kit: registrations", .timeLimit(.minutes(5)), .namesWaits)
 struct TestKitRegistrationTests {
   private static let remotes = ["127.0.0.1", "::1", "198.18.0.80", "2001:db8:80::1"]
 

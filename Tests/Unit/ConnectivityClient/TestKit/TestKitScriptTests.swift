@@ -3,7 +3,7 @@ import ConnectivityTestKit
 import Synchronization
 import Testing
 
-@Suite("Test kit: scripts", .timeLimit(.minutes(5)))
+@Suite("Test kit: scripts", .timeLimit(.minutes(5)), .namesWaits)
 struct TestKitScriptTests {
   @Test(
     "each step is parsed",

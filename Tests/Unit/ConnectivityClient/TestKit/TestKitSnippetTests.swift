@@ -3,7 +3,7 @@ import ConnectivityClient
 import ConnectivityTestKit
 import Testing
 
-@Suite("Test kit: the documentation's examples", .timeLimit(.minutes(5)))
+@Suite("Test kit: the documentation's examples", .timeLimit(.minutes(5)), .namesWaits)
 struct TestKitSnippetTests {
   @Test("a followed status, and a loopback address with its own way")
   func overview() async throws {

@@ -7,7 +7,7 @@ import Testing
 @testable import ConnectivityMonitor
 @testable import ConnectivityTestKit
 
-@Suite("Test kit: published changes", .timeLimit(.minutes(5)))
+@Suite("Test kit: published changes", .timeLimit(.minutes(5)), .namesWaits)
 struct TestKitTests {
   @Test(
     "D5, I9 a snapshot comes first, then each transition before its invalidations, the narrow before the wide"
