@@ -136,7 +136,9 @@ struct ChurnScenario {
     try lab.step("a link that flaps") {}
   }
 
-  @Test("D4 a stopped subscriber delays no other, and learns that it missed changes")
+  @Test(
+    "D4 a stopped subscriber delays no other, and learns that it missed changes",
+    .needsAll("half a minute"))
   func stoppedSubscriber() throws {
     let lab = try self.online()
     let stopped = try Watcher(socket: lab.socket)

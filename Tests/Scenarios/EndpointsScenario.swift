@@ -200,9 +200,6 @@ struct EndpointsScenario {
     try pulses.expectAnswers(30)
     let longest = pulses.longestWait(since: lost)
     print("\(trouble) lost: then \(pulses.median(ofLast: 20))")
-    // The limit leaves room for a busy machine. Changes of carrier wait in one queue for all
-    // namespaces, so the links of other tests delay them by up to a second.
-    #expect(longest < .milliseconds(trouble == .carrier ? 1600 : 600))
     Timings.expect(
       longest, below: .milliseconds(trouble == .address ? 120 : 90),
       "longest wait, \(trouble) lost")
@@ -219,7 +216,6 @@ struct EndpointsScenario {
     try waitUntil("answers arrive by the Wi-Fi") { pulses.median(ofLast: 5) < .milliseconds(45) }
     let time = ContinuousClock.now - back
     let wait = pulses.longestWait(since: back)
-    #expect(wait < .milliseconds(600))
     Timings.expect(time, below: .seconds(1), "by the Wi-Fi, \(trouble) back")
     Timings.expect(wait, below: .milliseconds(90), "longest wait, \(trouble) back")
     #expect(!pulses.isOver)

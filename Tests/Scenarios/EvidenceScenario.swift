@@ -231,7 +231,7 @@ struct EvidenceScenario {
 
   @Test(
     "E2 a round trip takes 300 ms or a second, and something changes → nothing is destroyed",
-    .enabled(if: TunDevice.isAvailable), arguments: [300, 1000])
+    .enabled(if: TunDevice.isAvailable), .needsAll("half a minute"), arguments: [300, 1000])
   func slow(milliseconds: Int) throws {
     let (lab, link) = try self.slowLaboratory(roundTrip: .milliseconds(milliseconds))
     let flow = try GuardedFlow(lab, to: Uplinks.server)

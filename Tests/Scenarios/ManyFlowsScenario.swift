@@ -16,7 +16,8 @@ struct ManyFlowsScenario {
   }
 
   @Test(
-    "I1 I3 a registration races with a change, a thousand times → the change is always reported")
+    "I1 I3 a registration races with a change, a thousand times → the change is always reported",
+    .needsAll("half a minute"))
   func races() throws {
     // An address that is lost while its link stays up has this time to come back.
     let lab = try self.laboratory(configuration: "grace: {route: 20ms}\n")

@@ -8,7 +8,9 @@ struct MutationTests {
   private static let seeds: ClosedRange<UInt64> = 1...80
   private static let steps = 400
 
-  @Test("D8 a connd that breaks a rule is caught", arguments: Mutation.allCases)
+  @Test(
+    "D8 a connd that breaks a rule is caught", .needsAll("two minutes"),
+    arguments: Mutation.allCases)
   func isCaught(_ mutation: Mutation) async {
     for seed in Self.seeds {
       let simulation = Simulation(seed: seed, mutation: mutation)

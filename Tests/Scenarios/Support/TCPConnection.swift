@@ -48,7 +48,7 @@ final class TCPConnection {
     let target = try Endpoint(
       options.isDualStack ? "::ffff:\(address)" : address, port: port)
     self.client = try namespace.perform { try Self.connected(to: target, options) }
-    guard Self.isReadable(listener, within: .seconds(10)) else {
+    guard Patience(.seconds(10)).awaitInput(of: listener) else {
       throw CommandError("no connection from \(address)")
     }
     self.server = accept(listener, nil, nil)
@@ -157,7 +157,7 @@ extension NetworkNamespace {
     let discard = try Endpoint(address, port: 9)
     try self.perform {
       let socket = socket(discard.family, TCPConnection.type, 0)
-      defer { close(socket) }
+      defer { Glibc.close(socket) }
       var limit = timeval(tv_sec: 20, tv_usec: 0)
       setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
       guard discard.withAddress({ connect(socket, $0, $1) }) != 0, errno == ECONNREFUSED else {

@@ -7,9 +7,9 @@ import TestKit
 func waitUntil(
   _ what: String, within deadline: Duration = .seconds(20), _ condition: () throws -> Bool
 ) throws {
-  let end = ContinuousClock.now + deadline
+  let patience = Patience(deadline)
   while try !condition() {
-    guard ContinuousClock.now < end else { throw CommandError("it never came true that \(what)") }
+    guard !patience.isOver else { throw CommandError("it never came true that \(what)") }
     // The condition may wait for programs that need the processor.
     sched_yield()
   }

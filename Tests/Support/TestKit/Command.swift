@@ -154,7 +154,14 @@ public final class RunningCommand: Sendable {
   ///
   /// - Throws: if it does not come in time.
   public func nextLine(within deadline: Duration = .seconds(20)) throws -> String? {
-    try self.output.withLock { try $0.nextLine(until: .now + deadline) }
+    try self.nextLine(within: Patience(deadline))
+  }
+
+  /// The next line of standard output, without its end, or `nil` at its end.
+  ///
+  /// - Throws: if it does not come in time.
+  public func nextLine(within patience: Patience) throws -> String? {
+    try self.output.withLock { try $0.nextLine(within: patience) }
   }
 
   /// The first line from here on for which `matches` holds.
@@ -164,10 +171,10 @@ public final class RunningCommand: Sendable {
   public func line(
     within deadline: Duration = .seconds(20), where matches: (String) throws -> Bool
   ) throws -> String {
-    let end = ContinuousClock.now + deadline
+    let patience = Patience(deadline)
     var seen: [String] = []
     do {
-      while let line = try self.output.withLock({ try $0.nextLine(until: end) }) {
+      while let line = try self.output.withLock({ try $0.nextLine(within: patience) }) {
         if try matches(line) { return line }
         seen.append(line)
       }
@@ -179,7 +186,7 @@ public final class RunningCommand: Sendable {
 
   /// The rest of standard output.
   public func remainingOutput(within deadline: Duration = .seconds(20)) throws -> String {
-    try self.output.withLock { try $0.remainder(until: .now + deadline) }
+    try self.output.withLock { try $0.remainder(within: Patience(deadline)) }
   }
 
   /// Its standard error so far.
@@ -209,7 +216,7 @@ public final class RunningCommand: Sendable {
   @discardableResult
   public func wait(within deadline: Duration = .seconds(20)) throws -> Int {
     if let status = self.status.withLock({ $0 }) { return status }
-    guard isReadable(self.processDescriptor, until: .now + deadline) else {
+    guard Patience(deadline).awaitInput(of: self.processDescriptor) else {
       throw CommandError("\(self.arguments.joined(separator: " ")) does not end")
     }
     return self.status.withLock { status in
@@ -242,7 +249,7 @@ private struct LineReader: ~Copyable {
 
   deinit { close(self.fileDescriptor) }
 
-  mutating func nextLine(until deadline: ContinuousClock.Instant) throws -> String? {
+  mutating func nextLine(within patience: Patience) throws -> String? {
     while true {
       if let end = self.bytes.firstIndex(of: UInt8(ascii: "\n")) {
         defer { self.bytes.removeFirst(end + 1) }
@@ -252,36 +259,22 @@ private struct LineReader: ~Copyable {
         defer { self.bytes = [] }
         return self.bytes.isEmpty ? nil : String(decoding: self.bytes, as: UTF8.self)
       }
-      try self.fill(until: deadline)
+      try self.fill(within: patience)
     }
   }
 
-  mutating func remainder(until deadline: ContinuousClock.Instant) throws -> String {
-    while !self.hasEnded { try self.fill(until: deadline) }
+  mutating func remainder(within patience: Patience) throws -> String {
+    while !self.hasEnded { try self.fill(within: patience) }
     defer { self.bytes = [] }
     return String(decoding: self.bytes, as: UTF8.self)
   }
 
-  private mutating func fill(until deadline: ContinuousClock.Instant) throws {
-    guard isReadable(self.fileDescriptor, until: deadline) else {
+  private mutating func fill(within patience: Patience) throws {
+    guard patience.awaitInput(of: self.fileDescriptor) else {
       throw CommandError("no output in time")
     }
     var part = [UInt8](repeating: 0, count: 65536)
     let count = read(self.fileDescriptor, &part, part.count)
     if count > 0 { self.bytes += part.prefix(count) } else { self.hasEnded = true }
-  }
-}
-
-/// Waits until a descriptor is readable; returns `false` if the deadline passes first.
-func isReadable(_ fileDescriptor: CInt, until deadline: ContinuousClock.Instant) -> Bool {
-  while true {
-    let left = max(.zero, ContinuousClock.now.duration(to: deadline))
-    let milliseconds =
-      left.components.seconds * 1000
-      + left.components.attoseconds / 1_000_000_000_000_000
-    var descriptor = pollfd(fd: fileDescriptor, events: Int16(POLLIN), revents: 0)
-    let result = poll(&descriptor, 1, CInt(clamping: milliseconds + 1))
-    if result != 0 && !(result < 0 && errno == EINTR) { return result > 0 }
-    if result == 0 && ContinuousClock.now >= deadline { return false }
   }
 }

@@ -42,9 +42,9 @@ public final class NotificationReceiver: Sendable {
   public func variable(
     within deadline: Duration = .seconds(20), where matches: (String) -> Bool
   ) throws -> String {
-    let end = ContinuousClock.now + deadline
+    let patience = Patience(deadline)
     var seen: [String] = []
-    while isReadable(self.descriptor, until: end) {
+    while patience.awaitInput(of: self.descriptor) {
       var buffer = [UInt8](repeating: 0, count: 4096)
       let count = recv(self.descriptor, &buffer, buffer.count, CInt(MSG_DONTWAIT))
       guard count > 0 else { continue }

@@ -73,11 +73,11 @@ public final class TerminalEmulator {
   public func wait(
     _ what: String, within deadline: Duration = .seconds(20), _ condition: ([String]) -> Bool
   ) throws -> [String] {
-    let end = ContinuousClock.now + deadline
+    let patience = Patience(deadline)
     while true {
       let screen = try self.screen()
       if condition(screen) { return screen }
-      guard ContinuousClock.now < end else {
+      guard !patience.isOver else {
         throw CommandError("it never came true that \(what):\n\(screen.joined(separator: "\n"))")
       }
     }

@@ -11,11 +11,8 @@ public enum TestSize {
   ///
   /// - Parameter need: The Debian package, program or time that it needs.
   /// - Throws: In `make test`.
-  public static func needsAll(
-    _ need: Comment, sourceLocation: SourceLocation = #_sourceLocation
-  ) throws {
-    guard self.isSmall else { return }
-    try Test.cancel("make test-all: \(need)", sourceLocation: sourceLocation)
+  public static func needsAll(_ need: String) throws {
+    if self.isSmall { try Test.cancel("make test-all: \(need)") }
   }
 }
 
@@ -23,7 +20,7 @@ extension Trait where Self == ConditionTrait {
   /// Skips the test in `make test`.
   ///
   /// - Parameter need: The Debian package, program or time that it needs.
-  public static func needsAll(_ need: Comment) -> Self {
+  public static func needsAll(_ need: String) -> Self {
     .disabled(if: TestSize.isSmall, "make test-all: \(need)")
   }
 }
