@@ -84,6 +84,7 @@ struct RaceTests {
           for caller in 0..<4 {
             group.addTask {
               while !isOver.isSet {
+                try Task.checkCancellation()
                 let error = try await failure {
                   let answer = try await client.echo(EchoServer.get, "\(caller)")
                   #expect(answer == "\(caller)")
