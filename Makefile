@@ -312,6 +312,10 @@ api: deps deps-test ## write the public API of the libraries to Tests/Fixtures/a
 check-fresh: deps-vm ## check on a fresh Debian that each target installs what it needs (WITHOUT= a package, to see it fail)
 	@$(sudo) Tests/Support/fresh/run $(WITHOUT)
 
+.PHONY: check-newcomer
+check-newcomer: deps-vm ## run make run and make test in a fresh Debian, and print how long they take
+	@$(sudo) env PATH="$$PATH" Tests/Support/fresh/newcomer
+
 .PHONY: check-package
 check-package: dist deps-test deps-vm ## check DIST: the list of contents, and the package in a minimal Debian (also a substitute for arm64)
 	@"$$(Tests/Programs/python/setup)/bin/python" -B Tests/Programs/python/contents.py "$(DIST)"/*.cdx.json

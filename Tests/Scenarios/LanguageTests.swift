@@ -1,9 +1,12 @@
 import TestKit
+import TestTraits
 import Testing
 
 @Suite("Other languages", .timeLimit(.minutes(2)))
 struct LanguageTests {
-  @Test("protoc generates code for other languages, in packages of our own")
+  @Test(
+    "protoc generates code for other languages, in packages of our own",
+    .needsAll("protoc, and its plugin for Go"))
   func generators() throws {
     let directory = try TemporaryDirectory()
     let protos = Checkout.path("Sources/ConnectivityProtocol/Protos")

@@ -21,15 +21,20 @@ begin() {
 }
 
 # layer NAME LOWER SCRIPT [ARG...]: runs the script in the root of these layers, a list with colons
-# and the highest first, and keeps its changes as the layer NAME/upper.
+# and the highest first, and keeps its changes as the layer NAME/upper. The directories in `shared`
+# are this machine's.
 layer() {
     local name=$1 root=$work/$1/root lower=$work/${2//:/:$work/} script=$3
     mkdir -p "$work/$name"/{upper,work,root}
     mount -t overlay -o "lowerdir=$lower,upperdir=$work/$name/upper,workdir=$work/$name/work" overlay "$root"
     mount --rbind /dev "$root/dev"
     mount -t proc proc "$root/proc"
+    for directory in ${shared:-}; do
+        mkdir -p "$root$directory"
+        mount --bind "$directory" "$root$directory"
+    done
     install -m 755 "$script" "$root/inside"
     chroot "$root" /usr/bin/env --ignore-environment HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        LC_ALL=C.UTF-8 $(env | grep -E '^(unneeded|PIP_[A-Z_]*|https?_proxy|no_proxy|SOURCE_DATE_EPOCH)=' || true) /inside "${@:4}"
+        LC_ALL=C.UTF-8 $(env | grep -E '^(unneeded|SWIFT_BIN|PIP_[A-Z_]*|https?_proxy|no_proxy|SOURCE_DATE_EPOCH)=' || true) /inside "${@:4}"
     umount --recursive "$root"
 }

@@ -48,7 +48,7 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: Connectivity_V1_WatchRequest, response: Watcher, context: ServerContext
   ) async throws {
     if let error { throw error }
-    try await self.onWatch(request, response)
+    try await Self.untilCancelled(context) { try await self.onWatch(request, response) }
   }
 
   func reportAttempt(
@@ -80,7 +80,19 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     request: FlowRequests, response: FlowWriter, context: ServerContext
   ) async throws {
     if let error { throw error }
-    try await self.onGuard(request, response)
+    try await Self.untilCancelled(context) { try await self.onGuard(request, response) }
+  }
+
+  /// Runs the body, and cancels its task when the client has gone.
+  private static func untilCancelled(
+    _ context: ServerContext, _ body: @escaping @Sendable () async throws -> Void
+  ) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await context.cancellation.cancelled }
+      group.addTask { try await body() }
+      defer { group.cancelAll() }
+      try await group.next()
+    }
   }
 
   /// The received overrides.
