@@ -179,7 +179,9 @@ check-demo: deps ## check the last line of make demo, and that it leaves nothing
 
 .PHONY: test-examples
 test-examples: deps ## test the Swift examples that need further packages
-	@dev/swift test --package-path Examples --scratch-path .build/examples
+	@build=(dev/swift build --package-path Examples --scratch-path .build/examples)
+	for product in telemetry album-cli examplesPackageTests; do "$${build[@]}" --product "$$product"; done
+	"$$("$${build[@]}" --show-bin-path)/examplesPackageTests.xctest" --testing-library swift-testing
 
 .PHONY: test-examples-by-version
 test-examples-by-version: deps ## test them as external applications: release builds, with connd as a versioned package

@@ -103,6 +103,11 @@ struct ChannelOptionsScenario {
     try server.wait()
   }
 
+  /// Waits until connd knows the connection: what it finds at the registration is not news.
+  private func awaitGuard(_ lab: Laboratory) throws {
+    try waitUntil("the connection is guarded") { try lab.statistics().guardedFlows == 1 }
+  }
+
   /// The next of these words that a WebSocket reports, including messages it receives.
   private func expect(
     _ words: String..., of command: RunningCommand,
@@ -128,6 +133,7 @@ struct ChannelOptionsScenario {
     try machine.ip("rule add from 10.1.0.2 lookup 100")
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)
+    try self.awaitGuard(bench.lab)
     for _ in 0..<2 {
       try machine.ip("route add default via 10.0.0.1 dev eth0 metric 50")
       // The client reports it, and says so over the connection, which answers.
@@ -151,6 +157,7 @@ struct ChannelOptionsScenario {
     try server.line { $0.contains("\"ready\"") }
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)
+    try self.awaitGuard(bench.lab)
     try bench.lab.namespace.ip("route add default via 10.0.0.1 dev eth0 metric 50")
     // The outside host drops packets from another link's address (RFC 3704), so that the answer
     // does not arrive.
@@ -178,15 +185,14 @@ struct ChannelOptionsScenario {
     try server.line { $0.contains("\"ready\"") }
     let open = try self.webSocket(bench.lab, ["--drain"])
     try self.expect("hello", of: open)
+    try self.awaitGuard(bench.lab)
     // For the connection's own address another way is preferred; all others keep this one.
     let machine = bench.lab.namespace
     try machine.ip("route add default via 10.1.0.1 dev wwan0 table 100")
     try machine.ip("rule add from 10.0.0.2 lookup 100")
     try self.expect("betterPath", of: open)
     // The client has decided, and no longer follows the way of new connections.
-    try waitUntil("it is guarded on its link alone") {
-      try bench.lab.statistics().guardedFlows == 1
-    }
+    try self.awaitGuard(bench.lab)
     try machine.ip("link set eth0 down")
     try self.expect("ended", of: open)
     try open.wait()
