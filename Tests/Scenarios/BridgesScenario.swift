@@ -115,4 +115,38 @@ struct BridgesScenario {
     try far.expectDestroyed("interfaceLost", after: nil)
     try near.expectSpared { try self.end(lab) }
   }
+
+  @Test("K6 I2 the cable is behind a second bridge and a pair of links → its loss is noticed")
+  func pairBetweenBridges() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    let host = lab.namespace
+    try host.ip("link add va type veth peer name vb")
+    for (bridge, ports) in [("br0", ["va"]), ("br1", ["vb", "eth0"])] {
+      try host.ip("link add \(bridge) type bridge")
+      for port in ports { try host.ip("link set \(port) master \(bridge)") }
+      for link in ports + [bridge] { try host.ip("link set \(link) up") }
+    }
+    try host.ip("address flush dev eth0")
+    try host.ip("address add 10.0.0.2/24 dev br0")
+    try host.ip("route add default via 10.0.0.1 dev br0")
+    let connection = try TCPConnection(from: host, to: lab.outside, at: Uplinks.server)
+    #expect(connection.carries(within: .seconds(10)))
+    let status = try lab.start()
+    #expect(status.category == "wired")
+    #expect(status.ipv4.chain == ["br0", "va", "vb", "br1", "eth0"])
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+
+    try lab.outside.ip("link set eth0 down")
+    let loss = try lab.event()
+    #expect(loss.to == "none")
+    #expect(loss.status.ipv4.reason == "noCarrier")
+    try flow.expectDestroyed("interfaceLost", cause: "carrierLost")
+
+    try lab.outside.ip("link set eth0 up")
+    #expect(try lab.event().to == "wired")
+    let next = try GuardedFlow(lab, to: Uplinks.server)
+    try host.ip("link del vb")
+    #expect(try lab.event().to == "none")
+    try next.expectDestroyed("interfaceLost")
+  }
 }

@@ -166,7 +166,8 @@ final class FlowReader {
   ) throws(KernelUnavailable) -> WayKey {
     var key = WayKey(answer: answer, isLinkLocal: question.address.isLinkLocal)
     if case .route(let route) = answer, route.gateway == nil, route.kind == .unicast,
-      let link = try self.view.link(route.outLink), link.isStacked, !link.hidesItsEnd
+      let link = try self.view.link(route.outLink), link.isStacked || link.peer != nil,
+      !link.hidesItsEnd
     {
       key.neighbour = question.address
     }

@@ -28,7 +28,9 @@ extension PathReader {
     to link: LinkFacts, below above: LinkFacts?, _ view: KernelView
   ) throws(KernelUnavailable) -> KernelPath.Reason? {
     guard let index = link.link.master else { return nil }
-    if above?.link.index == index {
+    // The path has reached this link from one of its ports, which its own master does not affect.
+    if let above, above.link.master == link.link.index { return nil }
+    if above?.link.index == index || link.isPeer(of: above) {
       return link.link.stateAsPort == link.link.state ? nil : .dormant
     }
     // The kernel looks for a VLAN before the master (__netif_receive_skb_core).
@@ -39,10 +41,29 @@ extension PathReader {
     return master.link.kind == "vrf" && master.link.state == .down ? .linkDown : nil
   }
 
+  /// Returns the continuation of a path through a pair of links: the other end, and from there the
+  /// switch whose port that is. Returns `nil` if the path does not continue in this namespace.
+  func acrossPair(
+    _ link: LinkFacts, below above: LinkFacts?, _ view: KernelView
+  ) throws(KernelUnavailable) -> LinkFacts? {
+    guard let peer = link.peer else { return nil }
+    guard link.isPeer(of: above) else { return try view.link(peer) }
+    guard let index = link.link.master, let master = try view.link(index), master.isSwitch else {
+      return nil
+    }
+    return master
+  }
+
   /// Returns the lower link that carries the traffic to the next hop.
+  ///
+  /// - Parameter above: The link above this one on the path. If it is a port of this link, the
+  ///   traffic leaves by another port.
   func port(
-    of link: LinkFacts, among indexes: [UInt32], towards nextHop: Gateway, _ view: KernelView
+    of link: LinkFacts, among ports: [UInt32], below above: LinkFacts?,
+    towards nextHop: Gateway, _ view: KernelView
   ) throws(KernelUnavailable) -> PortChoice {
+    let entry = above.flatMap { $0.link.master == link.link.index ? $0.link.index : nil }
+    let indexes = ports.filter { $0 != entry }
     if link.isOpenVSwitch {
       return PortChoice(link: try self.uplink(among: indexes, view), isKnown: false)
     }
@@ -53,10 +74,10 @@ extension PathReader {
     var choice = PortChoice(isKnown: place?.port != nil)
     if let index = place?.port {
       choice.link = try view.link(index).flatMap {
-        $0.link.master == link.link.index ? $0 : nil
+        $0.link.master == link.link.index && index != entry ? $0 : nil
       }
-      // The bridge no longer has that port. It now floods to all other ports, and guests do not
-      // forward.
+      // The bridge no longer has that port, or the traffic came by it. The bridge floods to all
+      // other ports, and guests do not forward.
       if choice.link == nil {
         choice.link = try self.likeliestPort(of: link, among: indexes, view).flatMap {
           self.isGuest($0) ? nil : $0
@@ -108,7 +129,8 @@ extension PathReader {
     among indexes: [UInt32], _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {
     try self.best(of: indexes, view) { port in
-      !port.isTunnel && !port.isOpenVSwitch && !self.isGuest(port) && !port.neverCarries
+      !port.isTunnel && !port.isOpenVSwitch && !self.isGuest(port) && !self.isOfPair(port)
+        && !port.neverCarries
     }
   }
 
@@ -124,7 +146,7 @@ extension PathReader {
     }
     func rank(_ port: LinkFacts) -> (Int, Int, Int, UInt32) {
       (
-        port.neverCarries ? 2 : self.isGuest(port) ? 1 : 0,
+        port.neverCarries ? 3 : self.isGuest(port) ? 2 : self.isOfPair(port) ? 1 : 0,
         port.link.stateAsPort == .up ? 0 : 1,
         port.isPlaced ? 0 : 1, port.link.index
       )
@@ -134,8 +156,22 @@ extension PathReader {
 
   /// Whether a port leads to a virtual machine or a container. A medium in the configuration takes
   /// precedence.
-  private func isGuest(_ port: LinkFacts) -> Bool {
-    guard self.classifier.policy.rule(for: port.link)?.medium == nil else { return false }
-    return port.link.kind == "tun" || port.link.kind == "veth" || port.link.kind == "netkit"
+  private func isGuest(_ port: LinkFacts) -> Bool { port.isGuest && !self.hasSetMedium(port) }
+
+  /// Whether a port leads to another link of this machine, such as a port of another bridge. A
+  /// medium in the configuration takes precedence.
+  private func isOfPair(_ port: LinkFacts) -> Bool {
+    port.peer != nil && !self.hasSetMedium(port)
+  }
+
+  private func hasSetMedium(_ port: LinkFacts) -> Bool {
+    self.classifier.policy.rule(for: port.link)?.medium != nil
+  }
+}
+
+extension LinkFacts {
+  /// Whether this link receives what the other one sends.
+  fileprivate func isPeer(of other: LinkFacts?) -> Bool {
+    other.map { self.peer == $0.link.index } ?? false
   }
 }

@@ -137,9 +137,10 @@ struct PathReader {
         return try self.followTunnel(to: end, into: &facts, view)
       }
       switch link.below {
-      case .nothing: next = nil
+      case .nothing: next = try self.acrossPair(link, below: above, view)
       case .links(let indexes):
-        let below = try self.port(of: link, among: indexes, towards: nextHop, view)
+        let below = try self.port(
+          of: link, among: indexes, below: above, towards: nextHop, view)
         if !below.isKnown { facts.knownLinks = facts.knownLinks ?? facts.links.count }
         if let reason = below.missing { facts.brokenBelow = reason }
         next = below.link

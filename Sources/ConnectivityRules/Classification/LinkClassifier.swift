@@ -184,6 +184,19 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
+  /// The other end of a pair of links, if it is in this namespace, or `nil` if the link is not part
+  /// of a pair or leads to another namespace. Each end receives what the other sends.
+  package var peer: UInt32? { self.isOfPair ? self.link.lower : nil }
+
+  /// Whether the link leads to a virtual machine or a container, by its kind.
+  package var isGuest: Bool {
+    self.link.kind == "tun" || self.isOfPair && self.link.lower == nil
+  }
+
+  private var isOfPair: Bool { self.link.kind.map(pairKinds.contains) ?? false }
+}
+
+extension LinkFacts {
   /// Whether the link is a tunnel that hides its remote end from unprivileged processes, so that
   /// the link below can only be guessed. A tap in a bridge does not count, because it usually is a
   /// virtual machine.
@@ -206,6 +219,9 @@ extension LinkFacts {
 
   /// Whether the link belongs to Open vSwitch: a switch, or a port of it that has addresses.
   package var isOpenVSwitch: Bool { self.link.kind == "openvswitch" }
+
+  /// Whether the link, as a master, passes frames from one port to another.
+  package var isSwitch: Bool { self.isOpenVSwitch || self.link.kind == "bridge" }
 }
 
 /// Whether a link carries traffic.
@@ -260,6 +276,10 @@ private let takingKinds: Set<String> = ["bond", "bridge", "openvswitch", "team"]
 
 /// Stacking kinds that do not connect the links above the same lower link with each other.
 private let passingKinds: Set<String> = ["bond", "macsec", "team", "vlan"]
+
+/// Kinds of links that come in pairs. `IFLA_LINK` names the other end
+/// (drivers/net/veth.c, netkit.c).
+private let pairKinds: Set<String> = ["netkit", "veth"]
 
 /// Kinds that carry nothing. A VPN's kill switch routes traffic into such a link.
 private let sinkKinds: Set<String> = ["dummy", "ifb", "nlmon"]

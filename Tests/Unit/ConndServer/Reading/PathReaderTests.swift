@@ -168,6 +168,77 @@ final class PathReaderTests {
     #expect(try self.facts().knownLinks == nil)
   }
 
+  /// br0 has as ports the tap of a virtual machine and va. The other end vb is a port of br1, which
+  /// also has eth0 and another tap.
+  private func leadOverPair(kind: String = "veth") throws {
+    self.kernel.addLink(6, "va", kind: kind)
+    self.kernel.addLink(7, "vb", kind: kind)
+    self.kernel.linkTable[6]?.link.lower = 7
+    self.kernel.linkTable[7]?.link.lower = 6
+    self.kernel.addLink(9, "tap1", kind: "tun")
+    self.kernel.addStack(8, "br1", kind: "bridge", over: [9, 7, 2])
+    try self.lead(overBridgeOf: [5, 6])
+  }
+
+  @Test(
+    "K6 a bridge's port is one end of a pair in this namespace → the path goes on at the other end",
+    arguments: ["veth", "netkit"])
+  func pair(kind: String) throws {
+    try self.leadOverPair(kind: kind)
+    let links = ["br0", "va", "vb", "br1", "eth0"]
+    #expect(try self.chain() == links)
+    let (path, facts) = try self.reader.path(to: Destination(self.remote), self.view)
+    #expect(path.status == .satisfied && path.medium == .wired)
+    #expect(facts.knownLinks == 1)
+    try self.learn(6)
+    #expect(try self.chain() == links)
+    self.kernel.setState(of: 2, .noCarrier)
+    #expect(try self.chain() == links)
+    #expect(
+      try self.reader.path(to: Destination(self.remote), self.view).path.reason == .noCarrier)
+  }
+
+  @Test("K6 the address is on one end of a pair, the other end is a bridge's port → the uplink")
+  func addressOnPair() throws {
+    try self.leadOverPair()
+    self.kernel.linkTable[6]?.link.master = nil
+    try self.kernel.lead("0.0.0.0", 0, .over(6, via: "192.0.2.1", from: "10.0.0.7"))
+    #expect(try self.chain() == ["va", "vb", "br1", "eth0"])
+    #expect(try self.facts().brokenBelow == nil)
+    // No other link gets what the pair sends.
+    self.kernel.linkTable[7]?.link.master = nil
+    #expect(try self.chain() == ["va", "vb"])
+    // The other end moves to another namespace.
+    self.kernel.linkTable[6]?.link.lower = nil
+    #expect(try self.chain() == ["va"])
+  }
+
+  @Test("K3 the other end of a pair is a port that does not forward → dormant")
+  func blockedPair() throws {
+    try self.leadOverPair()
+    self.kernel.linkTable[7]?.link.bridgePort = BridgePort(forwards: false)
+    #expect(try self.facts().brokenBelow == .dormant)
+  }
+
+  @Test("K6 the second bridge reaches the gateway by the port the path came by → no carrier")
+  func gatewayBehindPair() throws {
+    try self.leadOverPair()
+    self.kernel.linkTable[8]?.device.lowerLinks = [9, 7]
+    self.kernel.linkTable[2]?.link.master = nil
+    try self.learn(7)
+    // br0 has never had that port either.
+    #expect(try self.facts().brokenBelow == .noCarrier)
+  }
+
+  @Test("K6 a pair's port is likelier than a guest's, and less likely than a cable's")
+  func likelihoodOfPair() throws {
+    try self.leadOverPair()
+    self.kernel.addStack(4, "br0", kind: "bridge", over: [5, 6, 3])
+    #expect(try self.chain() == ["br0", "eth1"])
+    self.kernel.setState(of: 3, .noCarrier)
+    #expect(try self.chain() == ["br0", "eth1"])
+  }
+
   private func facts() throws -> PathFacts {
     try self.reader.facts(about: Destination(self.remote), self.view)
   }
