@@ -127,6 +127,25 @@ struct AddressesScenario {
     #expect(told.severity == "advise" && told.reason == "betterPath")
   }
 
+  @Test("K7 a unique local address alone → satisfied and marked, and IPv4 comes first")
+  func uniqueLocal() throws {
+    let lab = try Laboratory(ipv6: true, configuration: Uplinks.media + "prefer: ipv6\n")
+    try lab.addLink("eth0", "192.0.2.2", ipv6: "fd00:1::2")
+    try lab.namespace.ip("-6 route add default via fd00:1::1")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    let status = try lab.start()
+    #expect(status.ipv6.status == "satisfied" && status.category == "wired")
+    #expect(try lab.connctl("explain").output.contains("by probing 17.0.0.1"))
+    #expect(
+      try lab.connctl("status").output
+        .contains("from fd00:1::2 via fd00:1::1, local addresses only"))
+    try lab.ip("route del default via 192.0.2.1")
+    // A router may translate the address.
+    #expect(try lab.event().status.category == "wired")
+    #expect(
+      try lab.connctl("explain").output.contains("answers arrive only if a router translates it"))
+  }
+
   @Test("K3 a tentative address → no network until it is usable")
   func tentative() throws {
     let lab = try Laboratory(ipv6: true)

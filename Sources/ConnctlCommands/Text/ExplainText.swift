@@ -19,7 +19,7 @@ extension Style {
     if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
     steps.add("route", Text(explanation.route(path)))
     if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
-    if let source = path.source { steps.add("source", Text(source.description)) }
+    if let source = path.source { steps.add("source", Text(explanation.words(source))) }
     for (position, link) in explanation.links.enumerated() {
       steps.add(position == 0 ? "link" : "below", Text(link.words))
     }
@@ -68,6 +68,15 @@ extension Connectivity_V1_Explanation {
     case self.destination: self.destination
     case let host?: "\(host), \(self.destination)"
     }
+  }
+
+  /// The source address, and why that may not be enough.
+  fileprivate func words(_ source: IPAddress) -> String {
+    guard source.isUniqueLocal, IPAddress(self.destination)?.isUniqueLocal == false else {
+      return source.description
+    }
+    return "\(source), a local address: answers arrive only if a router translates it "
+      + "(NPTv6, NAT66)"
   }
 
   /// How the links below the tunnel were found, or `nil` if nothing is guessed.

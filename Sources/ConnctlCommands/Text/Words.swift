@@ -47,7 +47,8 @@ extension KernelPath {
 
   /// The reason if it is not satisfied, the source and the gateway, for one line.
   var details: String {
-    [self.reason?.words, self.way].compactMap { $0 }.joined(separator: ", ")
+    let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
+    return [self.reason?.words, self.way, local].compactMap { $0 }.joined(separator: ", ")
   }
 
   /// The text `over eth0 from 192.0.2.7 via 192.0.2.1`, or `nil` if there is nothing to show.

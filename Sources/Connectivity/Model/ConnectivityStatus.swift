@@ -11,13 +11,14 @@ public struct ConnectivityStatus: Hashable, Sendable {
   /// Creates the summary of two paths.
   ///
   /// The better one decides. Satisfied is better than requiresConnection, which is better than
-  /// unsatisfied. In a tie `preferred` decides.
+  /// unsatisfied. If both are satisfied, a path with a unique local source address is worse. In a
+  /// tie `preferred` decides.
   public init(ipv4: KernelPath, ipv6: KernelPath, preferred: AddressFamily) {
     self.ipv4 = ipv4
     self.ipv6 = ipv6
     let (first, second) = preferred == .ipv4 ? (ipv4, ipv6) : (ipv6, ipv4)
     let other: AddressFamily = preferred == .ipv4 ? .ipv6 : .ipv4
-    self.family = second.status.rank > first.status.rank ? other : preferred
+    self.family = second.rank > first.rank ? other : preferred
     let path = self.family == .ipv4 ? ipv4 : ipv6
     self.flags = ReachabilityFlags(path)
     self.category =
@@ -41,11 +42,11 @@ public struct ConnectivityStatus: Hashable, Sendable {
   public var isConstrained: Bool { self.path.isConstrained }
 }
 
-extension KernelPath.Status {
+extension KernelPath {
   /// The order of rule K7. An unknown path in one family does not cast doubt on the other.
   fileprivate var rank: Int {
-    switch self {
-    case .satisfied: 3
+    switch self.status {
+    case .satisfied: self.source?.isUniqueLocal ?? false ? 3 : 4
     case .requiresConnection: 2
     case .unknown: 1
     case .unsatisfied: 0

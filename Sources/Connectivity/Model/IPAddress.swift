@@ -64,6 +64,9 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
+  /// Whether the address is of fc00::/7, which routers on the internet do not forward (RFC 4193).
+  package var isUniqueLocal: Bool { self.family == .ipv6 && self.high >> 57 == 0x7E }
+
   /// Whether the address is ambiguous without a link, so that connect(2) binds the socket to the
   /// given one (RFC 4007).
   package var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }

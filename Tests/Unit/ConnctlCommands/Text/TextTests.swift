@@ -193,6 +193,27 @@ struct TextTests {
     #expect(Connectivity_V1_Link.usb.words == "usb0, up, maybe via phone")
   }
 
+  @Test("K7 a unique local source address is marked, and explained for destinations outside")
+  func uniqueLocal() throws {
+    var path = KernelPath.stack
+    path.source = IPAddress("fd00::7")
+    let status = ConnectivityStatus(ipv4: .unsatisfied(.noRoute), ipv6: path, preferred: .ipv4)
+    let lines = self.style.status(.sample(1, status), now: .sample)
+    #expect(lines.contains { $0.hasSuffix(", local addresses only") })
+    func source(to destination: String) throws -> String? {
+      var explanation = Connectivity_V1_Explanation.sample
+      explanation.path = Connectivity_V1_Path(path)
+      explanation.destination = destination
+      return try Style.plain(width: .max).explanation(explanation, host: nil)
+        .first { $0.contains("fd00::7") }
+    }
+    #expect(
+      try source(to: "2001:db8:9::1")
+        == "  source    fd00::7, a local address: answers arrive only if a router translates it "
+        + "(NPTv6, NAT66)")
+    #expect(try source(to: "fd99::1") == "  source    fd00::7")
+  }
+
   @Test("explain goes from the rule to the category")
   func explain() throws {
     expectLines(

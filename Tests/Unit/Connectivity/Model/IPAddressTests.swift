@@ -68,6 +68,16 @@ struct IPAddressTests {
   }
 
   @Test(
+    "fc00::/7 is unique local",
+    arguments: [
+      ("fc00::1", true), ("fdff:ffff::1", true), ("fbff::1", false), ("fe00::1", false),
+      ("fe80::1", false), ("2001:db8::1", false), ("10.0.0.1", false), ("252.0.0.1", false),
+    ] as [(IPAddress, Bool)])
+  func uniqueLocal(address: IPAddress, isUniqueLocal: Bool) {
+    #expect(address.isUniqueLocal == isUniqueLocal)
+  }
+
+  @Test(
     "an IPv4-mapped IPv6 address converts to IPv4, and no other does",
     arguments: [
       ("::ffff:192.0.2.7", "192.0.2.7"), ("::ffff:c000:207", "192.0.2.7"),

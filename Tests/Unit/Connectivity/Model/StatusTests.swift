@@ -37,6 +37,21 @@ struct StatusTests {
     #expect(status.path == (followed == .ipv4 ? ipv4 : ipv6))
   }
 
+  @Test("K7 IPv6 with a unique local address only → IPv4 comes first, whatever is preferred")
+  func uniqueLocal() throws {
+    var local = Self.cellular
+    local.source = IPAddress("fd00::7")
+    let both = ConnectivityStatus(ipv4: Self.wifi, ipv6: local, preferred: .ipv6)
+    #expect(both.family == .ipv4)
+    // A router may translate it.
+    for other in [Self.none, Self.dialling] {
+      let alone = ConnectivityStatus(ipv4: other, ipv6: local, preferred: .ipv4)
+      #expect(alone.family == .ipv6 && alone.category == .cellular)
+    }
+    local.source = IPAddress("2001:db8::7")
+    #expect(ConnectivityStatus(ipv4: Self.wifi, ipv6: local, preferred: .ipv6).family == .ipv6)
+  }
+
   @Test("K7 the interface is the out-link, even for a path that requires a connection")
   func interface() {
     let dialling = ConnectivityStatus(ipv4: Self.dialling, ipv6: Self.none, preferred: .ipv4)
