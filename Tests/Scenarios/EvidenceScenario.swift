@@ -47,6 +47,28 @@ struct EvidenceScenario {
     #expect(try lab.statistics().found == 1)
   }
 
+  @Test("E2 a shaper's ifb below the path is set down → its connections are found")
+  func redirected() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    // connd ignores other links that come later.
+    try lab.namespace.ip("link add ifb4eth0 type ifb")
+    try lab.namespace.ip("link set ifb4eth0 up")
+    for words in [
+      "qdisc add dev eth0 ingress",
+      "filter add dev eth0 parent ffff: protocol ip u32 match u32 0 0 "
+        + "action mirred egress redirect dev ifb4eth0",
+    ] {
+      try lab.namespace.run("sh", "-c", "tc \(words)")
+    }
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic()
+    defer { traffic.stop() }
+    try traffic.awaitAnswers()
+    try lab.namespace.ip("link set ifb4eth0 down")
+    try flow.expectDestroyed("silent", after: nil)
+  }
+
   @Test("E1 a service address leads to a pod on this machine, and the uplink fails → spared")
   func service() throws {
     let lab = try Uplinks.laboratory(["eth0"])

@@ -6,7 +6,8 @@ import Netlink
 ///
 /// The kernel creates a link without addresses and routes. It reports whatever leads to the link
 /// later: a matching route passes the filter, and an address and an upper link have messages. Links
-/// that predate the listener or the last overrun are never ignored.
+/// that predate the listener or the last overrun are never ignored. Neither is an ifb, because no
+/// message says that tc redirects traffic to it.
 struct IgnoredLinks {
   private enum State {
     /// No link is ignored, because messages were filtered or lost. Any link may have become
@@ -143,6 +144,7 @@ struct IgnoredLinks {
     switch event {
     case .link(let link):
       if link.isNew { self.newest = link.index }
+      if link.mayReceiveRedirections { return true }
       if link.isNew, !self.isBlind, !self.used.contains(link.index), !self.isUnheard(link.index) {
         self.links.insert(link.index)
       }
@@ -156,7 +158,7 @@ struct IgnoredLinks {
         self.state = .filtering(above: above, except: except)
       }
       self.links.remove(link.index)
-      return !isBystander
+      return !isBystander || link.mayReceiveRedirections
     case .address(let address), .addressRemoved(let address):
       // Any address except a link-local one may be the source on another link. In IPv4 all of them
       // may.

@@ -66,6 +66,11 @@ package struct Link: Hashable, Sendable {
 
   /// All names of the link, its primary name first.
   package var names: [String] { [self.name] + self.alternativeNames }
+
+  /// Whether tc may redirect the traffic of other links to this one, as shapers do. The kernel
+  /// reveals that only with CAP_NET_ADMIN.
+  package var mayReceiveRedirections: Bool { self.kind == Self.redirectionKind }
+  package static let redirectionKind = "ifb"
 }
 
 /// How a bridge treats the frames of one of its ports (`IFLA_BRPORT_*`).

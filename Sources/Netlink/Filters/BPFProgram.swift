@@ -81,6 +81,27 @@ struct BPFProgram {
     self.add(BPF_MISC | BPF_TAX, 0)
   }
 
+  /// Passes the message if an attribute within another one, searched from `start` on, begins with
+  /// these four bytes.
+  mutating func pass(
+    ifAttribute type: UInt32, in outer: UInt32, from start: UInt32, is octets: [UInt8]
+  ) {
+    var match = BPFProgram()
+    match.add(BPF_MISC | BPF_TAX, 0)
+    match.add(BPF_LD | BPF_W | BPF_IND, UInt32(MemoryLayout<nlattr>.size))
+    match.pass(ifOneOf: [Self.number(octets[...])])
+    var inner = BPFProgram()
+    inner.add(BPF_LDX | BPF_W | BPF_IMM, type)
+    inner.add(BPF_LD | BPF_W | BPF_ABS, UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR_NEST))
+    inner.add(BPF_JMP | BPF_JEQ | BPF_K, 0, ifTrue: UInt8(match.count))
+    inner.add(match)
+    self.add(BPF_LDX | BPF_W | BPF_IMM, outer)
+    self.add(BPF_LD | BPF_W | BPF_IMM, start)
+    self.add(BPF_LD | BPF_W | BPF_ABS, UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR))
+    self.add(BPF_JMP | BPF_JEQ | BPF_K, 0, ifTrue: UInt8(inner.count))
+    self.add(inner)
+  }
+
   /// Stores the first words of the payload of the attribute at X in the scratch memory.
   mutating func storePayload(words: Int, at place: UInt32) {
     for word in 0..<UInt32(words) {

@@ -6,7 +6,8 @@ import Connectivity
 ///
 /// On a machine with containers, links come and go all the time, with nine messages each. They must
 /// not wake connd (D7). An address still passes unless its scope is the link, because a global
-/// address may be used as the source on another link (RFC 6724, rule 2).
+/// address may be used as the source on another link (RFC 6724, rule 2). An ifb passes, because tc
+/// may redirect any link's traffic to it.
 struct LinkFilter: FilterPart {
   /// Expects A = the message's type. For other types it leaves A unchanged.
   let program: BPFProgram
@@ -36,6 +37,9 @@ struct LinkFilter: FilterPart {
     func types(_ types: Int...) -> [UInt32] { types.map { BPFProgram.field(UInt16($0)) } }
 
     var links = self.passHeard(unheard)
+    links.pass(
+      ifAttribute: UInt32(IFLA_INFO_KIND), in: UInt32(IFLA_LINKINFO), from: self.attributes,
+      is: Array(Link.redirectionKind.utf8) + [0])
     links.findAttribute(UInt32(IFLA_MASTER), from: self.attributes, passIfNone: false)
     links.add(BPF_LD | BPF_W | BPF_IND, UInt32(MemoryLayout<nlattr>.size))
     links.pass(ifOneOf: unheard.masters.map { BPFProgram.field($0) })

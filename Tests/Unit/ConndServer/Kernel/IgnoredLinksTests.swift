@@ -64,6 +64,21 @@ final class IgnoredLinksTests {
     #expect(self.mayMatter([self.link(7)]))
   }
 
+  @Test("E2 tc may redirect any link's traffic to an ifb → each change of one matters")
+  func redirection() {
+    var ifb = Link(index: 7, name: "ifb4eth0", kind: "ifb")
+    ifb.isNew = true
+    #expect(self.mayMatter([.link(ifb)]))
+    ifb.isNew = false
+    #expect(self.mayMatter([.link(ifb)]))
+    // Also if connd no longer hears of other new links.
+    self.ignoredLinks.ignore(after: [1, 2])
+    _ = self.ignoredLinks.acceptFilter()
+    #expect(!self.mayMatter([self.link(8, isNew: true)]))
+    #expect(self.mayMatter([.link(ifb)]))
+    #expect(self.mayMatter([.linkRemoved(ifb)]))
+  }
+
   @Test("T3 a link that existed before connd listened may matter")
   func old() {
     #expect(self.mayMatter([self.link(7)]))

@@ -22,6 +22,9 @@ struct BPFInterpreter {
       case BPF_LD
       where code & 0xE0 == BPF_ABS && k == UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR):
         a = Self.attribute(type: x, from: a, in: bytes)
+      case BPF_LD
+      where code & 0xE0 == BPF_ABS && k == UInt32(bitPattern: SKF_AD_OFF + SKF_AD_NLATTR_NEST):
+        a = Self.attribute(type: x, inAttributeAt: a, in: bytes)
       case BPF_LD:
         switch code & 0xE0 {
         case BPF_IMM: a = k
@@ -71,6 +74,20 @@ struct BPFInterpreter {
       }
     }
     return nil
+  }
+
+  /// SKF_AD_NLATTR_NEST: the same among the attributes in the payload of another one.
+  private static func attribute(
+    type: UInt32, inAttributeAt start: UInt32, in bytes: [UInt8]
+  ) -> UInt32 {
+    let start = Int(start)
+    guard start + 4 <= bytes.count else { return 0 }
+    let length = bytes.withUnsafeBytes {
+      Int($0.loadUnaligned(fromByteOffset: start, as: UInt16.self))
+    }
+    guard length >= 4, start + length <= bytes.count else { return 0 }
+    return self.attribute(
+      type: type, from: UInt32(start + 4), in: Array(bytes[..<(start + length)]))
   }
 
   /// SKF_AD_NLATTR: the offset of the first attribute of a type, or 0 if there is none.

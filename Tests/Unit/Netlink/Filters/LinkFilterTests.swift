@@ -55,6 +55,11 @@ struct LinkFilterTests {
     return number << [0, 8, 16, 24].randomElement(using: &random).unsafelyUnwrapped
   }
 
+  private static func attribute(_ type: Int, _ payload: [UInt8]) -> [UInt8] {
+    raw(UInt16(4 + payload.count)) + raw(UInt16(type)) + payload
+      + Array(repeating: 0, count: -payload.count & 3)
+  }
+
   private static func message(
     _ unheard: UnheardLinks, using random: inout SeededGenerator
   ) -> Message {
@@ -65,6 +70,14 @@ struct LinkFilterTests {
       var message = MessageBuilder(
         type: type, header: [0, 0, 1, 0] + raw(link) + raw(UInt32(0)) + raw(UInt32(0)))
       message.put(Int(IFLA_IFNAME), Array("veth0".utf8) + [0])
+      let kind = ["", "ifb", "ifbx", "if", "veth"].randomElement(using: &random) ?? ""
+      if !kind.isEmpty {
+        message.put(
+          Int(IFLA_LINKINFO),
+          self.attribute(Int(IFLA_INFO_DATA), Array("ifb".utf8) + [0])
+            + self.attribute(Int(IFLA_INFO_KIND), Array(kind.utf8) + [0]))
+      }
+      let isHeard = isHeard || kind == "ifb"
       guard Bool.random(using: &random) else {
         return Message(bytes: message.bytes, isHeard: isHeard)
       }

@@ -185,7 +185,7 @@ struct ListenerTests {
   }
 
   @Test(
-    "T3 later links are filtered out, except for exceptions, ports of the given masters, and what leads to them"
+    "T3 later links are filtered out, except for exceptions, ports of the given masters, ifbs, and what leads to them"
   )
   func unheardLinks() throws {
     let namespace = try self.makeNamespace()
@@ -232,6 +232,9 @@ struct ListenerTests {
     try #expect(told("link set ve4 up", "link set ve5 up").contains(40))
     try #expect(told("link del ve4").subtracting(early) == [40])
     try #expect(told("link set ve3 down").subtracting(early).isSubset(of: [31]))
+    try #expect(told("link add ifb9 index 50 type ifb") == [50])
+    try #expect(told("link set ifb9 up").contains(50))
+    try #expect(told("link del ifb9").contains(50))
 
     try listener.watch(FilterSpec())
     try #expect(told("link set ve3 up").contains(31))
