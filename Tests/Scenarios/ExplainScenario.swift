@@ -99,7 +99,7 @@ struct ExplainScenario {
     #expect(try self.link(lab) == "eth0")
     #expect(
       equal.first
-        == "Traffic leaves by eth0 (wired) because the kernel prefers it among equal routes.")
+        == "Traffic leaves by eth0 (wired) because the kernel prefers it among two equal defaults.")
   }
 
   @Test("K2 a kill switch discards the traffic → no link is used, and the explanation says why")

@@ -42,6 +42,9 @@ extension Connectivity_V1_Explanation {
     case .laterRule:
       return self.rules.first.map { "a rule for it comes first (\($0.priority): \($0.selector))" }
         ?? "a rule for it comes first"
+    case .equalMetric where unused.routePrefix.hasSuffix("/0"):
+      let others = self.unusedLinks.count { $0.reason == .equalMetric }
+      return "the kernel prefers it among \(others == 1 ? "two" : "\(others + 1)") equal defaults"
     case .equalMetric: return "the kernel prefers it among equal routes"
     case .down: return "\(name) is down"
     case .noCarrier: return "\(name) has no carrier"

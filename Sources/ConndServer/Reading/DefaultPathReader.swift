@@ -26,6 +26,12 @@ struct DefaultPathReader {
         try flows.way(to: path.destination, path.facts, path.observed.path)
       }
       reading.state.networks[family] = way?.network
+      // Their links and routers are followed, too.
+      for equal in path.equals {
+        _ = try view.unlessRefused { () throws(KernelUnavailable) in
+          try flows.way(to: equal.question, equal.answer)
+        }
+      }
     }
     for followed in self.changes.followed {
       guard var question = reading.path(followed.family)?.destination else { continue }

@@ -13,15 +13,19 @@ final class DefaultPath: Sendable {
   let facts: PathFacts
   /// The path that new connections get.
   let observed: CandidatePath
+  /// The probes that the kernel sends by an equal route, with its answers.
+  let equals: [(question: Destination, answer: RouteAnswer)]
 
   init(
     destination: Destination, lookup: (question: Destination, answer: RouteAnswer)?,
-    facts: PathFacts, observed: CandidatePath
+    facts: PathFacts, observed: CandidatePath,
+    equals: [(question: Destination, answer: RouteAnswer)] = []
   ) {
     self.destination = destination
     self.lookup = lookup
     self.facts = facts
     self.observed = observed
+    self.equals = equals
   }
 
   /// Creates the path to a destination about which the kernel refused a query.
@@ -70,7 +74,25 @@ extension PathReader {
     }
     return DefaultPath(
       destination: destination, lookup: (destination, facts.answer), facts: facts,
-      observed: observed)
+      observed: observed, equals: try self.equals(of: probe, answers, family, view))
+  }
+
+  /// Returns the probes that leave another way by a route of the same prefix, table and metric. The
+  /// kernel chooses between such routes by whether their routers answer (fib_select_default,
+  /// rt6_select), and reports no change of its choice.
+  private func equals(
+    of probe: Int, _ answers: [RouteAnswer], _ family: AddressFamily, _ view: KernelView
+  ) throws(KernelUnavailable) -> [(question: Destination, answer: RouteAnswer)] {
+    let all = zip(self.destinations[family].map { Destination($0) }, answers)
+      .map { (question: $0, answer: $1) }
+    let others = all.filter { !$0.answer.goesTheWay(of: answers[probe]) }
+    guard !others.isEmpty, let entry = try view.entry(for: all[probe].question), !entry.isSpread
+    else { return [] }
+    var equals: [(question: Destination, answer: RouteAnswer)] = []
+    for other in others where try view.entry(for: other.question)?.route == entry.route {
+      equals.append(other)
+    }
+    return equals
   }
 
   /// Returns the answer for each probe, and the index of the probe that represents the majority.

@@ -35,7 +35,7 @@ struct UnusedLinkTests {
         "0.0.0.0/0, loses: 0.0.0.0/0 is more specific"
       ),
       (
-        .equalMetric, "the kernel prefers it among equal routes",
+        .equalMetric, "the kernel prefers it among two equal defaults",
         "metric 700, loses: the kernel prefers another equal route"
       ),
       (.noCarrier, "eth1 has no carrier", "no carrier"), (.down, "eth1 is down", "down"),
@@ -52,6 +52,18 @@ struct UnusedLinkTests {
     let why = sentence.map { " because \($0)." } ?? ", the only link with a route."
     #expect(lines.first == "Traffic leaves by vlan10 (wired)\(why)")
     #expect(lines.last == "  not by    eth1: \(row)")
+  }
+
+  @Test("K2 several links have equal routes → the first line counts default routes only")
+  func equals() throws {
+    var explanation = Self.explanation(.equalMetric)
+    explanation.unusedLinks.append(explanation.unusedLinks[0])
+    func first() throws -> String? {
+      try Style.plain(width: .max).explanation(explanation, host: nil).first
+    }
+    #expect(try first()?.hasSuffix("because the kernel prefers it among 3 equal defaults.") == true)
+    explanation.unusedLinks[0].routePrefix = "192.0.2.0/24"
+    #expect(try first()?.hasSuffix("because the kernel prefers it among equal routes.") == true)
   }
 
   @Test("only one link was compared → the first line says nothing about the others")

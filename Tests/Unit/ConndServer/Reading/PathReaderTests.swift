@@ -92,6 +92,21 @@ final class PathReaderTests {
     #expect(settled == 0 && now == [self.after, self.after])
   }
 
+  @Test("K2 two equal default routes, and lookups alternate → both routers are followed")
+  func equalDefaults() throws {
+    let kernel = self.kernel
+    kernel.happens(after: 1) {
+      #expect(throws: Never.self) { try kernel.lead("0.0.0.0", 0, self.after) }
+    }
+    let view = self.view
+    let paths = DefaultPathReader(reader: self.reader, changes: ChangeDetector())
+    let reading = try paths.read(view, Removals())
+    #expect(reading.state.observation.ipv4.path.interface == "eth1")
+    #expect(
+      view.subscriptions.networks.gateways.map(\.address)
+        == [IPAddress("192.0.2.1"), IPAddress("198.51.100.1")])
+  }
+
   // MARK: - Ports (K6)
 
   private static let router: [UInt8] = [2, 0, 0, 0, 1, 1]
