@@ -85,13 +85,14 @@ struct LinksScenario {
     #expect(gain.to == "other")
   }
 
-  @Test("K2 a link is deleted → none")
+  @Test("K2 T5 a link is deleted → none, and the cause is the removal")
   func deleted() throws {
     let lab = try self.online()
     try lab.ip("link del eth0")
     let loss = try lab.event()
     #expect(loss.to == "none")
-    #expect(loss.cause?.trigger == "link")
+    // The kernel has set it down before.
+    #expect(loss.cause?.change == "linkRemoved")
     #expect(loss.cause?.interface == "eth0")
     #expect(loss.status.ipv4.status == "unsatisfied")
 

@@ -85,6 +85,9 @@ struct IgnoredLinks {
     return self.filterIsTooNarrow
   }
 
+  /// Whether a path has been made of this link.
+  func areUsing(_ link: UInt32) -> Bool { self.used.contains(link) }
+
   /// Adds links that paths are made of.
   mutating func use(_ links: some Sequence<UInt32>) {
     // Any other link might be one of its ports, so start over.

@@ -47,10 +47,23 @@ extension MonitorLoop {
     self.engine.context.subscriptions.ignoredLinks.beginToDrain()
     var mayHaveMore = try kernel.drain(into: &events)
     // When a path moves, its removal arrives before its replacement. That is not a loss (K8).
-    if mayHaveMore { mayHaveMore = try kernel.drain(into: &events) }
+    if mayHaveMore || self.haveRemovedLink(events, kernel) {
+      mayHaveMore = try kernel.drain(into: &events)
+    }
     self.feed.statistics.count(events)
     for event in events { self.log(event) }
     return mayHaveMore
+  }
+
+  /// Whether a link of a path was set down, and does not exist any more. The kernel removes a link
+  /// before it answers a query for it, so the message about the removal waits then (T5).
+  private func haveRemovedLink(_ events: [KernelEvent], _ kernel: any Kernel) -> Bool {
+    events.contains { event in
+      guard case .link(let link) = event, link.state == .down,
+        self.engine.context.subscriptions.ignoredLinks.areUsing(link.index)
+      else { return false }
+      return (try? kernel.link(link.index)) == nil
+    }
   }
 
   private mutating func log(_ event: KernelEvent) {

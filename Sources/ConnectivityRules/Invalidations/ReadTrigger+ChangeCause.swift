@@ -10,11 +10,12 @@ extension ReadTrigger {
     guard case .events(let events) = self, !events.isEmpty else {
       return ChangeCause(.timer, "graceEnded", interface: old.interface)
     }
-    let telling = events.first { event in
+    let telling = events.firstIndex { event in
       if case .neighbour = event { return verdict.reason == .networkChanged }
       return event.indicatesLoss(CandidatePath(old))
     }
-    return telling?.cause(between: old, new) ?? events.cause(of: family, from: old, to: new)
+    return telling.map { events.explanation(ofMessageAt: $0).cause(between: old, new) }
+      ?? events.cause(of: family, from: old, to: new)
   }
 }
 
@@ -45,9 +46,9 @@ extension ReadTrigger {
     if let cause = self.cause { return cause }
     let interface = draft.scope.interface
     if case .events(let events) = self,
-      let telling = events.first(where: { $0.tells(draft) })
+      let telling = events.firstIndex(where: { $0.tells(draft) })
     {
-      var cause = telling.cause
+      var cause = events.explanation(ofMessageAt: telling).cause
       cause.interface = cause.interface ?? interface
       return cause
     }

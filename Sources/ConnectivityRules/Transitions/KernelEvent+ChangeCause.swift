@@ -126,6 +126,16 @@ extension KernelEvent {
 }
 
 extension [KernelEvent] {
+  /// Returns the message that explains what the message at an index says. Before the kernel removes
+  /// a link, it sets the link down, and sends a message about each.
+  func explanation(ofMessageAt index: Int) -> KernelEvent {
+    guard case .link(let lost) = self[index] else { return self[index] }
+    let removal = self[index...].first { event in
+      if case .linkRemoved(let link) = event { link.index == lost.index } else { false }
+    }
+    return lost.state == .up ? self[index] : removal ?? self[index]
+  }
+
   /// Returns the cause of a path's change if no message says that the path was gone. That is the
   /// last message of a kind that explains the change, or else the last one that may concern the
   /// path.

@@ -53,7 +53,8 @@ struct PathTracker: Hashable, Sendable {
   func cause(of outcome: Outcome, after events: [KernelEvent], family: AddressFamily) -> ChangeCause
   {
     switch outcome.evidence {
-    case .message(let place): events[place].cause(between: outcome.before, self.published.path)
+    case .message(let place):
+      events.explanation(ofMessageAt: place).cause(between: outcome.before, self.published.path)
     case .lostCarrier(let link):
       ChangeCause(.link, "carrierLost", message: "RTM_NEWLINK", interface: link.name)
     case nil: events.cause(of: family, from: outcome.before, to: self.published.path)

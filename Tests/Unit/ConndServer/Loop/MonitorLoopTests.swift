@@ -84,6 +84,33 @@ struct MonitorLoopTests {
     #expect(kernel.watched.unheard != nil)
   }
 
+  @Test("T5 the removal of a link waits while connd reads that it was set down → it is the cause")
+  func removedLink() throws {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1, local: "192.0.2.7") == ["1 path eth0"])
+    let kernel = loop.kernel
+    var link = try #require(kernel.linkTable[2]).link
+    link.flags = []
+    let before = loop.loop.feed.store.past.count
+    // The kernel is still removing the link when connd reads the first message.
+    kernel.happens(after: 0) {
+      kernel.linkTable[2] = nil
+      kernel.routes = []
+      kernel.take("192.0.2.7")
+      kernel.untold.append { [.linkRemoved(link)] }
+    }
+    #expect(loop.tell([.link(link)]) == ["1 destroy sourceAddressLost"])
+    let causes = loop.loop.feed.store.past.dropFirst(before).map { published in
+      switch published.change {
+      case .transition(let transition): transition.cause.change
+      case .path(let change): change.cause.change
+      case .invalidation(let invalidation): invalidation.cause.change
+      case .dns(let change): change.cause.change
+      }
+    }
+    #expect(!causes.isEmpty && causes.allSatisfy { $0 == "linkRemoved" }, "\(causes)")
+  }
+
   @Test("K8 the kernel fails while flows are registered → it is reported lost, and opened again")
   func failure() throws {
     var loop = try TestLoop.started()

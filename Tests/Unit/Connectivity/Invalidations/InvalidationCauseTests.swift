@@ -43,6 +43,7 @@ struct InvalidationCauseTests {
     for (events, change) in [
       ([.linkRemoved(TestLink.noise.link), .linkRemoved(wired.link)], "linkRemoved"),
       ([.link(wired.link), .link(TestLink.wifi.withoutCarrier.link), .link(down)], "linkDown"),
+      ([.link(down), .linkRemoved(TestLink.noise.link), .linkRemoved(wired.link)], "linkRemoved"),
     ] as [([KernelEvent], String)] {
       var maker = ChangeDetector()
       var scene = Scene(links: [.init(wired), .init(.wifi)])

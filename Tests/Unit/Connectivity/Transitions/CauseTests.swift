@@ -36,6 +36,24 @@ struct CauseTests {
         == ChangeCause(.rule, "ruleRemoved", message: "RTM_DELRULE"))
   }
 
+  @Test("T5 a link is set down and removed in one batch → the cause is the removal")
+  func removal() {
+    let down = Self.wifi.with { $0.isUp = false }
+    let removed = ChangeCause(
+      .link, "linkRemoved", message: "RTM_DELLINK", interface: "wlan0")
+    let events: [KernelEvent] = [
+      .link(down.link), Self.noise, .linkRemoved(Self.wifi.link),
+    ]
+    #expect(Self.cause([Self.wifi], events, []) == removed)
+    // The address goes between the two.
+    let all = [events[0]] + Self.wifi.removed(.ipv4) + events[1...]
+    #expect(Self.cause([Self.wifi], all, []) == removed)
+    // The link is back under the same name.
+    #expect(Self.cause([Self.wifi], events + [.link(Self.wifi.link)], [Self.wifi]) == removed)
+    let other = events.dropLast() + [.linkRemoved(TestLink.wired.link)]
+    #expect(Self.cause([Self.wifi], Array(other), [])?.change == "linkDown")
+  }
+
   @Test("T5 a gain names the deciding message")
   func gain() {
     let coming: [KernelEvent] =
