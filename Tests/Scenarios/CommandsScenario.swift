@@ -95,6 +95,9 @@ struct CommandsScenario {
     #expect(report.cause.change == "serversChanged")
     // A rewrite without a change is not reported.
     try etc.write("# again\nnameserver 192.0.2.54\nsearch example.org\n", to: "resolv.conf")
+    // Nor is a file that is empty for a moment.
+    try etc.write("", to: "resolv.conf")
+    try etc.write("nameserver 192.0.2.54\nsearch example.org\n", to: "resolv.conf")
     try etc.write("nameserver 192.0.2.54\nsearch example.com\n", to: "resolv.conf.new")
     #expect(rename("\(etc.path)/resolv.conf.new", "\(etc.path)/resolv.conf") == 0)
     report = try told()

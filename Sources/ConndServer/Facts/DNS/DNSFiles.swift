@@ -37,6 +37,9 @@ struct DNSFiles {
     return (own + Self.resolvconf).map { self.root + $0 }
   }
 
+  /// Whether the main file exists.
+  var exist: Bool { self.knownText(of: Self.main) != nil }
+
   /// Reads the current settings, or returns `nil` if the main file cannot be read.
   func read() -> DNSSettings? {
     let main: ResolvConf

@@ -2,13 +2,31 @@ import Connectivity
 import Glibc
 
 /// The DNS files, and the watch that reports their changes.
+///
+/// A program that writes the resolver's file in place may empty it first, and close it meanwhile
+/// (`: >resolv.conf; cat new >resolv.conf`). So a file that has lost all its servers is read again
+/// after a moment, unless it changes before.
 final class DNSWatch: FactSource {
   private let files: DNSFiles
   private let changes = FileWatch()
+  private let now: () -> ContinuousClock.Instant
+  /// Whether the facts that were returned last have servers.
+  private var hadServers = false
+  /// When to take a file without servers as it is, or `nil` if none is pending.
+  private var due: ContinuousClock.Instant?
 
-  init(_ files: DNSFiles = DNSFiles()) { self.files = files }
+  /// - Parameter now: The clock.
+  init(
+    _ files: DNSFiles = DNSFiles(),
+    now: @escaping () -> ContinuousClock.Instant = { ContinuousClock.now }
+  ) {
+    (self.files, self.now) = (files, now)
+  }
 
-  let timeout: Duration? = nil
+  /// How long a program may take to write a file that it has emptied.
+  private static let patience = Duration.milliseconds(100)
+
+  var timeout: Duration? { self.due.map { max(.zero, self.now().duration(to: $0)) } }
 
   var descriptors: [pollfd] { [pollfd(readable: self.changes.fileDescriptor)] }
 
@@ -16,7 +34,20 @@ final class DNSWatch: FactSource {
     self.changes.clear()
     // Watches are set before reading, so that changes in between are reported.
     self.watch()
-    return self.files.read().map { [.dns($0)] } ?? []
+    guard let settings = self.files.read() else {
+      self.due = nil
+      return []
+    }
+    if settings.servers.isEmpty, self.hadServers, self.files.exist {
+      let now = self.now()
+      let due = self.due ?? now.advanced(by: Self.patience)
+      guard due <= now else {
+        self.due = due
+        return []
+      }
+    }
+    (self.due, self.hadServers) = (nil, !settings.servers.isEmpty)
+    return [.dns(settings)]
   }
 
   /// Watches the files and directories that exist now.

@@ -245,4 +245,34 @@ struct DNSFilesTests {
     while last != "192.0.2.58 / ", self.tells(watch) { last = root.said(watch) }
     #expect(last == "192.0.2.58 / ")
   }
+
+  @Test("T3 a file is emptied and written again with the same contents → the servers are not lost")
+  func writtenInPlace() throws {
+    let root = try Root()
+    try root.write("nameserver 192.0.2.53\n", to: "etc/resolv.conf")
+    var now = ContinuousClock.now
+    let watch = DNSWatch(root.files) { now }
+    #expect(root.said(watch) == "192.0.2.53 / ")
+    try root.write("", to: "etc/resolv.conf")
+    #expect(watch.process().isEmpty)
+    #expect(watch.timeout == .milliseconds(100))
+    now += .milliseconds(60)
+    // Another file changes.
+    #expect(watch.process().isEmpty)
+    #expect(watch.timeout == .milliseconds(40))
+    try root.write("nameserver 192.0.2.53\n", to: "etc/resolv.conf")
+    #expect(root.said(watch) == "192.0.2.53 / ")
+    #expect(watch.timeout == nil)
+
+    // It stays empty.
+    try root.write("", to: "etc/resolv.conf")
+    #expect(watch.process().isEmpty)
+    now += .milliseconds(100)
+    #expect(watch.timeout == .zero)
+    #expect(root.said(watch) == " / ")
+    #expect(watch.timeout == nil)
+    // From then on it has nothing to lose.
+    try root.write("search lan\n", to: "etc/resolv.conf")
+    #expect(root.said(watch) == " / lan")
+  }
 }
