@@ -213,6 +213,31 @@ struct EvidenceScenario {
     try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
   }
 
+  @Test("E2 the address moves to another router, and data waits for the MAC of the old one → lives")
+  func failover() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [])
+    try lab.namespace.ip("address add 198.51.100.7/32 dev lo")
+    func route(_ router: Int) throws {
+      try lab.namespace.ip(
+        "route replace default src 198.51.100.7 via 10.\(router).0.1 dev eth\(router) metric 20")
+      try lab.outside.ip("route replace 198.51.100.7 via 10.\(router).0.2")
+    }
+    try route(0)
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.unplug("eth0", lab)
+    try flow.expectAdvice("interfaceLost")
+    try route(1)
+    // The kernel gives up the old router after three seconds. TCP then waits for its timeout.
+    try traffic.awaitAnswers(50)
+    traffic.stop()
+    try flow.expectSpared(atMost: .nothing) {
+      try lab.namespace.ip("address del 198.51.100.7/32 dev lo")
+    }
+  }
+
   @Test("E2 all packets are lost silently after a change → advised, then destroyed as silent")
   func silent() throws {
     let lab = try Uplinks.laboratory(["eth0"])

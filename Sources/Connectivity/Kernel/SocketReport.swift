@@ -23,8 +23,9 @@ package struct SocketReport: Hashable, Sendable {
   package var timeout: Duration
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool
-  /// Whether anything had to be sent again since the connection was made.
-  package var hasLost: Bool
+  /// The number of segments that were sent again since the connection was made. A timeout may pass
+  /// without one, while the segment waits in a queue of this machine.
+  package var resent: UInt64
   /// When the running retransmission timer expires, or `nil` if none runs.
   package var nextTimeout: Duration?
   /// How much later than the report its reader may have looked at the clock.
@@ -36,7 +37,7 @@ package struct SocketReport: Hashable, Sendable {
   package init(
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, inFlight: UInt64 = 0,
     roundTrip: Duration, timeouts: Int = 0, timeout: Duration? = nil,
-    hasUnacknowledgedData: Bool = false, hasLost: Bool = false, nextTimeout: Duration? = nil
+    hasUnacknowledgedData: Bool = false, resent: UInt64 = 0, nextTimeout: Duration? = nil
   ) {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
@@ -47,7 +48,7 @@ package struct SocketReport: Hashable, Sendable {
     self.timeouts = timeouts
     self.timeout = timeout ?? .milliseconds(200) * (1 << min(timeouts, 16))
     self.hasUnacknowledgedData = hasUnacknowledgedData
-    self.hasLost = hasLost
+    self.resent = resent
     self.nextTimeout = nextTimeout
   }
 }

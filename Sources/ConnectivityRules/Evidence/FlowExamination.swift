@@ -13,14 +13,15 @@ package struct FlowExamination: Hashable, Sendable {
   private struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
-    /// The number of bytes that were sent before the first query since the change.
-    var sent: UInt64
+    /// What was sent before the first query since the change.
+    var known: SocketEvidence.Known
     /// When to query the socket again, or `nil` if it has proved the lookup wrong.
     var next: Instant?
 
     init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, next: Instant?) {
       self.verdict = verdict
-      (self.change, self.sent) = (evidence.change, evidence.known ?? evidence.sent)
+      self.change = evidence.change
+      self.known = evidence.known ?? .init(progress: evidence.sent, resent: evidence.resent)
       self.next = next
     }
   }
@@ -28,7 +29,9 @@ package struct FlowExamination: Hashable, Sendable {
   fileprivate struct Suspicion: Hashable, Sendable {
     var change: Instant
     /// The socket's progress at the first query.
-    var progress: UInt64
+    var known: SocketEvidence.Known
+    /// The number of counted timeouts before it.
+    var assumedTimeouts: Int
     /// Whether the client knows about it.
     var isAdvised = false
     var next: Instant
@@ -86,14 +89,16 @@ package struct FlowExamination: Hashable, Sendable {
   package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     if var suspicion = self.suspicion {
       var earlier = evidence
-      (earlier.change, earlier.known) = (suspicion.change, suspicion.progress)
+      (earlier.change, earlier.known) = (suspicion.change, suspicion.known)
       if earlier.isSuspect, suspicion.resume(earlier, at: now) {
         self.suspicion = suspicion
         return
       }
     }
     self.suspicion = Suspicion(
-      change: evidence.change, progress: evidence.progress,
+      change: evidence.change,
+      known: .init(progress: evidence.progress, resent: evidence.resent),
+      assumedTimeouts: evidence.countedTimeouts,
       isAdvised: self.suspicion?.isAdvised ?? false,
       next: evidence.nextQuestion(after: now))
   }
@@ -150,7 +155,7 @@ extension FlowExamination {
     }
 
     fileprivate func evidence(
-      on change: Instant, beyond known: UInt64? = nil
+      on change: Instant, beyond known: SocketEvidence.Known? = nil
     ) -> SocketEvidence? {
       self.report.map { SocketEvidence($0, on: change, beyond: known, at: self.now) }
     }
@@ -174,7 +179,7 @@ extension FlowExamination {
         let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
         if outcome != .none { return outcome }
       } else if let next = dispute.next, next <= look.now {
-        guard let evidence = look.evidence(on: dispute.change, beyond: dispute.sent)
+        guard let evidence = look.evidence(on: dispute.change, beyond: dispute.known)
         else {
           return .verdict(dispute.verdict)
         }
@@ -211,7 +216,7 @@ extension FlowExamination {
   /// Judges a suspicion of silence (E2).
   private mutating func conclude(on look: Look) -> FlowOutcome {
     guard var suspicion = self.suspicion else { return .none }
-    let evidence = look.evidence(on: suspicion.change, beyond: suspicion.progress)
+    let evidence = look.evidence(on: suspicion.change, beyond: suspicion.known)
     let isKept =
       self.isTrusted(look.isSound)
       ? suspicion.resume(evidence, at: look.now) : suspicion.pause(evidence, at: look.now)
@@ -224,10 +229,12 @@ extension FlowExamination {
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
     let severity = evidence.severityOfSilence(
-      at: look.now, isTunnelled: look.isTunnelled, without: suspicion.timeoutsInPauses)
+      at: look.now, isTunnelled: look.isTunnelled, without: suspicion.timeoutsInPauses,
+      assumed: suspicion.assumedTimeouts)
     let isNews = severity == .destroy || !suspicion.isAdvised
     suspicion.isAdvised = suspicion.isAdvised || severity != nil
-    suspicion.next = evidence.nextQuestion(after: look.now)
+    suspicion.next = evidence.nextQuestion(
+      after: look.now, orAt: evidence.endOfPatience(isTunnelled: look.isTunnelled))
     self.suspicion = suspicion
     guard let severity, isNews else { return .none }
     return .verdict(FlowTracker.Verdict(.silent, severity, by: evidence))

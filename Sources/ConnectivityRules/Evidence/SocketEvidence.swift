@@ -17,8 +17,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// The number of sent bytes, and the number that the peer has acknowledged.
   package var sent: UInt64
   package var progress: UInt64
-  /// The acknowledgement of this many bytes proves nothing. `nil` at the first query.
-  package var known: UInt64?
+  /// What an earlier query about the change has shown, or `nil` at the first query.
+  package var known: Known?
   package var roundTrip: Duration
   /// The number of consecutive timeouts.
   package var timeouts: Int
@@ -26,20 +26,38 @@ package struct SocketEvidence: Hashable, Sendable {
   private var timeout: Duration
   /// How long the last three of them took at least, or all if there are fewer.
   private var timeoutsTook: Duration
+  /// The number of those timeouts that came after the change.
+  private var timeoutsAfterChange: Int
+  /// When the data was sent that began to time out.
+  private var timesOutSince: Instant
+  /// The number of segments that were sent again since the connection was made.
+  package var resent: UInt64
+  /// Whether no segment is in flight, because the peer's window is closed.
+  private var isProbing: Bool
   package var hasUnacknowledgedData: Bool
   /// Whether the peer has been silent for longer than the retransmission timeout.
   private var isLongSilent: Bool
-  /// Whether anything had to be sent again since the connection was made.
-  private var hasLost: Bool
   /// When the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Instant?
 
+  /// What an earlier query has shown. Later reports are compared with it.
+  package struct Known: Hashable, Sendable {
+    /// The acknowledgement of this many bytes proves nothing: the number that was acknowledged
+    /// then, or sent.
+    package var progress: UInt64
+    /// The number of segments that had been sent again.
+    package var resent: UInt64
+
+    package init(progress: UInt64, resent: UInt64 = 0) {
+      (self.progress, self.resent) = (progress, resent)
+    }
+  }
+
   /// - Parameters:
-  ///   - known: The acknowledgement of this many bytes proves nothing: the number that was
-  ///     acknowledged at the first query, or sent. `nil` if this is the first query.
+  ///   - known: What an earlier query has shown, or `nil` if this is the first one.
   ///   - now: When the kernel gave the report.
   package init(
-    _ report: SocketReport, on change: Instant, beyond known: UInt64? = nil, at now: Instant
+    _ report: SocketReport, on change: Instant, beyond known: Known? = nil, at now: Instant
   ) {
     self.change = change
     self.lastHeard = now.advanced(by: .zero - report.silence)
@@ -51,9 +69,11 @@ package struct SocketEvidence: Hashable, Sendable {
     self.timeouts = report.timeouts
     self.timeout = report.timeout
     self.timeoutsTook = report.timeout - report.timeout / (1 << min(report.timeouts, 3))
+    self.timeoutsAfterChange = report.timeouts(after: change, at: now)
+    self.timesOutSince = report.timesOutSince(at: now)
+    (self.resent, self.isProbing) = (report.resent, report.sent == report.progress)
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
     self.isLongSilent = report.silence > report.timeout
-    self.hasLost = report.hasLost
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
   }
 
@@ -68,12 +88,15 @@ package struct SocketEvidence: Hashable, Sendable {
     self.change.duration(to: time) - self.uncertainty > self.roundTrip + Self.tick
   }
 
+  /// Whether anything had to be sent again since the connection was made.
+  private var hasLost: Bool { self.resent > 0 }
+
   /// Whether the peer was heard late. That alone is not proof, because a peer that receives nothing
   /// sends retransmissions.
   private var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
   private var isAcknowledgedLate: Bool {
-    self.isHeardLate && self.known.map { $0 < self.progress } ?? false
+    self.isHeardLate && self.known.map { $0.progress < self.progress } ?? false
   }
 }
 
@@ -154,7 +177,8 @@ extension SocketEvidence {
   ) -> Invalidation.Severity? {
     guard var evidence else { return .advise }
     if evidence.isSilent {
-      evidence.change = max(evidence.lastData, now.advanced(by: .zero - evidence.timeoutsTook))
+      evidence.change = max(evidence.lastData, evidence.timesOutSince)
+      evidence.timeoutsAfterChange = evidence.timeouts
       return evidence.severityOfSilence(at: now, isTunnelled: isTunnelled) ?? .advise
     }
     return evidence.isActive ? nil : .advise
@@ -182,26 +206,48 @@ extension SocketEvidence {
   /// lost, the peer still sends what it had for the flow before it stops.
   private var isDataOlderThanTimeouts: Bool { self.dataSilence >= self.timeoutsTook }
 
-  /// Returns the severity for a silent flow by its number of timeouts, or `nil` while they mean
+  /// The number of timeouts that count: those after the change at which something was sent, as far
+  /// as the earlier query shows. What waits in a queue of this machine, as for ARP, is not sent
+  /// again. Then its timeouts say nothing about the path.
+  package var countedTimeouts: Int {
+    let resent = self.resent - min(self.known?.resent ?? 0, self.resent)
+    // A probe of a closed window is never in such a queue for long, and not counted as sent again.
+    return self.isProbing
+      ? self.timeoutsAfterChange : min(self.timeoutsAfterChange, Int(clamping: resent))
+  }
+
+  /// Returns the severity for a silent flow by its counted timeouts, or `nil` while they mean
   /// nothing.
   ///
-  /// Three consecutive timeouts take 1.4 s, unless a route shortens them. They never occurred with
-  /// round trips of up to a second, a full queue, or 10% packet loss. Two timeouts did occur, when
-  /// the round trip jumped to a second.
+  /// Two timeouts occur when the round trip jumps to a second, or when the path is interrupted for
+  /// a moment. Within six seconds, TCP has sent again after 0.2, 0.6, 1.4 and 3 s. A path that is
+  /// back by then is heard.
   ///
   /// - Parameters:
   ///   - isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move the tunnel
   ///     to another uplink, and then the flows inside continue (I5).
   ///   - ignored: The number of timeouts that do not count, unless there are very many.
+  ///   - assumed: The number of counted timeouts until the first query. Whether something was sent
+  ///     at each is not certain, so they only advise.
   package func severityOfSilence(
-    at now: Instant, isTunnelled: Bool = false, without ignored: Int = 0
+    at now: Instant, isTunnelled: Bool = false, without ignored: Int = 0, assumed: Int = 0
   ) -> Invalidation.Severity? {
-    let timeouts = self.timeouts < Self.certainTimeouts ? self.timeouts - ignored : self.timeouts
-    guard self.isSilent, timeouts >= 2 else { return nil }
-    let patience = isTunnelled ? InvalidationPolicy.tunnelGrace : .milliseconds(1400)
-    let isLong = max(self.change, self.lastData).duration(to: now) >= patience
-    return timeouts >= 3 && isLong ? .destroy : .advise
+    guard self.isSilent else { return nil }
+    var counted = self.countedTimeouts
+    if self.timeoutsAfterChange < Self.certainTimeouts { counted = max(0, counted - ignored) }
+    if counted >= 2, self.endOfPatience(isTunnelled: isTunnelled) <= now { return .destroy }
+    return counted + assumed >= 2 ? .advise : nil
   }
+
+  /// When a flow is destroyed that stays silent.
+  package func endOfPatience(isTunnelled: Bool = false) -> Instant {
+    max(self.change, self.lastData).advanced(
+      by: isTunnelled ? InvalidationPolicy.tunnelGrace : Self.maxSilence)
+  }
+
+  /// How long a flow may be silent: as long as TCP usually needs to recover on a path that was
+  /// interrupted for up to three seconds.
+  private static let maxSilence = Duration.seconds(6)
 
   /// The number of consecutive timeouts of which all count.
   private static let certainTimeouts = 5
@@ -209,10 +255,14 @@ extension SocketEvidence {
   /// Returns when to query a silent flow again. That is as soon as the peer could have acknowledged
   /// the next retransmission, but at least 100 ms from now. If the path is back, that packet is the
   /// first to show it.
-  package func nextQuestion(after now: Instant) -> Instant {
+  ///
+  /// - Parameter end: When its silence destroys it, if enough timeouts have counted by then.
+  package func nextQuestion(after now: Instant, orAt end: Instant? = nil) -> Instant {
     let soonest = now.advanced(by: .milliseconds(100))
     let expiry = self.nextTimeout ?? now.advanced(by: .seconds(1))
-    return max(soonest, expiry.advanced(by: self.roundTrip * 2 + Self.delay))
+    let next = max(soonest, expiry.advanced(by: self.roundTrip * 2 + Self.delay))
+    guard let end, self.countedTimeouts >= 2, end > now else { return next }
+    return min(next, max(soonest, end))
   }
 
   /// The extra time that a reply may take on a busy machine.

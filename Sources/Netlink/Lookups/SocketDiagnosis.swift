@@ -92,7 +92,7 @@ extension SocketReport {
       // The timer of a closed window doubles without changing the retransmission timeout.
       timeout: .microseconds(Int64(timeout))
         * (unacknowledged > 0 ? 1 : 1 << Int(min(backoff, 16))),
-      hasUnacknowledgedData: unacknowledged > 0 || unsent > 0, hasLost: sentAgain > 0,
+      hasUnacknowledgedData: unacknowledged > 0 || unsent > 0, resent: UInt64(sentAgain),
       nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
   }
 

@@ -163,12 +163,17 @@ enum KernelBytes {
       put(UInt8(1), at: 2, in: &header)
       put(milliseconds(timeout), at: 4 + MemoryLayout<inet_diag_sockid>.size, in: &header)
     }
+    // idiag_wqueue
+    put(
+      UInt32(clamping: report.sent - report.progress),
+      at: 12 + MemoryLayout<inet_diag_sockid>.size, in: &header)
     put(UInt8(clamping: report.timeouts), at: 4, in: &info)
     put(milliseconds(report.timeout) * 1000, at: 8, in: &info)
     put(UInt32(report.hasUnacknowledgedData ? 1 : 0), at: 24, in: &info)
     put(milliseconds(report.dataSilence), at: 52, in: &info)
     put(milliseconds(report.silence), at: 56, in: &info)
     put(milliseconds(report.roundTrip) * 1000, at: 68, in: &info)
+    put(UInt32(clamping: report.resent), at: 100, in: &info)
     put(report.progress, at: 120, in: &info)
     return Self.message(SOCK_DIAG_BY_FAMILY, header + Self.attribute(INET_DIAG_INFO, info))
   }

@@ -11,6 +11,9 @@ struct ModelConnection {
     var isActive: Bool
     /// The link that netfilter sends its packets by, or `nil` if they follow the lookup.
     var markedLink: UInt32?
+    /// Whether packets wait in a queue of this machine for eight seconds after each fault, also if
+    /// the path is back.
+    var isQueued = false
     /// Whether the peer's retransmissions still arrive when its own packets are lost.
     var hearsCopies: Bool
     var roundTrip: Duration
@@ -30,6 +33,8 @@ struct ModelConnection {
   private var aliveSince: Instant
   /// How long it carried traffic before that.
   private var aliveBefore = Duration.zero
+  /// How often it sent again before that.
+  private var resentBefore = 0
 
   init(_ question: Destination, _ kind: Kind, in network: ModelNetwork, at now: Instant) {
     self.question = question
@@ -81,6 +86,7 @@ struct ModelConnection {
   }
 
   private mutating func resume(at time: Instant) {
+    self.resentBefore += self.resent(at: time)
     (self.silentSince, self.aliveSince) = (nil, time)
   }
 
@@ -93,7 +99,24 @@ struct ModelConnection {
   /// When the peer's answer to the first successful retransmission arrives.
   private var answer: Instant? {
     guard self.isCarried else { return nil }
-    return self.expiry(from: self.carriedSince)?.advanced(by: self.kind.roundTrip)
+    return self.expiry(from: self.firstSending)?.advanced(by: self.kind.roundTrip)
+  }
+
+  /// When a retransmission can leave this machine and reach the peer.
+  private var firstSending: Instant { max(self.carriedSince, self.endOfQueue) }
+
+  /// When its packets no longer wait in a queue of this machine.
+  private var endOfQueue: Instant {
+    guard let silentSince, self.kind.isQueued else { return self.carriedSince }
+    return silentSince.advanced(by: .seconds(8))
+  }
+
+  /// The number of timeouts at which something was sent, since it is silent.
+  private func resent(at now: Instant) -> Int {
+    guard let silentSince else { return 0 }
+    guard self.kind.isQueued else { return self.timeouts(at: now) }
+    let unsent = self.timeouts(at: min(now, silentSince.advanced(by: .milliseconds(7999))))
+    return self.timeouts(at: now) - unsent
   }
 
   // MARK: - Timeouts
@@ -133,15 +156,20 @@ struct ModelConnection {
     guard let silentSince = socket.silentSince else {
       let alive = socket.aliveBefore + socket.aliveSince.duration(to: now)
       return SocketReport(
-        silence: .zero, progress: Self.octets(alive), roundTrip: socket.kind.roundTrip,
-        hasUnacknowledgedData: true, nextTimeout: socket.firstTimeout)
+        silence: .zero, progress: Self.octets(alive), inFlight: 10,
+        roundTrip: socket.kind.roundTrip,
+        hasUnacknowledgedData: true, resent: UInt64(socket.resentBefore),
+        nextTimeout: socket.firstTimeout)
     }
     let lastHeard = socket.kind.hearsCopies ? socket.lastCopy(at: now) : silentSince
     let next = socket.expiry(from: now.advanced(by: .nanoseconds(1)))
     return SocketReport(
       silence: lastHeard.duration(to: now), dataSilence: silentSince.duration(to: now),
-      progress: Self.octets(socket.aliveBefore), roundTrip: socket.kind.roundTrip,
-      timeouts: socket.timeouts(at: now), hasUnacknowledgedData: true,
+      progress: Self.octets(socket.aliveBefore), inFlight: 10,
+      roundTrip: socket.kind.roundTrip, timeouts: socket.timeouts(at: now),
+      timeout: socket.firstTimeout * (1 << min(socket.timeouts(at: now), 16)),
+      hasUnacknowledgedData: true,
+      resent: UInt64(socket.resentBefore + socket.resent(at: now)),
       nextTimeout: next.map { now.duration(to: $0) })
   }
 
@@ -171,10 +199,17 @@ struct ModelConnection {
   /// Whether the answer to a packet is in transit.
   func isAnswered(at now: Instant) -> Bool {
     let socket = self.settled(at: now)
-    guard socket.isCarried, let sent = socket.expiry(from: socket.carriedSince) else {
+    guard socket.isCarried, let sent = socket.expiry(from: socket.firstSending) else {
       return false
     }
     return sent <= now
+  }
+
+  /// Whether the path is back, but its packets wait in a queue of this machine since it was lost.
+  func isWaiting(at now: Instant) -> Bool {
+    let socket = self.settled(at: now)
+    guard socket.isCarried, socket.kind.isQueued, socket.silentSince != nil else { return false }
+    return socket.resent(at: now) == 0
   }
 
   /// When something new last arrived, at the earliest by its handshake.
@@ -183,11 +218,17 @@ struct ModelConnection {
     return socket.kind.isActive ? socket.silentSince ?? now : socket.aliveSince
   }
 
-  /// When the retransmission timer has expired three times, at that moment or later, or `nil` while
-  /// it carries traffic.
-  func thirdTimeout(from time: Instant, at now: Instant) -> Instant? {
+  /// When the retransmission timer expires at that moment or later, after something was sent again
+  /// twice, or `nil` while it carries traffic.
+  ///
+  /// - Parameter first: When connd has queried the socket first.
+  func lateTimeout(from time: Instant, after first: Instant, at now: Instant) -> Instant? {
     let socket = self.settled(at: now)
-    guard socket.kind.isActive, let silentSince = socket.silentSince else { return nil }
-    return socket.expiry(from: max(time, silentSince.advanced(by: socket.firstTimeout * 7)))
+    guard socket.kind.isActive, socket.silentSince != nil else { return nil }
+    let start = socket.kind.isQueued ? max(first, socket.endOfQueue) : first
+    guard let once = socket.expiry(from: start.advanced(by: .nanoseconds(1))),
+      let twice = socket.expiry(from: once.advanced(by: .nanoseconds(1)))
+    else { return nil }
+    return socket.expiry(from: max(time, twice))
   }
 }

@@ -76,6 +76,8 @@ enum Mutation: String, CaseIterable, Sendable {
   case countsCopies
   /// E2: unacknowledged data is overlooked.
   case overlooksSilence
+  /// E2: timeouts count at which nothing was sent.
+  case countsUnsent
   /// E2: a socket that was silent once stays silent.
   case neverHearsAgain
   /// D5: a change is lost on its way to the history.
@@ -147,6 +149,7 @@ extension Mutation? {
         silence: .zero, progress: (before?.progress ?? 0) + 1, roundTrip: report.roundTrip)
     case .countsCopies: report.dataSilence = report.silence
     case .overlooksSilence: report.hasUnacknowledgedData = false
+    case .countsUnsent: report.resent = UInt64(report.timeouts)
     case .neverHearsAgain:
       guard let before, before.timeouts > 0, report.timeouts == 0 else { break }
       return before

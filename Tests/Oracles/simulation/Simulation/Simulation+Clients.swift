@@ -133,6 +133,7 @@ extension Simulation {
     return ModelConnection.Kind(
       isActive: !self.random.oneIn(2),
       markedLink: isMarked ? others.randomElement(using: &self.random)?.index : nil,
+      isQueued: self.random.oneIn(4),
       hearsCopies: self.random.oneIn(4),
       roundTrip: .milliseconds(self.random.pick([1, 20, 20, 60, 300])))
   }

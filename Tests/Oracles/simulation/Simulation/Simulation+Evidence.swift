@@ -25,6 +25,9 @@ extension Simulation {
       if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now) {
         self.fail("E2: flow \(flow.key) is destroyed as silent, and its peer answers")
       }
+      if connection.isWaiting(at: self.now) {
+        self.fail("E2: flow \(flow.key) is destroyed as silent, and nothing was sent since")
+      }
     }
   }
 

@@ -86,9 +86,9 @@ struct Testimony {
   func whyUnfound(_ connection: ModelConnection, at now: Instant) -> String? {
     let news = connection.lastNews(at: now)
     guard let suspectSince, news <= suspectSince else { return nil }
-    // The first query, and the minimum time of three timeouts.
-    let ripe = suspectSince.advanced(by: self.wasTunnelled ? .seconds(31) : .milliseconds(2400))
-    guard let timeout = connection.thirdTimeout(from: ripe, at: now),
+    let first = suspectSince.advanced(by: .milliseconds(1100))
+    let ripe = suspectSince.advanced(by: self.wasTunnelled ? .seconds(31) : .milliseconds(6100))
+    guard let timeout = connection.lateTimeout(from: ripe, after: first, at: now),
       timeout.advanced(by: connection.kind.roundTrip * 2 + Self.patience) < now
     else { return nil }
     return "E2: kept although its socket has been silent since \(news.milliseconds) ms"

@@ -21,8 +21,9 @@ struct SocketInquiryTests {
     _ milliseconds: Int, timeouts: Int = 0, nextTimeout: Int = 200
   ) -> SocketReport {
     SocketReport(
-      silence: .milliseconds(milliseconds), roundTrip: .milliseconds(20), timeouts: timeouts,
-      hasUnacknowledgedData: true, nextTimeout: .milliseconds(nextTimeout))
+      silence: .milliseconds(milliseconds), inFlight: 10, roundTrip: .milliseconds(20),
+      timeouts: timeouts, hasUnacknowledgedData: true, resent: UInt64(timeouts),
+      nextTimeout: .milliseconds(nextTimeout))
   }
 
   @Test("E3 without a change no socket is queried, and no timer runs")
@@ -66,8 +67,10 @@ struct SocketInquiryTests {
     #expect(loop.turn(after: .seconds(1)) == [])
     loop.kernel.sockets[Self.port] = self.silent(1550, timeouts: 2, nextTimeout: 800)
     #expect(loop.turn(after: .milliseconds(540)) == ["1 advise silent"])
-    loop.kernel.sockets[Self.port] = self.silent(2490, timeouts: 3, nextTimeout: 1600)
-    #expect(loop.turn(after: .milliseconds(940)) == ["1 destroy silent"])
+    loop.kernel.sockets[Self.port] = self.silent(3030, timeouts: 3, nextTimeout: 1600)
+    #expect(loop.turn(after: .milliseconds(1480)) == [])
+    loop.kernel.sockets[Self.port] = self.silent(6010, timeouts: 4, nextTimeout: 200)
+    #expect(loop.turn(after: .milliseconds(2980)) == ["1 destroy silent"])
     #expect(loop.count("found") == 1)
     #expect(loop.loop.due == nil)
   }

@@ -15,15 +15,18 @@ struct FlowExaminationTests {
     mutating func see(
       _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int? = nil,
       data: Int? = nil, timeouts: Int = 0, isCertain: Bool = false, isStanding: Bool = true,
-      isSound: Bool = false, isAcknowledged: Bool = false, progress: UInt64 = 0
+      isSound: Bool = false, isAcknowledged: Bool = false, progress: UInt64 = 0, resent: Int? = nil
     ) -> String? {
       let now = change.advanced(by: .milliseconds(milliseconds))
+      // Data that was sent at the change times out after 0.2, 0.6, 1.4 s and so on.
+      let expiry = timeouts == 0 ? milliseconds + 400 : 200 * (1 << (timeouts + 1) - 1)
       let report = silence.map {
         SocketReport(
           silence: .milliseconds($0), dataSilence: data.map { .milliseconds($0) },
           progress: progress, inFlight: isAcknowledged ? 0 : 10, roundTrip: .milliseconds(20),
-          timeouts: timeouts,
-          hasUnacknowledgedData: !isAcknowledged, nextTimeout: .milliseconds(400))
+          timeouts: timeouts, hasUnacknowledgedData: !isAcknowledged,
+          resent: UInt64(resent ?? timeouts),
+          nextTimeout: .milliseconds(max(100, expiry - milliseconds)))
       }
       let outcome = self.examination.conclude(
         .init(
@@ -38,13 +41,16 @@ struct FlowExaminationTests {
 
     /// Begins a query of its socket, which last received data 5 ms before the change, because of
     /// that change or a later one.
-    mutating func suspect(after milliseconds: Int, becauseOf later: Int = 0) {
+    mutating func suspect(
+      after milliseconds: Int, becauseOf later: Int = 0, resent: UInt64 = 0
+    ) {
       let change = FlowExaminationTests.change.advanced(by: .milliseconds(later))
       let milliseconds = milliseconds - later
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = SocketReport(
-        silence: .milliseconds(milliseconds + later + 5), roundTrip: .milliseconds(20),
-        hasUnacknowledgedData: true, nextTimeout: .milliseconds(400))
+        silence: .milliseconds(milliseconds + later + 5), inFlight: 10,
+        roundTrip: .milliseconds(20), hasUnacknowledgedData: true, resent: resent,
+        nextTimeout: .milliseconds(400))
       self.examination.suspect(SocketEvidence(report, on: change, at: now), at: now)
     }
 
@@ -126,15 +132,40 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 100, isStanding: false, isSound: true) == nil)
   }
 
-  @Test("E2 a silent flow is advised after two timeouts and destroyed after three")
+  @Test("E2 a silent flow is advised after two timeouts, and destroyed after six seconds")
   func found() {
     var flow = Examined()
     flow.suspect(after: 1000)
     #expect(flow.deadline == .milliseconds(1540))
     #expect(flow.see(after: 1200, isSound: true) == nil)
     #expect(flow.see(after: 1540, silence: 1545, timeouts: 2, isSound: true) == "advise silent")
-    #expect(flow.see(after: 2080, silence: 2085, timeouts: 2, isSound: true) == nil)
-    #expect(flow.see(after: 2620, silence: 2625, timeouts: 3, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 3080, silence: 3085, timeouts: 2, isSound: true) == nil)
+    #expect(flow.see(after: 5800, silence: 5805, timeouts: 3, isSound: true) == nil)
+    #expect(flow.deadline == .milliseconds(6000))
+    #expect(flow.see(after: 6000, silence: 6005, timeouts: 3, isSound: true) == "destroy silent")
+  }
+
+  @Test("E2 data waits for a neighbour's MAC address → its timeouts do not count")
+  func unsent() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    for (time, timeouts) in [(1540, 3), (3100, 4), (6300, 5)] {
+      let seen = flow.see(
+        after: time, silence: time + 5, timeouts: timeouts, isSound: true, resent: 0)
+      #expect(seen == nil)
+    }
+    #expect(flow.see(after: 12_800, silence: 10, isSound: true, isAcknowledged: true) == nil)
+    #expect(flow.deadline == nil)
+  }
+
+  @Test("E2 an earlier loss is no evidence of what was sent since the first query")
+  func earlierLoss() {
+    var flow = Examined()
+    flow.suspect(after: 1000, resent: 7)
+    #expect(flow.see(after: 6500, silence: 6505, timeouts: 5, isSound: true, resent: 8) == nil)
+    #expect(
+      flow.see(after: 12_900, silence: 12_905, timeouts: 6, isSound: true, resent: 9)
+        == "destroy silent")
   }
 
   @Test("E2 a silent flow receives again → it recovers, and is not queried any more")
@@ -154,11 +185,14 @@ struct FlowExaminationTests {
     var flow = Examined()
     flow.suspect(after: 1000)
     #expect(flow.see(after: 1540, silence: 5, timeouts: 2, isSound: true) == nil)
-    #expect(flow.deadline == .milliseconds(2080))
+    #expect(flow.deadline == .milliseconds(1780))
     #expect(
       flow.see(after: 2080, silence: 5, data: 545, timeouts: 3, isSound: true) == nil)
     #expect(
-      flow.see(after: 3000, silence: 5, data: 1465, timeouts: 3, isSound: true)
+      flow.see(after: 3200, silence: 5, data: 1665, timeouts: 3, isSound: true)
+        == "advise silent")
+    #expect(
+      flow.see(after: 7535, silence: 5, data: 6000, timeouts: 5, isSound: true)
         == "destroy silent")
   }
 
@@ -168,7 +202,9 @@ struct FlowExaminationTests {
     flow.suspect(after: 1000)
     flow.suspect(after: 1200, becauseOf: 900)
     #expect(flow.deadline == .milliseconds(1540))
-    #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "advise silent")
+    flow.suspect(after: 5000, becauseOf: 4000)
+    #expect(flow.see(after: 6000, silence: 6005, timeouts: 4, isSound: true) == "destroy silent")
   }
 
   private static let doubt = FlowTracker.Verdict(.interfaceLost, .advise)
@@ -189,17 +225,22 @@ struct FlowExaminationTests {
     var flow = Examined()
     flow.suspect(after: 1000)
     var told: [String?] = []
-    // Every 20 ms, with timeouts 0.2, 0.6, 1.4 and 3 s after the change.
-    for time in stride(from: 1020, through: 3000, by: 20) where told.last != "destroy silent" {
+    // Every 20 ms, with timeouts 0.2, 0.6, 1.4, 3 and 6.2 s after the change.
+    for time in stride(from: 1020, through: 7000, by: 20) where told.last != "destroy silent" {
       let isSound = time % 40 == 0
-      let timeouts = [200, 600, 1400, 3000].count { $0 < time }
+      let timeouts = [200, 600, 1400, 3000, 6200].count { $0 < time }
       told.append(
         flow.see(
           isSound ? nil : Self.doubt, after: time, silence: time + 5, timeouts: timeouts,
           isSound: isSound))
     }
-    #expect(told.compactMap(\.self).filter { $0 != "advise interfaceLost" } == ["destroy silent"])
+    #expect(told.last == "destroy silent")
+    #expect(Set(told.compactMap(\.self)).isSubset(of: Self.alternating))
   }
+
+  private static let alternating: Set = [
+    "advise interfaceLost", "advise silent", "destroy silent",
+  ]
 
   @Test("E2 timeouts while the lookup fails do not count")
   func timeoutsInPause() {
@@ -209,7 +250,7 @@ struct FlowExaminationTests {
     #expect(
       flow.see(Self.doubt, after: 1600, silence: 1605, timeouts: 2) == "advise interfaceLost")
     #expect(flow.see(after: 2500, silence: 2505, timeouts: 3, isSound: true) == "advise silent")
-    #expect(flow.see(after: 3200, silence: 3205, timeouts: 4, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 6200, silence: 6205, timeouts: 4, isSound: true) == "destroy silent")
   }
 
   @Test("E2 an inquiry finds that the lookup succeeds again → the suspicion goes on")
@@ -229,7 +270,8 @@ struct FlowExaminationTests {
     var flow = Examined()
     flow.suspect(after: 1000)
     _ = flow.see(Self.doubt, after: 1100, silence: 1105, timeouts: 1)
-    #expect(flow.see(after: 2000, silence: 2005, timeouts: 5, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 2000, silence: 2005, timeouts: 5, isSound: true) == "advise silent")
+    #expect(flow.see(after: 6000, silence: 6005, timeouts: 5, isSound: true) == "destroy silent")
   }
 
   @Test("E2 a report is needed when the lookup fails or succeeds again")
@@ -251,6 +293,7 @@ struct FlowExaminationTests {
     _ = flow.see(Self.lost, after: 0, silence: 3)
     _ = flow.see(after: 60, silence: 5, isAcknowledged: true)
     flow.suspect(after: 2000)
-    #expect(flow.see(after: 2600, silence: 2605, timeouts: 3) == "destroy silent")
+    #expect(flow.see(after: 2600, silence: 2605, timeouts: 3) == "advise silent")
+    #expect(flow.see(after: 6000, silence: 6005, timeouts: 4) == "destroy silent")
   }
 }

@@ -9,16 +9,19 @@ struct SocketEvidenceTests {
   private static func evidence(
     _ after: Int, silence: Int, data: Int? = nil, progress: UInt64 = 0, before: UInt64? = nil,
     roundTrip: Int = 20, timeouts: Int = 0, timeout: Int? = nil,
-    unacknowledged: Bool = true, hasLost: Bool = false, nextTimeout: Int? = nil
+    unacknowledged: Bool = true, resent: Int? = nil, resentBefore: UInt64 = 0,
+    nextTimeout: Int? = nil
   ) -> (SocketEvidence, now: Instant) {
     let change = Instant(sinceStart: .seconds(10))
     let now = change.advanced(by: .milliseconds(after))
     let report = SocketReport(
       silence: .milliseconds(silence), dataSilence: data.map { .milliseconds($0) },
-      progress: progress, roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
+      progress: progress, inFlight: unacknowledged ? 10 : 0,
+      roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
       timeout: timeout.map { .milliseconds($0) }, hasUnacknowledgedData: unacknowledged,
-      hasLost: hasLost, nextTimeout: nextTimeout.map { .milliseconds($0) })
-    return (SocketEvidence(report, on: change, beyond: before, at: now), now)
+      resent: UInt64(resent ?? timeouts), nextTimeout: nextTimeout.map { .milliseconds($0) })
+    let known = before.map { SocketEvidence.Known(progress: $0, resent: resentBefore) }
+    return (SocketEvidence(report, on: change, beyond: known, at: now), now)
   }
 
   /// The time of the report in milliseconds after the change, and the silence of the socket until
@@ -67,13 +70,13 @@ struct SocketEvidenceTests {
     #expect(severity(silence: 1100, unacknowledged: false) == .advise)
     #expect(severity(silence: 1100) == .advise)
     #expect(severity(silence: 1100, timeouts: 2) == .advise)
-    #expect(severity(silence: 1399, timeouts: 3) == .advise)
-    #expect(severity(silence: 1400, timeouts: 3) == .destroy)
+    #expect(severity(silence: 5999, timeouts: 4) == .advise)
+    #expect(severity(silence: 6000, timeouts: 5) == .destroy)
     // The peer retransmits.
-    #expect(severity(silence: 300, data: 1400, timeouts: 3) == .destroy)
+    #expect(severity(silence: 300, data: 6000, timeouts: 5) == .destroy)
     // A route may shorten the timeouts (`rto_min`).
-    #expect(severity(silence: 300, data: 1400, timeouts: 3, timeout: 160) == .advise)
-    #expect(severity(silence: 1400, timeouts: 3, isTunnelled: true) == .advise)
+    #expect(severity(silence: 300, data: 6000, timeouts: 5, timeout: 160) == .advise)
+    #expect(severity(silence: 6000, timeouts: 5, isTunnelled: true) == .advise)
   }
 
   @Test(
@@ -125,7 +128,7 @@ struct SocketEvidenceTests {
     ) -> SocketEvidence.Ruling {
       let (evidence, now) = Self.evidence(
         after, silence: silence, data: after + 3, progress: 7, before: 7, timeouts: timeouts ?? 0,
-        unacknowledged: timeouts != nil, hasLost: true, nextTimeout: 100)
+        unacknowledged: timeouts != nil, resent: 1, nextTimeout: 100)
       return evidence.ruling(at: now, isUrgent: isUrgent)
     }
     let end = Instant(sinceStart: .milliseconds(10_600))
@@ -147,7 +150,7 @@ struct SocketEvidenceTests {
   @Test("E2 retransmissions from the peer do not hide missing acknowledgements")
   func silentInOneDirection() {
     let (repeating, now) = Self.evidence(
-      2000, silence: 5, data: 2001, progress: 7, before: 7, timeouts: 3)
+      6000, silence: 5, data: 6001, progress: 7, before: 7, timeouts: 4)
     #expect(repeating.severityOfSilence(at: now) == .destroy)
     let (uploading, _) = Self.evidence(2000, silence: 5, data: 9000, progress: 7, timeouts: 0)
     #expect(!uploading.isSilent)
@@ -169,7 +172,7 @@ struct SocketEvidenceTests {
   @Test("E2 the way to the peer is lost, and the peer sends on for a moment → silent all the same")
   func peerSendsOn() {
     let (found, now) = Self.evidence(
-      1500, silence: 5, data: 1410, progress: 7, before: 7, timeouts: 3)
+      6100, silence: 5, data: 6010, progress: 7, before: 7, timeouts: 4)
     #expect(found.severityOfSilence(at: now) == .destroy)
     let (first, then) = Self.evidence(1000, silence: 5, data: 910, progress: 7, timeouts: 2)
     #expect(first.severityOfSilence(at: then) == .advise)
@@ -178,7 +181,7 @@ struct SocketEvidenceTests {
     #expect(!sending.isSilent && sending.isSuspect)
   }
 
-  @Test("E2 timeouts that a route shortens count by their real length, and not before 1.4 s")
+  @Test("E2 timeouts that a route shortens count by their real length, and not before six seconds")
   func shortTimeouts() {
     func severity(_ after: Int, data: Int, timeouts: Int) -> Invalidation.Severity? {
       let (evidence, now) = Self.evidence(
@@ -187,13 +190,49 @@ struct SocketEvidenceTests {
     }
     #expect(severity(1000, data: 860, timeouts: 7) == nil)
     #expect(severity(1000, data: 900, timeouts: 7) == .advise)
-    #expect(severity(1500, data: 1390, timeouts: 7) == .advise)
-    #expect(severity(1500, data: 1400, timeouts: 7) == .destroy)
+    #expect(severity(6100, data: 5990, timeouts: 9) == .advise)
+    #expect(severity(6100, data: 6000, timeouts: 9) == .destroy)
   }
 
-  @Test("E2 three timeouts hastened by ICMP destroy no sooner than three full timeouts")
+  @Test("E2 timeouts at which nothing was sent again do not count")
+  func unsent() {
+    // The segment waits for the neighbour's MAC address.
+    let (waiting, now) = Self.evidence(7000, silence: 7001, before: 0, timeouts: 5, resent: 0)
+    #expect(waiting.countedTimeouts == 0)
+    #expect(waiting.severityOfSilence(at: now) == nil)
+    let (once, _) = Self.evidence(7000, silence: 7001, before: 0, timeouts: 5, resent: 1)
+    #expect(once.severityOfSilence(at: now) == nil)
+    let (twice, _) = Self.evidence(7000, silence: 7001, before: 0, timeouts: 5, resent: 2)
+    #expect(twice.severityOfSilence(at: now) == .destroy)
+    // What was sent again before the first query may have been sent before the change.
+    let (earlier, _) = Self.evidence(
+      7000, silence: 7001, before: 0, timeouts: 5, resent: 9, resentBefore: 8)
+    #expect(earlier.severityOfSilence(at: now) == nil)
+    #expect(earlier.severityOfSilence(at: now, assumed: 2) == .advise)
+  }
+
+  @Test("E2 timeouts before the change do not count")
+  func timeoutsBefore() {
+    // The last timeout was 0.3 s ago, the one before 0.8 s earlier, and so on.
+    for (after, counted) in [(200, 0), (400, 1), (1000, 1), (1200, 2), (1600, 3), (9000, 3)] {
+      let (evidence, _) = Self.evidence(
+        after, silence: 9000, timeouts: 3, timeout: 1600, resent: 9, nextTimeout: 1300)
+      #expect(evidence.countedTimeouts == counted, "\(after) ms")
+    }
+  }
+
+  @Test("E2 probes of a closed window count, although nothing is sent again")
+  func probes() {
+    let report = SocketReport(
+      silence: .seconds(7), roundTrip: .milliseconds(20), timeouts: 3, hasUnacknowledgedData: true)
+    let now = Instant(sinceStart: .seconds(17))
+    let evidence = SocketEvidence(report, on: Instant(sinceStart: .seconds(10)), at: now)
+    #expect(evidence.severityOfSilence(at: now) == .destroy)
+  }
+
+  @Test("E2 timeouts hastened by ICMP destroy no sooner than six seconds after the change")
   func hastened() {
-    let (early, now) = Self.evidence(1000, silence: 1001, timeouts: 4)
+    let (early, now) = Self.evidence(5999, silence: 6000, timeouts: 9)
     #expect(early.severityOfSilence(at: now) == .advise)
   }
 
@@ -205,23 +244,32 @@ struct SocketEvidenceTests {
     #expect(late.severityOfSilence(at: then, isTunnelled: true) == .destroy)
   }
 
-  @Test(
-    "E2 two timeouts advise and three destroy, if data is unacknowledged and nothing is received")
+  @Test("E2 two timeouts advise, and six seconds destroy, if data is unacknowledged")
   func silence() {
-    for (timeouts, severity) in [(0, nil), (1, nil), (2, .advise), (3, .destroy), (9, .destroy)]
-      as [(Int, Invalidation.Severity?)]
-    {
-      let (silent, now) = Self.evidence(2000, silence: 2001, timeouts: timeouts)
+    for (after, timeouts, severity) in [
+      (2000, 0, nil), (2000, 1, nil), (2000, 2, .advise), (5999, 9, .advise), (6000, 2, .destroy),
+      (6000, 1, nil),
+    ] as [(Int, Int, Invalidation.Severity?)] {
+      let (silent, now) = Self.evidence(after, silence: after + 1, timeouts: timeouts)
       #expect(silent.severityOfSilence(at: now) == severity)
       let (acknowledged, _) = Self.evidence(
-        2000, silence: 2001, timeouts: timeouts, unacknowledged: false)
+        after, silence: after + 1, timeouts: timeouts, unacknowledged: false)
       #expect(acknowledged.severityOfSilence(at: now) == nil)
-      let (heard, _) = Self.evidence(2000, silence: 500, timeouts: timeouts)
+      let (heard, _) = Self.evidence(after, silence: 500, timeouts: timeouts, resent: 0)
       #expect(heard.severityOfSilence(at: now) == nil)
-      // Data in flight at the change proves nothing.
-      let (inFlight, _) = Self.evidence(
-        2000, silence: 1900, roundTrip: 300, timeouts: timeouts)
-      #expect(inFlight.severityOfSilence(at: now) == severity)
+    }
+    // Data in flight at the change proves nothing.
+    let (inFlight, now) = Self.evidence(2000, silence: 1900, roundTrip: 300, timeouts: 2)
+    #expect(inFlight.severityOfSilence(at: now) == .advise)
+  }
+
+  @Test("E2 E3 the next query is due after the next timeout, or when the six seconds are over")
+  func endOfPatience() {
+    for (timeouts, expected) in [(1, 5140), (2, 1000)] {
+      let (evidence, now) = Self.evidence(
+        5000, silence: 5001, timeouts: timeouts, nextTimeout: 5000)
+      let next = evidence.nextQuestion(after: now, orAt: evidence.endOfPatience())
+      #expect(now.duration(to: next) == .milliseconds(expected))
     }
   }
 
