@@ -23,11 +23,6 @@ struct EvidenceScenario {
     return lab
   }
 
-  /// Takes a link's carrier at its other end.
-  private func unplug(_ link: String, _ lab: Laboratory) throws {
-    try lab.outside.ip("link set \(link) down")
-  }
-
   @Test("E1 netfilter marks packets after the lookup, and the address's link fails → spared")
   func marked() throws {
     let lab = try self.markingLaboratory()
@@ -35,13 +30,13 @@ struct EvidenceScenario {
     #expect(flow.path.interface == "eth0")
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
-    try self.unplug("eth0", lab)
+    try lab.unplug("eth0")
     let told = try flow.invalidation()
     #expect("\(told.severity) \(told.reason)" == "advise interfaceLost")
     try traffic.awaitAnswers(50)
     #expect(try lab.statistics().spared == 1)
     // The link that carries the traffic fails, which the lookup does not show.
-    try self.unplug("eth1", lab)
+    try lab.unplug("eth1")
     try flow.expectDestroyed("silent", after: nil)
     traffic.stop()
     #expect(try lab.statistics().found == 1)
@@ -92,7 +87,7 @@ struct EvidenceScenario {
     #expect(flow.path.interface == "eth0")
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
-    try self.unplug("eth0", lab)
+    try lab.unplug("eth0")
     let told = try flow.invalidation()
     #expect("\(told.severity) \(told.reason)" == "advise interfaceLost")
     try traffic.awaitAnswers(50)
@@ -174,7 +169,7 @@ struct EvidenceScenario {
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
-    try self.unplug("eth0", lab)
+    try lab.unplug("eth0")
     let first = try flow.invalidation()
     let isAdvised = first.severity == "advise"
     #expect(first.reason == "interfaceLost")
@@ -194,12 +189,14 @@ struct EvidenceScenario {
     // Until the socket has been silent for more than a second.
     let silence = ContinuousClock.now + .milliseconds(1100)
     while ContinuousClock.now < silence { _ = try lab.status() }
-    try self.unplug("eth0", lab)
+    try lab.unplug("eth0")
     try flow.expectDestroyed("interfaceLost")
   }
 
   /// Makes a change that affects no lookup, at the moment when the outside begins to drop packets.
-  private func losePackets(_ lab: Laboratory, _ share: Int) throws {
+  private func losePackets(
+    _ lab: Laboratory, _ share: Int, change: (() throws -> Void)? = nil
+  ) throws {
     let chance = share < 100 ? "numgen random mod 100 < \(share)" : ""
     try lab.outside.nft(
       """
@@ -210,6 +207,8 @@ struct EvidenceScenario {
           ip saddr \(Uplinks.server) \(chance) drop; }
       }
       """)
+    if let change { return try change() }
+    // A rule may concern any flow.
     try lab.namespace.ip("rule add from 192.0.2.99 lookup 99")
   }
 
@@ -227,7 +226,7 @@ struct EvidenceScenario {
     let flow = try GuardedFlow(lab, to: Uplinks.server)
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
-    try self.unplug("eth0", lab)
+    try lab.unplug("eth0")
     try flow.expectAdvice("interfaceLost")
     try route(1)
     // The kernel gives up the old router after three seconds. TCP then waits for its timeout.
@@ -235,6 +234,24 @@ struct EvidenceScenario {
     traffic.stop()
     try flow.expectSpared(atMost: .nothing) {
       try lab.namespace.ip("address del 198.51.100.7/32 dev lo")
+    }
+  }
+
+  @Test("E2 the router is silent for 3.5 s, and the machine gets another address → lives")
+  func unrelated() throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let traffic = try #require(flow.connection).startTraffic()
+    try traffic.awaitAnswers()
+    try self.losePackets(lab, 100) { try lab.namespace.ip("address add 10.0.0.77/24 dev eth0") }
+    let end = ContinuousClock.now + .milliseconds(3500)
+    while ContinuousClock.now < end { _ = try lab.status() }
+    try lab.outside.nft("delete table ip loss")
+    try traffic.awaitAnswers(50)
+    traffic.stop()
+    try flow.expectSpared(atMost: .nothing) {
+      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
     }
   }
 
@@ -352,9 +369,14 @@ struct EvidenceScenario {
   }
 }
 
+extension Laboratory {
+  /// Takes a link's carrier at its other end.
+  func unplug(_ link: String) throws { try self.outside.ip("link set \(link) down") }
+}
+
 extension NetworkNamespace {
   /// Loads rules in the syntax of nft(8).
-  fileprivate func nft(_ rules: String) throws {
+  func nft(_ rules: String) throws {
     try TestSize.needsAll("nftables")
     try self.run("nft", rules)
   }

@@ -12,20 +12,23 @@ struct FlowJudgement {
   ///   - tracker: The flow's new tracker.
   ///   - since: The invalidation of the flow since its client knew it, if any.
   ///   - isCertain: Whether its address and link are gone, which no socket can refute.
+  ///   - isProof: Returns whether the lookup is proof (E0).
   ///   - report: Returns the report of its socket, or `nil` if that cannot be queried.
   init(
     _ tracker: FlowTracker, _ reading: FlowReading, _ way: FlowPath, since: Invalidation?,
-    isCertain: Bool, policy: InvalidationPolicy, at now: Instant, report: () -> SocketReport?
+    isCertain: Bool, policy: InvalidationPolicy, at now: Instant, isProof: () -> Bool,
+    report: () -> SocketReport?
   ) {
     var (tracker, examination) = (tracker, FlowExamination())
     let verdict =
       tracker.register(on: reading, since: since, policy: policy, at: now)
       ?? examination.begin(
         reading, isTunnelled: way.facts.links.contains(where: \.isTunnel), report: report, at: now)
+    let report = verdict?.isRefutable == true ? report() : nil
     self.outcome = examination.conclude(
       FlowExamination.Look(
-        verdict, isCertain: isCertain, change: now,
-        report: verdict?.isRefutable == true ? report() : nil, at: now))
+        verdict, isCertain: isCertain, isProof: report == nil || isProof(), change: now,
+        report: report, at: now))
     (self.tracker, self.examination) = (tracker, examination)
   }
 }

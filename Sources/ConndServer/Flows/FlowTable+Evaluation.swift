@@ -41,6 +41,9 @@ extension FlowTable {
           if !slice.awaitsMessages { self.cursor = flow.place }
           slice.awaitsMessages = true
         } else {
+          if look.verdict?.isRefutable == true, flow.tracker.flow.namesSocket {
+            look.isProof = self.isLookupProof(reader)
+          }
           looks.append(look)
         }
       }

@@ -13,6 +13,8 @@ extension FlowTable {
     var step: PendingCauses.Step
     /// Whether the flow's address and link are gone, which no socket can refute.
     var isCertain: Bool
+    /// Whether the lookup is proof (E0). Only decided for a verdict that a socket may refute.
+    var isProof = true
     /// The flow's path according to the lookup.
     var path: KernelPath
     /// The time after the lookup.
@@ -59,7 +61,7 @@ extension FlowTable {
     func forExamination(_ report: SocketReport?, at now: Instant) -> FlowExamination.Look {
       let (flow, disputed) = (self.flow, self.flow.examination.disputed)
       return FlowExamination.Look(
-        self.verdict, isCertain: self.isCertain,
+        self.verdict, isCertain: self.isCertain, isProof: self.isProof,
         isAdvised: self.verdict.map {
           flow.tracker.isReported(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,

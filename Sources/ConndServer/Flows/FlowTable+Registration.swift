@@ -138,7 +138,8 @@ extension FlowTable {
     let since = registrar.gravest(of: registration, way.judged, reading)
     let judgement = FlowJudgement(
       tracker, reading, way, since: since, isCertain: try reader.isGone(reading, madeOn: made),
-      policy: policy, at: now, report: { Self.ownReport(on: tracker, reader) })
+      policy: policy, at: now, isProof: { self.isLookupProof(reader) },
+      report: { Self.ownReport(on: tracker, reader) })
     let examination = judgement.examination
     tracker = judgement.tracker
     self.spared += examination.timesSpared
@@ -156,6 +157,8 @@ extension FlowTable {
     self.insert(
       registration.key, of: account, tracker, examination, told: way.shown,
       isDoubted: registration.isNew && tracker.isInDoubt)
+    // Evidence about its doubt counts from now on, and not from the end of the grace period.
+    if tracker.isInDoubt { self.entries[registration.key]?.inDoubtSince = now }
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
     return .invalidation(told, since?.cause ?? late, way.shown)

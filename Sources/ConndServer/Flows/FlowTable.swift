@@ -39,6 +39,17 @@ struct FlowTable {
 
   /// The inquiry that queries the sockets of flows after a change (E2).
   var inquiry = SocketInquiry()
+  /// Whether the lookup is proof (E0), or `nil` until a flow needs it after a change.
+  private var isLookupProof: Bool?
+
+  /// Whether the lookup is proof. Asks the kernel at most once a change.
+  mutating func isLookupProof(_ reader: FlowReader) -> Bool {
+    if let known = self.isLookupProof { return known }
+    let isProof = reader.view.isLookupProof()
+    self.isLookupProof = isProof
+    return isProof
+  }
+
   /// The number of flows that their sockets have spared (E1).
   var spared = 0
 
@@ -97,11 +108,10 @@ struct FlowTable {
   mutating func lookAtAll(_ step: PendingCauses.Step) {
     guard !self.flows.isEmpty else { return }
     self.log.append(step)
+    self.isLookupProof = nil
     self.due = self.flows.count
     self.part = Self.smallestPart
-    if let time = step.time, step.trigger.mayCostPath, self.socketFlows > 0 {
-      self.inquiry.note(step.trigger.firstCause, at: time)
-    }
+    if let time = step.time, self.socketFlows > 0 { self.inquiry.note(step.trigger, at: time) }
   }
 
   /// Marks flows whose grace period is over as due, and begins the inquiry after a change.
@@ -115,7 +125,7 @@ struct FlowTable {
     }
     // The flow with the earliest deadline has recovered.
     if self.due == 0 { self.findEarliestDeadline() }
-    self.inquiry.begin(with: self.flows.lazy.map(\.key), at: now)
+    self.inquiry.begin(with: self.flows, at: now)
   }
 
   func isDue(_ flow: GuardedFlow) -> Bool {

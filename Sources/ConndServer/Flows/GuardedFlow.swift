@@ -17,7 +17,11 @@ final class GuardedFlow {
   /// When its grace period began, or its address was lost during it; `nil` without one.
   var inDoubtSince: Instant?
   /// The path that the client received last.
-  var told: KernelPath
+  var told: KernelPath {
+    didSet { if self.told.isOther(than: oldValue) { self.hasMoved = true } }
+  }
+  /// Whether its path has changed since it was asked after a change.
+  var hasMoved = false
   /// The number of the last step that it was evaluated for.
   var seen: UInt64
   /// Whether its grace period is over.
@@ -59,5 +63,13 @@ final class GuardedFlow {
   var isSound: Bool {
     if self.examination.disputed != nil { return self.examination.isSpared }
     return self.tracker.hasBegun && !self.tracker.isInDoubt
+  }
+}
+
+extension KernelPath {
+  /// Whether packets take another way.
+  fileprivate func isOther(than other: KernelPath) -> Bool {
+    self.status != other.status || self.chain != other.chain || self.gateway != other.gateway
+      || self.table != other.table || self.source != other.source
   }
 }

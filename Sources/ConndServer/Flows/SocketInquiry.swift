@@ -1,13 +1,15 @@
 import Connectivity
 import ConnectivityRules
 
-/// Schedules the query of all flows' sockets, one second after a change that may have cost a path
-/// (E2). A value without I/O. Without a change it has no deadline.
+/// Schedules the query of sockets one second after a change that may have cost a path, for the
+/// flows that the change touches (E2). A value without I/O. Without a change it has no deadline.
 ///
 /// Implements rule E3.
 struct SocketInquiry {
   /// The first and the last change since the last inquiry began.
   private var changes: (first: Instant, last: Instant)?
+  /// What these changes touch.
+  private var scope = ChangeScope()
   /// The cause of the last change.
   private(set) var cause = ChangeCause(.start, "started")
   /// The flows that the current inquiry still has to query, the next one last.
@@ -20,20 +22,23 @@ struct SocketInquiry {
   /// When the next inquiry begins, or `nil` if none is needed.
   var deadline: Instant? { self.changes?.first.advanced(by: SocketEvidence.firstQuestion) }
 
-  mutating func note(_ cause: ChangeCause, at time: Instant) {
-    self.cause = cause
+  mutating func note(_ trigger: ReadTrigger, at time: Instant) {
+    let scope = ChangeScope(trigger)
+    guard !scope.isEmpty else { return }
+    self.scope.add(scope)
+    self.cause = trigger.firstCause
     self.changes = (self.changes?.first ?? time, time)
   }
 
   /// Begins the inquiry if it is due.
-  mutating func begin(with flows: some Sequence<FlowTable.Key>, at now: Instant) {
+  mutating func begin(with flows: [GuardedFlow], at now: Instant) {
     guard let deadline, deadline <= now, !self.isRunning, let changes else { return }
     self.change = changes.last
-    self.flows = flows.reversed()
+    self.flows = flows.reversed().filter { $0.takeIsTouched(by: self.scope) }.map(\.key)
     // Flows that a later change has hurt are also queried one second after that change.
-    self.changes =
-      changes.last.advanced(by: SocketEvidence.firstQuestion) > now
-      ? (changes.last, changes.last) : nil
+    let isOver = changes.last.advanced(by: SocketEvidence.firstQuestion) <= now
+    self.changes = isOver ? nil : (changes.last, changes.last)
+    if isOver { self.scope = ChangeScope() }
   }
 
   /// Removes and returns the next flows to query.
@@ -44,27 +49,14 @@ struct SocketInquiry {
   }
 }
 
-extension ReadTrigger {
-  /// Whether a connection may have lost its path, even if its lookup still succeeds.
-  var mayCostPath: Bool {
-    switch self {
-    case .events(let events): events.contains(where: \.mayCostPath)
-    case .resumed, .kernelBack: true
-    case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .override, .metering,
-      .validation, .quality:
-      false
-    }
-  }
-}
-
-extension KernelEvent {
-  fileprivate var mayCostPath: Bool {
-    switch self {
-    case .link, .linkRemoved, .address, .addressRemoved, .route, .routeRemoved, .rule, .ruleRemoved,
-      .nexthop, .nexthopRemoved, .setting, .overrun:
-      true
-    case .neighbour(let neighbour): neighbour.isFailed
-    case .bridgeEntry, .wireless, .signal, .malformed: false
-    }
+extension GuardedFlow {
+  /// Whether a change touches the flow: it names what the flow uses, or the flow's path has moved
+  /// since the last inquiry. If the socket has refuted the lookup, the flow's real path is unknown,
+  /// and any change may touch it.
+  fileprivate func takeIsTouched(by scope: ChangeScope) -> Bool {
+    defer { self.hasMoved = false }
+    guard self.tracker.flow.namesSocket else { return false }
+    return self.hasMoved || self.examination.isSpared
+      || scope.touches(self.tracker.question, on: [self.told, self.tracker.path])
   }
 }

@@ -82,6 +82,10 @@ protocol Kernel {
   /// without evidence the route lookup decides.
   func socketReports(on connections: [Destination]) -> [SocketReport?]
 
+  /// Whether netfilter or IPVS may translate the addresses of connections. Never throws: without an
+  /// answer, the route lookup is proof.
+  func translatesConnections() -> Bool
+
   /// Returns the policy rules of an address family, in their order.
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule]
 }

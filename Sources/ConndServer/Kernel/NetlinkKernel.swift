@@ -174,6 +174,8 @@ final class NetlinkKernel: Kernel {
     }
   }
 
+  func translatesConnections() -> Bool { self.devices.translatesConnections() }
+
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try ask { () throws(NetlinkError) in try self.requester.rules(family) }
   }

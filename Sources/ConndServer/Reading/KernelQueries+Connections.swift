@@ -63,7 +63,7 @@ extension KernelQueries {
     let judgement = FlowJudgement(
       FlowTracker(connection.flow, on: made ?? way.judged, network: way.network), reading, way,
       since: isAway ? left : nil, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
-      policy: policy, at: now, report: { socket })
+      policy: policy, at: now, isProof: { self.view.isLookupProof() }, report: { socket })
     if case .verdict(let verdict) = judgement.outcome { report.verdict = verdict }
     return report
   }

@@ -139,6 +139,16 @@ final class KernelView {
     connections.isEmpty ? [] : self.kernel.socketReports(on: connections)
   }
 
+  /// Whether a route lookup proves where packets go: nothing on this machine can send them
+  /// elsewhere afterwards (E0). A kernel that does not list its rules has none.
+  func isLookupProof() -> Bool {
+    guard !self.kernel.translatesConnections() else { return false }
+    for family in AddressFamily.allCases {
+      if let rules = try? self.kernel.rules(family), Rule.mayDivert(rules) { return false }
+    }
+    return true
+  }
+
   /// Returns a route that exists for certain sources only. Without another route, connect(2) picks
   /// one of the machine's addresses and looks up with that (ip6_dst_lookup_tail).
   private func sourceSpecificRoute(

@@ -15,14 +15,19 @@ package struct FlowExamination: Hashable, Sendable {
     var change: Instant
     /// What was sent before the first query since the change.
     var known: SocketEvidence.Known
+    /// Whether the lookup is proof (E0).
+    var isProof: Bool
+    /// When something was seen to have been sent since the change.
+    var asked: Instant?
+    /// Whether the client knows that it should leave.
+    var isDraining = false
     /// When to query the socket again, or `nil` if it has proved the lookup wrong.
     var next: Instant?
 
-    init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, next: Instant?) {
-      self.verdict = verdict
+    init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, isProof: Bool) {
+      (self.verdict, self.isProof) = (verdict, isProof)
       self.change = evidence.change
       self.known = evidence.known ?? .init(progress: evidence.sent, resent: evidence.resent)
-      self.next = next
     }
   }
 
@@ -120,6 +125,8 @@ extension FlowExamination {
     package var verdict: FlowTracker.Verdict?
     /// Whether nothing can refute that verdict, because both the address and its link are gone.
     package var isCertain: Bool
+    /// Whether nothing on this machine can send packets elsewhere than the lookup says (E0).
+    package var isProof: Bool
     /// Whether the client knows that the flow is in doubt for that reason.
     package var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
@@ -137,13 +144,14 @@ extension FlowExamination {
     package var now: Instant
 
     package init(
-      _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isAdvised: Bool = false,
+      _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
+      isAdvised: Bool = false,
       isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
       isTunnelled: Bool = false, change: Instant,
       report: SocketReport? = nil, at now: Instant
     ) {
       self.verdict = verdict
-      self.isCertain = isCertain
+      (self.isCertain, self.isProof) = (isCertain, isProof)
       self.isAdvised = isAdvised
       self.isDisputeStanding = isDisputeStanding
       self.isLookupNew = isLookupNew
@@ -167,7 +175,11 @@ extension FlowExamination {
     if let verdict = look.verdict, verdict.severity == .destroy {
       guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
       else { return .verdict(verdict) }
-      return self.judge(verdict, evidence, isKnown: look.isAdvised, at: look.now)
+      // An address that this machine has lost is no matter of where packets are sent.
+      let isProof = look.isProof || verdict.reason == .sourceAddressLost
+      return self.judge(
+        Dispute(verdict, evidence, isProof: isProof), evidence, isKnown: look.isAdvised,
+        at: look.now)
     }
     if let dispute = self.dispute {
       guard look.isDisputeStanding else {
@@ -176,14 +188,15 @@ extension FlowExamination {
       }
       // A spared flow that is idle gives no new evidence and stays spared.
       if look.isLookupNew, let evidence = look.evidence(on: look.change), evidence.isActive {
-        let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
+        let again = Dispute(dispute.verdict, evidence, isProof: dispute.isProof)
+        let outcome = self.judge(again, evidence, isKnown: true, at: look.now)
         if outcome != .none { return outcome }
       } else if let next = dispute.next, next <= look.now {
         guard let evidence = look.evidence(on: dispute.change, beyond: dispute.known)
         else {
           return .verdict(dispute.verdict)
         }
-        let outcome = self.judge(dispute.verdict, evidence, isKnown: true, at: look.now)
+        let outcome = self.judge(dispute, evidence, isKnown: true, at: look.now)
         if outcome != .none { return outcome }
       }
     }
@@ -193,24 +206,38 @@ extension FlowExamination {
 
   /// Judges a disputed verdict (E1).
   private mutating func judge(
-    _ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, isKnown: Bool, at now: Instant
+    _ dispute: Dispute, _ evidence: SocketEvidence, isKnown: Bool, at now: Instant
   ) -> FlowOutcome {
-    var told = verdict
+    var (dispute, told) = (dispute, dispute.verdict)
     told.evidence = evidence
-    let ruling = evidence.ruling(
-      at: now, isUrgent: verdict.reason != .betterPath, wasSpared: self.timesSpared > 0)
-    switch ruling {
-    case .destroy: return .verdict(told)
-    case .spare:
-      self.timesSpared += 1
-      // A refuted verdict about an event is not kept, because an event happens only once.
-      self.dispute = verdict.isEvent ? nil : Dispute(verdict, evidence, next: nil)
-    case .wait(let end):
-      self.dispute = Dispute(verdict, evidence, next: end)
-    }
+    if evidence.hasSent { dispute.asked = dispute.asked ?? now }
+    let ruling =
+      dispute.isProof
+      ? evidence.ruling(
+        at: now, isUrgent: told.reason != .betterPath, wasSpared: self.timesSpared > 0)
+      : evidence.ruling(asked: dispute.asked, at: now)
     // New calls avoid the flow immediately, as in I10, and calls in progress continue.
     told.severity = .advise
-    return isKnown ? .none : .verdict(told)
+    var isNews = !isKnown
+    switch ruling {
+    case .destroy:
+      told.severity = .destroy
+      return .verdict(told)
+    case .spare:
+      self.timesSpared += 1
+      dispute.next = nil
+      // A refuted verdict about an event is not kept, because an event happens only once.
+      self.dispute = told.isEvent ? nil : dispute
+    case .wait(let end):
+      dispute.next = end
+      self.dispute = dispute
+    case .drain(let end):
+      told.severity = .drain
+      (isNews, dispute.isDraining) = (!dispute.isDraining, true)
+      dispute.next = end
+      self.dispute = dispute
+    }
+    return isNews ? .verdict(told) : .none
   }
 
   /// Judges a suspicion of silence (E2).

@@ -23,7 +23,7 @@ package struct SocketEvidence: Hashable, Sendable {
   /// The number of consecutive timeouts.
   package var timeouts: Int
   /// The current retransmission timeout.
-  private var timeout: Duration
+  var timeout: Duration
   /// How long the last three of them took at least, or all if there are fewer.
   private var timeoutsTook: Duration
   /// The number of those timeouts that came after the change.
@@ -34,6 +34,8 @@ package struct SocketEvidence: Hashable, Sendable {
   package var resent: UInt64
   /// Whether no segment is in flight, because the peer's window is closed.
   private var isProbing: Bool
+  /// The first retransmission timeout, before any has doubled it.
+  package var firstTimeout: Duration
   package var hasUnacknowledgedData: Bool
   /// Whether the peer has been silent for longer than the retransmission timeout.
   private var isLongSilent: Bool
@@ -70,6 +72,7 @@ package struct SocketEvidence: Hashable, Sendable {
     self.timeout = report.timeout
     self.timeoutsTook = report.timeout - report.timeout / (1 << min(report.timeouts, 3))
     self.timeoutsAfterChange = report.timeouts(after: change, at: now)
+    self.firstTimeout = report.timeout / (1 << min(report.timeouts, 16))
     self.timesOutSince = report.timesOutSince(at: now)
     (self.resent, self.isProbing) = (report.resent, report.sent == report.progress)
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
@@ -84,81 +87,19 @@ package struct SocketEvidence: Hashable, Sendable {
   private static let tick = Duration.milliseconds(10)
 
   /// Whether something arrived too late to have been in flight at the change.
-  private func isLate(_ time: Instant) -> Bool {
+  func isLate(_ time: Instant) -> Bool {
     self.change.duration(to: time) - self.uncertainty > self.roundTrip + Self.tick
   }
 
   /// Whether anything had to be sent again since the connection was made.
-  private var hasLost: Bool { self.resent > 0 }
+  var hasLost: Bool { self.resent > 0 }
 
   /// Whether the peer was heard late. That alone is not proof, because a peer that receives nothing
   /// sends retransmissions.
-  private var isHeardLate: Bool { self.isLate(self.lastHeard) }
+  var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
-  private var isAcknowledgedLate: Bool {
+  var isAcknowledgedLate: Bool {
     self.isHeardLate && self.known.map { $0.progress < self.progress } ?? false
-  }
-}
-
-// MARK: - E1: spare living flows
-
-extension SocketEvidence {
-  /// The decision about a flow that is dead according to its lookup.
-  package enum Ruling: Hashable, Sendable {
-    case destroy
-    /// The lookup does not describe this flow.
-    case spare
-    /// Not proved yet. Query the socket again at that instant.
-    case wait(until: Instant)
-  }
-
-  /// A flow that was silent for longer than this before the change gives no evidence.
-  private static let activity = Duration.seconds(1)
-  /// The maximum time that a flow may be silent after the change.
-  private static let patience = Duration.milliseconds(100)
-  /// The maximum for a flow that has lost packets on a link that works.
-  private static let maxPatienceWithLoss = Duration.seconds(1)
-
-  /// Returns how long the flow may be silent after the change. One that has lost packets may lose
-  /// more, so both ends get the time of two timeouts.
-  private func patience(isUrgent: Bool, wasSpared: Bool) -> Duration {
-    if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
-    return wasSpared
-      ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
-  }
-
-  /// Whether the peer was heard shortly before the change, or since. If the flow's own data has
-  /// timed out twice, it was already dead, although its peer sends retransmissions.
-  package var isActive: Bool {
-    guard !self.hasUnacknowledgedData || self.timeouts < 2 else { return false }
-    return self.lastHeardAfterChange >= .zero - Self.activity
-  }
-
-  /// Decides about a flow that is dead according to its lookup (E1).
-  ///
-  /// - Parameters:
-  ///   - isUrgent: Whether the flow's link may have failed. If it works, waiting costs nothing.
-  ///   - wasSpared: Whether the lookup was wrong about this flow before, so that it gets more time.
-  package func ruling(
-    at now: Instant, isUrgent: Bool = true, wasSpared: Bool = false
-  ) -> Ruling {
-    if self.isAcknowledgedLate { return .spare }
-    if self.isLate(self.lastData), !self.hasUnacknowledgedData { return .spare }
-    let timeoutsByLoss = self.hasLost && !isUrgent ? 1 : 0
-    if self.isHeardLate, self.hasUnacknowledgedData, self.timeouts <= timeoutsByLoss {
-      // The peer may answer late what was sent before the change. Whether it acknowledges the rest
-      // before that times out decides.
-      return .wait(until: self.nextQuestion(after: now))
-    }
-    guard self.isActive else { return .destroy }
-    let silence = self.patience(isUrgent: isUrgent, wasSpared: wasSpared)
-    if self.isHeardLate {
-      // If nothing was acknowledged meanwhile, these are only retransmissions or replies to earlier
-      // data.
-      return self.known == nil ? .wait(until: now.advanced(by: silence)) : .destroy
-    }
-    let end = max(self.change, self.lastHeard).advanced(by: silence)
-    return end <= now ? .destroy : .wait(until: end)
   }
 }
 

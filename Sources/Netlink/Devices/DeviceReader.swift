@@ -10,6 +10,7 @@ package import Connectivity
 package struct DeviceReader {
   private let root: String
   private let proc: String
+  private let settings: String
   private let files: any FileReader
   /// The serial lines below ppp links.
   package let serialLines: SerialLines
@@ -18,13 +19,15 @@ package struct DeviceReader {
   ///   - root: The mount point of sysfs.
   ///   - run: The directory for data that lasts until the next boot.
   ///   - proc: The /proc directory of connd's process.
+  ///   - settings: The directory of sysctl(8).
   ///   - files: Reads the files.
   package init(
     root: String = "/sys", run: String = "/run", proc: String = "/proc/self",
-    from files: any FileReader = DeviceFiles()
+    settings: String = "/proc/sys", from files: any FileReader = DeviceFiles()
   ) {
     self.root = root
     self.proc = proc
+    self.settings = settings
     self.files = files
     self.serialLines = SerialLines(root: root, run: run, from: files)
   }
@@ -44,6 +47,17 @@ package struct DeviceReader {
       lowerLinks: self.lowerLinks(of: link, in: directory))
     guard self.index(in: directory) == link.index else { return .unknown }
     return device
+  }
+
+  /// Whether netfilter or IPVS may translate the addresses of connections (E0). Netfilter tracks
+  /// each connection that it translates, and the count is that of connd's namespace. Without the
+  /// file nothing tracks connections.
+  package func translatesConnections() -> Bool {
+    let count = self.text("\(self.settings)/net/netfilter/nf_conntrack_count")
+    if let count, count.prefix(while: \.isNumber) != "0" { return true }
+    // Three lines of headings come before the services.
+    let servers = self.text("\(self.proc)/net/ip_vs")
+    return servers.map { $0.split(separator: "\n").count > 3 } ?? false
   }
 
   private func directory(of name: String) -> String? {

@@ -17,6 +17,7 @@ final class ModelSockets: SocketSource {
   /// Whether events are waiting.
   var hasMessages: () -> Bool = { false }
   /// The report of a connection's socket, or `nil` if there is none.
+  var tracksConnections = false
   var socketReport: (Destination) -> SocketReport? = { _ in nil }
 
   init(_ network: ModelNetwork) { self.network = network }
@@ -267,6 +268,9 @@ struct ModelFiles: FileReader {
   func answer(_ question: FileQuestion) -> FileAnswer {
     let parts = question.subject.split(separator: "/").dropFirst(3)
     let network = self.sockets.network
+    if question.subject == "/proc/sys/net/netfilter/nf_conntrack_count" {
+      return .success(Array((self.sockets.tracksConnections ? "7\n" : "0\n").utf8))
+    }
     // DNS files cannot be read here.
     guard question.subject.hasPrefix("/sys/class/net/"), let name = parts.first else {
       return .failure(FileError(code: EACCES))

@@ -63,6 +63,7 @@ final class WrittenKernel: ForwardingKernel {
     self.recorder = recorder
     self.sockets = ModelSockets(faulty.network)
     self.sockets.hasMessages = { faulty.hasMessages }
+    self.sockets.tracksConnections = faulty.tracksConnections
     self.sockets.socketReport = { faulty.socketReports(on: [$0])[0] }
   }
 
@@ -107,6 +108,8 @@ final class WrittenKernel: ForwardingKernel {
   }
 
   func takeExpiry() -> Duration? { self.kernel?.takeExpiry() }
+
+  func translatesConnections() -> Bool { self.kernel?.translatesConnections() ?? false }
 
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     self.kernel?.socketReports(on: connections) ?? connections.map { _ in nil }

@@ -18,6 +18,8 @@ final class FaultyKernel: ReopenableKernel {
   /// The clients' connections, by their local ports.
   private(set) var connections: [UInt16: ModelConnection] = [:]
   /// The sockets queried since the last look, by local port, and their reports.
+  /// Whether netfilter tracks connections, so that the lookup is not proof (E0).
+  var tracksConnections = false
   private var askedSockets: [(port: UInt16, report: SocketReport)] = []
   /// All states of the network since the last look.
   private var versions: [ModelNetwork] = []
@@ -248,6 +250,8 @@ final class FaultyKernel: ReopenableKernel {
     try self.ask()
     return self.network.links.flatMap(\.addresses)
   }
+
+  func translatesConnections() -> Bool { self.tracksConnections }
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] { [] }
 

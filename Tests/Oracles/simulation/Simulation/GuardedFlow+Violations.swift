@@ -8,11 +8,11 @@ extension GuardedFlow {
   /// Why the flow must be gone after connd's reading, or `nil` if it may stay because its socket
   /// may refute the lookup (E1).
   func whyDead(
-    in network: ModelNetwork, _ connection: ModelConnection?, at now: Instant
+    in network: ModelNetwork, _ connection: ModelConnection?, isProof: Bool, at now: Instant
   ) -> String? {
     guard let why = self.whyOver(in: network, at: now) else { return nil }
     guard let connection else { return why }
-    return self.testimony.excuses(connection, at: now) ? nil : why
+    return self.testimony.excuses(connection, isProof: isProof, at: now) ? nil : why
   }
 
   /// Whether lookups and neighbours show a fault on its way.

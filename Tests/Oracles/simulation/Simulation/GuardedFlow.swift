@@ -281,6 +281,12 @@ struct GuardedFlow {
     self.testimony.isAskedAbout(connection, at: now)
   }
 
+  /// A change named something that the flow uses, or its client got another path.
+  mutating func isTouched(at now: Instant) { self.testimony.isTouched(at: now) }
+
+  /// Whether connd reports that the flow's socket has refuted the lookup.
+  var isSpared: Bool { self.testimony.isSpared }
+
   /// The client got another report, which ends connd's suspicion.
   mutating func isAskedAnew() { self.testimony.isAskedAnew() }
 

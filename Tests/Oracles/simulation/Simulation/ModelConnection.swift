@@ -218,6 +218,18 @@ struct ModelConnection {
     return socket.kind.isActive ? socket.silentSince ?? now : socket.aliveSince
   }
 
+  /// When connd must know the answer to what was sent again after a moment, or `nil` while nothing
+  /// waits for an answer.
+  func isAsked(since time: Instant, at now: Instant) -> Instant? {
+    let socket = self.settled(at: now)
+    let start = socket.kind.isQueued ? max(time, socket.endOfQueue) : time
+    guard socket.silentSince != nil, let once = socket.expiry(from: start),
+      let twice = socket.expiry(from: once.advanced(by: .nanoseconds(1)))
+    else { return nil }
+    return max(twice, time.advanced(by: .seconds(1))).advanced(
+      by: socket.firstTimeout + socket.kind.roundTrip * 4 + .milliseconds(500))
+  }
+
   /// When the retransmission timer expires at that moment or later, after something was sent again
   /// twice, or `nil` while it carries traffic.
   ///

@@ -99,6 +99,10 @@ final class MutantKernel: ForwardingKernel {
     }
   }
 
+  func translatesConnections() -> Bool {
+    self.mutation != .believesLookup && self.kernel.translatesConnections()
+  }
+
   func neighbour(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {

@@ -68,6 +68,8 @@ enum Mutation: String, CaseIterable, Sendable {
   case hasNoGrace
   /// I10: grace periods never end.
   case hasEndlessGrace
+  /// E0: the lookup is always proof.
+  case believesLookup
   /// E1: no socket is queried.
   case asksNoSocket
   /// E1: every socket has just received something new.
@@ -76,6 +78,10 @@ enum Mutation: String, CaseIterable, Sendable {
   case countsCopies
   /// E2: unacknowledged data is overlooked.
   case overlooksSilence
+  /// E2: every change touches all flows.
+  case asksUntouched
+  /// E1: what is sent after a change is not noticed.
+  case neverSeesSendings
   /// E2: timeouts count at which nothing was sent.
   case countsUnsent
   /// E2: a socket that was silent once stays silent.
@@ -126,6 +132,7 @@ extension Mutation? {
     switch self {
     case .ignoresNeighbours:
       events.filter { if case .neighbour = $0 { false } else { true } }
+    case .asksUntouched: events.isEmpty ? [] : events + [.nexthop(id: 1)]
     case .ignoresOverrun: events.filter { $0 != .overrun }
     // Messages about links, addresses and routes are the only evidence of a bounce.
     case .swallowsBounce:
@@ -149,6 +156,7 @@ extension Mutation? {
         silence: .zero, progress: (before?.progress ?? 0) + 1, roundTrip: report.roundTrip)
     case .countsCopies: report.dataSilence = report.silence
     case .overlooksSilence: report.hasUnacknowledgedData = false
+    case .neverSeesSendings: (report.resent, report.sent) = (0, 0)
     case .countsUnsent: report.resent = UInt64(report.timeouts)
     case .neverHearsAgain:
       guard let before, before.timeouts > 0, report.timeouts == 0 else { break }

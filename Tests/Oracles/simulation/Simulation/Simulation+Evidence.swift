@@ -21,6 +21,11 @@ extension Simulation {
         self.fail(
           "E1: flow \(flow.key) is destroyed (\(reason)), and its bytes come and go")
       }
+      if self.kernel.tracksConnections, !connection.kind.isActive, !isCertain,
+        reason != .sourceAddressLost
+      {
+        self.fail("E0: idle flow \(flow.key) is destroyed (\(reason)) without proof")
+      }
     case .silent:
       if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now) {
         self.fail("E2: flow \(flow.key) is destroyed as silent, and its peer answers")
@@ -28,15 +33,28 @@ extension Simulation {
       if connection.isWaiting(at: self.now) {
         self.fail("E2: flow \(flow.key) is destroyed as silent, and nothing was sent since")
       }
+      let earliest = connection.lastNews(at: self.now).advanced(by: .milliseconds(-2500))
+      if flow.testimony.touchedAt.map({ $0 < earliest }) ?? true {
+        self.fail("E2: flow \(flow.key) is destroyed as silent, and no change touched it")
+      }
     }
   }
 
   /// Notes connd's input, and checks how often it queried sockets (E3).
   func lookAtSockets(after batches: [Daemon.Batch]) {
     if !batches.isEmpty || !self.daemon.isOpen { self.record.lastReasonToAsk = self.now }
+    if !self.daemon.isOpen {
+      for index in self.flows.indices { self.flows[index].isTouched(at: self.now) }
+    }
     if batches.contains(where: { $0.events.contains(where: \.mayCostAPath) }) {
       for index in self.flows.indices where !self.flows[index].isOver {
         guard let port = self.flows[index].port, let connection = self.kernel.connections[port]
+        else { continue }
+        let events = batches.flatMap(\.events)
+        if events.contains(where: self.flows[index].mayBeTouched) {
+          self.flows[index].isTouched(at: self.now)
+        }
+        guard self.flows[index].isSpared || events.contains(where: self.flows[index].isTouched)
         else { continue }
         self.flows[index].isAskedAbout(connection, at: self.now)
       }
@@ -61,7 +79,8 @@ extension Simulation {
     let wasSound = !self.record.soundSockets.insert(port).inserted
     // The first query comes a second after the change, like the end of a grace period.
     let isIdle = self.record.lastReasonToAsk.duration(to: self.now) > .milliseconds(2500)
-    if isIdle, wasSound {
+    // A drained flow is asked now and then whether it goes on (E1).
+    if isIdle, wasSound, connection.kind.isActive || !self.kernel.tracksConnections {
       self.fail("E3: the socket of port \(port) is asked without a change")
     }
   }
@@ -75,5 +94,37 @@ extension KernelEvent {
     case .bridgeEntry, .wireless, .malformed: false
     default: true
     }
+  }
+}
+
+extension GuardedFlow {
+  /// Whether connd must ask the flow's socket after this event: it names a link of its path, or
+  /// messages were lost.
+  fileprivate func isTouched(by event: KernelEvent) -> Bool {
+    switch event {
+    case .link(let link), .linkRemoved(let link):
+      self.told.chain.contains { $0.index == link.index }
+    case .overrun: true
+    default: false
+    }
+  }
+
+  /// Whether connd may ask it.
+  fileprivate func mayBeTouched(by event: KernelEvent) -> Bool {
+    switch event {
+    case .link(let link), .linkRemoved(let link): self.uses(link.index)
+    case .address(let address), .addressRemoved(let address):
+      address.address == self.question.source || address.address == self.question.address
+    case .route(let change, _), .routeRemoved(let change):
+      change.route.prefix.contains(self.question.address) && change.outLink.map(self.uses) ?? true
+    case .neighbour(let neighbour): self.uses(neighbour.link)
+    case .bridgeEntry, .wireless, .signal, .malformed: false
+    case .rule, .ruleRemoved, .setting, .nexthop, .nexthopRemoved, .overrun: true
+    }
+  }
+
+  private func uses(_ link: UInt32) -> Bool {
+    (self.told.chain + (self.made?.path.chain ?? [])).contains { $0.index == link }
+      || self.made == nil
   }
 }

@@ -176,10 +176,12 @@ extension Simulation {
       }
     case .refused: break
     }
+    self.flows[index].isTouched(at: self.now)
     let told = self.flows[index].told
     guard self.flows[index].made == nil, told.status == .satisfied else { return }
     let network = self.kernel.network
     self.flows[index].begin(on: told, in: network)
+    self.flows[index].isTouched(at: self.now)
     // A flow that drains at its registration lost its way before.
     if event.invalidation?.severity == .drain {
       self.flows[index].excuse("its way went before it began")
@@ -248,7 +250,8 @@ extension Simulation {
       self.flows[index].isRead(in: self.kernel.network, isSpared: isSpared, at: self.now)
       let flow = self.flows[index]
       let connection = flow.port.flatMap { self.kernel.connections[$0] }
-      if let why = flow.whyDead(in: self.kernel.network, connection, at: self.now)
+      if let why = flow.whyDead(
+        in: self.kernel.network, connection, isProof: !self.kernel.tracksConnections, at: self.now)
         ?? connection.flatMap({ flow.testimony.whyUnfound($0, at: self.now) })
       {
         self.fail("\(why): flow \(flow.key)")

@@ -49,6 +49,7 @@ final class Simulation {
       default: .laptop
       }
     self.kernel = FaultyKernel(network ?? ModelNetwork(machine))
+    self.kernel.tracksConnections = seed % 2 == 0
     self.mutation = mutation
     self.random = SeededGenerator(seed: seed)
     self.trace = isTraced ? [] : nil
@@ -193,6 +194,7 @@ final class Simulation {
     }
     self.record.lastReasonToAsk = self.now
     guard self.daemon.isOpen else { return }
+    for index in self.flows.indices { self.flows[index].isTouched(at: self.now) }
     let before = Set(self.flows.filter { $0.made?.path.status == .satisfied }.map(\.key))
     self.daemon.resume(after: slept)
     self.turn()

@@ -15,7 +15,9 @@ struct Testimony {
   /// Whether its path has led through a tunnel since then.
   private var wasTunnelled = false
   /// Whether its socket has proved that the lookup does not describe the flow, so that E2 decides.
-  private var isSpared = false
+  private(set) var isSpared = false
+  /// When a change last named something that the flow uses.
+  private(set) var touchedAt: Instant?
   /// When both the flow's address and its link were last gone.
   private(set) var goneAt: Instant?
 
@@ -56,14 +58,21 @@ struct Testimony {
 
   /// Whether the flow may exist although its lookup is against it: something new has arrived since,
   /// or the socket has had no time yet to show it.
-  func excuses(_ connection: ModelConnection, at now: Instant) -> Bool {
+  ///
+  /// - Parameter isProof: Whether nothing on the machine sends packets elsewhere (E0).
+  func excuses(_ connection: ModelConnection, isProof: Bool, at now: Instant) -> Bool {
     if self.isSpared { return true }
     guard let troubleAt else { return false }
     let news = connection.lastNews(at: now)
     if news > troubleAt { return true }
+    let since = max(self.knownOverAt ?? now, self.lastChange)
+    // What is idle is only drained, and what speaks is asked by what it sends.
+    guard isProof else {
+      return !connection.kind.isActive
+        || connection.isAsked(since: since, at: now).map { now <= $0 } ?? true
+    }
     // A second without news is not evidence.
     guard news.duration(to: troubleAt) <= .seconds(1) else { return false }
-    let since = max(self.knownOverAt ?? now, self.lastChange)
     return since.duration(to: now) <= Self.patience + connection.kind.roundTrip
   }
 
@@ -76,6 +85,8 @@ struct Testimony {
     }
     (self.suspectSince, self.wasTunnelled) = (now, false)
   }
+
+  mutating func isTouched(at now: Instant) { self.touchedAt = now }
 
   mutating func isAskedAnew() { self.suspectSince = nil }
 

@@ -59,6 +59,27 @@ struct SocketInquiryTests {
     #expect(loop.loop.due == nil)
   }
 
+  @Test("E2 a change elsewhere → no socket is queried")
+  func elsewhere() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = self.silent(9000, timeouts: 9)
+    #expect(loop.tell([.link(Link(index: 9, name: "veth9"))]) == [])
+    #expect(loop.turn(after: .seconds(1)) == [])
+    #expect(loop.kernel.socketQuestions == 0)
+    #expect(loop.loop.due == nil)
+  }
+
+  @Test("E2 a flow's path moves → its socket is queried, whatever message came with it")
+  func moved() throws {
+    var loop = try self.loop()
+    loop.kernel.sockets[Self.port] = self.silent(3)
+    loop.kernel.routes = []
+    try loop.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.2", from: "192.0.2.7"), metric: 100)
+    #expect(loop.tell([.link(Link(index: 9, name: "veth9"))]) == ["1 path eth0"])
+    _ = loop.turn(after: .seconds(1))
+    #expect(loop.kernel.socketQuestions == 1)
+  }
+
   @Test("E2 a silent socket is queried at each timeout until its flow is found dead")
   func found() throws {
     var loop = try self.loop()
@@ -101,6 +122,44 @@ struct SocketInquiryTests {
     #expect(loop.turn(after: .milliseconds(60)) == [])
     #expect(loop.count("spared") == 1)
     #expect(loop.turn(after: .seconds(5)) == [])
+  }
+
+  @Test("E0 E1 netfilter tracks connections → an idle flow over a dead link is drained")
+  func notProof() throws {
+    var loop = try self.loop()
+    loop.kernel.tracksConnections = true
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(5000), roundTrip: .milliseconds(20))
+    loop.kernel.routes = []
+    loop.kernel.linkTable[2] = nil
+    #expect(loop.tell() == ["1 drain interfaceLost"])
+    #expect(loop.kernel.trackingQuestions == 1)
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(6000), roundTrip: .milliseconds(20))
+    #expect(loop.turn(after: .seconds(1)) == [])
+    #expect(loop.kernel.trackingQuestions == 1)
+  }
+
+  @Test("E0 no flow is dead by its lookup → connd does not ask whether the lookup is proof")
+  func proofNotNeeded() throws {
+    var loop = try self.loop()
+    #expect(loop.tell() == [])
+    #expect(loop.kernel.trackingQuestions == 0)
+  }
+
+  @Test("E1 I10 a connection is registered in doubt → evidence counts from its registration")
+  func registeredInDoubt() throws {
+    var loop = try TestLoop.started()
+    loop.kernel.routes = []
+    _ = loop.tell()
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(5), roundTrip: .milliseconds(1))
+    let told = try loop.guardFlow(1, local: "192.0.2.7", port: Self.port)
+    #expect(told.first?.hasPrefix("1 advise interfaceLost") == true, "\(told)")
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(200), roundTrip: .milliseconds(1))
+    #expect(loop.turn(after: .seconds(1)) == [])
+    #expect(loop.count("spared") == 1)
   }
 
   @Test("E1 a lookup waits for the kernel's locks → the silence counts from the socket's report")

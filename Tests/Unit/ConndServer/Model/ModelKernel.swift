@@ -39,6 +39,9 @@ final class ModelKernel: Kernel {
   /// The reports of sockets, by local port.
   var sockets: [UInt16: SocketReport] = [:]
   private(set) var socketQuestions = 0
+  /// Whether netfilter tracks connections, and how often connd has asked that.
+  var tracksConnections = false
+  private(set) var trackingQuestions = 0
   /// How long the next answers are valid.
   var expiry: Duration?
   /// Called before each answer about a neighbour.
@@ -232,6 +235,11 @@ final class ModelKernel: Kernel {
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
     try self.ask("signal \(index)")
     return self.wirelessSignals[index]
+  }
+
+  func translatesConnections() -> Bool {
+    self.trackingQuestions += 1
+    return self.tracksConnections
   }
 
   /// Happens after the sockets' reports, before their reader goes on.

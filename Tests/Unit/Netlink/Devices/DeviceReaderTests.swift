@@ -53,6 +53,21 @@ struct DeviceReaderTests {
         == Device(type: "wlan", hasPhy80211: true, driver: "iwlwifi"))
   }
 
+  @Test("E0 conntrack's count and the list of IPVS tell whether connections may be translated")
+  func translations() throws {
+    let heading = "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port\n  ->\n"
+    for (count, servers, expected) in [
+      (nil, nil, false), ("0\n", nil, false), ("7\n", nil, true), ("0\n", heading, false),
+      (nil, heading + "TCP  0A600001:0050 rr\n", true),
+    ] as [(String?, String?, Bool)] {
+      let tree = Tree()
+      if let count { try tree.file("net/netfilter/nf_conntrack_count", count) }
+      if let servers { try tree.file("net/ip_vs", servers) }
+      let reader = DeviceReader(root: tree.root, proc: tree.root, settings: tree.root)
+      #expect(reader.translatesConnections() == expected, "\(count ?? "") \(servers ?? "")")
+    }
+  }
+
   /// For a USB device, the link's `device` is the interface that its driver is bound to. RNDIS, ECM
   /// and NCM have two; it is the control interface.
   @Test(

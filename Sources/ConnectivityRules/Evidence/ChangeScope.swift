@@ -1,0 +1,93 @@
+package import Connectivity
+
+/// What a change of the network touches, as far as the kernel's messages name it (E2). A value.
+package struct ChangeScope: Hashable, Sendable {
+  /// Whether anything may have changed.
+  private var isEverything = false
+  /// The families of changed rules and settings. A message does not say which traffic they concern.
+  private var families: Set<AddressFamily> = []
+  private var links: Set<UInt32> = []
+  private var addresses: Set<IPAddress> = []
+  private var routes: Set<RouteChange> = []
+  private var neighbours: Set<OnLink> = []
+
+  private struct OnLink: Hashable {
+    var address: IPAddress
+    var link: UInt32
+  }
+
+  /// The number of routes above which all flows are asked. Comparing more of them with ten thousand
+  /// flows takes longer than asking.
+  private static let maxRoutes = 64
+
+  package init() {}
+
+  package init(_ trigger: ReadTrigger) { self.add(trigger) }
+
+  /// Whether no connection can have lost its path.
+  package var isEmpty: Bool { self == ChangeScope() }
+
+  package mutating func add(_ trigger: ReadTrigger) {
+    switch trigger {
+    case .events(let events): for event in events { self.add(event) }
+    case .resumed, .kernelBack: self.isEverything = true
+    case .start, .configuration, .timer, .expiry, .kernelLost, .modem, .override, .metering,
+      .validation, .quality:
+      break
+    }
+  }
+
+  package mutating func add(_ other: ChangeScope) {
+    self.isEverything = self.isEverything || other.isEverything
+    self.families.formUnion(other.families)
+    self.links.formUnion(other.links)
+    self.addresses.formUnion(other.addresses)
+    self.routes.formUnion(other.routes)
+    self.neighbours.formUnion(other.neighbours)
+    if self.routes.count > Self.maxRoutes { self.isEverything = true }
+  }
+
+  private mutating func add(_ event: KernelEvent) {
+    switch event {
+    case .link(let link), .linkRemoved(let link):
+      self.links.insert(link.index)
+      if link.mayReceiveRedirections { self.isEverything = true }
+    case .address(let address), .addressRemoved(let address):
+      self.addresses.insert(address.address)
+    case .route(let change, _), .routeRemoved(let change):
+      if self.routes.count <= Self.maxRoutes { self.routes.insert(change) }
+      if self.routes.count > Self.maxRoutes { self.isEverything = true }
+    case .rule(let family), .ruleRemoved(let family), .setting(let family):
+      self.families.insert(family)
+    // The message does not say which routes use the object.
+    case .nexthop, .nexthopRemoved, .overrun: self.isEverything = true
+    case .neighbour(let neighbour):
+      if neighbour.isFailed {
+        self.neighbours.insert(OnLink(address: neighbour.address, link: neighbour.link))
+      }
+    case .bridgeEntry, .wireless, .signal, .malformed: break
+    }
+  }
+
+  /// Whether the change names the flow's links, its addresses, its route, or its gateway.
+  ///
+  /// - Parameters:
+  ///   - flow: The lookup with everything that is specific to the flow.
+  ///   - paths: The paths that it uses or was made on.
+  package func touches(_ flow: Destination, on paths: [KernelPath]) -> Bool {
+    if self.isEverything || self.families.contains(flow.address.family) { return true }
+    if self.addresses.contains(flow.address) { return true }
+    if let source = flow.source, self.addresses.contains(source) { return true }
+    let links = paths.flatMap { $0.chain.map(\.index) }
+    if links.contains(where: self.links.contains) { return true }
+    if self.neighbours.contains(where: { neighbour in
+      links.contains(neighbour.link)
+        && (neighbour.address == flow.address || paths.contains { $0.gateway == neighbour.address })
+    }) {
+      return true
+    }
+    return self.routes.contains { change in
+      change.route.prefix.contains(flow.address) && change.outLink.map(links.contains) ?? true
+    }
+  }
+}

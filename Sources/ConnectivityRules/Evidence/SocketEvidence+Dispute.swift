@@ -1,0 +1,130 @@
+package import Connectivity
+
+// The decision about a flow that is dead according to its lookup (E1).
+extension SocketEvidence {
+  /// The decision about a flow that is dead according to its lookup.
+  package enum Ruling: Hashable, Sendable {
+    case destroy
+    /// The lookup does not describe this flow.
+    case spare
+    /// No call hangs, so calls may end, and new ones avoid it. Query the socket again at that
+    /// instant.
+    case drain(until: Instant)
+    /// Not proved yet. Query the socket again at that instant.
+    case wait(until: Instant)
+  }
+
+  /// A flow that was silent for longer than this before the change gives no evidence.
+  private static let activity = Duration.seconds(1)
+  /// The maximum time that a flow may be silent after the change.
+  private static let patience = Duration.milliseconds(100)
+  /// The maximum for a flow that has lost packets on a link that works.
+  private static let maxPatienceWithLoss = Duration.seconds(1)
+
+  /// Returns how long the flow may be silent after the change. One that has lost packets may lose
+  /// more, so both ends get the time of two timeouts.
+  private func patience(isUrgent: Bool, wasSpared: Bool) -> Duration {
+    if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
+    return wasSpared
+      ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+  }
+
+  /// Whether the peer was heard shortly before the change, or since. If the flow's own data has
+  /// timed out twice, it was already dead, although its peer sends retransmissions.
+  package var isActive: Bool {
+    guard !self.hasUnacknowledgedData || self.timeouts < 2 else { return false }
+    return self.lastHeardAfterChange >= .zero - Self.activity
+  }
+
+  /// Whether something has arrived that only a living peer sends: the acknowledgement of what was
+  /// sent since, or new data while nothing waits for an acknowledgement.
+  private var isAlive: Bool {
+    self.isAcknowledgedLate || self.isLate(self.lastData) && !self.hasUnacknowledgedData
+  }
+
+  /// Decides about a flow that is dead according to its lookup, if the lookup is proof (E1).
+  ///
+  /// - Parameters:
+  ///   - isUrgent: Whether the flow's link may have failed. If it works, waiting costs nothing.
+  ///   - wasSpared: Whether the lookup was wrong about this flow before, so that it gets more time.
+  package func ruling(
+    at now: Instant, isUrgent: Bool = true, wasSpared: Bool = false
+  ) -> Ruling {
+    if self.isAlive { return .spare }
+    let timeoutsByLoss = self.hasLost && !isUrgent ? 1 : 0
+    if self.isHeardLate, self.hasUnacknowledgedData, self.timeouts <= timeoutsByLoss {
+      // The peer may answer late what was sent before the change. Whether it acknowledges the rest
+      // before that times out decides.
+      return .wait(until: self.nextQuestion(after: now))
+    }
+    guard self.isActive else { return .destroy }
+    let silence = self.patience(isUrgent: isUrgent, wasSpared: wasSpared)
+    if self.isHeardLate {
+      // If nothing was acknowledged meanwhile, these are only retransmissions or replies to earlier
+      // data.
+      return self.known == nil ? .wait(until: now.advanced(by: silence)) : .destroy
+    }
+    let end = max(self.change, self.lastHeard).advanced(by: silence)
+    return end <= now ? .destroy : .wait(until: end)
+  }
+}
+
+// MARK: - If the lookup is not proof (E0)
+
+extension SocketEvidence {
+  /// Whether something was sent after the first query: new data, or data that was sent again.
+  package var hasSent: Bool {
+    self.known.map { $0.progress < self.sent || $0.resent < self.resent } ?? false
+  }
+
+  /// When the socket is queried a first time after the change, to see whether something was sent.
+  private static let firstLook = Duration.milliseconds(200)
+  /// The bounds of the time that a peer has to answer.
+  private static let minAnswerTime = Duration.milliseconds(200)
+  private static let maxAnswerTime = Duration.seconds(3)
+
+  /// Decides about a flow that is dead according to a lookup that is not proof.
+  ///
+  /// Only what was sent after the change asks the peer. So the time runs from that moment, and a
+  /// flow that has sent nothing is not dead. A second is the longest pause within which the next
+  /// word of a connection that speaks is expected.
+  ///
+  /// - Parameter asked: When something is known to have been sent after the change, or `nil` if
+  ///   nothing was.
+  package func ruling(asked: Instant?, at now: Instant) -> Ruling {
+    if self.isAlive { return .spare }
+    guard self.hasUnacknowledgedData else {
+      // Everything that was sent is acknowledged.
+      if asked != nil, self.isHeardLate { return .spare }
+      return self.isExpectedToSpeak(at: now)
+        ? .wait(until: self.nextLook(after: now))
+        : .drain(until: now.advanced(by: max(Self.activity, self.change.duration(to: now))))
+    }
+    // What waits in a queue of this machine does not ask.
+    guard let asked else { return .wait(until: self.nextLook(after: now)) }
+    let answerTime = min(max(self.firstTimeout, Self.minAnswerTime), Self.maxAnswerTime)
+    let end = max(asked.advanced(by: answerTime), self.change.advanced(by: Self.activity))
+    if end > now { return .wait(until: end) }
+    // The peer speaks, but does not acknowledge the question: its timeouts decide (E2).
+    if self.isHeardLate, self.countedTimeouts < 2 {
+      return .wait(until: self.nextQuestion(after: now))
+    }
+    return .destroy
+  }
+
+  /// Whether the flow was not idle at the change, and has had no second since to go on.
+  private func isExpectedToSpeak(at now: Instant) -> Bool {
+    self.lastHeardAfterChange >= .zero - Self.activity
+      && max(self.change, self.lastHeard).duration(to: now) < Self.activity
+  }
+
+  /// When to query a flow that has sent nothing since the change.
+  private func nextLook(after now: Instant) -> Instant {
+    let first = self.change.advanced(by: Self.firstLook)
+    if now < first { return first }
+    guard self.hasUnacknowledgedData else {
+      return max(self.change, self.lastHeard).advanced(by: Self.activity)
+    }
+    return self.nextQuestion(after: now)
+  }
+}
