@@ -2,7 +2,7 @@ import TestKit
 import TestTraits
 import Testing
 
-/// Connections that a lookup calls dead although they live.
+/// Connections that a lookup calls dead although they live, or that a program brings back soon.
 @Suite("Disputed connections", .needsNamespaces, .blocking)
 struct DisputesScenario {
   /// A host with one link, and a service address that netfilter redirects to this machine.
@@ -98,5 +98,54 @@ struct DisputesScenario {
     try lab.unplug("eth0")
     try flow.expectDestroyed("interfaceLost")
     traffic.stop()
+  }
+
+  @Test("I3 a better default route is there for a moment → the flow drains, and lives")
+  func strayDefault() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 metric 10")
+    let told = try flow.invalidation()
+    #expect("\(told.severity) \(told.reason)" == "drain betterPath")
+    try lab.namespace.ip("route del default via 10.1.0.1 dev eth1 metric 10")
+    try flow.expectSpared(atMost: .nothing) {
+      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+    }
+  }
+
+  @Test(
+    "I1 a VPN's link is closed and made again with its address → its flow is advised, and lives")
+  func madeAgain() throws {
+    let lab = try Uplinks.laboratory(["eth0"], configuration: "grace: {route: 3s}\n")
+    func make() throws {
+      try lab.addLink("veth9", "10.9.0.2")
+      try lab.namespace.ip("route add \(Uplinks.server)/32 via 10.9.0.1 dev veth9")
+    }
+    try make()
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    #expect(flow.path.interface == "veth9")
+    try lab.namespace.ip("link del veth9")
+    try flow.expectAdvice("sourceAddressLost")
+    try make()
+    // Until the route is back, the traffic would take the other link.
+    try flow.expectSpared(atMost: .drain) {
+      try lab.namespace.ip("address del 10.9.0.2/24 dev veth9")
+    }
+  }
+
+  @Test("E5 a server's address is on a link that fails, and its answers leave by another → advised")
+  func strandedLater() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"])
+    // Answers leave by eth0, whatever address they have.
+    for link in ["all", "eth0", "eth1"] {
+      try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0")
+    }
+    try lab.start()
+    let flow = try GuardedFlow(lab, to: Uplinks.server, .init(source: "10.1.0.2"))
+    #expect(flow.path.interface == "eth0")
+    try lab.unplug("eth1")
+    try flow.expectAdvice("interfaceLost")
   }
 }

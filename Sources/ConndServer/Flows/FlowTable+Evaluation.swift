@@ -102,7 +102,13 @@ extension FlowTable {
     }
     let step = self.log.step(since: flow.seen)
     var tracker = flow.tracker
-    let verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
+    var verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
+    // What a registration would learn at this moment (E5).
+    if verdict == nil, reading.isSourceStranded, !flow.isStranded, !tracker.isInDoubt {
+      verdict = FlowTracker.Verdict(.interfaceLost, .advise)
+      // Only its socket knows more, and is asked after the change (E2).
+      flow.hasMoved = true
+    }
     var way = way
     if !flow.tracker.hasBegun, tracker.hasBegun {
       // The flow has the address that the kernel chose. Policy rules may match on it.
@@ -114,7 +120,7 @@ extension FlowTable {
     return Look(
       flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
       isCertain: try reader.isGone(reading, madeOn: flow.tracker.path),
-      path: reading.path, readAt: readAt)
+      path: reading.path, isStranded: reading.isSourceStranded, readAt: readAt)
   }
 
   /// Returns what the client must learn about a flow after its evaluation, or `nil` if nothing has
@@ -131,7 +137,7 @@ extension FlowTable {
     (flow.tracker, flow.examination) = (look.tracker, examination)
     flow.refutedPath = examination.isSpared ? flow.refutedPath ?? look.path : nil
     if look.isLookupNew { flow.refutedPath = look.path }
-    flow.inDoubtSince = inDoubtSince
+    (flow.inDoubtSince, flow.isStranded) = (inDoubtSince, look.isStranded)
     self.isSeen(flow)
     let shown = look.way.shown
     // The cause of the query remains until the socket has decided.

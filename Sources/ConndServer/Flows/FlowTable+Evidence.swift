@@ -17,6 +17,8 @@ extension FlowTable {
     var isProof = true
     /// The flow's path according to the lookup.
     var path: KernelPath
+    /// Whether the flow's address is on a failed link while another link sends its packets (E5).
+    var isStranded: Bool
     /// The time after the lookup.
     var readAt: Instant
 
@@ -62,6 +64,7 @@ extension FlowTable {
       let (flow, disputed) = (self.flow, self.flow.examination.disputed)
       return FlowExamination.Look(
         self.verdict, isCertain: self.isCertain, isProof: self.isProof,
+        drainsFirst: true,
         isAdvised: self.verdict.map {
           flow.tracker.isReported(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,

@@ -145,6 +145,7 @@ extension FlowTable {
     self.spared += examination.timesSpared
     guard case .verdict(let told) = judgement.outcome else {
       self.insert(registration.key, of: account, tracker, examination, told: way.shown)
+      self.entries[registration.key]?.isStranded = reading.isSourceStranded
       return .path(way.shown)
     }
     if told.severity == .destroy {
@@ -159,6 +160,7 @@ extension FlowTable {
       isDoubted: registration.isNew && tracker.isInDoubt)
     // Evidence about its doubt counts from now on, and not from the end of the grace period.
     if tracker.isInDoubt { self.entries[registration.key]?.inDoubtSince = now }
+    self.entries[registration.key]?.isStranded = reading.isSourceStranded
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
     return .invalidation(told, since?.cause ?? late, way.shown)

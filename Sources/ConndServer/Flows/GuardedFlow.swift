@@ -24,6 +24,8 @@ final class GuardedFlow {
   var hasMoved = false
   /// The number of the last step that it was evaluated for.
   var seen: UInt64
+  /// Whether its address is on a failed link while another link sends its packets (E5).
+  var isStranded = false
   /// Whether its grace period is over.
   var isOverdue = false
   /// Whether it had no path when it was made, and has had none since (I11).

@@ -16,6 +16,7 @@ struct KernelSubscriptions {
   /// route.
   var globalSources: [IPAddress]?
   var tunnelCosts = TunnelCosts()
+  var removedLinks = RemovedLinks()
   /// The remote ends of tunnels, each with the tunnel's link.
   private var tunnels: Set<PathFacts.TunnelEnd> = []
   /// The marks that keep traffic out of tables that lead into tunnels, for the rules read so far.
@@ -61,6 +62,7 @@ struct KernelSubscriptions {
   mutating func note(_ events: [KernelEvent]) {
     self.networks.note(events)
     for event in events {
+      self.removedLinks.note(event)
       switch event {
       case .address(let address), .addressRemoved(let address):
         if address.address.family == .ipv6 { self.globalSources = nil }

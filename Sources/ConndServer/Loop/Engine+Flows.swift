@@ -12,7 +12,9 @@ extension Engine {
     self.context.subscriptions.networks.now = now
     let slice = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
       try self.flows.evaluate(
-        FlowReader(self.reader, view, removals: self.flows.removals), policy: self.changes.policy,
+        FlowReader(
+          self.reader, view, removals: self.flows.removals, awaitsRemadeLinks: true),
+        policy: self.changes.policy,
         isFinal: isFinal, at: now, clock: clock)
     }
     self.noteExpiry(kernel, at: now)

@@ -88,9 +88,11 @@ extension FlowReader {
   func sourceLoss(
     _ question: Destination, madeOn made: KernelPath
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss {
-    guard let index = made.chain.first?.index, let link = try self.view.link(index)?.link,
-      link.state == .up
-    else { return .final }
+    guard let index = made.chain.first?.index else { return .final }
+    guard let link = try self.view.link(index)?.link else {
+      return try self.mayBeMadeAgain(made, for: question) ? .mayReturn : .final
+    }
+    guard link.state == .up else { return .final }
     guard case .route(let route) = try self.view.route(to: question.ofNew),
       route.outLink == index, let source = route.source, source != question.source
     else { return .mayReturn }
@@ -101,6 +103,23 @@ extension FlowReader {
     new.source = source
     new.sourcePrefixLength = try self.view.address(source, on: index)?.prefixLength
     return new.isOfSameSubnet(as: lost) ? .final : .mayReturn
+  }
+
+  /// Whether a link that is gone may be made again with its address: a program made it, and no link
+  /// of its name has another address.
+  private func mayBeMadeAgain(
+    _ made: KernelPath, for question: Destination
+  ) throws(KernelUnavailable) -> Bool {
+    guard self.awaitsRemadeLinks, let former = made.chain.first,
+      self.view.subscriptions.removedLinks.contains(former.index)
+    else { return false }
+    guard let again = try self.view.links().first(where: { $0.link.name == former.name }) else {
+      return true
+    }
+    return try !self.view.addresses().contains {
+      $0.link == again.link.index && $0.address.family == question.address.family
+        && !$0.address.isLinkLocal
+    }
   }
 
   /// Returns how an address that new connections used before was lost, or `nil` if this machine

@@ -52,6 +52,9 @@ final class FlowReader {
   let view: KernelView
   /// The routes that the kernel has removed since the flows were evaluated last.
   let removals: Removals
+  /// Whether a link that is gone may be made again. The stream of all channels does not wait for
+  /// that (I1).
+  let awaitsRemadeLinks: Bool
   private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The path of the previous flow. Most flows share it, and it is found without hashing.
   private var last: (key: WayKey, way: FlowPath)?
@@ -68,7 +71,11 @@ final class FlowReader {
     var neighbour: IPAddress?
   }
 
-  init(_ reader: PathReader, _ view: KernelView, removals: Removals = Removals()) {
+  init(
+    _ reader: PathReader, _ view: KernelView, removals: Removals = Removals(),
+    awaitsRemadeLinks: Bool = false
+  ) {
+    self.awaitsRemadeLinks = awaitsRemadeLinks
     self.reader = reader
     self.view = view
     self.removals = removals

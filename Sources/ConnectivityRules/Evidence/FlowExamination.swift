@@ -24,10 +24,14 @@ package struct FlowExamination: Hashable, Sendable {
     /// When to query the socket again, or `nil` if it has proved the lookup wrong.
     var next: Instant?
 
-    init(_ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence, isProof: Bool) {
+    init(
+      _ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence?, change: Instant, isProof: Bool
+    ) {
       (self.verdict, self.isProof) = (verdict, isProof)
-      self.change = evidence.change
-      self.known = evidence.known ?? .init(progress: evidence.sent, resent: evidence.resent)
+      self.change = change
+      self.known =
+        evidence.map { $0.known ?? .init(progress: $0.sent, resent: $0.resent) }
+        ?? .init(progress: .max, resent: .max)
     }
   }
 
@@ -109,76 +113,21 @@ package struct FlowExamination: Hashable, Sendable {
   }
 }
 
-/// The result of one evaluation of a flow's lookup and socket.
-package enum FlowOutcome: Hashable, Sendable {
-  /// No news, except perhaps another path.
-  case none
-  case verdict(FlowTracker.Verdict)
-  /// The flow is no longer in doubt. The client was advised that it was.
-  case recovered
-}
-
 extension FlowExamination {
-  /// The input of one evaluation: the news from the flow's lookup, and its socket's report.
-  package struct Look: Hashable, Sendable {
-    /// The news from the lookup, if any.
-    package var verdict: FlowTracker.Verdict?
-    /// Whether nothing can refute that verdict, because both the address and its link are gone.
-    package var isCertain: Bool
-    /// Whether nothing on this machine can send packets elsewhere than the lookup says (E0).
-    package var isProof: Bool
-    /// Whether the client knows that the flow is in doubt for that reason.
-    package var isAdvised: Bool
-    /// Whether the lookup still has the disputed result.
-    package var isDisputeStanding: Bool
-    /// Whether the lookup differs from the one that the socket has refuted.
-    package var isLookupNew: Bool
-    /// Whether the flow's path carries traffic according to the lookup.
-    package var isSound: Bool
-    /// Whether the flow's path uses a tunnel.
-    package var isTunnelled: Bool
-    /// When the change behind the verdict happened.
-    package var change: Instant
-    /// The socket's report, or `nil` without a query or an answer.
-    package var report: SocketReport?
-    package var now: Instant
-
-    package init(
-      _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
-      isAdvised: Bool = false,
-      isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
-      isTunnelled: Bool = false, change: Instant,
-      report: SocketReport? = nil, at now: Instant
-    ) {
-      self.verdict = verdict
-      (self.isCertain, self.isProof) = (isCertain, isProof)
-      self.isAdvised = isAdvised
-      self.isDisputeStanding = isDisputeStanding
-      self.isLookupNew = isLookupNew
-      self.isSound = isSound
-      self.isTunnelled = isTunnelled
-      self.change = change
-      self.report = report
-      self.now = now
-    }
-
-    fileprivate func evidence(
-      on change: Instant, beyond known: SocketEvidence.Known? = nil
-    ) -> SocketEvidence? {
-      self.report.map { SocketEvidence($0, on: change, beyond: known, at: self.now) }
-    }
-  }
-
   /// Returns what the client must learn from one evaluation of the flow. After a verdict of
   /// `destroy`, the examination must not be used again.
   package mutating func conclude(_ look: Look) -> FlowOutcome {
     if let verdict = look.verdict, verdict.severity == .destroy {
+      if look.drainsFirst, verdict.reason == .betterPath, !verdict.isCertain {
+        return self.drain(verdict, look)
+      }
       guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
       else { return .verdict(verdict) }
       // An address that this machine has lost is no matter of where packets are sent.
       let isProof = look.isProof || verdict.reason == .sourceAddressLost
       return self.judge(
-        Dispute(verdict, evidence, isProof: isProof), evidence, isKnown: look.isAdvised,
+        Dispute(verdict, evidence, change: look.change, isProof: isProof), evidence,
+        isKnown: look.isAdvised,
         at: look.now)
     }
     if let dispute = self.dispute {
@@ -188,7 +137,8 @@ extension FlowExamination {
       }
       // A spared flow that is idle gives no new evidence and stays spared.
       if look.isLookupNew, let evidence = look.evidence(on: look.change), evidence.isActive {
-        let again = Dispute(dispute.verdict, evidence, isProof: dispute.isProof)
+        let again = Dispute(
+          dispute.verdict, evidence, change: look.change, isProof: dispute.isProof)
         let outcome = self.judge(again, evidence, isKnown: true, at: look.now)
         if outcome != .none { return outcome }
       } else if let next = dispute.next, next <= look.now {
@@ -202,6 +152,22 @@ extension FlowExamination {
     }
     let found = self.conclude(on: look)
     return look.verdict.map(FlowOutcome.verdict) ?? found
+  }
+
+  /// How long a better path drains before it destroys. The old path works for as long.
+  private static let drain = Duration.seconds(1)
+
+  /// Drains a flow for which another path is preferred. Its socket is judged afterwards.
+  private mutating func drain(_ verdict: FlowTracker.Verdict, _ look: Look) -> FlowOutcome {
+    // Another better path does not prolong it.
+    if let dispute, dispute.verdict.reason == .betterPath, dispute.next != nil { return .none }
+    let evidence = look.evidence(on: look.change)
+    var dispute = Dispute(verdict, evidence, change: look.change, isProof: look.isProof)
+    (dispute.isDraining, dispute.next) = (true, look.now.advanced(by: Self.drain))
+    self.dispute = dispute
+    var told = verdict
+    (told.severity, told.evidence) = (.drain, evidence)
+    return .verdict(told)
   }
 
   /// Judges a disputed verdict (E1).

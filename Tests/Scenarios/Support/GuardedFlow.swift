@@ -80,7 +80,7 @@ final class GuardedFlow {
 
   /// Checks that connd destroys the flow for one of these reasons, after reporting only `before`
   /// (`nil`: anything weaker), and that TCP agrees. An active flow is first advised for the same
-  /// reason, while its socket is queried (E1).
+  /// reason, while its socket is queried (E1). A better path first drains (I3).
   func expectDestroyed(
     _ reasons: String..., after before: [String]? = [], cause: String? = nil,
     sourceLocation: SourceLocation = #_sourceLocation
@@ -95,7 +95,8 @@ final class GuardedFlow {
       #expect(
         reasons.contains(invalidation.reason), "\(invalidation)", sourceLocation: sourceLocation)
       if let before {
-        let examined = "advise \(invalidation.reason)"
+        let isDrained = invalidation.reason == "betterPath"
+        let examined = "\(isDrained ? "drain" : "advise") \(invalidation.reason)"
         #expect(
           told == before || told == before + [examined], sourceLocation: sourceLocation)
       }

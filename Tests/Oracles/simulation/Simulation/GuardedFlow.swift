@@ -29,6 +29,8 @@ struct GuardedFlow {
   private var isAway = false
   /// Since when connd must know that it has no way.
   var knownLostAt: Instant?
+  /// Whether another path is preferred since then, so that the second of I3 runs.
+  private var isDraining = false
   /// How long the lookup has been against it; its socket may refute that.
   private(set) var testimony = Testimony()
 
@@ -156,7 +158,10 @@ struct GuardedFlow {
       // An address of another link may have been lost together with that link.
       if made.path.sourcePrefixLength == nil { return .awayOrOver("its source went") }
       let isUp = network.link(link.index)?.state == .up
-      return isUp && !self.isReplaced(source, in: network) ? .away : .over("its source went")
+      if isUp, !self.isReplaced(source, in: network) { return .away }
+      // A program may make the link again.
+      return network[link.index] == nil
+        ? .awayOrOver("its source went with its link") : .over("its source went")
     }
     let path = self.ownPath(in: network)
     let before = network[link.index]
@@ -183,7 +188,7 @@ struct GuardedFlow {
         return .maybeOver("another network")
       }
       return !made.hasChosen && self.prefersOtherSubnet(network)
-        ? .over("another subnet is preferred") : .carried
+        ? .awayOrOver("another subnet is preferred") : .carried
     }
     if !self.isTied(to: link, path, in: network) { return .carried }
     if isElsewhere ?? false, self.isPreferred(by: path, in: network) { return .carried }
@@ -265,7 +270,13 @@ struct GuardedFlow {
     // Two losses without a reading in between are one.
     if !self.isAway { self.lostAt = nil }
     switch self.fate(in: network) {
-    case .away, .awayOrOver: self.knownLostAt = self.knownLostAt ?? now
+    case .away, .awayOrOver:
+      let isDraining =
+        self.ownPath(in: network).status == .satisfied && self.hasOldRoute(in: network)
+      // A missing path gets its own grace period.
+      if isDraining != self.isDraining { self.knownLostAt = nil }
+      self.isDraining = isDraining
+      self.knownLostAt = self.knownLostAt ?? now
     case .carried, .over, .maybeOver: self.knownLostAt = nil
     }
     if self.told.chain.contains(where: { network[$0.index]?.sort == .tunnel }) {

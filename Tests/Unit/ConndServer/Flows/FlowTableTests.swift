@@ -150,7 +150,7 @@ final class FlowTableTests {
     #expect(try self.evaluate(&table) == ["1 path eth0"])
     try self.lead(by: 3, metric: 0)
     self.look(&table)
-    #expect(try self.evaluate(&table) == ["1 destroy betterPath"])
+    #expect(try self.evaluate(&table) == ["1 drain betterPath"])
   }
 
   @Test("I1 I3 a flow that is already dead is destroyed in the answer to its registration")
@@ -267,7 +267,7 @@ final class FlowTableTests {
     #expect(try self.evaluate(&table, at: 0.4) == ["1 path eth0"])
     try self.lead(by: 3, metric: 0)
     self.look(&table)
-    #expect(try self.evaluate(&table, at: 0.5) == ["1 destroy betterPath"])
+    #expect(try self.evaluate(&table, at: 0.5) == ["1 drain betterPath"])
   }
 
   @Test("K8 a flow added while the kernel cannot be asked is judged as soon as it can")

@@ -87,7 +87,37 @@ struct GuardedFlowTests {
     #expect(loop.tell() == ["1 advise betterPath"])
     #expect(loop.tell() == [])
     loop.kernel.rules = []
-    #expect(loop.tell() == ["1 destroy betterPath"])
+    #expect(loop.tell() == ["1 drain betterPath"])
+    #expect(loop.turn(after: .seconds(1)) == ["1 destroy betterPath"])
+  }
+
+  @Test("I3 a better path is there for less than a second → the flow drains, and lives")
+  func strayDefault() throws {
+    var loop = try self.loopWithWiFi()
+    #expect(try loop.guardFlow(1, local: "192.0.2.7", port: 40_000) == ["1 path eth0"])
+    let usual = loop.kernel.routes
+    try loop.kernel.lead(
+      "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 1)
+    #expect(loop.tell() == ["1 drain betterPath"])
+    #expect(loop.turn(after: .milliseconds(400)) == [])
+    loop.kernel.routes = usual
+    #expect(loop.tell().count == 1)
+    #expect(loop.turn(after: .seconds(5)) == [])
+    #expect(!loop.loop.engine.flows.isEmpty)
+  }
+
+  @Test("I3 better paths follow each other → the flow is destroyed a second after the first")
+  func strayDefaults() throws {
+    var loop = try self.loopWithWiFi()
+    loop.kernel.addLink(4, "eth1")
+    #expect(try loop.guardFlow(1, local: "192.0.2.7", port: 40_000) == ["1 path eth0"])
+    try loop.kernel.lead(
+      "0.0.0.0", 0, .over(3, via: "198.51.100.1", from: "198.51.100.7"), metric: 2)
+    #expect(loop.tell() == ["1 drain betterPath"])
+    loop.clock.instant = loop.clock.instant.advanced(by: .milliseconds(600))
+    try loop.kernel.lead("0.0.0.0", 0, .over(4, via: "10.9.0.1", from: "10.9.0.2"), metric: 1)
+    _ = loop.tell()
+    #expect(loop.turn(after: .milliseconds(400)) == ["1 destroy betterPath"])
   }
 
   @Test(

@@ -27,7 +27,7 @@ struct TunnelledFlowTests {
     #expect(
       try loop.guardFlow(2, local: "192.0.2.7") == ["2 advise interfaceLost late gre1"])
     loop.kernel.addLink(3, "eth1")
-    #expect(loop.tell().sorted() == ["1 destroy betterPath", "2 path gre1"])
+    #expect(loop.tell().sorted() == ["1 drain betterPath", "2 path gre1"])
   }
 
   @Test(

@@ -1,0 +1,19 @@
+import Connectivity
+import ConnectivityRules
+
+/// The links that were removed lately and that programs make anew: a tunnel's restart deletes its
+/// link, and makes one of the same name and address. A value.
+///
+/// Implements rule I1.
+struct RemovedLinks {
+  private var indices: [UInt32] = []
+  private static let maxCount = 64
+
+  mutating func note(_ event: KernelEvent) {
+    guard case .linkRemoved(let link) = event, link.isMadeByProgram else { return }
+    self.indices.append(link.index)
+    if self.indices.count > Self.maxCount { self.indices.removeFirst() }
+  }
+
+  func contains(_ index: UInt32) -> Bool { self.indices.contains(index) }
+}

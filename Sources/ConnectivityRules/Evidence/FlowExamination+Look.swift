@@ -1,0 +1,65 @@
+package import Connectivity
+
+/// The result of one evaluation of a flow's lookup and socket.
+package enum FlowOutcome: Hashable, Sendable {
+  /// No news, except perhaps another path.
+  case none
+  case verdict(FlowTracker.Verdict)
+  /// The flow is no longer in doubt. The client was advised that it was.
+  case recovered
+}
+
+extension FlowExamination {
+  /// The input of one evaluation: the news from the flow's lookup, and its socket's report.
+  package struct Look: Hashable, Sendable {
+    /// The news from the lookup, if any.
+    package var verdict: FlowTracker.Verdict?
+    /// Whether nothing can refute that verdict, because both the address and its link are gone.
+    package var isCertain: Bool
+    /// Whether nothing on this machine can send packets elsewhere than the lookup says (E0).
+    package var isProof: Bool
+    /// Whether a better path drains before it destroys, because it may be there for a moment only
+    /// (I3).
+    package var drainsFirst: Bool
+    /// Whether the client knows that the flow is in doubt for that reason.
+    package var isAdvised: Bool
+    /// Whether the lookup still has the disputed result.
+    package var isDisputeStanding: Bool
+    /// Whether the lookup differs from the one that the socket has refuted.
+    package var isLookupNew: Bool
+    /// Whether the flow's path carries traffic according to the lookup.
+    package var isSound: Bool
+    /// Whether the flow's path uses a tunnel.
+    package var isTunnelled: Bool
+    /// When the change behind the verdict happened.
+    package var change: Instant
+    /// The socket's report, or `nil` without a query or an answer.
+    package var report: SocketReport?
+    package var now: Instant
+
+    package init(
+      _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
+      drainsFirst: Bool = false, isAdvised: Bool = false,
+      isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
+      isTunnelled: Bool = false, change: Instant,
+      report: SocketReport? = nil, at now: Instant
+    ) {
+      self.verdict = verdict
+      (self.isCertain, self.isProof, self.drainsFirst) = (isCertain, isProof, drainsFirst)
+      self.isAdvised = isAdvised
+      self.isDisputeStanding = isDisputeStanding
+      self.isLookupNew = isLookupNew
+      self.isSound = isSound
+      self.isTunnelled = isTunnelled
+      self.change = change
+      self.report = report
+      self.now = now
+    }
+
+    func evidence(
+      on change: Instant, beyond known: SocketEvidence.Known? = nil
+    ) -> SocketEvidence? {
+      self.report.map { SocketEvidence($0, on: change, beyond: known, at: self.now) }
+    }
+  }
+}
