@@ -22,7 +22,9 @@ struct ListenerTests {
     let requester = try namespace.perform { try Requester() }
     let patience = Patience(.seconds(20))
     for link in [10, 21] as [UInt32] {
-      while try requester.link(index: link)?.operationalState != .up, !patience.isOver { sched_yield() }
+      while try requester.link(index: link)?.operationalState != .up, !patience.isOver {
+        sched_yield()
+      }
     }
     return namespace
   }
