@@ -25,7 +25,8 @@ struct SourcesScenario {
       try lab.namespace.ip("link show lan0").contains("NO-CARRIER")
     }
     try lab.ip("link set eth0 mtu 1400")
-    try flow.expectSpared(atMost: .nothing) {
+    // Its answers might arrive by the LAN (E5).
+    try flow.expectSpared(atMost: .advise) {
       try lab.namespace.ip("address del 192.168.1.1/24 dev lan0")
     }
   }

@@ -78,8 +78,6 @@ enum Mutation: String, CaseIterable, Sendable {
   case countsCopies
   /// E2: unacknowledged data is overlooked.
   case overlooksSilence
-  /// E2: every change touches all flows.
-  case asksUntouched
   /// E1: what is sent after a change is not noticed.
   case neverSeesSendings
   /// E2: timeouts count at which nothing was sent.
@@ -132,7 +130,6 @@ extension Mutation? {
     switch self {
     case .ignoresNeighbours:
       events.filter { if case .neighbour = $0 { false } else { true } }
-    case .asksUntouched: events.isEmpty ? [] : events + [.nexthop(id: 1)]
     case .ignoresOverrun: events.filter { $0 != .overrun }
     // Messages about links, addresses and routes are the only evidence of a bounce.
     case .swallowsBounce:
