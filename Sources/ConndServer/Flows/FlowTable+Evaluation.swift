@@ -103,7 +103,7 @@ extension FlowTable {
     let step = self.log.step(since: flow.seen)
     var tracker = flow.tracker
     var verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
-    // What a registration would learn at this moment (E5).
+    // A registration would learn the same at this moment (E5).
     if verdict == nil, reading.isSourceStranded, !flow.isStranded, !tracker.isInDoubt {
       verdict = FlowTracker.Verdict(.interfaceLost, .advise)
       // Only its socket knows more, and is asked after the change (E2).

@@ -8,7 +8,7 @@ import ConnectivityRules
 struct SocketInquiry {
   /// The first and the last change since the last inquiry began.
   private var changes: (first: Instant, last: Instant)?
-  /// What these changes touch.
+  /// The links, addresses and routes that these changes name.
   private var scope = ChangeScope()
   /// The cause of the last change.
   private(set) var cause = ChangeCause(.start, "started")

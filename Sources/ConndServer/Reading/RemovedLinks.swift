@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// The links that were removed lately and that programs make anew: a tunnel's restart deletes its
-/// link, and makes one of the same name and address. A value.
+/// The links that were removed lately and that programs make again: the restart of a tunnel deletes
+/// its link, and makes one of the same name and address. A value.
 ///
 /// Implements rule I1.
 struct RemovedLinks {

@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// What a change of the network touches, as far as the kernel's messages name it (E2). A value.
+/// The scope of a change of the network, as far as the kernel's messages name it (E2). A value.
 package struct ChangeScope: Hashable, Sendable {
   /// Whether anything may have changed.
   private var isEverything = false

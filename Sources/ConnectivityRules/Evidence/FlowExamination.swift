@@ -13,7 +13,7 @@ package struct FlowExamination: Hashable, Sendable {
   private struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
-    /// What was sent before the first query since the change.
+    /// The data that was sent before the first query since the change.
     var known: SocketEvidence.Known
     /// Whether the lookup is proof (E0).
     var isProof: Bool
@@ -123,7 +123,7 @@ extension FlowExamination {
       }
       guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
       else { return .verdict(verdict) }
-      // An address that this machine has lost is no matter of where packets are sent.
+      // Packets from an address that this machine has lost never arrive, wherever they are sent.
       let isProof = look.isProof || verdict.reason == .sourceAddressLost
       return self.judge(
         Dispute(verdict, evidence, change: look.change, isProof: isProof), evidence,

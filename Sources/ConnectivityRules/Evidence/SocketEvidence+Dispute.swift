@@ -100,7 +100,7 @@ extension SocketEvidence {
         ? .wait(until: self.nextLook(after: now))
         : .drain(until: now.advanced(by: max(Self.activity, self.change.duration(to: now))))
     }
-    // What waits in a queue of this machine does not ask.
+    // Data that waits in a queue of this machine does not ask.
     guard let asked else { return .wait(until: self.nextLook(after: now)) }
     let answerTime = min(max(self.firstTimeout, Self.minAnswerTime), Self.maxAnswerTime)
     let end = max(asked.advanced(by: answerTime), self.change.advanced(by: Self.activity))

@@ -17,7 +17,7 @@ package struct SocketEvidence: Hashable, Sendable {
   /// The number of sent bytes, and the number that the peer has acknowledged.
   package var sent: UInt64
   package var progress: UInt64
-  /// What an earlier query about the change has shown, or `nil` at the first query.
+  /// The result of an earlier query about the change, or `nil` at the first query.
   package var known: Known?
   package var roundTrip: Duration
   /// The number of consecutive timeouts.
@@ -42,7 +42,7 @@ package struct SocketEvidence: Hashable, Sendable {
   /// When the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Instant?
 
-  /// What an earlier query has shown. Later reports are compared with it.
+  /// The result of an earlier query. Later reports are compared with it.
   package struct Known: Hashable, Sendable {
     /// The acknowledgement of this many bytes proves nothing: the number that was acknowledged
     /// then, or sent.
@@ -56,7 +56,7 @@ package struct SocketEvidence: Hashable, Sendable {
   }
 
   /// - Parameters:
-  ///   - known: What an earlier query has shown, or `nil` if this is the first one.
+  ///   - known: The result of an earlier query, or `nil` if this is the first one.
   ///   - now: When the kernel gave the report.
   package init(
     _ report: SocketReport, on change: Instant, beyond known: Known? = nil, at now: Instant
@@ -148,8 +148,8 @@ extension SocketEvidence {
   private var isDataOlderThanTimeouts: Bool { self.dataSilence >= self.timeoutsTook }
 
   /// The number of timeouts that count: those after the change at which something was sent, as far
-  /// as the earlier query shows. What waits in a queue of this machine, as for ARP, is not sent
-  /// again. Then its timeouts say nothing about the path.
+  /// as the earlier query shows. Data that waits in a queue of this machine, as for ARP, is not
+  /// sent again. Then its timeouts say nothing about the path.
   package var countedTimeouts: Int {
     let resent = self.resent - min(self.known?.resent ?? 0, self.resent)
     // A probe of a closed window is never in such a queue for long, and not counted as sent again.

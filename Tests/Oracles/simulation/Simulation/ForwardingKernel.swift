@@ -12,7 +12,7 @@ protocol ReopenableKernel: Kernel {
 extension ReopenableKernel {
   var fileDescriptor: CInt { -1 }
 
-  /// Always answers "not Wi-Fi", because there is no nl80211.
+  /// Always answers "not Wi-Fi", because nl80211 is missing.
   func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer { .notWireless }
 
   func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? { nil }

@@ -3,7 +3,7 @@ import ConnectivityRules
 
 @testable import ConndServer
 
-/// What connd must not do to the flow, by the model network and the flow's own socket.
+/// Violations by connd, as the model network and the flow's own socket show them.
 extension GuardedFlow {
   /// Why the flow must be gone after connd's reading, or `nil` if it may stay because its socket
   /// may refute the lookup (E1).

@@ -66,7 +66,7 @@ struct Testimony {
     let news = connection.lastNews(at: now)
     if news > troubleAt { return true }
     let since = max(self.knownOverAt ?? now, self.lastChange)
-    // What is idle is only drained, and what speaks is asked by what it sends.
+    // An idle connection is only drained. One that speaks is asked by what it sends.
     guard isProof else {
       return !connection.kind.isActive
         || connection.isAsked(since: since, at: now).map { now <= $0 } ?? true

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 import Testing
 
-@Suite("What a change touches")
+@Suite("The scope of a change")
 struct ChangeScopeTests {
   /// A VLAN above eth0, with the gateway 192.0.2.1.
   private static let path = KernelPath(

@@ -143,7 +143,7 @@ struct DisputeTests {
         == "destroy interfaceLost")
   }
 
-  @Test("E1 a lost address is no matter of where packets are sent: the lookup is proof")
+  @Test("E1 the address is lost → the lookup is proof, wherever packets are sent")
   func addressLost() {
     var flow = Disputed()
     let gone = FlowTracker.Verdict(.sourceAddressLost, .destroy)

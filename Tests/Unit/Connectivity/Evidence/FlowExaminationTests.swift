@@ -158,7 +158,7 @@ struct FlowExaminationTests {
     #expect(flow.deadline == nil)
   }
 
-  @Test("E2 an earlier loss is no evidence of what was sent since the first query")
+  @Test("E2 a loss before the first query → it does not count as sent since")
   func earlierLoss() {
     var flow = Examined()
     flow.suspect(after: 1000, resent: 7)

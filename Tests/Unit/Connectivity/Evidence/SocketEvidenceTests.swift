@@ -205,7 +205,7 @@ struct SocketEvidenceTests {
     #expect(once.severityOfSilence(at: now) == nil)
     let (twice, _) = Self.evidence(7000, silence: 7001, before: 0, timeouts: 5, resent: 2)
     #expect(twice.severityOfSilence(at: now) == .destroy)
-    // What was sent again before the first query may have been sent before the change.
+    // Data that was sent again before the first query may have been sent before the change.
     let (earlier, _) = Self.evidence(
       7000, silence: 7001, before: 0, timeouts: 5, resent: 9, resentBefore: 8)
     #expect(earlier.severityOfSilence(at: now) == nil)

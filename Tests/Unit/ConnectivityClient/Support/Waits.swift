@@ -1,7 +1,7 @@
 import Synchronization
 import Testing
 
-/// What a test waits for at the moment.
+/// The events that a test waits for at the moment.
 final class Waits: Sendable {
   @TaskLocal static var current: Waits?
 
