@@ -42,21 +42,6 @@ struct DisputesScenario {
     }
   }
 
-  @Test("E0 E1 a redirected connection is idle, and the cable is pulled → drained, and lives")
-  func redirectedAndIdle() throws {
-    let lab = try self.redirectingLaboratory()
-    let flow = try self.redirected(lab)
-    #expect(try #require(flow.connection).carries(within: .seconds(10)))
-    let silence = ContinuousClock.now + .milliseconds(1100)
-    while ContinuousClock.now < silence { _ = try lab.status() }
-    try lab.unplug("eth0")
-    let told = try flow.invalidation()
-    #expect("\(told.severity) \(told.reason)" == "drain interfaceLost")
-    try flow.expectSpared(atMost: .nothing) {
-      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
-    }
-  }
-
   @Test("E1 I10 the cable is out, and a connection to this machine is made and registered → lives")
   func redirectedInDoubt() throws {
     let lab = try self.redirectingLaboratory()

@@ -184,7 +184,6 @@ extension FlowExamination {
       : evidence.ruling(asked: dispute.asked, at: now)
     // New calls avoid the flow immediately, as in I10, and calls in progress continue.
     told.severity = .advise
-    var isNews = !isKnown
     switch ruling {
     case .destroy:
       told.severity = .destroy
@@ -197,13 +196,8 @@ extension FlowExamination {
     case .wait(let end):
       dispute.next = end
       self.dispute = dispute
-    case .drain(let end):
-      told.severity = .drain
-      (isNews, dispute.isDraining) = (!dispute.isDraining, true)
-      dispute.next = end
-      self.dispute = dispute
     }
-    return isNews ? .verdict(told) : .none
+    return isKnown ? .none : .verdict(told)
   }
 
   /// Judges a suspicion of silence (E2).

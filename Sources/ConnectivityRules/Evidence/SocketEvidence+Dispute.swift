@@ -7,9 +7,6 @@ extension SocketEvidence {
     case destroy
     /// The lookup does not describe this flow.
     case spare
-    /// No call hangs, so calls may end, and new ones avoid it. Query the socket again at that
-    /// instant.
-    case drain(until: Instant)
     /// Not proved yet. Query the socket again at that instant.
     case wait(until: Instant)
   }
@@ -85,9 +82,9 @@ extension SocketEvidence {
 
   /// Decides about a flow that is dead according to a lookup that is not proof.
   ///
-  /// Only what was sent after the change asks the peer. So the time runs from that moment, and a
-  /// flow that has sent nothing is not dead. A second is the longest pause within which the next
-  /// word of a connection that speaks is expected.
+  /// Only data that was sent after the change asks the peer. So the time runs from that moment. A
+  /// second is the longest pause within which the next word of a connection that speaks is expected.
+  /// One that stays silent is destroyed, as if the lookup were proof.
   ///
   /// - Parameter asked: When something is known to have been sent after the change, or `nil` if
   ///   nothing was.
@@ -96,9 +93,9 @@ extension SocketEvidence {
     guard self.hasUnacknowledgedData else {
       // Everything that was sent is acknowledged.
       if asked != nil, self.isHeardLate { return .spare }
+      // Otherwise a call that waits for its answer would hang.
       return self.isExpectedToSpeak(at: now)
-        ? .wait(until: self.nextLook(after: now))
-        : .drain(until: now.advanced(by: max(Self.activity, self.change.duration(to: now))))
+        ? .wait(until: self.nextLook(after: now)) : .destroy
     }
     // Data that waits in a queue of this machine does not ask.
     guard let asked else { return .wait(until: self.nextLook(after: now)) }

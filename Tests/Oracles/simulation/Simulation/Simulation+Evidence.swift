@@ -21,11 +21,6 @@ extension Simulation {
         self.fail(
           "E1: flow \(flow.key) is destroyed (\(reason)), and its bytes come and go")
       }
-      if self.kernel.tracksConnections, !connection.kind.isActive, !isCertain,
-        reason != .sourceAddressLost
-      {
-        self.fail("E0: idle flow \(flow.key) is destroyed (\(reason)) without proof")
-      }
     case .silent:
       if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now) {
         self.fail("E2: flow \(flow.key) is destroyed as silent, and its peer answers")
@@ -79,8 +74,7 @@ extension Simulation {
     let wasSound = !self.record.soundSockets.insert(port).inserted
     // The first query comes a second after the change, like the end of a grace period.
     let isIdle = self.record.lastReasonToAsk.duration(to: self.now) > .milliseconds(2500)
-    // A drained flow is asked now and then whether it goes on (E1).
-    if isIdle, wasSound, connection.kind.isActive || !self.kernel.tracksConnections {
+    if isIdle, wasSound {
       self.fail("E3: the socket of port \(port) is asked without a change")
     }
   }

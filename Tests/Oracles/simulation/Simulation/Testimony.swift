@@ -66,10 +66,12 @@ struct Testimony {
     let news = connection.lastNews(at: now)
     if news > troubleAt { return true }
     let since = max(self.knownOverAt ?? now, self.lastChange)
-    // An idle connection is only drained. One that speaks is asked by what it sends.
     guard isProof else {
-      return !connection.kind.isActive
-        || connection.isAsked(since: since, at: now).map { now <= $0 } ?? true
+      // A connection that speaks is asked by what it sends. An idle one has a second to go on.
+      return connection.kind.isActive
+        ? connection.isAsked(since: since, at: now).map { now <= $0 } ?? true
+        : news.duration(to: troubleAt) <= .seconds(1)
+          && since.duration(to: now) <= .milliseconds(1100) + connection.kind.roundTrip
     }
     // A second without news is not evidence.
     guard news.duration(to: troubleAt) <= .seconds(1) else { return false }

@@ -48,7 +48,6 @@ struct SocketEvidenceTests {
       switch evidence.ruling(at: now) {
       case .destroy: "destroy"
       case .spare: "spare"
-      case .drain: "drain"
       case .wait(let end):
         "wait \(evidence.change.duration(to: end).components.attoseconds / 1_000_000_000_000_000)"
       }
