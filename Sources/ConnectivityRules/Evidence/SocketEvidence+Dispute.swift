@@ -83,8 +83,8 @@ extension SocketEvidence {
   /// Decides about a flow that is dead according to a lookup that is not proof.
   ///
   /// Only data that was sent after the change asks the peer. So the time runs from that moment. A
-  /// second is the longest pause within which the next word of a connection that speaks is expected.
-  /// One that stays silent is destroyed, as if the lookup were proof.
+  /// second is the longest pause within which the next word of a connection that speaks is
+  /// expected. One that stays silent is destroyed, as if the lookup were proof.
   ///
   /// - Parameter asked: When something is known to have been sent after the change, or `nil` if
   ///   nothing was.
