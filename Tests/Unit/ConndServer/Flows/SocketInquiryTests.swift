@@ -124,19 +124,23 @@ struct SocketInquiryTests {
     #expect(loop.turn(after: .seconds(5)) == [])
   }
 
-  @Test("E0 E1 netfilter tracks connections → an idle flow over a dead link is drained")
+  @Test("E0 E1 netfilter tracks connections → a flow that speaks has a second over a dead link")
   func notProof() throws {
     var loop = try self.loop()
+    func hear(_ milliseconds: Int) {
+      loop.kernel.sockets[Self.port] = SocketReport(
+        silence: .milliseconds(milliseconds), roundTrip: .milliseconds(20))
+    }
     loop.kernel.tracksConnections = true
-    loop.kernel.sockets[Self.port] = SocketReport(
-      silence: .milliseconds(5000), roundTrip: .milliseconds(20))
+    hear(5)
     loop.kernel.routes = []
     loop.kernel.linkTable[2] = nil
-    #expect(loop.tell() == ["1 drain interfaceLost"])
+    #expect(loop.tell() == ["1 advise interfaceLost"])
     #expect(loop.kernel.trackingQuestions == 1)
-    loop.kernel.sockets[Self.port] = SocketReport(
-      silence: .milliseconds(6000), roundTrip: .milliseconds(20))
-    #expect(loop.turn(after: .seconds(1)) == [])
+    hear(505)
+    #expect(loop.turn(after: .milliseconds(500)) == [])
+    hear(1005)
+    #expect(loop.turn(after: .milliseconds(500)) == ["1 destroy interfaceLost"])
     #expect(loop.kernel.trackingQuestions == 1)
   }
 
