@@ -161,6 +161,10 @@ test-all: deps deps-test ## run all tests except those in the VM (installs serve
 	Tests/Programs/examples/build-cpp >/dev/null
 	dev/test
 
+.PHONY: build-tests
+build-tests: deps ## build all tests and what they start
+	@dev/test --build
+
 test-busy: deps deps-test ## run all tests beside a load, and on one processor (TIMES=1)
 	@Tests/Programs/python/setup >/dev/null
 	Tests/Programs/examples/build-cpp >/dev/null
