@@ -99,9 +99,7 @@ final class MutantKernel: ForwardingKernel {
     }
   }
 
-  func translatesConnections() -> Bool {
-    self.mutation != .believesLookup && self.kernel.translatesConnections()
-  }
+  func translatesConnections() -> Bool { self.kernel.translatesConnections() }
 
   func neighbour(
     _ address: IPAddress, on link: UInt32

@@ -68,8 +68,6 @@ enum Mutation: String, CaseIterable, Sendable {
   case hasNoGrace
   /// I10: grace periods never end.
   case hasEndlessGrace
-  /// E0: the lookup is always proof.
-  case believesLookup
   /// E1: no socket is queried.
   case asksNoSocket
   /// E1: every socket has just received something new.
