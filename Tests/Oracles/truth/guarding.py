@@ -19,7 +19,7 @@ from topology import FENCE, FENCE_TABLE, UID
 SETRESUID = {"x86_64": 117, "aarch64": 147}.get(platform.machine())
 ASKED = 1.2  # seconds in which E1 decides about a connection that has lost packets
 GRACED = 2.0  # seconds in which a grace period ends, on a busy machine
-DESTROY = pb.INVALIDATION_SEVERITY_DESTROY
+DESTROY, DRAIN = pb.INVALIDATION_SEVERITY_DESTROY, pb.INVALIDATION_SEVERITY_DRAIN
 
 
 class Told:
@@ -39,7 +39,9 @@ class Told:
         self.link = inner.path.interface if event == "invalidation" else getattr(inner, "interface", "")
         if event == "invalidation":
             self.reason = camel(pb.InvalidationReason.Name(inner.reason), "INVALIDATION_REASON_")
-            self.is_doubt = not self.is_destroy and self.reason == "interfaceLost"
+            # A better path drains first (I3).
+            self.is_doubt = not self.is_destroy and (
+                self.reason == "interfaceLost" or self.reason == "betterPath" and inner.severity == DRAIN)
             self.is_asked = not self.is_destroy and inner.HasField("socket")
             self.is_of_router = inner.cause.trigger == pb.CAUSE_TRIGGER_NEIGHBOUR
             severity = camel(pb.InvalidationSeverity.Name(inner.severity), "INVALIDATION_SEVERITY_")

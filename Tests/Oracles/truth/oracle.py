@@ -13,11 +13,11 @@ connd.
               carrier, and the medium has no grace period (I10)
     network   I4: a link of its path had lost its carrier, and the router's MAC address changed
 - E2: A connection that received nothing after the last change of this machine's network, and stays
-  dead beyond its grace period and two seconds, got `destroy`. Without such a change connd does not
+  dead beyond its grace period and the time of E2, got `destroy`. Without such a change connd does not
   query the socket, so that a silent router stays unknown.
 - W1: A connection whose uplink only loses packets gets no `destroy`. A `destroy` with the reason
   `silent` follows a change. The connection received nothing from one second after that change until
-  the report, and nothing for 1.4 s (30 s inside a tunnel). Its socket has three timeouts in a row.
+  the report, and nothing for 6 s (30 s inside a tunnel). Its socket has two timeouts in a row.
 - While an uplink loses packets, its connections may stay without an echo, and without a `destroy`.
 - A connection that carries bytes is not listed as dead (ListConnections).
 - A new connection, whose handshake is done, does not end by its registration.
@@ -33,12 +33,13 @@ from network import PROBES
 from topology import TUNNEL_END, subnet
 
 GRACE = 1.0
-LATE = 2.0  # seconds that connd has beyond the grace period
 SLACK = 0.5  # for a busy machine
 LISTENING = 0.02  # seconds that E1 waits for a connection with a short round trip
-SILENCE, TUNNEL_SILENCE = 1.4, 30.0  # seconds without new data before E2 destroys
+SILENCE, TUNNEL_SILENCE = 6.0, 30.0  # seconds without new data before E2 destroys
 EXAMINED = 1.0  # seconds after a change at which E2 examines
-TIMEOUTS = 3
+LATE = 1.0  # seconds until E2 looks at a silent connection again
+TIMEOUTS = 2
+STALL = 1.0  # seconds without an echo that are counted
 # seconds before and after the end of a connection in which its bytes count (E1 waits at most 0.1 s)
 WHILE = 0.15
 IN_FLIGHT = 0.05  # seconds after a change in which an echo may be from before it
@@ -227,7 +228,7 @@ def was_removed(views, connection):
 def is_unknowable(connection, views, changed):
     """Whether connd need not find a dead connection in this step (E2): it received data after the
     last change, at `changed`. Or its lookup stands, and it is in a tunnel, which a VPN may take
-    30 s to move (I5), or its socket has had fewer than three timeouts. After a loss, the first
+    30 s to move (I5), or its socket has had fewer than two timeouts. After a loss, the first
     timeout may take seconds.
     """
     if connection.echoes and connection.echoes[-1] > changed + IN_FLIGHT:

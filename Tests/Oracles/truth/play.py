@@ -15,7 +15,7 @@ from guarding import DESTROY, Guarding, camel
 from kernel import Changes
 from losses import Losses
 from network import MEDIA
-from oracle import GRACE, LATE, SILENCE, SLACK, WHILE, Moment
+from oracle import EXAMINED, GRACE, LATE, SILENCE, SLACK, STALL, WHILE, Moment
 from topology import PORTS, Uplink, setup
 from traffic import Traffic, plain
 from world import World
@@ -255,7 +255,7 @@ class Play:
             self.guarding.take()
             return all(map(is_clear, connections))
 
-        self.traffic.pump(GRACE + LATE + SLACK, are_clear)
+        self.traffic.pump(EXAMINED + SILENCE + LATE + SLACK, are_clear)
         moment = self.moment()
         for connection in connections:
             views[connection].append(moment.view(connection, self.bases.get(connection)))
@@ -276,7 +276,7 @@ class Play:
                 self.drop(connection)
             else:
                 self.counts["survived"] += 1
-                self.counts["stalled"] += connection.was_silent(began, SILENCE)
+                self.counts["stalled"] += connection.was_silent(began, STALL)
 
     def judge_ended(self, connection, views, swapped, changed, number=None):
         told = self.guarding.destroyed(connection)
