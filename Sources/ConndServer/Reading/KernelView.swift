@@ -29,6 +29,7 @@ final class KernelView {
   private var listed: Set<UInt32> = []
   private var owners = OrderedDictionary<IPAddress, UInt32?>()
   private var neighbours = OrderedDictionary<OnLink, Neighbour?>()
+  private var isProof: Bool?
   private var allLinks: [LinkFacts]?
   private var allAddresses: [Address]?
 
@@ -142,11 +143,14 @@ final class KernelView {
   /// Whether a route lookup proves where packets go: nothing on this machine can send them
   /// elsewhere afterwards (E0). A kernel that does not list its rules has none.
   func isLookupProof() -> Bool {
-    guard !self.kernel.translatesConnections() else { return false }
-    for family in AddressFamily.allCases {
-      if let rules = try? self.kernel.rules(family), Rule.mayDivert(rules) { return false }
-    }
-    return true
+    if let known = self.isProof { return known }
+    let isProof =
+      !self.kernel.translatesConnections()
+      && !AddressFamily.allCases.contains { family in
+        (try? self.kernel.rules(family)).map(Rule.mayDivert) ?? false
+      }
+    self.isProof = isProof
+    return isProof
   }
 
   /// Returns a route that exists for certain sources only. Without another route, connect(2) picks

@@ -42,7 +42,7 @@ extension PathReader {
   }
 
   /// Returns the continuation of a path through a pair of links: the other end, and from there the
-  /// switch whose port that is. Returns `nil` if the path does not continue in this namespace.
+  /// switch that has it as a port. Returns `nil` if the path does not continue in this namespace.
   func acrossPair(
     _ link: LinkFacts, below above: LinkFacts?, _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {

@@ -5,7 +5,7 @@ package enum FlowOutcome: Hashable, Sendable {
   /// No news, except perhaps another path.
   case none
   case verdict(FlowTracker.Verdict)
-  /// The flow is no longer in doubt. The client was advised that it was.
+  /// The flow is no longer in doubt. The client had received advice.
   case recovered
 }
 

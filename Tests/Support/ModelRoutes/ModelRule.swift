@@ -21,7 +21,7 @@ package struct ModelRule: Hashable, Sendable {
     (self.selector, self.table) = (selector, table)
   }
 
-  /// The family whose rules include it. Unless it names one, this is IPv4.
+  /// The address family of the rule: IPv4 unless its selector names one.
   package var family: AddressFamily {
     switch self.selector {
     case .source(let source): source.family

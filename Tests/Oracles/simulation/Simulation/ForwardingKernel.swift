@@ -4,7 +4,7 @@ import Netlink
 
 @testable import ConndServer
 
-/// A kernel whose sockets can be reopened.
+/// A kernel that can reopen its sockets.
 protocol ReopenableKernel: Kernel {
   func reopen(_ watched: FilterSpec) throws(KernelUnavailable)
 }

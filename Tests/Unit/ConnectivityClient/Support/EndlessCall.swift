@@ -197,7 +197,7 @@ struct EndlessCall: Sendable {
   }
 }
 
-/// A name whose resolver never answers.
+/// A name that no resolver ever answers.
 private final class SilentName: ResolvableTarget, NameResolverFactory, Sendable {
   typealias Target = SilentName
   let lookups = Happenings()

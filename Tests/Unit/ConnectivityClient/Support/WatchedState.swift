@@ -1,7 +1,7 @@
 import Synchronization
 import Testing
 
-/// State whose changes tests wait for.
+/// A state that tests observe: they wait until it satisfies a condition.
 final class WatchedState<Value: Sendable>: Sendable {
   private struct State {
     var value: Value
