@@ -27,7 +27,9 @@ struct FlowJudgement {
     let report = verdict?.isRefutable == true ? report() : nil
     self.outcome = examination.conclude(
       FlowExamination.Look(
-        verdict, isCertain: isCertain, isProof: report == nil || isProof(), change: now,
+        verdict, isCertain: isCertain,
+        isProof: report == nil || reading.path.isDropped || isProof(),
+        change: now,
         report: report, at: now))
     (self.tracker, self.examination) = (tracker, examination)
   }

@@ -42,7 +42,7 @@ extension FlowTable {
           slice.awaitsMessages = true
         } else {
           if look.verdict?.isRefutable == true, flow.tracker.flow.namesSocket {
-            look.isProof = self.isLookupProof(reader)
+            look.isProof = look.path.isDropped || self.isLookupProof(reader)
           }
           looks.append(look)
         }

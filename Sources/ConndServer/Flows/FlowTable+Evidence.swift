@@ -120,11 +120,11 @@ extension FlowTable {
     guard self.inquiry.isRunning else { return }
     let (keys, change) = self.inquiry.take(Self.mostQuestions)
     let flows = keys.compactMap { self.entries[$0] }
-      .filter { $0.tracker.flow.namesSocket && $0.isSound }
+      .filter { $0.takeIsTouched(by: change, isProof: { self.isLookupProof(reader) }) }
     let (reports, now) = Self.reports(on: flows.map(\.tracker.question), reader, at: now, clock)
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
-      let evidence = SocketEvidence(report, on: change, at: now)
+      let evidence = SocketEvidence(report, on: change.time, at: now)
       guard evidence.isSuspect else { continue }
       flow.examination.suspect(evidence, at: now)
       flow.examinedCause = self.inquiry.cause

@@ -14,8 +14,17 @@ struct SocketInquiry {
   private(set) var cause = ChangeCause(.start, "started")
   /// The flows that the current inquiry still has to query, the next one last.
   private var flows: [FlowTable.Key] = []
-  /// The change that the current inquiry is about.
-  private var change = Instant(sinceStart: .zero)
+  /// The changes that the current inquiry is about.
+  private var change = Change()
+
+  /// The changes that an inquiry is about.
+  struct Change {
+    /// When the last of them happened.
+    var time = Instant(sinceStart: .zero)
+    var scope = ChangeScope()
+    /// Whether no further inquiry is about the last of them.
+    var isOver = true
+  }
 
   var isRunning: Bool { !self.flows.isEmpty }
 
@@ -33,16 +42,16 @@ struct SocketInquiry {
   /// Begins the inquiry if it is due.
   mutating func begin(with flows: [GuardedFlow], at now: Instant) {
     guard let deadline, deadline <= now, !self.isRunning, let changes else { return }
-    self.change = changes.last
-    self.flows = flows.reversed().filter { $0.takeIsTouched(by: self.scope) }.map(\.key)
     // Flows that a later change has hurt are also queried one second after that change.
     let isOver = changes.last.advanced(by: SocketEvidence.firstQuestion) <= now
+    self.change = Change(time: changes.last, scope: self.scope, isOver: isOver)
+    self.flows = flows.reversed().map(\.key)
     self.changes = isOver ? nil : (changes.last, changes.last)
     if isOver { self.scope = ChangeScope() }
   }
 
   /// Removes and returns the next flows to query.
-  mutating func take(_ count: Int) -> (flows: [FlowTable.Key], change: Instant) {
+  mutating func take(_ count: Int) -> (flows: [FlowTable.Key], change: Change) {
     let taken = Array(self.flows.suffix(count).reversed())
     self.flows.removeLast(taken.count)
     return (taken, self.change)
@@ -51,12 +60,13 @@ struct SocketInquiry {
 
 extension GuardedFlow {
   /// Whether a change touches the flow: it names what the flow uses, or the flow's path has moved
-  /// since the last inquiry. If the socket has refuted the lookup, the flow's real path is unknown,
-  /// and any change may touch it.
-  fileprivate func takeIsTouched(by scope: ChangeScope) -> Bool {
-    defer { self.hasMoved = false }
-    guard self.tracker.flow.namesSocket else { return false }
+  /// since the last inquiry. If the socket has refuted the lookup, or the lookup is not proof (E0),
+  /// the flow's real path is unknown, and any change may touch it.
+  func takeIsTouched(by change: SocketInquiry.Change, isProof: () -> Bool) -> Bool {
+    defer { if change.isOver { self.hasMoved = false } }
+    guard self.tracker.flow.namesSocket, self.isSound else { return false }
     return self.hasMoved || self.examination.isSpared
-      || scope.touches(self.tracker.question, on: [self.told, self.tracker.path])
+      || change.scope.touches(self.tracker.question, on: [self.told, self.tracker.path])
+      || !isProof()
   }
 }

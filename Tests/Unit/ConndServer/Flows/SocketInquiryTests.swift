@@ -69,15 +69,33 @@ struct SocketInquiryTests {
     #expect(loop.loop.due == nil)
   }
 
+  @Test("E0 E2 netfilter tracks connections → any change leads to a query")
+  func elsewhereWithoutProof() throws {
+    var loop = try self.loop()
+    loop.kernel.tracksConnections = true
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(300), roundTrip: .milliseconds(20))
+    #expect(loop.tell([.link(Link(index: 9, name: "veth9"))]) == [])
+    #expect(loop.turn(after: .seconds(1)) == [])
+    #expect(loop.kernel.socketQuestions == 1)
+  }
+
   @Test("E2 a flow's path moves → its socket is queried, whatever message came with it")
   func moved() throws {
     var loop = try self.loop()
-    loop.kernel.sockets[Self.port] = self.silent(3)
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(3), roundTrip: .milliseconds(20))
     loop.kernel.routes = []
     try loop.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.2", from: "192.0.2.7"), metric: 100)
-    #expect(loop.tell([.link(Link(index: 9, name: "veth9"))]) == ["1 path eth0"])
-    _ = loop.turn(after: .seconds(1))
+    let elsewhere = KernelEvent.link(Link(index: 9, name: "veth9"))
+    #expect(loop.tell([elsewhere]) == ["1 path eth0"])
+    loop.clock.instant = loop.clock.instant.advanced(by: .milliseconds(600))
+    #expect(loop.tell([elsewhere]) == [])
+    #expect(loop.turn(after: .milliseconds(400)) == [])
     #expect(loop.kernel.socketQuestions == 1)
+    // The kernel may follow its routes only at the later change.
+    #expect(loop.turn(after: .milliseconds(600)) == [])
+    #expect(loop.kernel.socketQuestions == 2)
   }
 
   @Test("E2 a silent socket is queried at each timeout until its flow is found dead")
@@ -133,8 +151,7 @@ struct SocketInquiryTests {
     }
     loop.kernel.tracksConnections = true
     hear(5)
-    loop.kernel.routes = []
-    loop.kernel.linkTable[2] = nil
+    loop.kernel.setState(of: 2, .noCarrier)
     #expect(loop.tell() == ["1 advise interfaceLost"])
     #expect(loop.kernel.trackingQuestions == 1)
     hear(505)
@@ -142,6 +159,18 @@ struct SocketInquiryTests {
     hear(1005)
     #expect(loop.turn(after: .milliseconds(500)) == ["1 destroy interfaceLost"])
     #expect(loop.kernel.trackingQuestions == 1)
+  }
+
+  @Test("E0 the kernel has no route for a flow → the lookup is proof, whatever netfilter does")
+  func dropped() throws {
+    var loop = try self.loop()
+    loop.kernel.tracksConnections = true
+    loop.kernel.sockets[Self.port] = SocketReport(
+      silence: .milliseconds(2000), roundTrip: .milliseconds(20))
+    loop.kernel.routes = []
+    loop.kernel.linkTable[2] = nil
+    #expect(loop.tell() == ["1 destroy interfaceLost"])
+    #expect(loop.kernel.trackingQuestions == 0)
   }
 
   @Test("E0 no flow is dead by its lookup → connd does not ask whether the lookup is proof")
