@@ -44,7 +44,7 @@ struct Connd {
     let overrideStore = OverrideStore(
       OverrideFile(
         path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
-        boot: OverrideFile.bootID(runtimeDirectory: Self.directory("RUNTIME_DIRECTORY")),
+        boot: OverrideFile.bootID(),
         logger: self.logger))
     let trimmer = MemoryTrimmer(on: reactor)
     let monitor = try self.makeMonitor(store, statistics, history, overrideStore, trimmer)

@@ -38,27 +38,11 @@ final class OverrideFile {
     self.logger = logger
   }
 
-  /// Returns an ID of the current boot: the kernel's (proc_sys_kernel(5)), or a marker file if a
-  /// sandbox hides that. The marker is in a directory that does not survive a reboot. Returns an
-  /// empty string if there is neither.
-  ///
-  /// - Parameter runtimeDirectory: The directory of the marker, or `nil` without one.
-  static func bootID(
-    runtimeDirectory: String?, kernel: String = "/proc/sys/kernel/random/boot_id"
-  ) -> String {
-    func word(of file: String) -> String? {
-      guard let bytes = try? contents(of: file, most: 64) else { return nil }
-      let word = String(decoding: bytes, as: UTF8.self).filter { $0.isHexDigit || $0 == "-" }
-      return word.isEmpty ? nil : word
-    }
-    if let word = word(of: kernel) { return word }
-    guard let mark = runtimeDirectory.map({ "\($0)/connd.boot" }) else { return "" }
-    if let word = word(of: mark) { return word }
-    let new = NetworkHash(.random(in: .min ... .max)).description
-    let descriptor = open(mark, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    guard descriptor >= 0 else { return "" }
-    defer { close(descriptor) }
-    return RecordFrame.write(Array(new.utf8), to: descriptor) ? new : ""
+  /// Returns the kernel's ID of the current boot (proc_sys_kernel(5)), or an empty string if a
+  /// sandbox hides it.
+  static func bootID(_ file: String = "/proc/sys/kernel/random/boot_id") -> String {
+    guard let bytes = try? contents(of: file, most: 64) else { return "" }
+    return String(decoding: bytes, as: UTF8.self).filter { $0.isHexDigit || $0 == "-" }
   }
 
   /// Returns what an earlier run has stored. Without a readable file, returns new contents and

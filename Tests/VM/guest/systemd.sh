@@ -196,14 +196,18 @@ check "restarting connd while up0 is constrained → succeeds" systemctl restart
 check "connd has restarted → up0 is still constrained" within 60 connctl is constrained
 # Resets systemd's limit of starts.
 systemctl reset-failed connd.service
-# The sandbox hides the kernel's boot ID, so connd uses a marker file in /run instead.
 check "root constrains up0 until the next boot → accepted" connctl constrain up0 --until boot
 check "restarting connd within the same boot → succeeds" systemctl restart connd.service
 check "connd has restarted within the same boot → the override until boot still applies" within 60 connctl is constrained
-systemctl stop connd.service
-rm /run/connd/state/connd.boot
-systemctl start connd.service
-check "connd starts after the marker of this boot was deleted → the override until boot has ended" within 60 connctl is not-constrained
+# A reboot, as connd sees it.
+cat /proc/sys/kernel/random/uuid >/run/boot_id
+mkdir -p /run/systemd/system/connd.service.d
+printf '[Service]\nBindReadOnlyPaths=/run/boot_id:/proc/sys/kernel/random/boot_id\n' >/run/systemd/system/connd.service.d/boot.conf
+systemctl daemon-reload
+check "restarting connd with the ID of another boot → succeeds" systemctl restart connd.service
+check "connd has restarted with the ID of another boot → the override until boot has ended" within 60 connctl is not-constrained
+rm /run/systemd/system/connd.service.d/boot.conf
+systemctl daemon-reload
 check "root constrains up0 without a time limit → accepted" connctl constrain up0
 check "connd's state directory has mode 700" is '700' stat --format=%a /var/lib/private/connd
 check "root removes the override of up0 → accepted" connctl forget up0
