@@ -81,24 +81,16 @@ private struct Parts: AsyncSequence, Sendable {
   struct AsyncIterator: AsyncIteratorProtocol {
     var base: NetworkAwareTransport.Inbound.AsyncIterator
     let call: CallStream
-    private var hasBegun = false
-
-    init(base: NetworkAwareTransport.Inbound.AsyncIterator, call: CallStream) {
-      self.base = base
-      self.call = call
-    }
 
     mutating func next() async throws -> Element? { try await self.next(isolation: nil) }
 
     mutating func next(isolation: isolated (any Actor)?) async throws -> Element? {
       do {
-        let part = try self.call.received(try await self.base.next(isolation: isolation))
-        self.hasBegun = true
-        return part
+        return try self.call.received(try await self.base.next(isolation: isolation))
       } catch {
         let error = self.call.failed(error)
-        // gRPC reports any error before the first part, other than its own, as UNKNOWN.
-        guard error is CancellationError, !self.hasBegun else { throw error }
+        // If a call has one response, gRPC reports any error other than its own as UNKNOWN.
+        guard error is CancellationError else { throw error }
         throw RPCError(code: .cancelled, message: "The call was cancelled.", cause: error)
       }
     }

@@ -165,9 +165,8 @@ struct DistrustTests {
       }
     }
     let words = log.lines.filter { $0.contains("\(own + 1)") }
-    // Each of the two channels had its own hub, because the first one was gone when the second
-    // began.
-    #expect(words.count == 2)
+    // Each of the two channels has its own hub, unless the second begins before the first is gone.
+    #expect((1...2).contains(words.count))
     #expect(words.allSatisfy { $0.hasPrefix("warning") && $0.contains("\(own)") }, "\(words)")
   }
 
