@@ -166,6 +166,8 @@ class Guarding:
         """In the stream's thread, so that the time and the socket's state are those of the report.
         """
         connection = self.connections.get(message.id)
+        if connection and message.HasField("question_end_time"):
+            connection.ask()
         self.inbox.append(Told(message, connection.timeouts() if connection else None))
 
     def status(self):
@@ -199,7 +201,7 @@ class Guarding:
         self.requests[connection.uid].put(pb.GuardRequest(add=pb.Flow(
             id=connection.id, remote=connection.remote, local=connection.local, local_port=connection.local_port,
             remote_port=connection.remote_port, protocol=socket.IPPROTO_TCP, mark=connection.wanted.get("mark"),
-            interface=connection.wanted.get("device"))))
+            interface=connection.wanted.get("device"), question=pb.FLOW_QUESTION_KEEPALIVE)))
 
     def remove(self, connection):
         if not self.destroyed(connection):

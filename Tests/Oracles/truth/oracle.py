@@ -33,8 +33,8 @@ from network import PROBES
 from topology import TUNNEL_END, subnet
 
 GRACE = 1.0
+ANSWER = 0.2  # seconds at least in which a question is answered (E1)
 SLACK = 0.5  # for a busy machine
-LISTENING = 0.02  # seconds that E1 waits for a connection with a short round trip
 SILENCE, TUNNEL_SILENCE = 6.0, 30.0  # seconds without new data before E2 destroys
 EXAMINED = 1.0  # seconds after a change at which E2 examines
 LATE = 1.0  # seconds until E2 looks at a silent connection again
@@ -191,11 +191,14 @@ def policy(base, views, connection, swapped=False, told=None):
     return reasons
 
 
-def is_quiet(connection, told):
-    """Whether connd received nothing about a connection for the time of its query (E1), if no
-    lookup describes the connection. See `silence_disagrees` for E2.
+def excuse(base, views, connection, swapped, told):
+    """Why connd may have ended a connection that works: by policy, except for a connection that no
+    lookup describes (E0). Its peer was asked, so only the loss of its address counts (I1), or a
+    question without an answer (E1). See `silence_disagrees` for E2.
     """
-    return told.reason == "silent" or connection.wanted["kind"] in KINDS and not connection.was_heard(told.time - LISTENING, told.time)
+    if connection.wanted["kind"] in KINDS and told.reason not in ("sourceAddressLost", "silent"):
+        return not connection.was_heard(told.time - ANSWER, told.time)
+    return policy(base, views, connection, swapped, told) or told.reason == "silent"
 
 
 def silence_disagrees(connection, told, changes, is_tunnelled):

@@ -281,8 +281,7 @@ class Play:
     def judge_ended(self, connection, views, swapped, changed, number=None):
         told = self.guarding.destroyed(connection)
         self.traffic.pump(told.time + WHILE - time.monotonic())
-        excused = (oracle.policy(self.bases[connection], views, connection, swapped, told)
-                   or oracle.is_quiet(connection, told))
+        excused = oracle.excuse(self.bases[connection], views, connection, swapped, told)
         links = self.moment().links
         is_tunnelled = all(view.own.link in links and links[view.own.link].name == "vx0" for view in views)
         silence = told.reason == "silent" and oracle.silence_disagrees(connection, told, self.changes.times, is_tunnelled)

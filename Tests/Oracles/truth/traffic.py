@@ -1,23 +1,26 @@
 """Real TCP connections with continuous traffic, and their echo servers.
 
 All of it is one thread: a socket belongs to the namespace in which it was made. Each connection
-sends a number every 50 ms, every second connection every 10 ms, and gets it back. TCP keeps the
-order. If a number that was sent after a change comes back, the way works in both directions after
+sends a number every 50 ms, every second connection every 10 ms and every fourth every 3 s, and gets it
+back. TCP keeps the order. If a number that was sent after a change comes back, the way works in both directions after
 the change.
 """
 
 import collections
+import contextlib
 import errno
 import os
 import select
 import socket
 import struct
+import threading
 import time
 
 from kernel import Question, libc
 
 TICK = 0.01
-SLOW = 5  # ticks between two numbers of a slow connection
+SLOW, QUIET = 5, 300  # ticks between two numbers of a slow connection, and of a quiet one
+PROBING = 1.5  # seconds in which the kernel sends a keepalive probe
 # the longest time between two echoes of a working busy connection; E1 waits at least 20 ms
 GAP = 0.018
 NUMBER = struct.Struct("!Q")
@@ -36,6 +39,7 @@ class Connection:
         self.slot, self.wanted, self.socket = slot, wanted, sock
         self.uid = wanted.get("uid", 0)
         self.is_busy = slot % 2 == 1
+        self.ticks = 1 if self.is_busy else QUIET if slot % 4 == 2 else SLOW  # from one number to the next
         self.is_connected = False
         self.error = None
         self.number = self.echoed = 0
@@ -78,6 +82,19 @@ class Connection:
             return None
         unacknowledged, = struct.unpack_from("=I", info, 24)
         return max(info[2], info[4]) if unacknowledged else None
+
+    def ask(self):
+        """Asks the peer by a keepalive probe (E4)."""
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+        except OSError:
+            return
+        threading.Timer(PROBING, self.rest_asking).start()
+
+    def rest_asking(self):
+        with contextlib.suppress(OSError):  # it may have been closed
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
 
     def was_heard(self, start, end):
         return any(start < echo < end for echo in self.echoes)
@@ -261,7 +278,7 @@ class Traffic:
                 self.ticks += 1
                 for connection in self.connections:
                     # At most one buffer is filled while nothing gets through.
-                    if (connection.is_busy or self.ticks % SLOW == 0) and connection.number - connection.echoed < 500:
+                    if self.ticks % connection.ticks == 0 and connection.number - connection.echoed < 500:
                         self.send(connection)
             if holds():
                 return True
