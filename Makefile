@@ -62,7 +62,7 @@ help: ## list the targets
 
 .PHONY: run
 run: deps ## build connd, run it on a private socket and watch it
-	@[ -e .build/debug/connctl ] || echo 'The first build takes about two minutes on two processors; later ones take seconds.' >&2
+	@[ -e .build/debug/connctl ] || echo 'The first build takes one to three minutes on two processors; later ones take seconds.' >&2
 	dev/build connd connctl
 	dev/run "$$(dev/swift build --show-bin-path)"
 
