@@ -210,6 +210,10 @@ struct OwnWayScenario {
     try lab.start()
     let flow = try way.flow(lab, family: "-4", link: "wwan0")
     let ordinary = try GuardedFlow(lab, to: "10.0.0.1")
+    // Beside a rule by a mark the lookup is not proof, and what is sent asks the peer (E0, E1).
+    let traffic = try #require(ordinary.connection).startTraffic()
+    defer { traffic.stop() }
+    try traffic.awaitAnswers()
     try lab.ip("link set eth0 down")
     #expect(try lab.event().to == "wifi")
     try #require(lab.watcher).wideDestroy()

@@ -34,10 +34,44 @@ struct PlainClientTests {
     }
   }
 
-  @Test("the programs of the page have at most 40 lines", arguments: Program.allCases)
+  @Test("the programs of the page have at most 45 lines", arguments: Program.allCases)
   func length(_ program: Program) throws {
     #expect(
-      try program.source().split(separator: "\n", omittingEmptySubsequences: false).count <= 41)
+      try program.source().split(separator: "\n", omittingEmptySubsequences: false).count <= 46)
+  }
+
+  @Test(
+    "E4 connd asks about an idle connection → a program without gRPC asks the peer, which answers",
+    arguments: Program.allCases)
+  func asked(_ program: Program) throws {
+    let lab = try Laboratory()
+    try lab.addLink("eth0", "192.0.2.2")
+    try lab.namespace.ip("route add default via 192.0.2.1")
+    try lab.startConnd()
+    let server = try EchoServer(lab)
+    let directory = try TemporaryDirectory()
+    let client = try program.start(
+      directory, ["192.0.2.1", "\(EchoServer.port)"], in: lab.namespace, connd: lab.socket)
+    #expect(try client.nextLine() == "guarded")
+    // An idle connection that a change touches is asked (E2).
+    try lab.namespace.ip("route change default via 192.0.2.1 mtu 1400")
+    try client.line { $0 == "guarded" }
+    try waitUntil("the probe is on its way") {
+      try lab.namespace.run(
+        "ss", "--no-header", "--options", "state", "established", "dport", "=",
+        ":\(EchoServer.port)"
+      ).contains("timer:(keepalive")
+    }
+    try waitUntil("the options are set back") {
+      try !lab.namespace.run(
+        "ss", "--no-header", "--options", "state", "established", "dport",
+        "=", ":\(EchoServer.port)"
+      ).contains("timer:(keepalive")
+    }
+    try lab.namespace.ip("link set eth0 down")
+    try client.line { $0 == "destroyed" }
+    try client.expectSuccess()
+    try server.end()
   }
 
   @Test(

@@ -102,6 +102,7 @@ struct GuardCommand: ConnctlCommand {
         self.console.remark(ConndMessage.absent(error))
       case .resumed:
         self.console.remark(ConndMessage.back())
+      case .question: continue
       case .absent(.elsewhere(let foreign)):
         throw foreign
       case .flow(_, _, .refused(let refusal)):

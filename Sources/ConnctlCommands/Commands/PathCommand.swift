@@ -63,7 +63,7 @@ struct PathCommand: ConnctlCommand {
       switch event {
       case .absent(.disconnected(let error)): throw error
       case .absent(.elsewhere(let foreign)): throw foreign
-      case .resumed: continue
+      case .resumed, .question: continue
       case .flow(_, _, .refused(let refusal)): throw ConndError.invalid(refusal.message)
       case .flow(_, _, let event): if let path = event.ownPath { return path }
       }

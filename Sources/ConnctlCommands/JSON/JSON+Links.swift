@@ -91,6 +91,7 @@ extension JSON {
           "metering": .string(explanation.cost.metering.word),
           "source": .string(explanation.cost.source.word),
         ] : .null,
+      "lookupIsProof": explanation.hasSocket ? .bool(explanation.diversions.isEmpty) : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
       "unused": .array(explanation.unusedLinks.map { .unused($0) }),
     ]

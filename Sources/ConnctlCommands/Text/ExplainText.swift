@@ -37,6 +37,9 @@ extension Style {
       let reasons = explanation.qualityReasons.joined(separator: "; ")
       steps.add("quality", Text(path.quality.rawValue + (reasons.isEmpty ? "" : ": " + reasons)))
     }
+    if !explanation.diversions.isEmpty {
+      steps.add("but", Text(explanation.diversions.joined(separator: "; ")))
+    }
     if explanation.hasSocket {
       steps.add("socket", Text(SocketTestimony(explanation.socket).wordsNow))
     }

@@ -49,17 +49,19 @@ extension FlowTable {
       }
       let (reports, heard) = Self.reports(for: looks, reader, at: now, clock)
       for (look, report) in zip(looks, reports) {
-        guard let event = try self.conclude(look, report, reader, at: heard) else { continue }
+        guard let (event, asksPeer) = try self.conclude(look, report, reader, at: heard)
+        else { continue }
         let flow = look.flow
         slice.notifications.append(
           FlowNotification(
-            key: flow.key, event: event, isRefutation: flow.isDoubted && event.refutesDoubted))
+            key: flow.key, event: event, askedUntil: asksPeer ? .endOfQuestion : nil,
+            isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path?.status == .satisfied { flow.isDoubted = false }
       }
       // The first events do not wait for the rest of the slice.
       if !slice.notifications.isEmpty, part.count < Self.largestPart { break }
     }
-    if self.due == 0, !hasMessages { self.ask(reader, at: now, clock) }
+    if self.due == 0, !hasMessages { slice.notifications += self.ask(reader, at: now, clock) }
     if !self.isBusy {
       self.log.clear()
       self.findEarliestDeadline()
@@ -123,11 +125,11 @@ extension FlowTable {
       path: reading.path, isStranded: reading.isSourceStranded, readAt: readAt)
   }
 
-  /// Returns what the client must learn about a flow after its evaluation, or `nil` if nothing has
-  /// changed.
+  /// Returns what the client must learn about a flow after its evaluation and whether it must ask
+  /// its peer, or `nil` if nothing has changed.
   private mutating func conclude(
     _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
-  ) throws(KernelUnavailable) -> FlowEvent? {
+  ) throws(KernelUnavailable) -> (FlowEvent, asksPeer: Bool)? {
     let (flow, old) = (look.flow, look.flow.tracker)
     var examination = flow.examination
     let outcome = examination.conclude(look.forExamination(report, at: now))
@@ -145,19 +147,19 @@ extension FlowTable {
     if let news { flow.examinedCause = news.cause }
     guard case .verdict(let verdict) = outcome else {
       self.note(flow)
-      guard outcome == .recovered || isBetterPathGone || flow.told != shown else { return nil }
+      guard outcome != .none || isBetterPathGone || flow.told != shown else { return nil }
       flow.told = shown
-      return isBetterPathGone ? .betterPathGone(shown) : .path(shown)
+      return (isBetterPathGone ? .betterPathGone(shown) : .path(shown), outcome == .question)
     }
     let cause =
       if let news, news.reason == verdict.reason { news.cause } else { look.cause(of: verdict) }
     guard verdict.severity == .destroy else {
       flow.told = shown
       self.note(flow)
-      return .invalidation(verdict, cause, shown)
+      return (.invalidation(verdict, cause, shown), verdict.asksPeer)
     }
     self.remove(flow.key)
-    return .invalidation(verdict, cause, try self.pathForNew(flow, reader))
+    return (.invalidation(verdict, cause, try self.pathForNew(flow, reader)), false)
   }
 
   private mutating func isSeen(_ flow: GuardedFlow) {
@@ -184,6 +186,11 @@ extension FlowTable {
     }
     return way?.shown ?? .unknown
   }
+}
+
+extension WallTime {
+  /// The end of the time that a client has from now on to ask its peer.
+  static var endOfQuestion: WallTime { .now().advanced(by: PeerQuestion.time) }
 }
 
 extension FlowEvent {

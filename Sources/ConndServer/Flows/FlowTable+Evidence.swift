@@ -64,7 +64,7 @@ extension FlowTable {
       let (flow, disputed) = (self.flow, self.flow.examination.disputed)
       return FlowExamination.Look(
         self.verdict, isCertain: self.isCertain, isProof: self.isProof,
-        drainsFirst: true,
+        drainsFirst: true, canBeAsked: self.tracker.flow.canBeAsked(on: self.path),
         isAdvised: self.verdict.map {
           flow.tracker.isReported(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,
@@ -116,8 +116,12 @@ extension FlowTable {
   private static let mostQuestions = 256
 
   /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
-  mutating func ask(_ reader: FlowReader, at now: Instant, _ clock: Clock?) {
-    guard self.inquiry.isRunning else { return }
+  /// Returns the notifications for the idle flows, whose owners must ask their peers.
+  mutating func ask(
+    _ reader: FlowReader, at now: Instant, _ clock: Clock?
+  ) -> [FlowNotification] {
+    guard self.inquiry.isRunning else { return [] }
+    var notifications: [FlowNotification] = []
     let (keys, change) = self.inquiry.take(Self.mostQuestions)
     let flows = keys.compactMap { self.entries[$0] }
       .filter { $0.takeIsTouched(by: change, isProof: { self.isLookupProof(reader) }) }
@@ -125,11 +129,20 @@ extension FlowTable {
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
       let evidence = SocketEvidence(report, on: change.time, at: now)
-      guard evidence.isSuspect else { continue }
-      flow.examination.suspect(evidence, at: now)
+      if evidence.isSuspect {
+        flow.examination.suspect(evidence, at: now)
+      } else if flow.tracker.flow.canBeAsked(on: flow.told),
+        flow.examination.question(evidence, at: now)
+      {
+        notifications.append(
+          FlowNotification(key: flow.key, event: .path(flow.told), askedUntil: .endOfQuestion))
+      } else {
+        continue
+      }
       flow.examinedCause = self.inquiry.cause
       self.note(flow)
     }
+    return notifications
   }
 }
 

@@ -19,6 +19,8 @@ struct FlowTable {
   struct FlowNotification: Sendable {
     var key: Key
     var event: FlowEvent
+    /// When the client's time to ask its peer ends, or `nil` if it need not ask (E4).
+    var askedUntil: WallTime?
     /// Whether this ends a connection for which connd has never seen a path.
     var isRefutation = false
   }

@@ -145,7 +145,8 @@ struct GuardClients {
     for (number, notifications) in Dictionary(grouping: notifications, by: \.key.mailbox) {
       self.mailboxes[number]?.post(
         notifications.map {
-          .init(id: $0.key.id, event: $0.event, generation: generation)
+          .init(
+            id: $0.key.id, event: $0.event, generation: generation, askedUntil: $0.askedUntil)
         })
     }
   }

@@ -34,6 +34,8 @@ final class GuardMailbox: FlowMailbox {
     var event: FlowEvent
     /// The generation of the last published change.
     var generation: UInt64
+    /// When the client's time to ask its peer ends, or `nil` if it need not ask (E4).
+    var askedUntil: WallTime?
     /// Whether it answers a request. Earlier messages belong to another flow with the same ID.
     var isAnswer = false
   }
@@ -214,7 +216,9 @@ final class GuardMailbox: FlowMailbox {
         kept.append(message)
         continue
       }
+      let askedUntil = message.askedUntil ?? kept[earlier].askedUntil
       kept[earlier] = kept[earlier].joined(with: message)
+      kept[earlier].askedUntil = kept[earlier].event.isLast ? nil : askedUntil
     }
     return kept
   }

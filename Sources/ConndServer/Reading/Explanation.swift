@@ -26,6 +26,9 @@ struct Explanation: Sendable {
   var links: [LinkReport] = []
   /// How the guessed links were found: `fwmark 0xca6c` or `default`. `nil` if nothing is guessed.
   var guessedBy: String?
+  /// Why packets may be sent elsewhere than the lookup says. Empty if the lookup is proof (E0), or
+  /// without a socket.
+  var diversions: [String] = []
   /// The state of the connection's socket, or `nil` if the query names none that exists.
   var socket: SocketTestimony?
   /// The kernel's route, or `nil` if it has none.

@@ -76,6 +76,7 @@ struct KernelQueries {
       case let report?? = self.view.socketReports(on: [destination]).first
     {
       explanation.socket = SocketTestimony(report)
+      explanation.diversions = self.view.diversions()
     }
     if let route = try self.view.entry(for: destination)?.route {
       explanation.route = route

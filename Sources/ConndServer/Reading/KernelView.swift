@@ -144,13 +144,22 @@ final class KernelView {
   /// elsewhere afterwards (E0). A kernel that does not list its rules has none.
   func isLookupProof() -> Bool {
     if let known = self.isProof { return known }
-    let isProof =
-      !self.kernel.translatesConnections()
-      && !AddressFamily.allCases.contains { family in
-        (try? self.kernel.rules(family)).map(Rule.mayDivert) ?? false
-      }
+    let isProof = self.diversions().isEmpty
     self.isProof = isProof
     return isProof
+  }
+
+  /// Returns why packets may be sent elsewhere than a lookup says, for people (E0).
+  func diversions() -> [String] {
+    var diversions: [String] = []
+    if self.kernel.translatesConnections() {
+      diversions.append("netfilter or IPVS may translate addresses")
+    }
+    let mayDivert = AddressFamily.allCases.contains { family in
+      (try? self.kernel.rules(family)).map(Rule.mayDivert) ?? false
+    }
+    if mayDivert { diversions.append("a rule matches a mark, which netfilter may set") }
+    return diversions
   }
 
   /// Returns a route that exists for certain sources only. Without another route, connect(2) picks

@@ -76,6 +76,8 @@ enum RecordedInput {
       begin(request.registration == nil ? .remove : .add)
       if let registration = request.registration {
         fields.put(registration)
+        let question = registration.flow.question
+        if question != .none { fields.put(question.rawValue) }
       } else {
         fields.put(request.key)
       }
@@ -145,7 +147,11 @@ enum RecordedInput {
       let mailbox = UnheardMailbox(number: try fields.number(), account: try fields.account())
       input = .admit(mailbox, .unheard)
     case .dismiss: input = .dismiss(try fields.number())
-    case .add: input = .flow(.add(try fields.registration()))
+    case .add:
+      var registration = try fields.registration()
+      // New fields follow those of earlier versions.
+      if !fields.isAtEnd { registration.flow.question = try fields.choice(PeerQuestion.self) }
+      input = .flow(.add(registration))
     case .remove: input = .flow(.remove(try fields.key()))
     }
     guard fields.isAtEnd else { throw FieldReader.Fault() }

@@ -32,6 +32,7 @@ extension Connectivity_V1_Explanation {
     if let cost = explanation.cost { self.cost = Connectivity_V1_CostEvidence(cost) }
     self.links = explanation.links.map { Connectivity_V1_Link($0) }
     self.qualityReasons = explanation.qualityReasons
+    self.diversions = explanation.diversions
     if let guessedBy = explanation.guessedBy { self.guessedBy = guessedBy }
     if let socket = explanation.socket { self.socket = Connectivity_V1_SocketTestimony(socket) }
     guard let route = explanation.route else { return }

@@ -114,7 +114,7 @@ extension FlowTable.Registration {
       key: .init(mailbox: mailbox, id: flow.id),
       flow: Flow(
         destination, local: local, forbidsExpensive: flow.forbidsExpensive,
-        forbidsConstrained: flow.forbidsConstrained))
+        forbidsConstrained: flow.forbidsConstrained, question: PeerQuestion(flow.question)))
     if flow.hasKnownPath {
       // connd created the known path, so its chain has at most the links that connd follows, and
       // link names have the kernel's limit (IFNAMSIZ). connd stores the path, so it must be small.
@@ -154,7 +154,8 @@ func linkIndex(_ name: String) -> UInt32? {
 
 extension Connectivity_V1_GuardResponse {
   fileprivate init(_ message: GuardMailbox.Message) {
-    self.init(message.id, message.event, generation: message.generation)
+    self.init(
+      message.id, message.event, generation: message.generation, askedUntil: message.askedUntil)
     self.networkNamespace = ProcessNamespace.told
   }
 }

@@ -26,6 +26,13 @@ package struct SocketReport: Hashable, Sendable {
   /// The number of segments that were sent again since the connection was made. A timeout may pass
   /// without one, while the segment waits in a queue of this machine.
   package var resent: UInt64
+  /// The number of segments that were sent since the connection was made, acknowledgements and
+  /// keepalive probes included (`tcpi_segs_out`).
+  package var segments: UInt32
+  /// The number of segments without data that were received: acknowledgements and keepalive probes.
+  package var acknowledgements: UInt32
+  /// The memory of packets that wait in a queue of this machine: for a MAC address, or for a link.
+  package var queued: UInt32
   /// When the running retransmission timer expires, or `nil` if none runs.
   package var nextTimeout: Duration?
   /// How much later than the report its reader may have looked at the clock.
@@ -37,7 +44,8 @@ package struct SocketReport: Hashable, Sendable {
   package init(
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, inFlight: UInt64 = 0,
     roundTrip: Duration, timeouts: Int = 0, timeout: Duration? = nil,
-    hasUnacknowledgedData: Bool = false, resent: UInt64 = 0, nextTimeout: Duration? = nil
+    hasUnacknowledgedData: Bool = false, resent: UInt64 = 0, segments: UInt32 = 0,
+    acknowledgements: UInt32 = 0, queued: UInt32 = 0, nextTimeout: Duration? = nil
   ) {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
@@ -48,7 +56,8 @@ package struct SocketReport: Hashable, Sendable {
     self.timeouts = timeouts
     self.timeout = timeout ?? .milliseconds(200) * (1 << min(timeouts, 16))
     self.hasUnacknowledgedData = hasUnacknowledgedData
-    self.resent = resent
+    (self.resent, self.segments) = (resent, segments)
+    (self.acknowledgements, self.queued) = (acknowledgements, queued)
     self.nextTimeout = nextTimeout
   }
 }

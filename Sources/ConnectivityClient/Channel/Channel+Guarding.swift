@@ -20,7 +20,9 @@ extension Channel {
       to: address.ip, transport, boundTo: connection.link ?? address.link,
       forFree: connection.link != nil && self.settings.config.assist == .inexpensive
     ).flatMap { flow in
-      ConnectionGuard.begin(
+      var flow = flow
+      flow.question = .ping
+      return ConnectionGuard.begin(
         flow, hub: hub, breaker: self.breaker, asksOtherwise: isRestricted
       ) { [weak self, weak connection] absence in
         if let connection { self?.handle(absence, of: connection, hub) }
@@ -31,6 +33,8 @@ extension Channel {
           // The event belongs to a failed attempt.
           self?.noticed(report.event.path, report.phase)
         }
+      } askPeer: { [weak connection] in
+        connection?.askPeer()
       }
     }
   }

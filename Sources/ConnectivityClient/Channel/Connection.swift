@@ -147,6 +147,13 @@ final class Connection: Sendable {
 
   func leave() { self.core.state.withLock { $0.calls -= 1 } }
 
+  /// Asks the peer for a sign of life (E4). May be called on any thread.
+  func askPeer() {
+    let (inquirer, isBusy) = self.core.state.withLock { ($0.inquirer, $0.calls > 0) }
+    guard let inquirer else { return }
+    self.eventLoop.execute { inquirer.value.ask(isBusy: isBusy) }
+  }
+
   /// Whether it takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
 
@@ -249,6 +256,7 @@ private final class Core: Sendable {
     var flow: ConnectionGuard?
     var lastHeard: ContinuousClock.Instant?
     var stalls: StallWatch?
+    var inquirer: NIOLoopBound<PeerInquirer>?
   }
 
   let state = Mutex(State())
@@ -279,6 +287,8 @@ private final class Core: Sendable {
         onError: { error in self.state.withLock { $0.failure = error } },
         onInactive: { self.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired } })
       if self.watchesStalls { self.watchStalls(of: channel, ping) }
+      let inquirer = NIOLoopBound(PeerInquirer(channel, ping: ping), eventLoop: channel.eventLoop)
+      self.state.withLock { $0.inquirer = inquirer }
     }
   }
 
@@ -320,7 +330,7 @@ private final class Core: Sendable {
 
   private func closed() {
     let (broken, failure, watch) = self.state.withLock { state in
-      state.isRetired = true
+      (state.isRetired, state.inquirer) = (true, nil)
       return (state.isBroken, state.failure, state.stalls.take())
     }
     watch?.end()

@@ -23,6 +23,8 @@ public import NIOPosix
 ///    the name cannot be resolved, the call fails immediately with the resolver's error (C5).
 /// 4. Calls are never retried, unless the given `serviceConfig` asks for it (C6).
 /// 5. Without connd it behaves like a plain channel, and uses connd once it appears (C7).
+/// 6. If connd wants to know whether the server is there, the channel sends a keepalive probe of
+///    TCP, or while calls run a PING, at most one in five minutes (E4).
 ///
 /// Load balancing is pick-first. The addresses of a name are tried in order, or shuffled if the
 /// given `serviceConfig` says so, with the two families alternating. The next one starts when one

@@ -18,6 +18,16 @@ struct ChannelSocket: SocketOptions {
     return value
   }
 
+  func set(_ level: CInt, _ name: CInt, _ value: CInt) -> Bool {
+    guard let options = self.channel as? any SocketOptionProvider else { return false }
+    let answer: EventLoopFuture<Void> = options.unsafeSetSocketOption(
+      level: NIOBSDSocket.OptionLevel(rawValue: level), name: NIOBSDSocket.Option(rawValue: name),
+      value: value)
+    var isSet = false
+    answer.assumeIsolated().whenSuccess { isSet = true }
+    return isSet
+  }
+
   /// The subflows of a connection of Multipath TCP, or `nil` if the kernel does not list them.
   var subflows: [Subflow]? {
     (try? self.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(

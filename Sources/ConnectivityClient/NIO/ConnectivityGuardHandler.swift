@@ -47,6 +47,8 @@ public import NIOCore
 ///    stands. (Before Linux 5.16 it is not guarded.)
 /// 7. It does not guard a connection from an address of another machine. A transparent proxy makes
 ///    such connections.
+/// 8. If connd wants to know whether the peer is there, the handler switches keepalive on for a
+///    moment, and the kernel sends one probe (E4).
 ///
 /// Belongs to one channel. Removing the handler ends the guard.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -91,6 +93,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private let config: Config
   private var flow: ConnectionGuard?
+  private var inquirer: PeerInquirer?
   /// The link of the first path.
   private var link: UInt32?
   private var news = ConnectionNews()
@@ -182,11 +185,14 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private func flow(to address: SocketAddress, _ context: ChannelHandlerContext) -> FlowGuard.Flow?
   {
     let socket = ChannelSocket(channel: context.channel)
+    let number = Self.number(of: context.channel)
     // connect(2) binds a link-local connection to the link of its address.
-    return FlowGuard.Flow(
-      to: address.ip, Transport(Self.number(of: context.channel), remotePort: address.ipPort),
+    var flow = FlowGuard.Flow(
+      to: address.ip, Transport(number, remotePort: address.ipPort),
       mark: socket.mark, boundTo: socket.boundLink ?? address.link,
       for: self.config.access, guardsLoopback: self.config.socket.guardsLoopback)
+    if number == Transport.tcp, self.config.multipath == .none { flow?.question = .keepalive }
+    return flow
   }
 
   /// Begins to guard the connection, if it is not guarded yet.
@@ -202,6 +208,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard let flow = self.flow(to: address, context) else { return nil }
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
+    self.inquirer = PeerInquirer(context.channel)
     let breaker = DestinationBreaker(flow, socket: self.config.socket.path)
     self.unguardedReason = breaker.allowsGuarding ? nil : DestinationBreaker.openReason
     let begun = ConnectionGuard.begin(
@@ -223,6 +230,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
           handler.handle(report, context)
         }
       }
+    } askPeer: {
+      eventLoop.execute { bound.value.handler.inquirer?.ask(isBusy: false) }
     }
     if begun?.onlyAsks == false { self.flow = begun }
     return begun
@@ -257,8 +266,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   private func end() {
+    self.inquirer?.end()
     self.flow?.end()
-    self.flow = nil
+    (self.inquirer, self.flow) = (nil, nil)
   }
 
   private func handle(_ report: ConnectionGuard.Report, _ context: ChannelHandlerContext) {

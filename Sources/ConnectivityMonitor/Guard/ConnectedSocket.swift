@@ -43,8 +43,10 @@ struct ConnectedSocket: SocketOptions, Sendable {
   ///   carry the wrong address.
   func shutDown(link: UInt32?) {
     guard self.isOpen else { return }
-    if !Self.set(Self.bindToLink, of: self.descriptor, link.map { CInt(bitPattern: $0) } ?? 0) {
-      _ = Self.set(SO_DONTROUTE, of: self.descriptor, 1)
+    // 0 means that connd did not report an index.
+    let index = link.map { CInt(bitPattern: $0) } ?? 0
+    if index == 0 || !self.set(SOL_SOCKET, Self.bindToLink, index) {
+      _ = self.set(SOL_SOCKET, SO_DONTROUTE, 1)
     }
     shutdown(self.descriptor, CInt(SHUT_RDWR))
   }
@@ -68,11 +70,10 @@ struct ConnectedSocket: SocketOptions, Sendable {
     return getsockopt(descriptor, level, name, &value, &length) == 0 ? value : nil
   }
 
-  /// - Returns: Whether the option could be set. 0 means no value and returns `false`.
-  private static func set(_ name: CInt, of descriptor: CInt, _ value: CInt) -> Bool {
+  func set(_ level: CInt, _ name: CInt, _ value: CInt) -> Bool {
     var value = value
-    return value != 0
-      && setsockopt(descriptor, SOL_SOCKET, name, &value, socklen_t(MemoryLayout<CInt>.size)) == 0
+    let length = socklen_t(MemoryLayout<CInt>.size)
+    return setsockopt(self.descriptor, level, name, &value, length) == 0
   }
 
   private static func name(

@@ -53,6 +53,7 @@ package final class ConnectionGuard: Sendable {
   private let state: Mutex<State>
   private let onAbsence: @Sendable (ConndAbsence) -> Void
   private let onEvent: @Sendable (Report) -> Void
+  private let askPeer: @Sendable () -> Void
   /// Whether it only asks for the path, and then ends.
   package let onlyAsks: Bool
 
@@ -65,11 +66,13 @@ package final class ConnectionGuard: Sendable {
   ///   - onAbsence: Called when connd is absent, on the thread of the connections to connd or on
   ///     this one.
   ///   - onEvent: Called on the thread of the connections to connd.
+  ///   - askPeer: Asks the peer, as ``FlowGuard/Flow/question`` says. Called on that thread, too.
   package init(
     _ flow: FlowGuard.Flow, by subflows: [Subflow]? = nil,
     listSubflows: SubflowLister? = nil, hub: GuardHub, breaker: (any GuardBreaker)? = nil,
     onlyAsks: Bool = false, onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
-    onEvent: @escaping @Sendable (Report) -> Void
+    onEvent: @escaping @Sendable (Report) -> Void,
+    askPeer: @escaping @Sendable () -> Void = {}
   ) {
     let (machine, beginning): (GuardMachine, [GuardMachine.Action])
     if let subflows {
@@ -84,6 +87,7 @@ package final class ConnectionGuard: Sendable {
     self.onlyAsks = onlyAsks
     self.onAbsence = onAbsence
     self.onEvent = onEvent
+    self.askPeer = askPeer
     for action in beginning { self.perform(action) }
   }
 
@@ -95,12 +99,14 @@ package final class ConnectionGuard: Sendable {
   package static func begin(
     _ flow: FlowGuard.Flow, hub: GuardHub, breaker: any GuardBreaker, asksOtherwise: Bool = false,
     onAbsence: @escaping @Sendable (ConndAbsence) -> Void = { _ in },
-    onEvent: @escaping @Sendable (Report) -> Void
+    onEvent: @escaping @Sendable (Report) -> Void,
+    askPeer: @escaping @Sendable () -> Void
   ) -> ConnectionGuard? {
     let guards = breaker.allowsGuarding
     guard guards || asksOtherwise else { return nil }
     return ConnectionGuard(
-      flow, hub: hub, breaker: breaker, onlyAsks: !guards, onAbsence: onAbsence, onEvent: onEvent)
+      flow, hub: hub, breaker: breaker, onlyAsks: !guards, onAbsence: onAbsence, onEvent: onEvent,
+      askPeer: askPeer)
   }
 
   // MARK: - The answer
@@ -211,6 +217,8 @@ package final class ConnectionGuard: Sendable {
         flow, madeOn: path,
         GuardHub.Watcher { [weak self] in
           self?.handle(.event($0, of: id))
+        } onQuestion: { [weak self] in
+          self?.askPeer()
         } onAbsence: { [weak self] in
           self?.handle(.absent($0, of: id))
         })

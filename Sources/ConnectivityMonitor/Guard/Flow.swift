@@ -15,6 +15,8 @@ extension FlowGuard {
     package var interface: String?
     package var forbidsExpensive: Bool
     package var forbidsConstrained: Bool
+    /// How its owner can ask its peer (E4).
+    package var question = PeerQuestion.none
 
     package init(
       remote: IPAddress, local: IPAddress? = nil, transport: Transport? = nil, mark: UInt32 = 0,

@@ -4,6 +4,8 @@ package import Connectivity
 package enum GuardEvent: Hashable, Sendable {
   /// An event of a flow, and the generation of the last change published before it.
   case flow(id: UInt64, generation: UInt64, FlowEvent)
+  /// The flow's owner must ask its peer (E4).
+  case question(id: UInt64)
   /// No connd guards the flows, so their fate is unknown. The guard keeps looking for one.
   case absent(ConndAbsence)
   /// connd is back, and all flows are registered again.

@@ -12,6 +12,8 @@ package final class GuardHub: Sendable {
   struct Watcher: Sendable {
     /// Receives the flow's events until it is destroyed or refused.
     var onEvent: @Sendable (FlowEvent) -> Void
+    /// Called when the flow's peer must be asked (E4).
+    var onQuestion: @Sendable () -> Void = {}
     /// Called when connd is absent, so that the flow's fate is unknown. Not repeated until connd
     /// was back.
     var onAbsence: @Sendable (ConndAbsence) -> Void
@@ -125,6 +127,7 @@ private final class Watchers: Sendable {
         event.isLast ? state.watchers.removeValue(forKey: id) : state.watchers[id]
       }
       watcher?.onEvent(event)
+    case .question(let id): self.state.withLock { $0.watchers[id] }?.onQuestion()
     case .absent(let absence): self.tellAll(absence)
     case .resumed: self.state.withLock { $0.absence = nil }
     }

@@ -105,6 +105,9 @@ extension GuardMachine {
     _ flow: FlowGuard.Flow, _ list: [Subflow], madeOn path: KernelPath? = nil
   ) -> [Action] {
     self.isMultipath = true
+    // A question takes any of the subflows.
+    var flow = flow
+    flow.question = .none
     var subflows = Subflows(flow: flow, path: path)
     let actions = self.register(list, in: &subflows, madeOn: path)
     self.state = .subflows(subflows)

@@ -24,6 +24,9 @@ package protocol SocketOptions {
   func option<Value: BitwiseCopyable & Sendable>(
     _ level: CInt, _ name: CInt, _ empty: Value
   ) -> Value?
+
+  /// - Returns: Whether the option could be set.
+  func set(_ level: CInt, _ name: CInt, _ value: CInt) -> Bool
 }
 
 extension SocketOptions {

@@ -88,10 +88,11 @@ package final class GuardSession: Sendable {
         try await call.receive {
           try await self.report(self.state.withLock { $0.flows.accepted() }, to: tell)
         } _: { message in
-          let event = try self.state.withLock { try $0.flows.received(message) }
-          // Remove the flows, because a connd in another network namespace cannot guard them.
-          if case .absent(.elsewhere) = event { wake.yield() }
-          try await self.report(event, to: tell)
+          for event in try self.state.withLock({ try $0.flows.received(message) }) {
+            // Remove the flows, because a connd in another network namespace cannot guard them.
+            if case .absent(.elsewhere) = event { wake.yield() }
+            try await self.report(event, to: tell)
+          }
         }
       }
     }

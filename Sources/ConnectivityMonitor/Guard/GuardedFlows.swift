@@ -66,16 +66,18 @@ package struct GuardedFlows: Sendable {
   /// connd accepted the call.
   mutating func accepted() -> GuardEvent? { self.outage.accepted() ? .resumed : nil }
 
-  /// connd sent a message. Returns `nil` if it is about a removed flow, or unknown.
-  mutating func received(_ message: [UInt8]) throws -> GuardEvent? {
+  /// connd sent a message. Returns nothing if it is about a removed flow, or unknown.
+  mutating func received(_ message: [UInt8]) throws -> [GuardEvent] {
     let message = try GuardMessage(message)
-    if let foreign = self.foreignNamespace(message) { return self.namespaceMismatch(foreign) }
+    if let foreign = self.foreignNamespace(message) {
+      return self.namespaceMismatch(foreign).map { [$0] } ?? []
+    }
     self.generation = message.generation
     self.outage.received()
     guard let event = message.event, var entry = self.entries[message.id],
       !self.unsent.contains(message.id)
     else {
-      return nil
+      return []
     }
     switch event {
     case .path(let path), .betterPathGone(let path):
@@ -90,7 +92,8 @@ package struct GuardedFlows: Sendable {
     case .refused:
       self.entries[message.id] = nil
     }
-    return .flow(id: message.id, generation: message.generation, event)
+    let told = GuardEvent.flow(id: message.id, generation: message.generation, event)
+    return message.asksPeer ? [told, .question(id: message.id)] : [told]
   }
 
   /// Returns the namespaces if connd's differs, or `nil` if either is unknown (0).

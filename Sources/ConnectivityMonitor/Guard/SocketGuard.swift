@@ -27,6 +27,8 @@ private import Synchronization
 /// 7. A connection from an address of another machine is not guarded, and receives
 ///    ``Event/unguarded(_:)``. A transparent proxy makes such connections, and connd does not see
 ///    the rules by which their packets arrive.
+/// 8. If connd wants to know whether the peer is there, the guard switches keepalive on for a
+///    moment, and the kernel sends one probe (E4).
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 ///
@@ -137,6 +139,8 @@ private final class Core: Sendable {
     var flow: ConnectionGuard?
     /// The link of the first path.
     var link: UInt32?
+    /// The question to the peer, until the socket's options are set back.
+    var probe: KeepaliveProbe?
     var isOver = false
   }
   private let state = Mutex(State())
@@ -161,7 +165,7 @@ private final class Core: Sendable {
   func begin() {
     let (socket, config) = (self.socket, self.config)
     guard
-      let flow = FlowGuard.Flow(
+      var flow = FlowGuard.Flow(
         to: socket.remote, from: socket.local,
         Transport(socket.number, localPort: socket.localPort, remotePort: socket.remotePort),
         mark: socket.mark, boundTo: socket.boundLink, for: config.access,
@@ -173,6 +177,7 @@ private final class Core: Sendable {
     let isMultipath = self.socket.isMultipath
     let subflows = isMultipath ? self.subflows : nil
     if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.rawValue) }
+    flow.question = !isMultipath && socket.number == Transport.tcp ? .keepalive : .none
     // Without an established subflow, the connection is closing, and is guarded as one of TCP.
     let isClosing = subflows?.isEmpty == true
     // Only a new connection can show that connd is wrong.
@@ -188,6 +193,8 @@ private final class Core: Sendable {
       self.unguarded("\(absence)")
     } onEvent: { report in
       self.handle(report)
+    } askPeer: { [weak self] in
+      self?.askPeer()
     }
     let isOver = self.state.withLock { state in
       if !state.isOver { state.flow = guarded }
@@ -205,8 +212,29 @@ private final class Core: Sendable {
     }
   }
 
+  /// Asks the peer by a keepalive probe, and sets the socket's options back afterwards (E4).
+  private func askPeer() {
+    let isSent = self.state.withLock { state in
+      guard !state.isOver, state.probe == nil, self.socket.isOpen else { return false }
+      state.probe = KeepaliveProbe(on: self.socket)
+      return state.probe != nil
+    }
+    guard isSent else { return }
+    let connector = Connector.shared
+    Task(executorPreference: connector.executor) { [weak self] in
+      try? await connector.thread.sleep(for: KeepaliveProbe.time)
+      self?.state.withLock { self?.endProbe(&$0) }
+    }
+  }
+
+  private func endProbe(_ state: inout State) {
+    if self.socket.isOpen { state.probe?.end(on: self.socket) }
+    state.probe = nil
+  }
+
   func end() {
     let flow = self.state.withLock { state in
+      self.endProbe(&state)
       defer { (state.flow, state.isOver) = (nil, true) }
       return state.flow
     }

@@ -9,6 +9,8 @@ struct GuardMessage {
   private(set) var event: FlowEvent?
   /// The flow's path as connd sent it, with the fields of a newer version.
   private(set) var path: [UInt8] = []
+  /// Whether the client must ask its peer (E4).
+  private(set) var asksPeer = false
   /// connd's network namespace, or 0 if unknown.
   private(set) var networkNamespace: UInt64 = 0
 
@@ -27,6 +29,7 @@ struct GuardMessage {
           .betterPathGone(try KernelPath(message: content)), Array(content)
         )
       case 7: self.networkNamespace = field.uint64 ?? 0
+      case 8: self.asksPeer = true
       default: break
       }
     }
@@ -55,6 +58,7 @@ struct GuardMessage {
       if transport.remotePort != 0 { writer.write(present: UInt64(transport.remotePort), as: 11) }
       writer.write(present: UInt64(transport.number), as: 12)
     }
+    if flow.question != .none { writer.write(present: UInt64(flow.question.rawValue), as: 13) }
     return Self.request(1, writer.bytes)
   }
 

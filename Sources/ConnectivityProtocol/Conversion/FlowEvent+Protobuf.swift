@@ -1,11 +1,17 @@
 package import Connectivity
+private import ConnectivityProtobuf
 
 extension Connectivity_V1_GuardResponse {
   /// Creates the message about an event of the flow with this ID.
-  package init(_ id: UInt64, _ event: FlowEvent, generation: UInt64) {
+  ///
+  /// - Parameter time: When the client's time to ask its peer ends, or `nil` if it need not ask.
+  package init(
+    _ id: UInt64, _ event: FlowEvent, generation: UInt64, askedUntil time: WallTime? = nil
+  ) {
     self.init()
     self.id = id
     self.generation = generation
+    if let time { self.questionEndTime = Google_Protobuf_Timestamp(time) }
     switch event {
     case .path(let path): self.path = Connectivity_V1_Path(path)
     case .betterPathGone(let path): self.betterPathGone = Connectivity_V1_Path(path)
@@ -54,5 +60,16 @@ extension FlowInvalidation {
       cause: ChangeCause(message.cause),
       path: message.hasPath ? try KernelPath(message.path) : nil,
       socket: message.hasSocket ? SocketTestimony(message.socket) : nil)
+  }
+}
+
+extension PeerQuestion {
+  /// `none` for an unknown value.
+  package init(_ message: Connectivity_V1_FlowQuestion) {
+    switch message {
+    case .keepalive: self = .keepalive
+    case .ping: self = .ping
+    case .unspecified, .UNRECOGNIZED: self = .none
+    }
   }
 }

@@ -7,6 +7,8 @@ package enum FlowOutcome: Hashable, Sendable {
   case verdict(FlowTracker.Verdict)
   /// The flow is no longer in doubt. The client had received advice.
   case recovered
+  /// The client must ask its peer (E4). Nothing else is new.
+  case question
 }
 
 extension FlowExamination {
@@ -21,6 +23,8 @@ extension FlowExamination {
     /// Whether a better path drains before it destroys, because it may be there for a moment only
     /// (I3).
     package var drainsFirst: Bool
+    /// Whether the flow's owner can ask its peer, and may (E4).
+    package var canBeAsked: Bool
     /// Whether the client knows that the flow is in doubt for that reason.
     package var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
@@ -39,13 +43,14 @@ extension FlowExamination {
 
     package init(
       _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
-      drainsFirst: Bool = false, isAdvised: Bool = false,
+      drainsFirst: Bool = false, canBeAsked: Bool = false, isAdvised: Bool = false,
       isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
       isTunnelled: Bool = false, change: Instant,
       report: SocketReport? = nil, at now: Instant
     ) {
       self.verdict = verdict
       (self.isCertain, self.isProof, self.drainsFirst) = (isCertain, isProof, drainsFirst)
+      self.canBeAsked = canBeAsked
       self.isAdvised = isAdvised
       self.isDisputeStanding = isDisputeStanding
       self.isLookupNew = isLookupNew

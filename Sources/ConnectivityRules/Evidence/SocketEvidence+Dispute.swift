@@ -5,6 +5,8 @@ extension SocketEvidence {
   /// The decision about a flow that is dead according to its lookup.
   package enum Ruling: Hashable, Sendable {
     case destroy
+    /// Its peer cannot be asked, so it may still work.
+    case drain
     /// The lookup does not describe this flow.
     case spare
     /// Not proved yet. Query the socket again at that instant.
@@ -76,31 +78,47 @@ extension SocketEvidence {
 
   /// When the socket is queried a first time after the change, to see whether something was sent.
   private static let firstLook = Duration.milliseconds(200)
+  /// When it is queried a first time after the request to its owner. A PING is sent by then, and
+  /// so is the probe of a socket that was idle.
+  private static let firstLookAtQuestion = Duration.milliseconds(20)
   /// The bounds of the time that a peer has to answer.
   private static let minAnswerTime = Duration.milliseconds(200)
   private static let maxAnswerTime = Duration.seconds(3)
 
+  /// How long the peer has to answer a question.
+  private var answerTime: Duration {
+    min(max(self.firstTimeout, Self.minAnswerTime), Self.maxAnswerTime)
+  }
+
   /// Decides about a flow that is dead according to a lookup that is not proof.
   ///
-  /// Only data that was sent after the change asks the peer. So the time runs from that moment. A
-  /// second is the longest pause within which the next word of a connection that speaks is
-  /// expected. One that stays silent is destroyed, as if the lookup were proof.
+  /// Only what was sent after the change asks the peer. So the time runs from that moment. A flow
+  /// whose peer was not asked is not destroyed.
   ///
-  /// - Parameter asked: When something is known to have been sent after the change, or `nil` if
-  ///   nothing was.
-  package func ruling(asked: Instant?, at now: Instant) -> Ruling {
-    if self.isAlive { return .spare }
+  /// - Parameters:
+  ///   - asked: When something is known to have been sent after the change, or `nil` if nothing
+  ///     was.
+  ///   - told: When its owner received the request to ask, or `nil` without one.
+  ///   - question: When it receives the next request, or `nil` for never.
+  package func ruling(
+    asked: Instant?, told: Instant? = nil, nextQuestion question: Instant? = nil, at now: Instant
+  ) -> Ruling {
+    if self.isAlive || told != nil && self.isProbeAnswered { return .spare }
     guard self.hasUnacknowledgedData else {
       // Everything that was sent is acknowledged.
-      if asked != nil, self.isHeardLate { return .spare }
-      // Otherwise a call that waits for its answer would hang.
-      return self.isExpectedToSpeak(at: now)
-        ? .wait(until: self.nextLook(after: now)) : .destroy
+      if self.hasSent, self.isHeardLate { return .spare }
+      if let asked {
+        let end = asked.advanced(by: self.answerTime)
+        return end > now ? .wait(until: end) : .destroy
+      }
+      if let question, question > now { return .wait(until: question) }
+      if let next = Self.nextLook(atQuestionOf: told, after: now) { return .wait(until: next) }
+      return self.isExpectedToSpeak(at: now) ? .wait(until: self.nextLook(after: now)) : .drain
     }
     // Data that waits in a queue of this machine does not ask.
     guard let asked else { return .wait(until: self.nextLook(after: now)) }
-    let answerTime = min(max(self.firstTimeout, Self.minAnswerTime), Self.maxAnswerTime)
-    let end = max(asked.advanced(by: answerTime), self.change.advanced(by: Self.activity))
+    var end = asked.advanced(by: self.answerTime)
+    if told == nil { end = max(end, self.change.advanced(by: Self.activity)) }
     if end > now { return .wait(until: end) }
     // The peer speaks, but does not acknowledge the question: its timeouts decide (E2).
     if self.isHeardLate, self.countedTimeouts < 2 {
@@ -123,5 +141,14 @@ extension SocketEvidence {
       return max(self.change, self.lastHeard).advanced(by: Self.activity)
     }
     return self.nextQuestion(after: now)
+  }
+
+  /// When to see whether the owner has asked, or `nil` if it cannot ask or has had its time. The
+  /// pauses double, so that an owner that is stopped costs little.
+  private static func nextLook(atQuestionOf told: Instant?, after now: Instant) -> Instant? {
+    guard let told, told.advanced(by: PeerQuestion.time) > now else { return nil }
+    return min(
+      now.advanced(by: max(Self.firstLookAtQuestion, told.duration(to: now))),
+      told.advanced(by: PeerQuestion.time))
   }
 }

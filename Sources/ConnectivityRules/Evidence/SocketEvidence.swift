@@ -32,6 +32,11 @@ package struct SocketEvidence: Hashable, Sendable {
   private var timesOutSince: Instant
   /// The number of segments that were sent again since the connection was made.
   package var resent: UInt64
+  /// The numbers of segments that were sent, and of those without data that were received.
+  private var segments: UInt32
+  private var acknowledgements: UInt32
+  /// Whether packets wait in a queue of this machine, so that they ask no peer yet.
+  var isQueued: Bool
   /// Whether no segment is in flight, because the peer's window is closed.
   private var isProbing: Bool
   /// The first retransmission timeout, before any has doubled it.
@@ -49,9 +54,26 @@ package struct SocketEvidence: Hashable, Sendable {
     package var progress: UInt64
     /// The number of segments that had been sent again.
     package var resent: UInt64
+    /// The numbers of segments that had been sent, and of those without data that had been
+    /// received.
+    var segments: UInt32
+    var acknowledgements: UInt32
 
-    package init(progress: UInt64, resent: UInt64 = 0) {
+    /// Creates the result of the first query about a change.
+    package init(progress: UInt64, _ evidence: SocketEvidence) {
+      (self.progress, self.resent) = (progress, evidence.resent)
+      (self.segments, self.acknowledgements) = (evidence.segments, evidence.acknowledgements)
+    }
+
+    /// Nothing that is seen later exceeds these numbers, because nothing was known.
+    static let nothing = Self(
+      progress: .max, resent: .max, segments: .max, acknowledgements: .max)
+
+    init(
+      progress: UInt64, resent: UInt64 = 0, segments: UInt32 = 0, acknowledgements: UInt32 = 0
+    ) {
       (self.progress, self.resent) = (progress, resent)
+      (self.segments, self.acknowledgements) = (segments, acknowledgements)
     }
   }
 
@@ -75,6 +97,8 @@ package struct SocketEvidence: Hashable, Sendable {
     self.firstTimeout = report.timeout / (1 << min(report.timeouts, 16))
     self.timesOutSince = report.timesOutSince(at: now)
     (self.resent, self.isProbing) = (report.resent, report.sent == report.progress)
+    (self.segments, self.acknowledgements) = (report.segments, report.acknowledgements)
+    self.isQueued = report.queued > 0
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
     self.isLongSilent = report.silence > report.timeout
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
@@ -100,6 +124,16 @@ package struct SocketEvidence: Hashable, Sendable {
 
   var isAcknowledgedLate: Bool {
     self.isHeardLate && self.known.map { $0.progress < self.progress } ?? false
+  }
+
+  /// Whether any segment was sent after the first query, such as a keepalive probe (E4).
+  package var hasProbed: Bool { self.known.map { $0.segments < self.segments } ?? false }
+
+  /// Whether a keepalive probe was answered after the first query. A peer that receives nothing
+  /// sends its data again, but such an acknowledgement has no data.
+  package var isProbeAnswered: Bool {
+    self.hasProbed && !self.hasUnacknowledgedData
+      && self.known.map { $0.acknowledgements < self.acknowledgements } ?? false
   }
 }
 
@@ -188,7 +222,7 @@ extension SocketEvidence {
 
   /// How long a flow may be silent: as long as TCP usually needs to recover on a path that was
   /// interrupted for up to three seconds.
-  private static let maxSilence = Duration.seconds(6)
+  static let maxSilence = Duration.seconds(6)
 
   /// The number of consecutive timeouts of which all count.
   private static let certainTimeouts = 5

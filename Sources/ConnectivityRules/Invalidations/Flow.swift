@@ -11,15 +11,26 @@ package struct Flow: Hashable, Sendable {
   package var forbidsExpensive: Bool
   /// Whether it must not use a path on which the user wants to save data (I8).
   package var forbidsConstrained: Bool
+  /// How its owner can ask its peer for a sign of life (E4).
+  package var question: PeerQuestion
 
   package init(
     _ destination: Destination, local: IPAddress? = nil, forbidsExpensive: Bool = false,
-    forbidsConstrained: Bool = false
+    forbidsConstrained: Bool = false, question: PeerQuestion = .none
   ) {
     self.destination = destination
     self.local = local
     self.forbidsExpensive = forbidsExpensive
     self.forbidsConstrained = forbidsConstrained
+    self.question = question
+  }
+
+  /// Whether its owner can ask its peer, and may on this path: not on one that it forbids (E4). A
+  /// connection within this machine needs no question.
+  package func canBeAsked(on path: KernelPath) -> Bool {
+    self.question != .none && path.medium != .loopback
+      && !(self.forbidsExpensive && path.isExpensive)
+      && !(self.forbidsConstrained && path.isConstrained)
   }
 
   /// Whether it names exactly one TCP socket of this machine, which can be queried.

@@ -59,6 +59,8 @@ package struct FlowTracker: Hashable, Sendable {
     package var isCertain = false
     /// The socket's evidence, or `nil` if it was not queried.
     package var evidence: SocketEvidence?
+    /// Whether the client must ask its peer (E4).
+    package var asksPeer = false
 
     package init(
       _ reason: Invalidation.Reason, _ severity: Invalidation.Severity,

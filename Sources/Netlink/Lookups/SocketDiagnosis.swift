@@ -38,7 +38,7 @@ extension Request {
     var header = inet_diag_req_v2()
     header.sdiag_family = connection.address.family.netlinkNumber
     header.sdiag_protocol = UInt8(IPPROTO_TCP)
-    header.idiag_ext = UInt8(1 << (INET_DIAG_INFO - 1))
+    header.idiag_ext = UInt8(1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_SKMEMINFO - 1))
     header.idiag_states = .max
     header.id.idiag_sport = (connection.transport?.localPort ?? 0).bigEndian
     header.id.idiag_dport = (connection.transport?.remotePort ?? 0).bigEndian
@@ -66,8 +66,10 @@ extension SocketReport {
     else { return nil }
     var attributes = AttributeReader(header, after: MemoryLayout<inet_diag_msg>.size)
     var info: Bytes?
+    var memory: Bytes?
     while let attribute = attributes.next() {
       if attribute.type == INET_DIAG_INFO { info = attribute.payload }
+      if attribute.type == INET_DIAG_SKMEMINFO { memory = attribute.payload }
     }
     guard
       !attributes.isMalformed, let info,
@@ -82,7 +84,10 @@ extension SocketReport {
         UInt32.self, at: TCPInfo.lastAcknowledgementReceived),
       let roundTrip = info.load(UInt32.self, at: TCPInfo.roundTrip),
       let sentAgain = info.load(UInt32.self, at: TCPInfo.sentAgain),
-      let acknowledged = info.load(UInt64.self, at: TCPInfo.bytesAcknowledged)
+      let acknowledged = info.load(UInt64.self, at: TCPInfo.bytesAcknowledged),
+      let segments = info.load(UInt32.self, at: TCPInfo.segmentsSent),
+      let received = info.load(UInt32.self, at: TCPInfo.segmentsReceived),
+      let dataSegmentsReceived = info.load(UInt32.self, at: TCPInfo.dataSegmentsReceived)
     else { return nil }
     self.init(
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
@@ -93,6 +98,8 @@ extension SocketReport {
       timeout: .microseconds(Int64(timeout))
         * (unacknowledged > 0 ? 1 : 1 << Int(min(backoff, 16))),
       hasUnacknowledgedData: unacknowledged > 0 || unsent > 0, resent: UInt64(sentAgain),
+      segments: segments, acknowledgements: received &- dataSegmentsReceived,
+      queued: memory?.load(UInt32.self, at: Self.queuedOffset) ?? 0,
       nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
   }
 
@@ -100,6 +107,8 @@ extension SocketReport {
   private static let expiryOffset = 4 + MemoryLayout<inet_diag_sockid>.size
   /// The offset of `idiag_wqueue`, the number of bytes that are not acknowledged, sent or not.
   private static let queueOffset = expiryOffset + 8
+  /// The offset of `SK_MEMINFO_WMEM_ALLOC` in `INET_DIAG_SKMEMINFO` (linux/sock_diag.h).
+  private static let queuedOffset = 2 * MemoryLayout<UInt32>.size
   /// The values of `idiag_timer` while a retransmission, tail-loss probe or window probe is due.
   private static let timers: Set<UInt8> = [1, 4]
 
@@ -115,6 +124,9 @@ extension SocketReport {
     static let roundTrip = 68
     static let sentAgain = 100
     static let bytesAcknowledged = 120
+    static let segmentsSent = 136
+    static let segmentsReceived = 140
     static let unsent = 144
+    static let dataSegmentsReceived = 152
   }
 }

@@ -154,7 +154,7 @@ enum KernelBytes {
       UInt32(Instant(sinceStart: duration).milliseconds)
     }
     var header = [UInt8](repeating: 0, count: MemoryLayout<inet_diag_msg>.size)
-    var info = [UInt8](repeating: 0, count: 148)
+    var info = [UInt8](repeating: 0, count: 156)
     func put(_ number: some FixedWidthInteger, at offset: Int, in bytes: inout [UInt8]) {
       let octets = Self.number(number)
       bytes.replaceSubrange(offset..<offset + octets.count, with: octets)
@@ -175,7 +175,13 @@ enum KernelBytes {
     put(milliseconds(report.roundTrip) * 1000, at: 68, in: &info)
     put(UInt32(clamping: report.resent), at: 100, in: &info)
     put(report.progress, at: 120, in: &info)
-    return Self.message(SOCK_DIAG_BY_FAMILY, header + Self.attribute(INET_DIAG_INFO, info))
+    put(report.segments, at: 136, in: &info)
+    put(report.acknowledgements, at: 140, in: &info)
+    var memory = [UInt8](repeating: 0, count: 36)
+    put(report.queued, at: 8, in: &memory)
+    return Self.message(
+      SOCK_DIAG_BY_FAMILY,
+      header + Self.attribute(INET_DIAG_INFO, info) + Self.attribute(INET_DIAG_SKMEMINFO, memory))
   }
 
   static let end = Self.message(NLMSG_DONE, Self.number(Int32(0)), flags: NLM_F_MULTI)

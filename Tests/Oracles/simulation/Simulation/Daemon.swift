@@ -34,6 +34,8 @@ final class Daemon {
   struct Notice {
     var key: FlowTable.Key
     var event: FlowEvent
+    /// Whether the flow's owner must ask its peer.
+    var isQuestion = false
   }
 
   /// The kernel's messages, and the published snapshots before and after they were processed.
@@ -224,7 +226,9 @@ final class RecordingMailbox: FlowMailbox, @unchecked Sendable {
     for message in messages {
       if case .refused = message.event { continue }
       self.posted.append(
-        .init(key: .init(mailbox: self.number, id: message.id), event: message.event))
+        .init(
+          key: .init(mailbox: self.number, id: message.id), event: message.event,
+          isQuestion: message.askedUntil != nil))
     }
     if !messages.isEmpty { self.mailbox.post(messages) }
   }

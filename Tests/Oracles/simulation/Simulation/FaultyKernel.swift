@@ -151,6 +151,9 @@ final class FaultyKernel: ReopenableKernel {
 
   func close(_ port: UInt16) { self.connections[port] = nil }
 
+  /// The owner of a connection asks its peer.
+  func ask(_ port: UInt16) { self.connections[port]?.ask(at: self.now) }
+
   func takeAskedSockets() -> [(port: UInt16, report: SocketReport)] {
     defer { self.askedSockets = [] }
     return self.askedSockets

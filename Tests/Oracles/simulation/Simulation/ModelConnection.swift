@@ -17,6 +17,10 @@ struct ModelConnection {
     /// Whether the peer's retransmissions still arrive when its own packets are lost.
     var hearsCopies: Bool
     var roundTrip: Duration
+    /// How its owner asks its peer when it must (E4).
+    var question = PeerQuestion.none
+    /// Whether its owner is stopped, and asks nothing.
+    var isStopped = false
   }
 
   let kind: Kind
@@ -35,6 +39,11 @@ struct ModelConnection {
   private var aliveBefore = Duration.zero
   /// How often it sent again before that.
   private var resentBefore = 0
+  /// When the next keepalive probe is sent, and when those before it were.
+  private var nextProbe: Instant?
+  private var probes: [Instant] = []
+  /// When the probes' answers arrive.
+  private var probeAnswers: [Instant] = []
 
   init(_ question: Destination, _ kind: Kind, in network: ModelNetwork, at now: Instant) {
     self.question = question
@@ -82,6 +91,17 @@ struct ModelConnection {
 
   /// Processes an answer that has come in between.
   private mutating func settle(at now: Instant) {
+    if let probe = self.nextProbe, !self.isProbeQueued(at: now) {
+      self.nextProbe = nil
+      self.probes.append(max(probe, self.endOfProbeQueue))
+      if self.isCarried {
+        self.probeAnswers.append(
+          max(probe, self.endOfProbeQueue).advanced(by: self.kind.roundTrip))
+      }
+    }
+    if !self.kind.isActive, let last = self.probeAnswers.last(where: { $0 <= now }) {
+      self.aliveSince = max(self.aliveSince, last)
+    }
     if let answer = self.answer, answer <= now { self.resume(at: answer) }
   }
 
@@ -119,6 +139,25 @@ struct ModelConnection {
     return self.timeouts(at: now) - unsent
   }
 
+  /// The owner asks the peer by a keepalive probe, which waits until the socket has been idle for a
+  /// second. Data that is sent all the time leaves no room for one.
+  mutating func ask(at now: Instant) {
+    self.settle(at: now)
+    guard !self.kind.isStopped, !self.kind.isActive, self.nextProbe == nil else { return }
+    self.nextProbe = max(now, self.aliveSince.advanced(by: .seconds(1)))
+  }
+
+  /// When a probe no longer waits in a queue of this machine.
+  private var endOfProbeQueue: Instant {
+    guard self.kind.isQueued else { return Instant(sinceStart: .zero) }
+    return max(self.carriedSince, self.silentSince ?? self.carriedSince).advanced(by: .seconds(8))
+  }
+
+  /// Whether the next probe is not sent yet, or waits in a queue of this machine.
+  private func isProbeQueued(at now: Instant) -> Bool {
+    self.nextProbe.map { max($0, self.endOfProbeQueue) > now } ?? false
+  }
+
   // MARK: - Timeouts
 
   /// The first retransmission timeout.
@@ -150,8 +189,13 @@ struct ModelConnection {
   func report(at now: Instant) -> SocketReport {
     let socket = self.settled(at: now)
     guard socket.kind.isActive else {
+      let queued = socket.nextProbe.map { $0 <= now } ?? false ? 1 : 0
       return SocketReport(
-        silence: socket.aliveSince.duration(to: now), roundTrip: socket.kind.roundTrip)
+        silence: socket.aliveSince.duration(to: now), dataSilence: .seconds(3600),
+        roundTrip: socket.kind.roundTrip, timeout: socket.firstTimeout,
+        segments: UInt32(socket.probes.count + queued),
+        acknowledgements: UInt32(socket.probeAnswers.count { $0 <= now }),
+        queued: UInt32(queued))
     }
     guard let silentSince = socket.silentSince else {
       let alive = socket.aliveBefore + socket.aliveSince.duration(to: now)
@@ -189,6 +233,28 @@ struct ModelConnection {
   }
 
   // MARK: - Queries by the invariants
+
+  /// Whether it is idle, and packets have reached the peer for four seconds.
+  ///
+  /// - Parameter isQueued: Whether that includes packets that first wait in a queue.
+  func isIdleAndCarried(isQueued: Bool = false, at now: Instant) -> Bool {
+    let socket = self.settled(at: now)
+    if socket.kind.isQueued, !isQueued { return false }
+    return !socket.kind.isActive && socket.isCarried
+      && socket.carriedSince.duration(to: now) > .seconds(4)
+  }
+
+  /// When connd must know that no probe was answered since a moment, or `nil` without one.
+  func isProbed(since time: Instant, at now: Instant) -> Instant? {
+    let socket = self.settled(at: now)
+    if socket.kind.isQueued { return nil }
+    return socket.probes.first { $0 >= time }.map { probe in
+      let answer = max(.milliseconds(200), socket.kind.roundTrip + .milliseconds(200))
+      // connd looks in doubling pauses whether it was sent. If the probe answered an earlier
+      // question, the next one comes two seconds after that.
+      return probe.advanced(by: time.duration(to: probe) + answer + .milliseconds(2500))
+    }
+  }
 
   /// Whether it carries traffic.
   func isAlive(at now: Instant) -> Bool {

@@ -78,6 +78,10 @@ enum Mutation: String, CaseIterable, Sendable {
   case overlooksSilence
   /// E1: what is sent after a change is not noticed.
   case neverSeesSendings
+  /// E4: a question to the peer is not noticed.
+  case neverSeesQuestions
+  /// E4: an answer of the peer is not noticed.
+  case neverSeesAnswers
   /// E2: timeouts count at which nothing was sent.
   case countsUnsent
   /// E2: a socket that was silent once stays silent.
@@ -152,6 +156,9 @@ extension Mutation? {
     case .countsCopies: report.dataSilence = report.silence
     case .overlooksSilence: report.hasUnacknowledgedData = false
     case .neverSeesSendings: (report.resent, report.sent) = (0, 0)
+    case .neverSeesQuestions: report.segments = 0
+    case .neverSeesAnswers:
+      (report.acknowledgements, report.silence) = (0, report.dataSilence)
     case .countsUnsent: report.resent = UInt64(report.timeouts)
     case .neverHearsAgain:
       guard let before, before.timeouts > 0, report.timeouts == 0 else { break }

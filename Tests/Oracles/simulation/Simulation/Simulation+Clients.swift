@@ -114,10 +114,14 @@ extension Simulation {
     {
       local = .bytes([198, 18, 0, 7])
     }
-    let flow = Flow(destination, local: local, forbidsExpensive: self.random.oneIn(6))
+    let flow = Flow(
+      destination, local: local, forbidsExpensive: self.random.oneIn(6),
+      question: self.random.pick([.none, .keepalive, .ping]))
     if flow.namesSocket {
       destination.source = local
-      self.kernel.connect(destination, self.randomKind(besides: path.chain.first))
+      var kind = self.randomKind(besides: path.chain.first)
+      (kind.question, kind.isStopped) = (flow.question, self.random.oneIn(8))
+      self.kernel.connect(destination, kind)
     }
     return flow
   }

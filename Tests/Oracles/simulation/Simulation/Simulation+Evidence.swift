@@ -21,8 +21,15 @@ extension Simulation {
         self.fail(
           "E1: flow \(flow.key) is destroyed (\(reason)), and its bytes come and go")
       }
+      if self.kernel.tracksConnections, reason != .sourceAddressLost, !isCertain,
+        connection.isIdleAndCarried(at: self.now)
+      {
+        self.fail("E1: flow \(flow.key) is destroyed (\(reason)), and its peer is there")
+      }
     case .silent:
-      if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now) {
+      if connection.isAlive(at: self.now) || connection.isAnswered(at: self.now)
+        || connection.isIdleAndCarried(isQueued: true, at: self.now)
+      {
         self.fail("E2: flow \(flow.key) is destroyed as silent, and its peer answers")
       }
       if connection.isWaiting(at: self.now) {
@@ -46,7 +53,8 @@ extension Simulation {
         guard let port = self.flows[index].port, let connection = self.kernel.connections[port]
         else { continue }
         let events = batches.flatMap(\.events)
-        if events.contains(where: self.flows[index].mayBeTouched) {
+        // Without proof, any change may touch it (E0).
+        if self.kernel.tracksConnections || events.contains(where: self.flows[index].mayBeTouched) {
           self.flows[index].isTouched(at: self.now)
         }
         guard self.flows[index].isSpared || events.contains(where: self.flows[index].isTouched)
@@ -73,7 +81,11 @@ extension Simulation {
     }
     let wasSound = !self.record.soundSockets.insert(port).inserted
     // The first query comes a second after the change, like the end of a grace period.
-    let isIdle = self.record.lastReasonToAsk.duration(to: self.now) > .milliseconds(2500)
+    // The questions to the peers of idle flows take some seconds.
+    let end: Duration = connection.kind.question != .none ? .seconds(34) : .seconds(3)
+    let isIdle =
+      self.record.lastReasonToAsk.duration(to: self.now)
+      > end + connection.kind.roundTrip * 2
     if isIdle, wasSound {
       self.fail("E3: the socket of port \(port) is asked without a change")
     }

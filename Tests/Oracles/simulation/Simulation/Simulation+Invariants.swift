@@ -149,9 +149,11 @@ extension Simulation {
   private func look(at notice: Daemon.Notice) {
     let (key, event) = (notice.key, notice.event)
     self.record.waiting.insert(key.mailbox)
-    self.note("flow \(key.mailbox)/\(key.id): \(event.summary)")
+    self.note(
+      "flow \(key.mailbox)/\(key.id): \(event.summary)\(notice.isQuestion ? ", ask" : "")")
     guard let index = self.flows.firstIndex(where: { $0.key == key }) else { return }
     if self.flows[index].isOver { self.fail("I9: flow \(key) is told of after its end") }
+    if notice.isQuestion, let port = self.flows[index].port { self.kernel.ask(port) }
     switch event {
     case .path(let path), .betterPathGone(let path):
       self.flows[index].told = path

@@ -67,15 +67,18 @@ struct Testimony {
     if news > troubleAt { return true }
     let since = max(self.knownOverAt ?? now, self.lastChange)
     guard isProof else {
-      // A connection that speaks is asked by what it sends. An idle one has a second to go on.
-      return connection.kind.isActive
-        ? connection.isAsked(since: since, at: now).map { now <= $0 } ?? true
-        : news.duration(to: troubleAt) <= .seconds(1)
-          && since.duration(to: now) <= .milliseconds(1100) + connection.kind.roundTrip
+      // A connection that speaks is asked by what it sends, and an idle one by its owner. Without a
+      // question it is drained.
+      let end =
+        connection.kind.isActive
+        ? connection.isAsked(since: since, at: now) : connection.isProbed(since: since, at: now)
+      return end.map { now <= $0 } ?? true
     }
     // A second without news is not evidence.
     guard news.duration(to: troubleAt) <= .seconds(1) else { return false }
-    return since.duration(to: now) <= Self.patience + connection.kind.roundTrip
+    // If the peer repeats its data and only a better path is the reason, two timeouts decide.
+    let timeouts = connection.kind.hearsCopies ? Duration.milliseconds(2500) : .zero
+    return since.duration(to: now) <= Self.patience + connection.kind.roundTrip + timeouts
   }
 
   // MARK: - E2

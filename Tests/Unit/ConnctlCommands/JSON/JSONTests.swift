@@ -287,18 +287,19 @@ struct JSONShapeTests {
         + #""flags": {"reachable": true, "connectionRequired": false, "isWWAN": false}, "#
         + #""category": "wired", "probes": [{"destination": "1.1.1.1", "answer": "vlan10 via 192.0.2.1", "#
         + #""agrees": true}, {"destination": "9.9.9.9", "answer": "noRoute", "agrees": false}], "#
-        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "socket": null, "unused": []}"#)
+        + #""guessedLinks": 0, "guessedBy": null, "cost": null, "lookupIsProof": null, "socket": null, "unused": []}"#
+    )
     explanation.path.guessedLinks = 1
     explanation.guessedBy = "fwmark 0xca6c"
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "socket": null, "unused": []}"#
+        #""guessedLinks": 1, "guessedBy": "fwmark 0xca6c", "cost": null, "lookupIsProof": null, "socket": null, "unused": []}"#
       ))
     explanation.cost.metering = .guessYes
     explanation.cost.source = .networkManager
     #expect(
       try JSON.explanation(explanation).description.hasSuffix(
-        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "socket": null, "unused": []}"#
+        #", "cost": {"metering": "guessYes", "source": "networkManager"}, "lookupIsProof": null, "socket": null, "unused": []}"#
       ))
     explanation.socket = Connectivity_V1_SocketTestimony(
       SocketTestimony(

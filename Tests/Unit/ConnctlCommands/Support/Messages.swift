@@ -10,8 +10,9 @@ extension GuardedFlows {
     self.pendingRequests().compactMap { try? Connectivity_V1_GuardRequest(serializedBytes: $0) }
   }
 
+  /// Returns the first event.
   mutating func received(_ message: Connectivity_V1_GuardResponse) throws -> GuardEvent? {
-    try self.received(message.serializedBytes())
+    try self.received(message.serializedBytes()).first
   }
 }
 

@@ -246,6 +246,10 @@ struct TextTests {
         try self.style.explanation(guessed, host: nil).contains(
           "  guess     eth0, the default route \(words)"))
     }
+    guessed.diversions = ["a rule matches a mark, which netfilter may set"]
+    #expect(
+      try self.style.explanation(guessed, host: nil).contains(
+        "  but       a rule matches a mark, which netfilter may set"))
     #expect(
       try self.style.explanation(.sample, host: "one.example")[1] == "one.example, 1.1.1.1")
     #expect(try self.style.explanation(.sample, host: "1.1.1.1")[1] == "1.1.1.1")

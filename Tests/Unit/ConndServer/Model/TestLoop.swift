@@ -70,11 +70,12 @@ struct TestLoop {
   /// - Returns: the answer to the client, in words.
   mutating func guardFlow(
     _ id: UInt64, local: String? = nil, port: UInt16? = nil, boundTo link: UInt32? = nil,
-    known: KernelPath? = nil
+    known: KernelPath? = nil, question: PeerQuestion = .none
   ) throws -> [String] {
     var remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
     remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
-    let flow = Flow(remote, local: try local.map { try IPAddress(spelt: $0) })
+    let flow = Flow(
+      remote, local: try local.map { try IPAddress(spelt: $0) }, question: question)
     self.loop.guards.enqueue(
       .add(.init(key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known)))
     for work in [.messages, .requests] as [Work] { self.loop.perform(work, on: .init()) }
@@ -151,7 +152,9 @@ final class TestMailbox: FlowMailbox {
       defer { messages = [] }
       return messages
     }
-    return messages.map { "\($0.id) \(self.words($0.event))" }
+    return messages.map {
+      "\($0.id) \(self.words($0.event))" + ($0.askedUntil == nil ? "" : ", ask")
+    }
   }
 
   private func words(_ event: FlowEvent) -> String {

@@ -12,30 +12,39 @@ struct DisputeTests {
   /// One flow, evaluated at times in milliseconds after the change.
   private struct Disputed {
     var examination = FlowExamination()
+    /// Whether its owner can ask its peer.
+    var canBeAsked = false
 
     /// - Parameters:
     ///   - sent: The number of bytes that it has sent since the change.
     ///   - acknowledged: The number of them that the peer has acknowledged.
+    ///   - probes: The number of segments without data that it has sent since the change.
+    ///   - answers: The number of segments without data that it has received.
     mutating func see(
       _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int,
       sent: UInt64 = 0,
       acknowledged: UInt64 = 0, timeouts: Int = 0, resent: UInt64 = 0, roundTrip: Int = 1,
-      timeout: Int = 200, nextTimeout: Int = 200
+      timeout: Int = 200, nextTimeout: Int = 200, dataSilence: Int? = nil, probes: UInt32 = 0,
+      answers: UInt32 = 0
     ) -> String? {
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = SocketReport(
-        silence: .milliseconds(silence), progress: 1000 + acknowledged,
+        silence: .milliseconds(silence), dataSilence: .milliseconds(dataSilence ?? silence),
+        progress: 1000 + acknowledged,
         inFlight: sent - acknowledged, roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
         timeout: .milliseconds(timeout << timeouts), hasUnacknowledgedData: sent > acknowledged,
-        resent: resent, nextTimeout: .milliseconds(nextTimeout))
+        resent: resent, segments: 100 + probes, acknowledgements: 100 + answers,
+        nextTimeout: .milliseconds(nextTimeout))
       let outcome = self.examination.conclude(
         .init(
-          verdict, isProof: false, isDisputeStanding: true, isSound: false, change: change,
-          report: report, at: now))
+          verdict, isProof: false, canBeAsked: self.canBeAsked, isDisputeStanding: true,
+          isSound: false, change: change, report: report, at: now))
       return switch outcome {
       case .none: nil
       case .recovered: "recovered"
-      case .verdict(let verdict): "\(verdict.severity) \(verdict.reason)"
+      case .question: "ask"
+      case .verdict(let verdict):
+        "\(verdict.severity) \(verdict.reason)" + (verdict.asksPeer ? ", ask" : "")
       }
     }
 
@@ -63,10 +72,90 @@ struct DisputeTests {
         == "destroy interfaceLost")
   }
 
-  @Test("E1 an idle flow cannot be asked → destroyed")
+  @Test("E1 an idle flow cannot be asked → drained, and not destroyed")
   func idle() {
     var flow = Disputed()
-    #expect(flow.see(Self.lost, after: 0, silence: 1001) == "destroy interfaceLost")
+    #expect(flow.see(Self.lost, after: 0, silence: 1001) == "drain interfaceLost")
+    #expect(flow.deadline == nil && !flow.examination.isSpared)
+  }
+
+  @Test("E1 E4 an idle flow's peer answers the probe → advised, and spared")
+  func probeAnswered() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
+    #expect(flow.deadline == .milliseconds(20))
+    #expect(flow.see(after: 20, silence: 15, probes: 1, answers: 1) == nil)
+    #expect(flow.examination.isSpared && flow.deadline == nil)
+  }
+
+  @Test("E1 E4 an idle flow's peer does not answer the probe → destroyed after the time to answer")
+  func probeUnanswered() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
+    #expect(flow.see(after: 20, silence: 60_020, probes: 1) == nil)
+    #expect(flow.deadline == .milliseconds(220))
+    #expect(flow.see(after: 220, silence: 60_220, probes: 1) == "destroy interfaceLost")
+  }
+
+  @Test("E1 E4 the peer only repeats its data → the probe is not answered")
+  func repeatedData() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
+    #expect(flow.see(after: 20, silence: 60_020, probes: 1) == nil)
+    #expect(
+      flow.see(after: 220, silence: 100, dataSilence: 60_220, probes: 2)
+        == "destroy interfaceLost")
+  }
+
+  @Test("E1 E4 the socket becomes idle later → the time runs from the probe")
+  func lateProbe() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 400) == "advise interfaceLost, ask")
+    for time in [20, 40, 80, 160, 320] {
+      #expect(flow.deadline == .milliseconds(time))
+      #expect(flow.see(after: time, silence: 400 + time) == nil)
+    }
+    #expect(flow.see(after: 640, silence: 1040, probes: 1) == nil)
+    #expect(flow.deadline == .milliseconds(840))
+    #expect(flow.see(after: 840, silence: 200, probes: 1, answers: 1) == nil)
+    #expect(flow.examination.isSpared)
+  }
+
+  @Test("E1 E4 a PING is not acknowledged → destroyed after the time to answer")
+  func pingUnanswered() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 400) == "advise interfaceLost, ask")
+    #expect(flow.see(after: 20, silence: 420, sent: 17, probes: 1) == nil)
+    #expect(flow.deadline == .milliseconds(220))
+    #expect(
+      flow.see(after: 220, silence: 620, sent: 17, timeouts: 1, resent: 1, probes: 2)
+        == "destroy interfaceLost")
+  }
+
+  @Test("E1 E4 the owner does not ask, because it is stopped → drained, and not destroyed")
+  func notAsked() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
+    var looks = 0
+    while let next = flow.deadline, next < .seconds(3) {
+      let time = Int(next / .milliseconds(1))
+      #expect(flow.see(after: time, silence: 60_000 + time) == nil)
+      looks += 1
+    }
+    #expect(looks < 10)
+    #expect(flow.see(after: 3000, silence: 63_000) == "drain interfaceLost")
+    #expect(flow.deadline == nil)
+  }
+
+  @Test("E4 a second change within two seconds → the owner asks again after two seconds")
+  func pauseBetweenQuestions() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
+    let other = FlowTracker.Verdict(.networkChanged, .destroy)
+    #expect(
+      flow.see(other, after: 500, silence: 60_500, probes: 1) == "advise networkChanged")
+    #expect(flow.deadline == .seconds(2))
+    #expect(flow.see(after: 2000, silence: 62_000, probes: 1) == "ask")
   }
 
   @Test("E1 a flow that was just heard → has a second to go on")
@@ -75,7 +164,7 @@ struct DisputeTests {
     #expect(flow.see(Self.lost, after: 0, silence: 900) == "advise interfaceLost")
     #expect(flow.see(after: 200, silence: 1100) == nil)
     #expect(flow.deadline == .seconds(1))
-    #expect(flow.see(after: 1000, silence: 1900) == "destroy interfaceLost")
+    #expect(flow.see(after: 1000, silence: 1900) == "drain interfaceLost")
   }
 
   @Test(
@@ -129,5 +218,18 @@ struct DisputeTests {
     var flow = Disputed()
     let gone = FlowTracker.Verdict(.sourceAddressLost, .destroy)
     #expect(flow.see(gone, after: 0, silence: 1001) == "destroy sourceAddressLost")
+  }
+
+  @Test("E4 a flow forbids its path → its owner is not asked")
+  func forbiddenPath() throws {
+    var path = KernelPath.unknown
+    path.isExpensive = true
+    let remote = Destination("203.0.113.9")
+    #expect(!Flow(remote).canBeAsked(on: path))
+    #expect(Flow(remote, question: .keepalive).canBeAsked(on: path))
+    #expect(!Flow(remote, forbidsExpensive: true, question: .ping).canBeAsked(on: path))
+    #expect(Flow(remote, forbidsConstrained: true, question: .ping).canBeAsked(on: path))
+    path.isConstrained = true
+    #expect(!Flow(remote, forbidsConstrained: true, question: .ping).canBeAsked(on: path))
   }
 }

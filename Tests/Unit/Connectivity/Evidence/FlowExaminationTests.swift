@@ -35,6 +35,7 @@ struct FlowExaminationTests {
       return switch outcome {
       case .none: nil
       case .recovered: "recovered"
+      case .question: "ask"
       case .verdict(let verdict): "\(verdict.severity) \(verdict.reason)"
       }
     }

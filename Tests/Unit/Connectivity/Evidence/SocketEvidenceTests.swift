@@ -47,6 +47,7 @@ struct SocketEvidenceTests {
     let ruling =
       switch evidence.ruling(at: now) {
       case .destroy: "destroy"
+      case .drain: "drain"
       case .spare: "spare"
       case .wait(let end):
         "wait \(evidence.change.duration(to: end).components.attoseconds / 1_000_000_000_000_000)"

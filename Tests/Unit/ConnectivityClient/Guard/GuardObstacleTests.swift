@@ -7,6 +7,8 @@ import Testing
 struct GuardObstacleTests {
   /// A socket with these options, each given by its level and name.
   private struct Socket: SocketOptions {
+    func set(_ level: CInt, _ name: CInt, _ value: CInt) -> Bool { false }
+
     /// For `protocol` its value; for others, whether the option exists.
     var `protocol`: CInt
     var options: [[CInt]] = []

@@ -88,6 +88,7 @@ extension GuardEvent {
       "\(id) \(invalidation.reason) \(invalidation.severity)"
     case .flow(let id, _, .betterPathGone): "\(id) better path gone"
     case .flow(let id, _, .refused(let refusal)): "\(id) refused \(refusal.message)"
+    case .question(let id): "\(id) question"
     case .absent(.disconnected): "disconnected"
     case .absent(.elsewhere): "elsewhere"
     case .resumed: "resumed"

@@ -293,7 +293,8 @@ extension Connectivity_V1_Connectivity {
         /// >    another category do not.
         /// > 6. connd speaks for its own network namespace, which each response names. A client in another
         /// >    namespace ignores the rest, because connd knows nothing about its connections.
-        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+        /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
         /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
         /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
         /// >    so they work, and connd is wrong (`refutations` counts them).
@@ -453,7 +454,8 @@ extension Connectivity_V1_Connectivity {
         /// >    another category do not.
         /// > 6. connd speaks for its own network namespace, which each response names. A client in another
         /// >    namespace ignores the rest, because connd knows nothing about its connections.
-        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+        /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
         /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
         /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
         /// >    so they work, and connd is wrong (`refutations` counts them).
@@ -613,7 +615,8 @@ extension Connectivity_V1_Connectivity {
         /// >    another category do not.
         /// > 6. connd speaks for its own network namespace, which each response names. A client in another
         /// >    namespace ignores the rest, because connd knows nothing about its connections.
-        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+        /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
         /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
         /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
         /// >    so they work, and connd is wrong (`refutations` counts them).
@@ -1027,7 +1030,8 @@ extension Connectivity_V1_Connectivity {
         /// >    another category do not.
         /// > 6. connd speaks for its own network namespace, which each response names. A client in another
         /// >    namespace ignores the rest, because connd knows nothing about its connections.
-        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+        /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
         /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
         /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
         /// >    so they work, and connd is wrong (`refutations` counts them).
@@ -1276,7 +1280,8 @@ extension Connectivity_V1_Connectivity {
         /// >    another category do not.
         /// > 6. connd speaks for its own network namespace, which each response names. A client in another
         /// >    namespace ignores the rest, because connd knows nothing about its connections.
-        /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+        /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+        /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
         /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
         /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
         /// >    so they work, and connd is wrong (`refutations` counts them).
@@ -1493,7 +1498,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    another category do not.
     /// > 6. connd speaks for its own network namespace, which each response names. A client in another
     /// >    namespace ignores the rest, because connd knows nothing about its connections.
-    /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+    /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+    /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
     /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
     /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
     /// >    so they work, and connd is wrong (`refutations` counts them).
@@ -1724,7 +1730,8 @@ extension Connectivity_V1_Connectivity.ClientProtocol {
     /// >    another category do not.
     /// > 6. connd speaks for its own network namespace, which each response names. A client in another
     /// >    namespace ignores the rest, because connd knows nothing about its connections.
-    /// > 7. If connd repeatedly destroys new connections in its answer to their registration, the client
+    /// > 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+    /// > 8. If connd repeatedly destroys new connections in its answer to their registration, the client
     /// >    should stop guarding for a while. So it should if connd repeatedly reports a new connection
     /// >    as in doubt and then destroys it without a path in between. Such connections were just made,
     /// >    so they work, and connd is wrong (`refutations` counts them).

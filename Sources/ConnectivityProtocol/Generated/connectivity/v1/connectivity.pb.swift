@@ -814,6 +814,42 @@ public enum Connectivity_V1_AttemptOutcome: ProtobufEnum {
   }
 }
 
+/// How a client asks the peer of its connection for a sign of life. Neither needs a privilege, and
+/// the program on the other end sees nothing. connd treats an unknown value as UNSPECIFIED.
+public enum Connectivity_V1_FlowQuestion: ProtobufEnum {
+  /// The client does not ask.
+  case unspecified
+  /// By a keepalive probe of TCP. The client switches SO_KEEPALIVE on and sets TCP_KEEPIDLE to 1 s,
+  /// and both back when the probe was sent or the time is over. The kernel sends the probe once the
+  /// socket has been idle for a second (tcp(7)).
+  case keepalive
+  /// By a PING of HTTP/2, or by a keepalive probe.
+  case ping
+  case UNRECOGNIZED(Int)
+
+  public static let allCases: [Self] = [.unspecified, .keepalive, .ping]
+
+  public init() { self = .unspecified }
+
+  public init(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .keepalive
+    case 2: self = .ping
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: 0
+    case .keepalive: 1
+    case .ping: 2
+    case .UNRECOGNIZED(let number): number
+    }
+  }
+}
+
 /// Why a request was not accepted, by the numbers of google.rpc.Code.
 ///
 /// Treat an unknown value as INVALID_ARGUMENT: do not repeat the request unchanged.
@@ -2249,6 +2285,11 @@ public struct Connectivity_V1_Flow: Message {
   public mutating func clearProtocol() { self._protocol = nil }
   private var _protocol: UInt32?
 
+  /// How the client asks its peer when connd tells it to (`question_end_time`). Without a question,
+  /// connd destroys the flow only if the kernel's lookup is proof or its own data is not
+  /// acknowledged.
+  public var question: Connectivity_V1_FlowQuestion = Connectivity_V1_FlowQuestion()
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -2265,6 +2306,7 @@ public struct Connectivity_V1_Flow: Message {
     case 10: if let value = field.uint32 { self.localPort = value }
     case 11: if let value = field.uint32 { self.remotePort = value }
     case 12: if let value = field.uint32 { self.protocol = value }
+    case 13: if let value = field.value(as: Connectivity_V1_FlowQuestion.self) { self.question = value }
     default: break
     }
   }
@@ -2282,6 +2324,7 @@ public struct Connectivity_V1_Flow: Message {
     if let value = self._localPort { writer.write(present: UInt64(value), as: 10) }
     if let value = self._remotePort { writer.write(present: UInt64(value), as: 11) }
     if let value = self._protocol { writer.write(present: UInt64(value), as: 12) }
+    writer.write(self.question, as: 13)
   }
 }
 
@@ -2340,6 +2383,17 @@ public struct Connectivity_V1_GuardResponse: Message {
   /// The network namespace that the message is about; see Status.network_namespace.
   public var networkNamespace: UInt64 = 0
 
+  /// The client asks its peer now, as it said in `Flow.question`. The socket shows connd whether an
+  /// answer comes, and connd waits until this time for the question to be sent. If nothing answers,
+  /// an `invalidation` follows. Not set if the client need not ask.
+  public var questionEndTime: Google_Protobuf_Timestamp {
+    get { self._questionEndTime.value }
+    _modify { yield &self._questionEndTime.value }
+  }
+  public var hasQuestionEndTime: Bool { self._questionEndTime.isSet }
+  public mutating func clearQuestionEndTime() { self._questionEndTime.clear() }
+  private var _questionEndTime = Nested<Google_Protobuf_Timestamp>()
+
   public enum OneOf_Event: Sendable {
     case path(Connectivity_V1_Path)
     case invalidation(Connectivity_V1_FlowInvalidation)
@@ -2358,6 +2412,7 @@ public struct Connectivity_V1_GuardResponse: Message {
     case 5: if let bytes = field.message { var value = self.refused; self.event = nil; try value.merge(bytes); self.refused = value }
     case 6: if let bytes = field.message { var value = self.betterPathGone; self.event = nil; try value.merge(bytes); self.betterPathGone = value }
     case 7: if let value = field.uint64 { self.networkNamespace = value }
+    case 8: if let bytes = field.message { try self.questionEndTime.merge(bytes) }
     default: break
     }
   }
@@ -2370,6 +2425,7 @@ public struct Connectivity_V1_GuardResponse: Message {
     if case .refused(let value)? = self.event { writer.write(value, as: 5) }
     if case .betterPathGone(let value)? = self.event { writer.write(value, as: 6) }
     writer.write(self.networkNamespace, as: 7)
+    self._questionEndTime.write(to: &writer, as: 8)
   }
 }
 

@@ -538,6 +538,10 @@ public struct Connectivity_V1_Explanation: Message {
   /// The evidence for the quality of the path, for people.
   public var qualityReasons: [String] = []
 
+  /// Why the connection's packets may be sent elsewhere than the kernel's lookup says, for people.
+  /// If empty beside a socket, the lookup is proof (rule E0).
+  public var diversions: [String] = []
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -556,6 +560,7 @@ public struct Connectivity_V1_Explanation: Message {
     case 12: if let bytes = field.message { try self.socket.merge(bytes) }
     case 13: if let bytes = field.message { self.unusedLinks.append(try Connectivity_V1_UnusedLink(serializedBytes: bytes)) }
     case 14: if let value = try field.string { self.qualityReasons.append(value) }
+    case 15: if let value = try field.string { self.diversions.append(value) }
     default: break
     }
   }
@@ -575,6 +580,7 @@ public struct Connectivity_V1_Explanation: Message {
     self._socket.write(to: &writer, as: 12)
     for value in self.unusedLinks { writer.write(value, as: 13) }
     for value in self.qualityReasons { writer.write(present: value, as: 14) }
+    for value in self.diversions { writer.write(present: value, as: 15) }
   }
 }
 

@@ -1,0 +1,47 @@
+internal import ConnectivityMonitor
+internal import NIOCore
+
+/// Asks the peer of a channel's connection for a sign of life. Belongs to the channel's thread.
+///
+/// Implements rule E4.
+final class PeerInquirer {
+  private let socket: ChannelSocket
+  private let ping: (() -> Void)?
+  private var lastPing: NIODeadline?
+  private var probe: (sent: KeepaliveProbe, end: Scheduled<Void>)?
+
+  /// gRPC servers end connections with more PINGs than one in five minutes, if they have sent
+  /// nothing in between (`GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS`).
+  private static let pingInterval = TimeAmount.minutes(5)
+
+  /// - Parameter ping: Sends a PING of HTTP/2, or `nil` if the connection has none.
+  init(_ channel: any NIOCore.Channel, ping: (() -> Void)? = nil) {
+    self.socket = ChannelSocket(channel: channel)
+    self.ping = ping
+  }
+
+  /// Asks by a keepalive probe, which an idle socket sends immediately.
+  ///
+  /// - Parameter isBusy: Whether the socket may have been idle for less than a second. Then a PING
+  ///   asks earlier.
+  func ask(isBusy: Bool) {
+    if isBusy, let ping = self.ping, self.lastPing.map({ $0 + Self.pingInterval <= .now() }) ?? true
+    {
+      self.lastPing = .now()
+      ping()
+    }
+    guard self.probe == nil, let probe = KeepaliveProbe(on: self.socket) else { return }
+    let bound = NIOLoopBound(self, eventLoop: self.socket.channel.eventLoop)
+    let end = self.socket.channel.eventLoop.scheduleTask(in: TimeAmount(KeepaliveProbe.time)) {
+      bound.value.end()
+    }
+    self.probe = (probe, end)
+  }
+
+  /// Sets the socket's options back.
+  func end() {
+    self.probe?.end.cancel()
+    self.probe?.sent.end(on: self.socket)
+    self.probe = nil
+  }
+}

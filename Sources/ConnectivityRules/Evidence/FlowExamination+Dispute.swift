@@ -1,0 +1,119 @@
+import Connectivity
+
+// The judgement of a flow that is dead according to its lookup (E1).
+extension FlowExamination {
+  /// A verdict of the lookup that the socket may refute.
+  struct Dispute: Hashable, Sendable {
+    var verdict: FlowTracker.Verdict
+    var change: Instant
+    /// The data that was sent before the first query since the change.
+    var known: SocketEvidence.Known
+    /// Whether the lookup is proof (E0).
+    var isProof: Bool
+    /// When the client received a request to ask its peer (E4).
+    var told: Instant?
+    /// When something was seen to have been sent since the change.
+    var asked: Instant?
+    var state = State.open
+
+    enum State: Hashable, Sendable {
+      case open
+      /// Query the socket again at that instant.
+      case waiting(until: Instant)
+      /// The socket has proved the lookup wrong.
+      case spared
+      /// Its peer cannot be asked. The client should leave.
+      case drained
+    }
+
+    init(
+      _ verdict: FlowTracker.Verdict, _ evidence: SocketEvidence?, change: Instant, isProof: Bool
+    ) {
+      (self.verdict, self.isProof) = (verdict, isProof)
+      self.change = change
+      self.known = evidence.map { $0.known ?? .init(progress: $0.sent, $0) } ?? .nothing
+    }
+
+    /// When to query the socket again, or `nil` if it has decided.
+    var next: Instant? { if case .waiting(let end) = self.state { end } else { nil } }
+  }
+
+  /// Whether a question about the same verdict waits for its answer. An event may be found again.
+  func isJudging(_ verdict: FlowTracker.Verdict, _ look: Look) -> Bool {
+    guard let dispute, dispute.next != nil, !look.isLookupNew, !look.isCertain else { return false }
+    return verdict.isEvent && dispute.verdict.reason == verdict.reason
+  }
+
+  /// How long a better path drains before it destroys. The old path works for as long.
+  private static let drain = Duration.seconds(1)
+
+  /// Drains a flow for which another path is preferred. Its socket is judged afterwards.
+  mutating func drain(_ verdict: FlowTracker.Verdict, _ look: Look) -> FlowOutcome {
+    // Another better path does not prolong it.
+    if let dispute, dispute.verdict.reason == .betterPath, dispute.next != nil { return .none }
+    let evidence = look.evidence(on: look.change)
+    var dispute = Dispute(verdict, evidence, change: look.change, isProof: look.isProof)
+    dispute.state = .waiting(until: look.now.advanced(by: Self.drain))
+    var told = verdict
+    (told.severity, told.evidence) = (.drain, evidence)
+    if self.nextQuestion(in: dispute, evidence, look) == look.now {
+      (told.asksPeer, dispute.told, self.lastQuestion) = (true, look.now, look.now)
+    }
+    self.dispute = dispute
+    return .verdict(told)
+  }
+
+  /// Judges a disputed verdict (E1).
+  mutating func judge(
+    _ dispute: Dispute, _ evidence: SocketEvidence, _ look: Look, isKnown: Bool
+  ) -> FlowOutcome {
+    let now = look.now
+    var (dispute, told) = (dispute, dispute.verdict)
+    told.evidence = evidence
+    if evidence.hasSent || dispute.told != nil && evidence.hasProbed {
+      dispute.asked = dispute.asked ?? now
+    }
+    let question = self.nextQuestion(in: dispute, evidence, look)
+    if question == now {
+      (told.asksPeer, dispute.told, self.lastQuestion) = (true, now, now)
+    }
+    let ruling =
+      dispute.isProof
+      ? evidence.ruling(
+        at: now, isUrgent: told.reason != .betterPath, wasSpared: self.timesSpared > 0)
+      : evidence.ruling(
+        asked: dispute.asked, told: dispute.told, nextQuestion: question, at: now)
+    // New calls avoid the flow immediately, as in I10, and calls in progress continue.
+    told.severity = .advise
+    switch ruling {
+    case .destroy:
+      told.severity = .destroy
+      return .verdict(told)
+    case .spare:
+      self.timesSpared += 1
+      dispute.state = .spared
+      // A refuted verdict about an event is not kept, because an event happens only once.
+      self.dispute = told.isEvent ? nil : dispute
+    case .drain:
+      dispute.state = .drained
+      self.dispute = dispute
+      told.severity = .drain
+      return .verdict(told)
+    case .wait(let end):
+      dispute.state = .waiting(until: end)
+      self.dispute = dispute
+    }
+    return !isKnown ? .verdict(told) : told.asksPeer ? .question : .none
+  }
+
+  /// When the client is to ask its peer, or `nil` if it cannot, or need not: it has a request, or
+  /// data that waits for its acknowledgement asks already.
+  private func nextQuestion(
+    in dispute: Dispute, _ evidence: SocketEvidence?, _ look: Look
+  ) -> Instant? {
+    guard look.canBeAsked, !dispute.isProof, dispute.told == nil, dispute.asked == nil,
+      evidence?.hasUnacknowledgedData == false
+    else { return nil }
+    return max(look.now, self.lastQuestion?.advanced(by: Self.pause) ?? look.now)
+  }
+}

@@ -1,0 +1,155 @@
+package import Connectivity
+
+// The search for a flow that is dead although its lookup succeeds (E2).
+extension FlowExamination {
+  /// The silence of a flow's socket since a change.
+  struct Suspicion: Hashable, Sendable {
+    var change: Instant
+    /// The socket's progress at the first query.
+    var known: SocketEvidence.Known
+    /// The number of counted timeouts before it.
+    var assumedTimeouts: Int
+    /// Whether the client knows about it.
+    var isAdvised = false
+    var next: Instant
+    /// The interruption of the lookup's success, or `nil` while it succeeds.
+    var pause: Pause?
+    /// The number of timeouts during earlier pauses, which prove nothing.
+    var timeoutsInPauses = 0
+    /// The questions to the peer of an idle flow, or `nil` if its data asks.
+    var questions: Questions?
+  }
+
+  /// The questions to the peer of an idle flow (E4). Each that is not answered is a timeout.
+  struct Questions: Hashable, Sendable {
+    var first: Instant
+    var unanswered = 0
+  }
+
+  /// A time in which the lookup fails, so that its own rules decide.
+  struct Pause: Hashable, Sendable {
+    var start: Instant
+    /// The number of consecutive timeouts at its start.
+    var timeouts: Int
+  }
+
+  /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
+  /// that one remains: endless changes must not save a dead flow.
+  package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
+    if var suspicion = self.suspicion {
+      var earlier = evidence
+      (earlier.change, earlier.known) = (suspicion.change, suspicion.known)
+      if earlier.isSuspect, suspicion.resume(earlier, at: now) {
+        self.suspicion = suspicion
+        return
+      }
+    }
+    self.suspicion = Suspicion(
+      change: evidence.change,
+      known: .init(progress: evidence.progress, evidence),
+      assumedTimeouts: evidence.countedTimeouts,
+      isAdvised: self.suspicion?.isAdvised ?? false,
+      next: evidence.nextQuestion(after: now))
+  }
+
+  /// Notes that an idle flow's peer must be asked after a change (E2). Returns whether it must:
+  /// once a change, and not if it was heard since, or is being asked.
+  package mutating func question(_ evidence: SocketEvidence, at now: Instant) -> Bool {
+    guard self.suspicion == nil, self.dispute == nil, !evidence.hasUnacknowledgedData,
+      !evidence.isHeardLate, self.lastQuestion.map({ $0.advanced(by: Self.pause) <= now }) ?? true
+    else { return false }
+    self.suspicion = Suspicion(
+      change: evidence.change, known: .init(progress: evidence.progress, evidence),
+      assumedTimeouts: 0, next: now.advanced(by: Self.pause), questions: Questions(first: now))
+    self.lastQuestion = now
+    return true
+  }
+
+  /// Judges a suspicion of silence (E2).
+  mutating func conclude(on look: Look) -> FlowOutcome {
+    guard var suspicion = self.suspicion else { return .none }
+    let evidence = look.evidence(on: suspicion.change, beyond: suspicion.known)
+    let isKept =
+      self.isTrusted(look.isSound)
+      ? suspicion.resume(evidence, at: look.now) : suspicion.pause(evidence, at: look.now)
+    self.suspicion = isKept ? suspicion : nil
+    guard isKept, suspicion.pause == nil, suspicion.next <= look.now, look.verdict == nil else {
+      return .none
+    }
+    if suspicion.questions != nil, let evidence, !evidence.hasUnacknowledgedData {
+      return self.conclude(on: suspicion, evidence, look)
+    }
+    suspicion.questions = nil
+    guard let evidence, evidence.isSuspect else {
+      self.suspicion = nil
+      return suspicion.isAdvised && !self.isSpared ? .recovered : .none
+    }
+    let severity = evidence.severityOfSilence(
+      at: look.now, isTunnelled: look.isTunnelled, without: suspicion.timeoutsInPauses,
+      assumed: suspicion.assumedTimeouts)
+    let isNews = severity == .destroy || !suspicion.isAdvised
+    suspicion.isAdvised = suspicion.isAdvised || severity != nil
+    suspicion.next = evidence.nextQuestion(
+      after: look.now, orAt: evidence.endOfPatience(isTunnelled: look.isTunnelled))
+    self.suspicion = suspicion
+    guard let severity, isNews else { return .none }
+    return .verdict(FlowTracker.Verdict(.silent, severity, by: evidence))
+  }
+
+  /// Judges a question to the peer of an idle flow (E2).
+  private mutating func conclude(
+    on suspicion: Suspicion, _ evidence: SocketEvidence, _ look: Look
+  ) -> FlowOutcome {
+    var suspicion = suspicion
+    guard var questions = suspicion.questions, evidence.hasProbed, !evidence.isQueued,
+      !evidence.isProbeAnswered, !evidence.isHeardLate
+    else {
+      // It was answered, its owner could not ask, or it waits for a MAC address.
+      self.suspicion = nil
+      return suspicion.isAdvised && !self.isSpared ? .recovered : .none
+    }
+    questions.unanswered += 1
+    let patience =
+      look.isTunnelled ? InvalidationPolicy.tunnelGrace : SocketEvidence.maxSilence
+    let isOver = questions.first.advanced(by: patience) <= look.now
+    if questions.unanswered > 1, isOver {
+      return .verdict(FlowTracker.Verdict(.silent, .destroy, by: evidence))
+    }
+    suspicion.questions = questions
+    // Three questions in all. After more, the kernel would end the connection (`TCP_KEEPCNT`).
+    suspicion.next = look.now.advanced(by: patience / 3)
+    self.lastQuestion = look.now
+    let isNews = questions.unanswered > 1 && !suspicion.isAdvised
+    suspicion.isAdvised = suspicion.isAdvised || isNews
+    self.suspicion = suspicion
+    guard isNews else { return .question }
+    var verdict = FlowTracker.Verdict(.silent, .advise, by: evidence)
+    verdict.asksPeer = true
+    return .verdict(verdict)
+  }
+}
+
+extension FlowExamination.Suspicion {
+  /// The longest interruption that a suspicion survives. After a longer one, the socket's timer may
+  /// expire so late that its data says nothing about the path.
+  private static let maxPause = Duration.seconds(1)
+
+  /// Notes that the lookup fails. Returns whether the suspicion is kept.
+  fileprivate mutating func pause(_ evidence: SocketEvidence?, at now: Instant) -> Bool {
+    guard self.pause == nil else { return true }
+    if self.questions != nil { return false }
+    self.pause = evidence.map { .init(start: now, timeouts: $0.timeouts) }
+    return self.pause != nil
+  }
+
+  /// Notes that the lookup succeeds. Returns whether the suspicion is kept. A lookup that fails
+  /// many times a second must not save a dead flow.
+  fileprivate mutating func resume(_ evidence: SocketEvidence?, at now: Instant) -> Bool {
+    guard let pause = self.pause else { return true }
+    guard let evidence, pause.start.duration(to: now) < Self.maxPause else { return false }
+    self.timeoutsInPauses += max(0, evidence.timeouts - pause.timeouts)
+    // The client has learnt meanwhile that the path was lost and came back.
+    (self.pause, self.isAdvised) = (nil, false)
+    return true
+  }
+}

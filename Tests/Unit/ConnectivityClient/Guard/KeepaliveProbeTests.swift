@@ -1,0 +1,64 @@
+import ConnectivityMonitor
+import Glibc
+import TestKit
+import Testing
+
+/// The question to the peer of an idle TCP connection.
+@Suite("Keepalive probes", .timeLimit(.minutes(5)), .namesWaits)
+struct KeepaliveProbeTests {
+  /// A socket by its descriptor.
+  private struct Socket: SocketOptions {
+    let descriptor: CInt
+
+    func option<Value: BitwiseCopyable & Sendable>(
+      _ level: CInt, _ name: CInt, _ empty: Value
+    ) -> Value? {
+      var value = empty
+      var length = socklen_t(MemoryLayout<Value>.size)
+      return getsockopt(self.descriptor, level, name, &value, &length) == 0 ? value : nil
+    }
+
+    func set(_ level: CInt, _ name: CInt, _ value: CInt) -> Bool {
+      var value = value
+      let length = socklen_t(MemoryLayout<CInt>.size)
+      return setsockopt(self.descriptor, level, name, &value, length) == 0
+    }
+
+    /// `SO_KEEPALIVE` and `TCP_KEEPIDLE`.
+    var keepalive: [CInt?] {
+      [self.option(SOL_SOCKET, SO_KEEPALIVE, CInt(0)), self.option(6, TCP_KEEPIDLE, CInt(0))]
+    }
+
+    /// The number of segments that were sent and received (`struct tcp_info`).
+    var segments: (sent: UInt32, received: UInt32) {
+      let words = self.option(6, TCP_INFO, SIMD64<UInt32>.zero) ?? .zero
+      return (words[34], words[35])
+    }
+  }
+
+  @Test(
+    "E4 an idle connection → one probe, which the peer answers, and then the options are as before",
+    arguments: [(0, 7200), (1, 600)] as [(CInt, CInt)])
+  func probe(isOn: CInt, idleTime: CInt) throws {
+    let listener = try SilentListener()
+    let connection = try LoopbackSocket(port: listener.port)
+    let socket = Socket(descriptor: connection.descriptor)
+    #expect(socket.set(6, TCP_KEEPIDLE, idleTime) && socket.set(SOL_SOCKET, SO_KEEPALIVE, isOn))
+    let before = socket.segments
+    let probe = try #require(KeepaliveProbe(on: socket))
+    #expect(socket.keepalive == [1, 1])
+    let patience = Patience(.seconds(20))
+    while socket.segments.received == before.received, !patience.isOver { poll(nil, 0, 10) }
+    #expect(socket.segments.received == before.received + 1)
+    #expect(socket.segments.sent == before.sent + 1)
+    probe.end(on: socket)
+    #expect(socket.keepalive == [isOn, idleTime])
+  }
+
+  @Test("E4 not a TCP socket → no probe")
+  func datagram() {
+    let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue), 0)
+    defer { close(descriptor) }
+    #expect(KeepaliveProbe(on: Socket(descriptor: descriptor)) == nil)
+  }
+}
