@@ -26,6 +26,11 @@ extension Anonymizer {
     // The socket's uid and inode.
     header.replaceSubrange(size - 8..<size, with: [UInt8](repeating: 0, count: 8))
     return header
-      + self.attributes(payload.dropFirst(size), [Int(INET_DIAG_INFO): .numbers(atMost: 512)])
+      + self.attributes(
+        payload.dropFirst(size),
+        [
+          Int(INET_DIAG_INFO): .numbers(atMost: 512),
+          Int(INET_DIAG_SKMEMINFO): .numbers(atMost: 64),
+        ])
   }
 }

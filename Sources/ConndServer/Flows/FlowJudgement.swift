@@ -29,6 +29,9 @@ struct FlowJudgement {
       FlowExamination.Look(
         verdict, isCertain: isCertain,
         isProof: report == nil || reading.path.isDropped || isProof(),
+        // The answer to a registration cannot ask, so the next evaluation does.
+        earliestQuestion: tracker.flow.canBeAsked(on: reading.path)
+          ? now.advanced(by: .milliseconds(1)) : nil,
         change: now,
         report: report, at: now))
     (self.tracker, self.examination) = (tracker, examination)

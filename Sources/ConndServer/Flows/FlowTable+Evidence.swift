@@ -64,7 +64,8 @@ extension FlowTable {
       let (flow, disputed) = (self.flow, self.flow.examination.disputed)
       return FlowExamination.Look(
         self.verdict, isCertain: self.isCertain, isProof: self.isProof,
-        drainsFirst: true, canBeAsked: self.tracker.flow.canBeAsked(on: self.path),
+        drainsFirst: true,
+        earliestQuestion: self.tracker.flow.canBeAsked(on: self.path) ? now : nil,
         isAdvised: self.verdict.map {
           flow.tracker.isReported(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,

@@ -29,6 +29,8 @@ package struct SocketReport: Hashable, Sendable {
   /// The number of segments that were sent since the connection was made, acknowledgements and
   /// keepalive probes included (`tcpi_segs_out`).
   package var segments: UInt32
+  /// The number of keepalive probes in a row without an answer, while everything is acknowledged.
+  package var probes: Int
   /// The number of segments without data that were received: acknowledgements and keepalive probes.
   package var acknowledgements: UInt32
   /// The memory of packets that wait in a queue of this machine: for a MAC address, or for a link.
@@ -45,7 +47,7 @@ package struct SocketReport: Hashable, Sendable {
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, inFlight: UInt64 = 0,
     roundTrip: Duration, timeouts: Int = 0, timeout: Duration? = nil,
     hasUnacknowledgedData: Bool = false, resent: UInt64 = 0, segments: UInt32 = 0,
-    acknowledgements: UInt32 = 0, queued: UInt32 = 0, nextTimeout: Duration? = nil
+    probes: Int = 0, acknowledgements: UInt32 = 0, queued: UInt32 = 0, nextTimeout: Duration? = nil
   ) {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
@@ -56,7 +58,7 @@ package struct SocketReport: Hashable, Sendable {
     self.timeouts = timeouts
     self.timeout = timeout ?? .milliseconds(200) * (1 << min(timeouts, 16))
     self.hasUnacknowledgedData = hasUnacknowledgedData
-    (self.resent, self.segments) = (resent, segments)
+    (self.resent, self.segments, self.probes) = (resent, segments, probes)
     (self.acknowledgements, self.queued) = (acknowledgements, queued)
     self.nextTimeout = nextTimeout
   }

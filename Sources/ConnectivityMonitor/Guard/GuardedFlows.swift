@@ -79,6 +79,10 @@ package struct GuardedFlows: Sendable {
     else {
       return []
     }
+    // A question may come with the path that is already known.
+    if message.asksPeer, case .path = event, entry.knownPath == message.path {
+      return [.question(id: message.id)]
+    }
     switch event {
     case .path(let path), .betterPathGone(let path):
       // connd uses the address of the first path that carries traffic, and not the kernel's later

@@ -21,15 +21,20 @@ package struct KeepaliveProbe: Sendable {
   /// longer, because the kernel rounds its timers up.
   package static let time = Duration.milliseconds(1500)
 
-  /// Sends a probe. Returns `nil` if the socket has no such options, or if it would end the
-  /// connection: a socket with `TCP_USER_TIMEOUT` does not outlive a second probe without an
-  /// answer.
+  /// Sends a probe. Returns `nil` if the socket has no such options, or if the kernel might end the
+  /// connection because of it (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c): after `TCP_KEEPCNT`
+  /// probes in a row without an answer, or with `TCP_USER_TIMEOUT` after one.
   package init?(on socket: some SocketOptions) {
+    func option(_ name: CInt) -> CInt? { socket.option(Option.tcpLevel, name, CInt(0)) }
     guard let wasOn = socket.option(SOL_SOCKET, Option.keepalive, CInt(0)),
-      let idleTime = socket.option(Option.tcpLevel, Option.keepaliveIdle, CInt(0))
+      let idleTime = option(Option.keepaliveIdle), Self.settable.contains(idleTime),
+      let most = option(Option.keepaliveCount), let interval = option(Option.keepaliveInterval)
     else { return nil }
-    let userTimeout = socket.option(Option.tcpLevel, Option.userTimeout, CInt(0)) ?? 0
-    guard userTimeout == 0 || socket.unansweredProbes == 0 else { return nil }
+    let unanswered = socket.unansweredProbes
+    let hasTimeout = (option(Option.userTimeout) ?? 0) != 0
+    if hasTimeout, wasOn != 0 || unanswered != 0 { return nil }
+    // With so short an interval, a second one follows before the options are set back.
+    guard unanswered + (interval > 1 ? 1 : 2) < most else { return nil }
     (self.wasOn, self.idleTime) = (wasOn, idleTime)
     // In this order: only the second one restarts the timer with the time that has passed.
     guard socket.set(SOL_SOCKET, Option.keepalive, 1),
@@ -40,18 +45,22 @@ package struct KeepaliveProbe: Sendable {
     }
   }
 
-  /// Sets the options back.
+  /// The values of `TCP_KEEPIDLE` that can be set back, in seconds (`MAX_TCP_KEEPIDLE`).
+  private static let settable: ClosedRange<CInt> = 1...32767
+
+  /// Sets the options back. Keepalive is off meanwhile, so that no probe is due at once.
   package func end(on socket: some SocketOptions) {
+    _ = socket.set(SOL_SOCKET, Option.keepalive, 0)
     _ = socket.set(Option.tcpLevel, Option.keepaliveIdle, self.idleTime)
-    _ = socket.set(SOL_SOCKET, Option.keepalive, self.wasOn)
+    if self.wasOn != 0 { _ = socket.set(SOL_SOCKET, Option.keepalive, self.wasOn) }
   }
 }
 
 extension SocketOptions {
   /// The number of probes without an answer (`tcpi_probes`, the fourth octet).
-  fileprivate var unansweredProbes: UInt8 {
+  fileprivate var unansweredProbes: CInt {
     let octets = self.option(Option.tcpLevel, Option.information, SIMD4<UInt8>.zero)
-    return octets?[3] ?? 0
+    return CInt(octets?[3] ?? 0)
   }
 }
 
@@ -60,6 +69,8 @@ private enum Option {
   static let keepalive: CInt = 9  // SO_KEEPALIVE
   static let tcpLevel: CInt = 6  // SOL_TCP
   static let keepaliveIdle: CInt = 4  // TCP_KEEPIDLE
+  static let keepaliveInterval: CInt = 5  // TCP_KEEPINTVL
+  static let keepaliveCount: CInt = 6  // TCP_KEEPCNT
   static let userTimeout: CInt = 18  // TCP_USER_TIMEOUT
   static let information: CInt = 11  // TCP_INFO
 }

@@ -70,19 +70,20 @@ extension FlowExamination {
     let now = look.now
     var (dispute, told) = (dispute, dispute.verdict)
     told.evidence = evidence
-    if evidence.hasSent || dispute.told != nil && evidence.hasProbed {
+    if evidence.hasSent || dispute.told != nil && evidence.isProbeUnanswered {
       dispute.asked = dispute.asked ?? now
     }
     let question = self.nextQuestion(in: dispute, evidence, look)
-    if question == now {
-      (told.asksPeer, dispute.told, self.lastQuestion) = (true, now, now)
-    }
     let ruling =
       dispute.isProof
       ? evidence.ruling(
         at: now, isUrgent: told.reason != .betterPath, wasSpared: self.timesSpared > 0)
       : evidence.ruling(
         asked: dispute.asked, told: dispute.told, nextQuestion: question, at: now)
+    if question == now {
+      (told.asksPeer, dispute.told, self.lastQuestion) = (true, now, now)
+      dispute.known = .init(progress: evidence.sent, evidence)
+    }
     // New calls avoid the flow immediately, as in I10, and calls in progress continue.
     told.severity = .advise
     switch ruling {
@@ -96,7 +97,7 @@ extension FlowExamination {
       self.dispute = told.isEvent ? nil : dispute
     case .drain:
       dispute.state = .drained
-      self.dispute = dispute
+      self.dispute = told.isEvent ? nil : dispute
       told.severity = .drain
       return .verdict(told)
     case .wait(let end):
@@ -111,9 +112,9 @@ extension FlowExamination {
   private func nextQuestion(
     in dispute: Dispute, _ evidence: SocketEvidence?, _ look: Look
   ) -> Instant? {
-    guard look.canBeAsked, !dispute.isProof, dispute.told == nil, dispute.asked == nil,
-      evidence?.hasUnacknowledgedData == false
+    guard let earliest = look.earliestQuestion, !dispute.isProof, dispute.told == nil,
+      dispute.asked == nil, evidence?.hasUnacknowledgedData == false
     else { return nil }
-    return max(look.now, self.lastQuestion?.advanced(by: Self.pause) ?? look.now)
+    return max(earliest, self.lastQuestion?.advanced(by: Self.pause) ?? earliest)
   }
 }

@@ -11,6 +11,20 @@ package enum FlowOutcome: Hashable, Sendable {
   case question
 }
 
+extension FlowOutcome {
+  /// Returns the graver one of this outcome and the news of the lookup. A question is kept.
+  func joined(with news: FlowTracker.Verdict?) -> Self {
+    guard var news else { return self }
+    switch self {
+    case .verdict(let verdict) where verdict.severity > news.severity: return self
+    case .verdict(let verdict): news.asksPeer = verdict.asksPeer
+    case .question: news.asksPeer = true
+    case .none, .recovered: break
+    }
+    return .verdict(news)
+  }
+}
+
 extension FlowExamination {
   /// The input of one evaluation: the news from the flow's lookup, and its socket's report.
   package struct Look: Hashable, Sendable {
@@ -23,8 +37,8 @@ extension FlowExamination {
     /// Whether a better path drains before it destroys, because it may be there for a moment only
     /// (I3).
     package var drainsFirst: Bool
-    /// Whether the flow's owner can ask its peer, and may (E4).
-    package var canBeAsked: Bool
+    /// When the flow's owner may ask its peer at the earliest, or `nil` if it cannot (E4).
+    package var earliestQuestion: Instant?
     /// Whether the client knows that the flow is in doubt for that reason.
     package var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
@@ -43,14 +57,14 @@ extension FlowExamination {
 
     package init(
       _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
-      drainsFirst: Bool = false, canBeAsked: Bool = false, isAdvised: Bool = false,
+      drainsFirst: Bool = false, earliestQuestion: Instant? = nil, isAdvised: Bool = false,
       isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
       isTunnelled: Bool = false, change: Instant,
       report: SocketReport? = nil, at now: Instant
     ) {
       self.verdict = verdict
       (self.isCertain, self.isProof, self.drainsFirst) = (isCertain, isProof, drainsFirst)
-      self.canBeAsked = canBeAsked
+      self.earliestQuestion = earliestQuestion
       self.isAdvised = isAdvised
       self.isDisputeStanding = isDisputeStanding
       self.isLookupNew = isLookupNew

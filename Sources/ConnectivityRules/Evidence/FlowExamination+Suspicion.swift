@@ -55,7 +55,8 @@ extension FlowExamination {
   /// Notes that an idle flow's peer must be asked after a change (E2). Returns whether it must:
   /// once a change, and not if it was heard since, or is being asked.
   package mutating func question(_ evidence: SocketEvidence, at now: Instant) -> Bool {
-    guard self.suspicion == nil, self.dispute == nil, !evidence.hasUnacknowledgedData,
+    guard self.suspicion == nil, self.dispute == nil || self.isSpared,
+      !evidence.hasUnacknowledgedData,
       !evidence.isHeardLate, self.lastQuestion.map({ $0.advanced(by: Self.pause) <= now }) ?? true
     else { return false }
     self.suspicion = Suspicion(
@@ -101,8 +102,8 @@ extension FlowExamination {
     on suspicion: Suspicion, _ evidence: SocketEvidence, _ look: Look
   ) -> FlowOutcome {
     var suspicion = suspicion
-    guard var questions = suspicion.questions, evidence.hasProbed, !evidence.isQueued,
-      !evidence.isProbeAnswered, !evidence.isHeardLate
+    guard var questions = suspicion.questions, evidence.isProbeUnanswered, !evidence.isQueued,
+      !evidence.isHeardLate, look.earliestQuestion != nil
     else {
       // It was answered, its owner could not ask, or it waits for a MAC address.
       self.suspicion = nil
@@ -116,7 +117,8 @@ extension FlowExamination {
       return .verdict(FlowTracker.Verdict(.silent, .destroy, by: evidence))
     }
     suspicion.questions = questions
-    // Three questions in all. After more, the kernel would end the connection (`TCP_KEEPCNT`).
+    suspicion.known = .init(progress: evidence.progress, evidence)
+    // At most four questions. After more, the kernel would end the connection (`TCP_KEEPCNT`).
     suspicion.next = look.now.advanced(by: patience / 3)
     self.lastQuestion = look.now
     let isNews = questions.unanswered > 1 && !suspicion.isAdvised

@@ -29,8 +29,9 @@ package struct FlowExamination: Hashable, Sendable {
   /// The verdict that the socket may refute, or has refuted.
   package var disputed: FlowTracker.Verdict? { self.dispute?.verdict }
 
-  /// Whether the socket has proved that the lookup does not describe the flow.
-  package var isSpared: Bool { self.dispute?.state == .spared }
+  /// Whether the flow goes on although the lookup declares it dead: its socket has proved the
+  /// lookup wrong, or its peer could not be asked.
+  package var isSpared: Bool { self.dispute?.state == .spared || self.dispute?.state == .drained }
 
   /// Whether the socket must be queried before ``conclude(_:)``.
   ///
@@ -56,7 +57,10 @@ extension FlowExamination {
   /// Returns what the client must learn from one evaluation of the flow. After a verdict of
   /// `destroy`, the examination must not be used again.
   package mutating func conclude(_ look: Look) -> FlowOutcome {
-    if let verdict = look.verdict, verdict.severity == .destroy, !self.isJudging(verdict, look) {
+    var look = look
+    // An event may be found again while it is judged.
+    if let verdict = look.verdict, self.isJudging(verdict, look) { look.verdict = nil }
+    if let verdict = look.verdict, verdict.severity == .destroy {
       if look.drainsFirst, verdict.reason == .betterPath, !verdict.isCertain {
         return self.drain(verdict, look)
       }
@@ -73,19 +77,19 @@ extension FlowExamination {
         self.dispute = nil
         return look.verdict.map(FlowOutcome.verdict) ?? .recovered
       }
-      // A spared flow that is idle gives no new evidence and stays spared.
+      // A spared flow that is idle gives no new evidence, and stays spared until it is asked (E2).
       if look.isLookupNew, let evidence = look.evidence(on: look.change), evidence.isActive {
         let again = Dispute(
           dispute.verdict, evidence, change: look.change, isProof: dispute.isProof)
         let outcome = self.judge(again, evidence, look, isKnown: true)
-        if outcome != .none { return outcome }
+        if outcome != .none { return outcome.joined(with: look.verdict) }
       } else if let next = dispute.next, next <= look.now {
         guard let evidence = look.evidence(on: dispute.change, beyond: dispute.known)
         else {
           return .verdict(dispute.verdict)
         }
         let outcome = self.judge(dispute, evidence, look, isKnown: true)
-        if outcome != .none { return outcome }
+        if outcome != .none { return outcome.joined(with: look.verdict) }
       }
     }
     let found = self.conclude(on: look)

@@ -104,6 +104,7 @@ extension SocketEvidence {
     asked: Instant?, told: Instant? = nil, nextQuestion question: Instant? = nil, at now: Instant
   ) -> Ruling {
     if self.isAlive || told != nil && self.isProbeAnswered { return .spare }
+    if question == now { return .wait(until: now.advanced(by: Self.firstLookAtQuestion)) }
     guard self.hasUnacknowledgedData else {
       // Everything that was sent is acknowledged.
       if self.hasSent, self.isHeardLate { return .spare }

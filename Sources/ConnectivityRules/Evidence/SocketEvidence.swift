@@ -35,6 +35,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// The numbers of segments that were sent, and of those without data that were received.
   private var segments: UInt32
   private var acknowledgements: UInt32
+  /// The number of keepalive probes in a row without an answer.
+  private var probes: Int
   /// Whether packets wait in a queue of this machine, so that they ask no peer yet.
   var isQueued: Bool
   /// Whether no segment is in flight, because the peer's window is closed.
@@ -58,22 +60,27 @@ package struct SocketEvidence: Hashable, Sendable {
     /// received.
     var segments: UInt32
     var acknowledgements: UInt32
+    /// The number of keepalive probes in a row without an answer.
+    var probes: Int
 
     /// Creates the result of the first query about a change.
     package init(progress: UInt64, _ evidence: SocketEvidence) {
       (self.progress, self.resent) = (progress, evidence.resent)
       (self.segments, self.acknowledgements) = (evidence.segments, evidence.acknowledgements)
+      self.probes = evidence.probes
     }
 
     /// Nothing that is seen later exceeds these numbers, because nothing was known.
     static let nothing = Self(
-      progress: .max, resent: .max, segments: .max, acknowledgements: .max)
+      progress: .max, resent: .max, segments: .max, acknowledgements: .max, probes: .max)
 
     init(
-      progress: UInt64, resent: UInt64 = 0, segments: UInt32 = 0, acknowledgements: UInt32 = 0
+      progress: UInt64, resent: UInt64 = 0, segments: UInt32 = 0, acknowledgements: UInt32 = 0,
+      probes: Int = 0
     ) {
       (self.progress, self.resent) = (progress, resent)
       (self.segments, self.acknowledgements) = (segments, acknowledgements)
+      self.probes = probes
     }
   }
 
@@ -98,7 +105,7 @@ package struct SocketEvidence: Hashable, Sendable {
     self.timesOutSince = report.timesOutSince(at: now)
     (self.resent, self.isProbing) = (report.resent, report.sent == report.progress)
     (self.segments, self.acknowledgements) = (report.segments, report.acknowledgements)
-    self.isQueued = report.queued > 0
+    (self.isQueued, self.probes) = (report.queued > 0, report.probes)
     self.hasUnacknowledgedData = report.hasUnacknowledgedData
     self.isLongSilent = report.silence > report.timeout
     self.nextTimeout = report.nextTimeout.map { now.advanced(by: $0) }
@@ -126,14 +133,14 @@ package struct SocketEvidence: Hashable, Sendable {
     self.isHeardLate && self.known.map { $0.progress < self.progress } ?? false
   }
 
-  /// Whether any segment was sent after the first query, such as a keepalive probe (E4).
-  package var hasProbed: Bool { self.known.map { $0.segments < self.segments } ?? false }
+  /// Whether a keepalive probe was sent after the first query, and is not answered yet (E4).
+  package var isProbeUnanswered: Bool { self.known.map { $0.probes < self.probes } ?? false }
 
   /// Whether a keepalive probe was answered after the first query. A peer that receives nothing
   /// sends its data again, but such an acknowledgement has no data.
   package var isProbeAnswered: Bool {
-    self.hasProbed && !self.hasUnacknowledgedData
-      && self.known.map { $0.acknowledgements < self.acknowledgements } ?? false
+    guard let known, self.probes == 0, !self.hasUnacknowledgedData else { return false }
+    return known.segments < self.segments && known.acknowledgements < self.acknowledgements
   }
 }
 

@@ -93,12 +93,13 @@ extension SocketReport {
       silence: .milliseconds(Int64(min(dataReceived, acknowledgementReceived))),
       dataSilence: .milliseconds(Int64(dataReceived)), progress: acknowledged,
       inFlight: UInt64(queued - min(queued, unsent)), roundTrip: .microseconds(Int64(roundTrip)),
-      timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : probes),
+      timeouts: Int(unacknowledged > 0 ? max(retransmits, backoff) : unsent > 0 ? probes : 0),
       // The timer of a closed window doubles without changing the retransmission timeout.
       timeout: .microseconds(Int64(timeout))
         * (unacknowledged > 0 ? 1 : 1 << Int(min(backoff, 16))),
       hasUnacknowledgedData: unacknowledged > 0 || unsent > 0, resent: UInt64(sentAgain),
-      segments: segments, acknowledgements: received &- dataSegmentsReceived,
+      segments: segments, probes: unacknowledged > 0 || unsent > 0 ? 0 : Int(probes),
+      acknowledgements: received &- dataSegmentsReceived,
       queued: memory?.load(UInt32.self, at: Self.queuedOffset) ?? 0,
       nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
   }

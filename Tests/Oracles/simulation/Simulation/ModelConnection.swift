@@ -147,6 +147,12 @@ struct ModelConnection {
     self.nextProbe = max(now, self.aliveSince.advanced(by: .seconds(1)))
   }
 
+  /// The number of probes in a row without an answer.
+  private func unansweredProbes(at now: Instant) -> Int {
+    let lastAnswer = self.probeAnswers.last { $0 <= now }?.advanced(by: .zero - self.kind.roundTrip)
+    return self.probes.count { $0 > lastAnswer ?? Instant(sinceStart: .seconds(-1)) }
+  }
+
   /// When a probe no longer waits in a queue of this machine.
   private var endOfProbeQueue: Instant {
     guard self.kind.isQueued else { return Instant(sinceStart: .zero) }
@@ -194,6 +200,7 @@ struct ModelConnection {
         silence: socket.aliveSince.duration(to: now), dataSilence: .seconds(3600),
         roundTrip: socket.kind.roundTrip, timeout: socket.firstTimeout,
         segments: UInt32(socket.probes.count + queued),
+        probes: socket.unansweredProbes(at: now) + queued,
         acknowledgements: UInt32(socket.probeAnswers.count { $0 <= now }),
         queued: UInt32(queued))
     }

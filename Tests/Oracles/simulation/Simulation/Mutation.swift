@@ -156,7 +156,7 @@ extension Mutation? {
     case .countsCopies: report.dataSilence = report.silence
     case .overlooksSilence: report.hasUnacknowledgedData = false
     case .neverSeesSendings: (report.resent, report.sent) = (0, 0)
-    case .neverSeesQuestions: report.segments = 0
+    case .neverSeesQuestions: report.probes = 0
     case .neverSeesAnswers:
       (report.acknowledgements, report.silence) = (0, report.dataSilence)
     case .countsUnsent: report.resent = UInt64(report.timeouts)

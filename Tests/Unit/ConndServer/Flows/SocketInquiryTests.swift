@@ -167,7 +167,7 @@ struct SocketInquiryTests {
   ) -> SocketReport {
     SocketReport(
       silence: .milliseconds(milliseconds), roundTrip: .milliseconds(1), segments: probes,
-      acknowledgements: answers)
+      probes: Int(probes - answers), acknowledgements: answers)
   }
 
   /// A flow over eth0 whose owner can ask its peer. Netfilter tracks connections.
@@ -218,6 +218,33 @@ struct SocketInquiryTests {
     #expect(loop.turn(after: .seconds(2)) == ["1 advise silent, ask"])
     loop.kernel.sockets[Self.port] = self.idle(67_000, probes: 3)
     #expect(loop.turn(after: .seconds(2)) == ["1 destroy silent"])
+  }
+
+  @Test("E2 E4 the owner of an idle flow asks once only → one loss does not end it")
+  func idleAskedOnce() throws {
+    var loop = try self.askable()
+    #expect(loop.tell() == [])
+    #expect(loop.turn(after: .seconds(1)) == ["1 path eth0, ask"])
+    loop.kernel.sockets[Self.port] = self.idle(63_000, probes: 1)
+    #expect(loop.turn(after: .seconds(2)) == ["1 path eth0, ask"])
+    loop.kernel.sockets[Self.port] = self.idle(65_000, probes: 1)
+    #expect(loop.turn(after: .seconds(2)) == [])
+    #expect(loop.loop.due == nil)
+  }
+
+  @Test("E1 E4 a connection that can be asked is registered in doubt → it is asked")
+  func registeredAndAsked() throws {
+    var loop = try self.askable()
+    let known = loop.loop.engine.flows.entries[.init(mailbox: 1, id: 1)]?.told
+    loop.kernel.setState(of: 2, .noCarrier)
+    _ = loop.tell()
+    loop.kernel.sockets[Self.port + 1] = self.idle(60_000)
+    let told = try loop.guardFlow(
+      2, local: "192.0.2.7", port: Self.port + 1, known: known, question: .keepalive)
+    #expect(told.first?.hasPrefix("2 advise interfaceLost") == true, "\(told)")
+    loop.kernel.sockets[Self.port] = self.idle(60_020, probes: 1)
+    let later = loop.turn(after: .milliseconds(1))
+    #expect(later.contains { $0.hasPrefix("2 ") && $0.hasSuffix(", ask") }, "\(later)")
   }
 
   @Test("E2 E4 the owner of an idle flow does not ask → nothing happens")

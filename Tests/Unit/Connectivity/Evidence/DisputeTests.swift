@@ -18,14 +18,15 @@ struct DisputeTests {
     /// - Parameters:
     ///   - sent: The number of bytes that it has sent since the change.
     ///   - acknowledged: The number of them that the peer has acknowledged.
-    ///   - probes: The number of segments without data that it has sent since the change.
-    ///   - answers: The number of segments without data that it has received.
+    ///   - probes: The number of keepalive probes that it has sent since the change.
+    ///   - answers: The number of answers to them.
+    ///   - copies: The number of acknowledgements that it has sent for data that it had.
     mutating func see(
       _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int,
       sent: UInt64 = 0,
       acknowledged: UInt64 = 0, timeouts: Int = 0, resent: UInt64 = 0, roundTrip: Int = 1,
       timeout: Int = 200, nextTimeout: Int = 200, dataSilence: Int? = nil, probes: UInt32 = 0,
-      answers: UInt32 = 0
+      answers: UInt32 = 0, copies: UInt32 = 0
     ) -> String? {
       let now = change.advanced(by: .milliseconds(milliseconds))
       let report = SocketReport(
@@ -33,11 +34,13 @@ struct DisputeTests {
         progress: 1000 + acknowledged,
         inFlight: sent - acknowledged, roundTrip: .milliseconds(roundTrip), timeouts: timeouts,
         timeout: .milliseconds(timeout << timeouts), hasUnacknowledgedData: sent > acknowledged,
-        resent: resent, segments: 100 + probes, acknowledgements: 100 + answers,
+        resent: resent, segments: 100 + probes + copies, probes: Int(probes - answers),
+        acknowledgements: 100 + answers,
         nextTimeout: .milliseconds(nextTimeout))
       let outcome = self.examination.conclude(
         .init(
-          verdict, isProof: false, canBeAsked: self.canBeAsked, isDisputeStanding: true,
+          verdict, isProof: false, earliestQuestion: self.canBeAsked ? now : nil,
+          isDisputeStanding: true,
           isSound: false, change: change, report: report, at: now))
       return switch outcome {
       case .none: nil
@@ -76,7 +79,7 @@ struct DisputeTests {
   func idle() {
     var flow = Disputed()
     #expect(flow.see(Self.lost, after: 0, silence: 1001) == "drain interfaceLost")
-    #expect(flow.deadline == nil && !flow.examination.isSpared)
+    #expect(flow.deadline == nil && flow.examination.isSpared)
   }
 
   @Test("E1 E4 an idle flow's peer answers the probe → advised, and spared")
@@ -103,8 +106,67 @@ struct DisputeTests {
     #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
     #expect(flow.see(after: 20, silence: 60_020, probes: 1) == nil)
     #expect(
-      flow.see(after: 220, silence: 100, dataSilence: 60_220, probes: 2)
+      flow.see(after: 220, silence: 100, dataSilence: 60_220, probes: 1, copies: 1)
         == "destroy interfaceLost")
+  }
+
+  @Test("E1 E4 an acknowledgement is sent for late data → not a question")
+  func acknowledgementOnly() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 10) == "advise interfaceLost, ask")
+    #expect(flow.see(after: 20, silence: 30, copies: 1) == nil)
+    #expect(flow.see(after: 240, silence: 250, copies: 1) == nil)
+    #expect(flow.see(after: 1100, silence: 1110, probes: 1, copies: 1) == nil)
+    #expect(flow.deadline == .milliseconds(1300))
+  }
+
+  @Test("E1 E4 what arrived before the question → not its answer")
+  func answerBefore() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(flow.see(Self.lost, after: 0, silence: 400, sent: 10) == "advise interfaceLost")
+    #expect(flow.see(after: 200, silence: 600, sent: 10, acknowledged: 10, copies: 1) == "ask")
+    #expect(!flow.examination.isSpared)
+    #expect(
+      flow.see(after: 220, silence: 620, sent: 10, acknowledged: 10, probes: 1, copies: 1) == nil)
+    #expect(
+      flow.see(after: 420, silence: 820, sent: 10, acknowledged: 10, probes: 1, copies: 1)
+        == "destroy interfaceLost")
+  }
+
+  @Test("E1 E4 an event is found again while it is judged → its question decides")
+  func foundAgain() {
+    let other = FlowTracker.Verdict(.networkChanged, .destroy)
+    for answers in [UInt32(0), 1] {
+      var flow = Disputed(canBeAsked: true)
+      #expect(flow.see(other, after: 0, silence: 60_000) == "advise networkChanged, ask")
+      #expect(
+        flow.see(other, after: 20, silence: answers > 0 ? 15 : 60_020, probes: 1, answers: answers)
+          == nil)
+      #expect(
+        flow.see(
+          answers > 0 ? nil : other, after: 220, silence: 60_220, probes: 1, answers: answers)
+          == (answers > 0 ? nil : "destroy networkChanged"))
+    }
+  }
+
+  @Test("E1 E4 the round trip takes 300 ms → the time to answer is not shorter after a probe")
+  func longRoundTrip() {
+    var flow = Disputed(canBeAsked: true)
+    #expect(
+      flow.see(Self.lost, after: 0, silence: 60_000, roundTrip: 300, timeout: 500)
+        == "advise interfaceLost, ask")
+    #expect(
+      flow.see(after: 20, silence: 60_020, roundTrip: 300, timeout: 500, probes: 1) == nil)
+    #expect(flow.deadline == .milliseconds(520))
+  }
+
+  @Test("E1 news of another reason comes with a question → both are passed on")
+  func newsAndQuestion() {
+    var flow = Disputed(canBeAsked: true)
+    let better = FlowTracker.Verdict(.betterPath, .destroy)
+    #expect(flow.see(better, after: 0, silence: 60_000) == "advise betterPath, ask")
+    let away = FlowTracker.Verdict(.sourceAddressLost, .advise)
+    #expect(flow.see(away, after: 20, silence: 60_020) == "advise sourceAddressLost")
   }
 
   @Test("E1 E4 the socket becomes idle later → the time runs from the probe")
