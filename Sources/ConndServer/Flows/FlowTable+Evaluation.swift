@@ -41,7 +41,9 @@ extension FlowTable {
           if !slice.awaitsMessages { self.cursor = flow.place }
           slice.awaitsMessages = true
         } else {
-          if look.verdict?.isRefutable == true, flow.tracker.flow.namesSocket {
+          if look.verdict?.isRefutable == true || look.isLookupNew,
+            flow.tracker.flow.namesSocket
+          {
             look.isProof = look.path.isDropped || self.isLookupProof(reader)
           }
           looks.append(look)

@@ -77,10 +77,13 @@ extension FlowExamination {
         self.dispute = nil
         return look.verdict.map(FlowOutcome.verdict) ?? .recovered
       }
-      // A spared flow that is idle gives no new evidence, and stays spared until it is asked (E2).
-      if look.isLookupNew, let evidence = look.evidence(on: look.change), evidence.isActive {
+      // A spared flow that is idle and cannot be asked gives no new evidence, and stays spared.
+      if look.isLookupNew, let evidence = look.evidence(on: look.change),
+        evidence.isActive || look.isProof || look.earliestQuestion != nil
+      {
         let again = Dispute(
-          dispute.verdict, evidence, change: look.change, isProof: dispute.isProof)
+          dispute.verdict, evidence, change: look.change,
+          isProof: look.isProof || dispute.verdict.reason == .sourceAddressLost)
         let outcome = self.judge(again, evidence, look, isKnown: true)
         if outcome != .none { return outcome.joined(with: look.verdict) }
       } else if let next = dispute.next, next <= look.now {

@@ -286,6 +286,27 @@ struct SocketInquiryTests {
     #expect(try diversions() == ["netfilter or IPVS may translate addresses"])
   }
 
+  @Test("E0 E1 a spared flow's lookup finds no route any more → proof, and destroyed")
+  func sparedAndDropped() throws {
+    for isIdle in [false, true] {
+      var loop = try self.askable()
+      func hear(_ probes: UInt32) {
+        loop.kernel.sockets[Self.port] =
+          isIdle ? self.idle(60_000, probes: probes, answers: probes) : self.idle(3)
+      }
+      hear(0)
+      loop.kernel.setState(of: 2, .noCarrier)
+      #expect(loop.tell().first?.hasPrefix("1 advise interfaceLost") == true)
+      hear(1)
+      _ = loop.turn(after: .milliseconds(200))
+      #expect(loop.count("spared") == 1)
+      loop.kernel.routes = []
+      loop.kernel.sockets[Self.port] = self.silent(500)
+      let told = loop.tell() + loop.turn(after: .milliseconds(300))
+      #expect(told.last == "1 destroy interfaceLost", "\(told)")
+    }
+  }
+
   @Test("E0 no flow is dead by its lookup → connd does not ask whether the lookup is proof")
   func proofNotNeeded() throws {
     var loop = try self.loop()
