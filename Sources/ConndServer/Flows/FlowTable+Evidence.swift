@@ -13,8 +13,8 @@ extension FlowTable {
     var step: PendingCauses.Step
     /// Whether the flow's address and link are gone, which no socket can refute.
     var isCertain: Bool
-    /// Whether the lookup is proof (E0). Only decided for a verdict that a socket may refute, and for
-    /// a lookup that differs from the refuted one.
+    /// Whether the lookup is proof (E0). Only decided for a verdict that a socket may refute, and
+    /// for a lookup that differs from the refuted one.
     var isProof = true
     /// The flow's path according to the lookup.
     var path: KernelPath
