@@ -40,10 +40,12 @@ struct PlainClientTests {
       try program.source().split(separator: "\n", omittingEmptySubsequences: false).count <= 46)
   }
 
-  @Test(
-    "E4 connd asks about an idle connection → a program without gRPC asks the peer, which answers",
-    arguments: Program.allCases)
-  func asked(_ program: Program) throws {
+  /// Has a program guard its connection, and ends the connection's link afterwards.
+  ///
+  /// - Parameter body: receives the laboratory and the program, which guards its connection.
+  private func guarding(
+    _ program: Program, _ body: (Laboratory, RunningCommand) throws -> Void = { _, _ in }
+  ) throws {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
     try lab.namespace.ip("route add default via 192.0.2.1")
@@ -53,22 +55,9 @@ struct PlainClientTests {
     let client = try program.start(
       directory, ["192.0.2.1", "\(EchoServer.port)"], in: lab.namespace, connd: lab.socket)
     #expect(try client.nextLine() == "guarded")
-    // An idle connection that a change touches is asked (E2).
-    try lab.namespace.ip("route change default via 192.0.2.1 mtu 1400")
-    try client.line { $0 == "guarded" }
-    try waitUntil("the probe is on its way") {
-      try lab.namespace.run(
-        "ss", "--no-header", "--options", "state", "established", "dport", "=",
-        ":\(EchoServer.port)"
-      ).contains("timer:(keepalive")
-    }
-    try waitUntil("the options are set back") {
-      try !lab.namespace.run(
-        "ss", "--no-header", "--options", "state", "established", "dport",
-        "=", ":\(EchoServer.port)"
-      ).contains("timer:(keepalive")
-    }
+    try body(lab, client)
     try lab.namespace.ip("link set eth0 down")
+    // A connection that has just been made may first be in doubt.
     try client.line { $0 == "destroyed" }
     try client.expectSuccess()
     try server.end()
@@ -77,20 +66,25 @@ struct PlainClientTests {
   @Test(
     "I1 a link goes down → a program without gRPC hears that its connection is dead, and closes it",
     arguments: Program.allCases)
-  func guarded(_ program: Program) throws {
-    let lab = try Laboratory()
-    try lab.addLink("eth0", "192.0.2.2")
-    try lab.namespace.ip("route add default via 192.0.2.1")
-    try lab.startConnd()
-    let server = try EchoServer(lab)
-    let directory = try TemporaryDirectory()
-    let client = try program.start(
-      directory, ["192.0.2.1", "\(EchoServer.port)"], in: lab.namespace, connd: lab.socket)
-    #expect(try client.nextLine() == "guarded")
-    try lab.namespace.ip("link set eth0 down")
-    // A connection that has just been made may first be in doubt.
-    try client.line { $0 == "destroyed" }
-    try client.expectSuccess()
-    try server.end()
+  func guarded(_ program: Program) throws { try self.guarding(program) }
+
+  @Test(
+    "E4 connd asks about an idle connection → a program without gRPC asks the peer, and sets the options back",
+    arguments: Program.allCases)
+  func asked(_ program: Program) throws {
+    try self.guarding(program) { lab, client in
+      // Whether keepalive is on.
+      func isAsking() throws -> Bool {
+        try lab.namespace.run(
+          "ss", "--no-header", "--options", "state", "established", "dport", "=",
+          ":\(EchoServer.port)"
+        ).contains("timer:(keepalive")
+      }
+      // connd asks about an idle connection that a change touches (E2).
+      try lab.namespace.ip("route change default via 192.0.2.1 mtu 1400")
+      try client.line { $0 == "guarded" }
+      try waitUntil("keepalive is on") { try isAsking() }
+      try waitUntil("keepalive is off again") { try !isAsking() }
+    }
   }
 }

@@ -29,7 +29,7 @@ struct FlowJudgement {
       FlowExamination.Look(
         verdict, isCertain: isCertain,
         isProof: report == nil || reading.path.isDropped || isProof(),
-        // The answer to a registration cannot ask, so the next evaluation does.
+        // The answer to a registration contains no question, so the next evaluation asks.
         earliestQuestion: tracker.flow.canBeAsked(on: reading.path)
           ? now.advanced(by: .milliseconds(1)) : nil,
         change: now,

@@ -118,7 +118,7 @@ extension FlowTable {
   private static let mostQuestions = 256
 
   /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
-  /// Returns the notifications for the idle flows, whose owners must ask their peers.
+  /// For each idle flow that must be asked, returns a notification to its owner.
   mutating func ask(
     _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> [FlowNotification] {

@@ -38,7 +38,7 @@ extension FlowExamination {
     var next: Instant? { if case .waiting(let end) = self.state { end } else { nil } }
   }
 
-  /// Whether a question about the same verdict waits for its answer. An event may be found again.
+  /// Whether the same event is already being judged. A later lookup may find an event again.
   func isJudging(_ verdict: FlowTracker.Verdict, _ look: Look) -> Bool {
     guard let dispute, dispute.next != nil, !look.isLookupNew, !look.isCertain else { return false }
     return verdict.isEvent && dispute.verdict.reason == verdict.reason

@@ -12,7 +12,7 @@ package enum FlowOutcome: Hashable, Sendable {
 }
 
 extension FlowOutcome {
-  /// Returns the graver one of this outcome and the news of the lookup. A question is kept.
+  /// Returns this outcome or the lookup's news, whichever is more severe. A question is kept.
   func joined(with news: FlowTracker.Verdict?) -> Self {
     guard var news else { return self }
     switch self {

@@ -92,8 +92,8 @@ extension SocketEvidence {
 
   /// Decides about a flow that is dead according to a lookup that is not proof.
   ///
-  /// Only what was sent after the change asks the peer. So the time runs from that moment. A flow
-  /// whose peer was not asked is not destroyed.
+  /// Only what was sent after the change asks the peer. So the time runs from that moment. Without
+  /// a question, a flow is not destroyed.
   ///
   /// - Parameters:
   ///   - asked: When something is known to have been sent after the change, or `nil` if nothing

@@ -70,7 +70,7 @@ package struct SocketEvidence: Hashable, Sendable {
       self.probes = evidence.probes
     }
 
-    /// Nothing that is seen later exceeds these numbers, because nothing was known.
+    /// The result without a report. No later number exceeds it.
     static let nothing = Self(
       progress: .max, resent: .max, segments: .max, acknowledgements: .max, probes: .max)
 
