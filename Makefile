@@ -153,7 +153,7 @@ release: deps ## build the programs to install
 small_tests := NetlinkTests ConnectivityTests ConnectivityProtocolTests SystemdTests ConndMultipathTests \
     ConndServerTests ConnctlCommandsTests SimulationTests ScenarioTests
 test: deps ## run the tests that need no further packages: all but those of the gRPC client, and with servers
-	@dev/install-packages iproute2 iputils-ping less netbase python3 tmux
+	@dev/install-packages iproute2 iputils-ping less netbase procps python3 tmux
 	CONND_TESTS="$(small_tests)" CONND_SIZE=small dev/test
 
 test-all: deps deps-test ## run all tests except those in the VM (installs servers such as PostgreSQL)

@@ -13,6 +13,7 @@ struct DatabaseScenario {
 
   /// A server outside that accepts every client.
   private func server(_ bench: CallBench) throws -> RunningCommand {
+    try TestSize.needsAll("PostgreSQL")
     let directory = bench.lab.directory
     directory.open()
     let data = "\(directory.path)/database"
