@@ -47,6 +47,8 @@ final class LossyLink {
     let state = self.state
     state.delay.store(Int(delay / .microseconds(1)), ordering: .relaxed)
     startThread {
+      // A network does not wait for processes of this machine. Without privilege it does.
+      setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, -15)
       Self.carry(sockets[0], sockets[1], state)
       for socket in sockets { close(socket) }
       state.hasEnded.store(true, ordering: .releasing)
