@@ -30,26 +30,21 @@ extension FlowTable {
       hasMessages = reader.view.hasMessages
       var looks: [Look] = []
       for (flow, way, reading) in readings {
-        guard
-          var look = try self.look(at: flow, way, reading, reader, policy, at: now, readAt: readAt)
-        else { continue }
+        guard var look = try self.look(at: flow, way, reading, reader) else { continue }
         // Waiting messages may be about a later change, which the lookup has already found.
         if hasMessages, look.step.time != nil { look.step.time = readAt }
+        try look.handleLookup(reading, reader, policy, at: now, readAt: readAt)
         if look.verdict?.severity == .destroy, hasMessages, !isFinal {
           // The readings may belong to two moments, and the waiting messages explain the difference
           // (K8). The next slice begins with this flow.
           if !slice.awaitsMessages { self.cursor = flow.place }
           slice.awaitsMessages = true
         } else {
-          if look.verdict?.isRefutable == true || look.isLookupNew,
-            flow.tracker.flow.namesSocket
-          {
-            look.isProof = look.path.isDropped || self.isLookupProof(reader)
-          }
           looks.append(look)
         }
       }
-      let (reports, heard) = Self.reports(for: looks, reader, at: now, clock)
+      let (reports, heard) = Self.reports(
+        on: looks.map { $0.asksSocket ? $0.flow.tracker.question : nil }, reader, at: now, clock)
       for (look, report) in zip(looks, reports) {
         guard let (event, asksPeer) = try self.conclude(look, report, reader, at: heard)
         else { continue }
@@ -95,36 +90,60 @@ extension FlowTable {
     return readings
   }
 
-  /// Returns the result of the lookup of a flow, or `nil` if the flow waits to be registered.
+  /// The lookup of a flow that is evaluated.
+  private struct Look {
+    let flow: GuardedFlow
+    /// The flow's machine. It replaces the flow's once the evaluation is over.
+    var machine: FlowMachine
+    var way: FlowPath
+    var step: PendingCauses.Step
+    var actions: [FlowMachine.Action] = []
+    /// The lookup's news, if any.
+    var verdict: FlowTracker.Verdict?
+
+    var asksSocket: Bool { self.actions.contains(.askSocket) }
+
+    mutating func handleLookup(
+      _ reading: FlowReading, _ reader: FlowReader, _ policy: InvalidationPolicy, at now: Instant,
+      readAt: Instant
+    ) throws(KernelUnavailable) {
+      self.actions = self.machine.handle(
+        .lookup(
+          FlowMachine.Lookup(
+            reading, isCertain: try reader.isGone(reading, madeOn: self.flow.tracker.path),
+            isTunnelled: self.way.isTunnelled, slept: self.step.slept, change: self.step.time,
+            readAt: readAt, policy: policy)),
+        at: now)
+      if !self.flow.tracker.hasBegun, self.machine.tracker.hasBegun {
+        // The flow has the address that the kernel chose. Policy rules may match on it.
+        let question = self.machine.tracker.question
+        let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
+          try reader.way(to: question)
+        }
+        if let own, own.shown.chain.first == self.way.shown.chain.first { self.way = own }
+      }
+      self.verdict = self.machine.pendingVerdict
+    }
+
+    /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
+    func cause(of verdict: FlowTracker.Verdict) -> ChangeCause {
+      if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
+      return self.step.trigger.cause(
+        of: verdict, self.flow.flow.destination.address.family, from: self.flow.tracker.path,
+        to: self.way.shown)
+    }
+  }
+
+  /// Begins the evaluation of a flow. Returns `nil` if the flow waits to be registered.
   private mutating func look(
-    at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader,
-    _ policy: InvalidationPolicy, at now: Instant, readAt: Instant
+    at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader
   ) throws(KernelUnavailable) -> Look? {
     guard self.pending[flow.key] == nil else {
       self.isSeen(flow)
       return nil
     }
-    let step = self.log.step(since: flow.seen)
-    var tracker = flow.tracker
-    var verdict = tracker.update(to: reading, slept: step.slept, policy: policy, at: now)
-    // A registration would learn the same at this moment (E5).
-    if verdict == nil, reading.isSourceStranded, !flow.isStranded, !tracker.isInDoubt {
-      verdict = FlowTracker.Verdict(.interfaceLost, .advise)
-      // Only its socket knows more, and is asked after the change (E2).
-      flow.hasMoved = true
-    }
-    var way = way
-    if !flow.tracker.hasBegun, tracker.hasBegun {
-      // The flow has the address that the kernel chose. Policy rules may match on it.
-      let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
-        try reader.way(to: tracker.question)
-      }
-      if let own, own.shown.chain.first == way.shown.chain.first { way = own }
-    }
     return Look(
-      flow: flow, way: way, tracker: tracker, verdict: verdict, step: step,
-      isCertain: try reader.isGone(reading, madeOn: flow.tracker.path),
-      path: reading.path, isStranded: reading.isSourceStranded, readAt: readAt)
+      flow: flow, machine: flow.machine, way: way, step: self.log.step(since: flow.seen))
   }
 
   /// Returns what the client must learn about a flow after its evaluation and whether it must ask
@@ -132,36 +151,35 @@ extension FlowTable {
   private mutating func conclude(
     _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
   ) throws(KernelUnavailable) -> (FlowEvent, asksPeer: Bool)? {
-    let (flow, old) = (look.flow, look.flow.tracker)
-    var examination = flow.examination
-    let outcome = examination.conclude(look.forExamination(report, at: now))
-    let inDoubtSince = look.inDoubtSince
-    self.spared += examination.timesSpared - flow.examination.timesSpared
-    let isBetterPathGone = old.hasBetterPath && !look.tracker.hasBetterPath
-    (flow.tracker, flow.examination) = (look.tracker, examination)
-    flow.refutedPath = examination.isSpared ? flow.refutedPath ?? look.path : nil
-    if look.isLookupNew { flow.refutedPath = look.path }
-    (flow.inDoubtSince, flow.isStranded) = (inDoubtSince, look.isStranded)
+    let flow = look.flow
+    var machine = look.machine
+    let isProof = !look.actions.contains(.askProof) || self.isLookupProof(reader)
+    let actions = machine.handle(.report(report, isProof: isProof), at: now)
+    self.spared += machine.timesSpared - flow.machine.timesSpared
+    // Only the socket of a stranded flow knows more. It is asked after the change (E2).
+    if machine.isStranded, !flow.machine.isStranded { flow.hasMoved = true }
+    flow.machine = machine
     self.isSeen(flow)
-    let shown = look.way.shown
     // The cause of the query remains until the socket has decided.
-    let news = look.verdict.map { (reason: $0.reason, cause: look.cause(of: $0)) }
-    if let news { flow.examinedCause = news.cause }
-    guard case .verdict(let verdict) = outcome else {
-      self.note(flow)
-      guard outcome != .none || isBetterPathGone || flow.told != shown else { return nil }
-      flow.told = shown
-      return (isBetterPathGone ? .betterPathGone(shown) : .path(shown), outcome == .question)
+    if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
+    let shown = look.way.shown
+    var event: FlowEvent? = flow.told != shown ? .path(shown) : nil
+    for action in actions {
+      switch action {
+      case .end(let verdict):
+        self.remove(flow.key)
+        let path = try self.pathForNew(flow, reader)
+        return (.invalidation(verdict, look.cause(of: verdict), path), false)
+      case .report(let verdict): event = .invalidation(verdict, look.cause(of: verdict), shown)
+      case .betterPathGone: event = .betterPathGone(shown)
+      case .recovered, .askPeer: event = event ?? .path(shown)
+      case .askSocket, .askProof, .watch: break
+      }
     }
-    let cause =
-      if let news, news.reason == verdict.reason { news.cause } else { look.cause(of: verdict) }
-    guard verdict.severity == .destroy else {
-      flow.told = shown
-      self.note(flow)
-      return (.invalidation(verdict, cause, shown), verdict.asksPeer)
-    }
-    self.remove(flow.key)
-    return (.invalidation(verdict, cause, try self.pathForNew(flow, reader)), false)
+    self.note(flow)
+    guard let event else { return nil }
+    flow.told = shown
+    return (event, actions.contains(.askPeer))
   }
 
   private mutating func isSeen(_ flow: GuardedFlow) {
@@ -170,7 +188,7 @@ extension FlowTable {
   }
 
   mutating func note(_ flow: GuardedFlow) {
-    if flow.deadline != nil {
+    if flow.machine.deadline != nil {
       self.inDoubt.insert(flow.key)
     } else if !self.inDoubt.isEmpty {
       self.inDoubt.remove(flow.key)
@@ -181,7 +199,7 @@ extension FlowTable {
   private func pathForNew(
     _ flow: GuardedFlow, _ reader: FlowReader
   ) throws(KernelUnavailable) -> KernelPath {
-    var question = flow.tracker.flow.destination
+    var question = flow.flow.destination
     question.transport?.localPort = 0
     let way = try reader.view.unlessRefused { () throws(KernelUnavailable) in
       try reader.way(to: question)

@@ -3,114 +3,27 @@ import ConnectivityRules
 
 // Queries about the sockets of guarded flows, and their consequences (E1 to E3).
 extension FlowTable {
-  /// The result of one lookup of a flow, before its socket is queried.
-  struct Look {
-    var flow: GuardedFlow
-    var way: FlowPath
-    /// The flow's tracker after the lookup.
-    var tracker: FlowTracker
-    var verdict: FlowTracker.Verdict?
-    var step: PendingCauses.Step
-    /// Whether the flow's address and link are gone, which no socket can refute.
-    var isCertain: Bool
-    /// Whether the lookup is proof (E0). Only decided for a verdict that a socket may refute, and
-    /// for a lookup that differs from the refuted one.
-    var isProof = true
-    /// The flow's path according to the lookup.
-    var path: KernelPath
-    /// Whether the flow's address is on a failed link while another link sends its packets (E5).
-    var isStranded: Bool
-    /// The time after the lookup.
-    var readAt: Instant
-
-    /// Whether the lookup differs from the one that the socket has refuted.
-    var isLookupNew: Bool {
-      guard let refuted = self.flow.refutedPath else { return false }
-      return refuted.status != self.path.status || refuted.reason != self.path.reason
-        || refuted.chain.first != self.path.chain.first
-    }
-
-    func needsReport(at now: Instant) -> Bool {
-      self.flow.tracker.flow.namesSocket
-        && (self.isLookupNew
-          || self.flow.examination.needsReport(
-            on: self.verdict, isCertain: self.isCertain, isSound: self.isSound, at: now))
-    }
-
-    /// Whether the flow's path carries traffic according to the lookup.
-    private var isSound: Bool {
-      self.path.status == .satisfied && self.flow.examination.disputed == nil
-        && !self.tracker.isInDoubt
-    }
-
-    /// The time of the lookup that found the flow in doubt, or `nil` if it is not in doubt. The
-    /// lookup may have found a later change than the one that woke the thread, and data that
-    /// arrived in between proves nothing. The loss of the flow's address is a change of its own,
-    /// although its route was missing before.
-    var inDoubtSince: Instant? {
-      guard self.tracker.isInDoubt else { return nil }
-      let isOther = self.verdict.map { !self.flow.tracker.isReported(of: $0.reason) } ?? false
-      return (isOther ? nil : self.flow.inDoubtSince) ?? self.readAt
-    }
-
-    /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
-    func cause(of verdict: FlowTracker.Verdict) -> ChangeCause {
-      if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
-      return self.step.trigger.cause(
-        of: verdict, self.tracker.flow.destination.address.family,
-        from: self.flow.tracker.path, to: self.way.shown)
-    }
-
-    func forExamination(_ report: SocketReport?, at now: Instant) -> FlowExamination.Look {
-      let (flow, disputed) = (self.flow, self.flow.examination.disputed)
-      return FlowExamination.Look(
-        self.verdict, isCertain: self.isCertain, isProof: self.isProof,
-        drainsFirst: true,
-        earliestQuestion: self.tracker.flow.canBeAsked(on: self.path) ? now : nil,
-        isAdvised: self.verdict.map {
-          flow.tracker.isReported(of: $0.reason) || disputed?.reason == $0.reason
-        } ?? false,
-        isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
-        isLookupNew: self.isLookupNew,
-        isSound: self.isSound,
-        isTunnelled: self.way.facts.links.contains(where: \.isTunnel),
-        // The end of a grace period belongs to the change that began it.
-        change: self.step.time ?? flow.inDoubtSince ?? now, report: report, at: now)
-    }
-  }
-
   /// Returns the current instant.
   typealias Clock = () -> Instant
 
-  /// Queries the sockets of the flows that need a report, in one batch. Also returns the time of
-  /// the reports, because silence is measured at that time. The earlier lookups may have waited
-  /// long for the kernel's locks.
+  /// Queries the sockets of connections in one batch; `nil` is not queried. Also returns the time of
+  /// the reports, because silence is measured at that time. The earlier lookups may have waited long
+  /// for the kernel's locks. On a busy machine, the thread may pause between a report and its look
+  /// at the clock.
   static func reports(
-    for looks: [Look], _ reader: FlowReader, at now: Instant, _ clock: Clock?
+    on connections: [Destination?], _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> (reports: [SocketReport?], time: Instant) {
-    var reports: [SocketReport?] = looks.map { _ in nil }
-    let places = looks.indices.filter { looks[$0].needsReport(at: now) }
-    let (answers, time) = Self.reports(
-      on: places.map { looks[$0].flow.tracker.question }, reader, at: now, clock)
-    for (place, answer) in zip(places, answers) { reports[place] = answer }
-    return (reports, time)
-  }
-
-  /// Returns the reports of the connections' sockets, and the time after them. On a busy machine,
-  /// the thread may pause between a report and its look at the clock.
-  private static func reports(
-    on connections: [Destination], _ reader: FlowReader, at now: Instant, _ clock: Clock?
-  ) -> (reports: [SocketReport?], time: Instant) {
-    guard !connections.isEmpty else { return ([], now) }
+    var reports: [SocketReport?] = connections.map { _ in nil }
+    let places = connections.indices.filter { connections[$0] != nil }
+    guard !places.isEmpty else { return (reports, now) }
     let before = clock?() ?? now
-    let reports = reader.view.socketReports(on: connections)
+    let answers = reader.view.socketReports(on: connections.compactMap { $0 })
     let after = clock?() ?? now
-    let dated = reports.map { report in
-      var report = report
-      report?.uncertainty = before.duration(to: after)
-      return report
+    for (place, answer) in zip(places, answers) {
+      reports[place] = answer
+      reports[place]?.uncertainty = before.duration(to: after)
     }
-    return (dated, after)
+    return (reports, after)
   }
 
   /// The number of flows that are queried before kernel messages are read again: about half a
@@ -130,16 +43,12 @@ extension FlowTable {
     let (reports, now) = Self.reports(on: flows.map(\.tracker.question), reader, at: now, clock)
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
-      let evidence = SocketEvidence(report, on: change.time, at: now)
-      if evidence.isSuspect {
-        flow.examination.suspect(evidence, at: now)
-      } else if flow.tracker.flow.canBeAsked(on: flow.told),
-        flow.examination.question(evidence, at: now)
-      {
+      let actions = flow.machine.handle(
+        .inquiry(report, change: change.time, path: flow.told), at: now)
+      guard actions.contains(.watch) else { continue }
+      if actions.contains(.askPeer) {
         notifications.append(
           FlowNotification(key: flow.key, event: .path(flow.told), askedUntil: .endOfQuestion))
-      } else {
-        continue
       }
       flow.examinedCause = self.inquiry.cause
       self.note(flow)

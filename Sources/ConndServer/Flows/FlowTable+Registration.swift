@@ -136,41 +136,32 @@ extension FlowTable {
     // The flow has never been seen with this address.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
-    let judgement = FlowJudgement(
-      tracker, reading, way, since: since, isCertain: try reader.isGone(reading, madeOn: made),
-      policy: policy, at: now, isProof: { self.isLookupProof(reader) },
-      report: { Self.ownReport(on: tracker, reader) })
-    let examination = judgement.examination
-    tracker = judgement.tracker
-    self.spared += examination.timesSpared
-    guard case .verdict(let told) = judgement.outcome else {
-      self.insert(registration.key, of: account, tracker, examination, told: way.shown)
-      self.entries[registration.key]?.isStranded = reading.isSourceStranded
-      return .path(way.shown)
-    }
-    if told.severity == .destroy {
+    var machine = FlowMachine(tracker)
+    let actions = machine.register(
+      FlowMachine.Lookup(
+        reading, isCertain: try reader.isGone(reading, madeOn: made), isTunnelled: way.isTunnelled,
+        change: now, readAt: now, policy: policy),
+      since: since, isProof: { self.isLookupProof(reader) },
+      report: { reader.view.socketReports(on: [tracker.question]).first ?? nil }, at: now)
+    self.spared += machine.timesSpared
+    let late = ChangeCause(
+      .registration, "pathMissing", interface: made.interface, learntLate: true)
+    switch actions.first {
+    case .end(let verdict):
       return .invalidation(
-        told,
+        verdict,
         since?.cause
           ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
         try reader.way(to: flow.destination).shown)
+    case .report(let verdict):
+      self.insert(
+        registration.key, of: account, machine, told: way.shown,
+        isDoubted: registration.isNew && machine.tracker.isInDoubt)
+      return .invalidation(verdict, since?.cause ?? late, way.shown)
+    default:
+      self.insert(registration.key, of: account, machine, told: way.shown)
+      return .path(way.shown)
     }
-    self.insert(
-      registration.key, of: account, tracker, examination, told: way.shown,
-      isDoubted: registration.isNew && tracker.isInDoubt)
-    // Evidence about its doubt counts from now on, and not from the end of the grace period.
-    if tracker.isInDoubt { self.entries[registration.key]?.inDoubtSince = now }
-    self.entries[registration.key]?.isStranded = reading.isSourceStranded
-    let late = ChangeCause(
-      .registration, "pathMissing", interface: made.interface, learntLate: true)
-    return .invalidation(told, since?.cause ?? late, way.shown)
-  }
-
-  private static func ownReport(
-    on tracker: FlowTracker, _ reader: FlowReader
-  ) -> SocketReport? {
-    guard tracker.flow.namesSocket else { return nil }
-    return reader.view.socketReports(on: [tracker.question]).first ?? nil
   }
 
   /// Returns the path that the client already knows, for comparison, or `nil` if it knows none. A
@@ -194,7 +185,8 @@ extension FlowTable {
   mutating func addPending(_ registration: Registration, of account: Account) -> FlowEvent {
     let made = registration.knownPath ?? .unknown
     self.insert(
-      registration.key, of: account, FlowTracker(registration.flow, on: made), told: .unknown)
+      registration.key, of: account, FlowMachine(FlowTracker(registration.flow, on: made)),
+      told: .unknown)
     self.pending[registration.key] = registration
     return .path(.unknown)
   }

@@ -101,7 +101,7 @@ struct FlowTable {
   private var earliestDeadline: Instant?
 
   mutating func findEarliestDeadline() {
-    self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.deadline }.min()
+    self.earliestDeadline = self.inDoubt.compactMap { self.entries[$0]?.machine.deadline }.min()
   }
 
   // MARK: - Evaluation
@@ -120,7 +120,7 @@ struct FlowTable {
   mutating func lookAtOverdue(at now: Instant) {
     guard !self.isBusy else { return }
     for key in self.inDoubt {
-      guard let flow = self.entries[key], let deadline = flow.deadline, deadline <= now
+      guard let flow = self.entries[key], let deadline = flow.machine.deadline, deadline <= now
       else { continue }
       flow.isOverdue = true
       self.due += 1
@@ -152,19 +152,19 @@ struct FlowTable {
   // MARK: - Contents
 
   mutating func insert(
-    _ key: Key, of account: Account, _ tracker: FlowTracker,
-    _ examination: FlowExamination = FlowExamination(), told: KernelPath, isDoubted: Bool = false
+    _ key: Key, of account: Account, _ machine: FlowMachine, told: KernelPath,
+    isDoubted: Bool = false
   ) {
     let flow = GuardedFlow(
-      key, of: account, tracker, examination, told: told, isDoubted: isDoubted, seen: self.log.last,
+      key, of: account, machine, told: told, isDoubted: isDoubted, seen: self.log.last,
       place: self.flows.count)
-    if flow.tracker.flow.namesSocket { self.socketFlows += 1 }
+    if flow.flow.namesSocket { self.socketFlows += 1 }
     self.entries[key] = flow
     self.flows.append(flow)
     self.ids[key.mailbox, default: []].insert(key.id)
     self.usage.add(of: account)
     for address in flow.addresses { self.addressCounts[address, default: 0] += 1 }
-    if let deadline = flow.deadline {
+    if let deadline = flow.machine.deadline {
       self.inDoubt.insert(key)
       self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
     }
@@ -172,7 +172,7 @@ struct FlowTable {
 
   mutating func remove(_ key: Key) {
     guard let flow = self.entries.removeValue(forKey: key) else { return }
-    if flow.tracker.flow.namesSocket { self.socketFlows -= 1 }
+    if flow.flow.namesSocket { self.socketFlows -= 1 }
     if self.isDue(flow) { self.due -= 1 }
     // The last flow takes its place.
     if let last = self.flows.popLast(), last !== flow {

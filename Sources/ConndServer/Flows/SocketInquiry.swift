@@ -64,8 +64,8 @@ extension GuardedFlow {
   /// the flow's real path is unknown, and any change may touch it.
   func takeIsTouched(by change: SocketInquiry.Change, isProof: () -> Bool) -> Bool {
     defer { if change.isOver { self.hasMoved = false } }
-    guard self.tracker.flow.namesSocket, self.isSound else { return false }
-    return self.hasMoved || self.examination.isSpared
+    guard self.flow.namesSocket, self.machine.isTrusted else { return false }
+    return self.hasMoved || self.machine.isSpared
       || change.scope.touches(self.tracker.question, on: [self.told, self.tracker.path])
       || !isProof()
   }

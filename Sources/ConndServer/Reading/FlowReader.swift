@@ -17,6 +17,8 @@ final class FlowPath: Sendable {
   /// Whether a VPN has assigned the source address.
   let isSourceAssignedByVPN: Bool
 
+  var isTunnelled: Bool { self.facts.links.contains(where: \.isTunnel) }
+
   init(
     _ answer: RouteAnswer, _ facts: PathFacts, shown: KernelPath, judged: KernelPath,
     network: NetworkIdentity,

@@ -60,11 +60,15 @@ extension KernelQueries {
       of: question, madeOn: made ?? way.judged, &way)
     if made == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let isAway = reading.path.status != .satisfied || reading.isSourceStranded
-    let judgement = FlowJudgement(
-      FlowTracker(connection.flow, on: made ?? way.judged, network: way.network), reading, way,
-      since: isAway ? left : nil, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
-      policy: policy, at: now, isProof: { self.view.isLookupProof() }, report: { socket })
-    if case .verdict(let verdict) = judgement.outcome { report.verdict = verdict }
+    var machine = FlowMachine(
+      FlowTracker(connection.flow, on: made ?? way.judged, network: way.network))
+    let actions = machine.register(
+      FlowMachine.Lookup(
+        reading, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
+        isTunnelled: way.isTunnelled, change: now, readAt: now, policy: policy),
+      since: isAway ? left : nil, isProof: { self.view.isLookupProof() }, report: { socket },
+      at: now)
+    report.verdict = actions.first?.verdict
     return report
   }
 

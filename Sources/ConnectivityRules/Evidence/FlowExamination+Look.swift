@@ -1,7 +1,7 @@
-package import Connectivity
+import Connectivity
 
 /// The result of one evaluation of a flow's lookup and socket.
-package enum FlowOutcome: Hashable, Sendable {
+enum FlowOutcome: Hashable, Sendable {
   /// No news, except perhaps another path.
   case none
   case verdict(FlowTracker.Verdict)
@@ -27,35 +27,35 @@ extension FlowOutcome {
 
 extension FlowExamination {
   /// The input of one evaluation: the news from the flow's lookup, and its socket's report.
-  package struct Look: Hashable, Sendable {
+  struct Look: Hashable, Sendable {
     /// The news from the lookup, if any.
-    package var verdict: FlowTracker.Verdict?
+    var verdict: FlowTracker.Verdict?
     /// Whether nothing can refute that verdict, because both the address and its link are gone.
-    package var isCertain: Bool
+    var isCertain: Bool
     /// Whether nothing on this machine can send packets elsewhere than the lookup says (E0).
-    package var isProof: Bool
+    var isProof: Bool
     /// Whether a better path drains before it destroys, because it may be there for a moment only
     /// (I3).
-    package var drainsFirst: Bool
+    var drainsFirst: Bool
     /// When the flow's owner may ask its peer at the earliest, or `nil` if it cannot (E4).
-    package var earliestQuestion: Instant?
+    var earliestQuestion: Instant?
     /// Whether the client knows that the flow is in doubt for that reason.
-    package var isAdvised: Bool
+    var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
-    package var isDisputeStanding: Bool
+    var isDisputeStanding: Bool
     /// Whether the lookup differs from the one that the socket has refuted.
-    package var isLookupNew: Bool
+    var isLookupNew: Bool
     /// Whether the flow's path carries traffic according to the lookup.
-    package var isSound: Bool
+    var isSound: Bool
     /// Whether the flow's path uses a tunnel.
-    package var isTunnelled: Bool
+    var isTunnelled: Bool
     /// When the change behind the verdict happened.
-    package var change: Instant
+    var change: Instant
     /// The socket's report, or `nil` without a query or an answer.
-    package var report: SocketReport?
-    package var now: Instant
+    var report: SocketReport?
+    var now: Instant
 
-    package init(
+    init(
       _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
       drainsFirst: Bool = false, earliestQuestion: Instant? = nil, isAdvised: Bool = false,
       isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,

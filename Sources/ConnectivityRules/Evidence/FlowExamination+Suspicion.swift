@@ -1,4 +1,4 @@
-package import Connectivity
+import Connectivity
 
 // The search for a flow that is dead although its lookup succeeds (E2).
 extension FlowExamination {
@@ -35,7 +35,7 @@ extension FlowExamination {
 
   /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
   /// that one remains: endless changes must not save a dead flow.
-  package mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
+  mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
     if var suspicion = self.suspicion {
       var earlier = evidence
       (earlier.change, earlier.known) = (suspicion.change, suspicion.known)
@@ -54,7 +54,7 @@ extension FlowExamination {
 
   /// Notes that an idle flow's peer must be asked after a change (E2). Returns whether it must:
   /// once a change, and not if it was heard since, or is being asked.
-  package mutating func question(_ evidence: SocketEvidence, at now: Instant) -> Bool {
+  mutating func question(_ evidence: SocketEvidence, at now: Instant) -> Bool {
     guard self.suspicion == nil, self.dispute == nil || self.isSpared,
       !evidence.hasUnacknowledgedData,
       !evidence.isHeardLate, self.lastQuestion.map({ $0.advanced(by: Self.pause) <= now }) ?? true

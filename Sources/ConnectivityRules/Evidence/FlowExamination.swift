@@ -1,24 +1,24 @@
-package import Connectivity
+import Connectivity
 
 /// The state of a flow's socket queries and their results (E1 and E2). It complements
 /// ``FlowTracker``, which only knows lookups.
-package struct FlowExamination: Hashable, Sendable {
+struct FlowExamination: Hashable, Sendable {
   /// The lookup declares the flow dead, and the socket may refute that or has refuted it (E1).
   var dispute: Dispute?
   /// The lookup succeeds, but the socket has been silent since a change (E2).
   var suspicion: Suspicion?
   /// How often the socket has proved the lookup wrong.
-  package internal(set) var timesSpared = 0
+  var timesSpared = 0
   /// When the client last received a request to ask its peer (E4).
   var lastQuestion: Instant?
 
   /// The least time between two questions (E4).
   static let pause = Duration.seconds(2)
 
-  package init() {}
+  init() {}
 
   /// When the socket must be queried again even without a kernel message.
-  package var deadline: Instant? {
+  var deadline: Instant? {
     let suspicion = self.suspicion.flatMap { $0.pause == nil ? $0.next : nil }
     return switch (self.dispute?.next, suspicion) {
     case (let first?, let second?): min(first, second)
@@ -27,11 +27,11 @@ package struct FlowExamination: Hashable, Sendable {
   }
 
   /// The verdict that the socket may refute, or has refuted.
-  package var disputed: FlowTracker.Verdict? { self.dispute?.verdict }
+  var disputed: FlowTracker.Verdict? { self.dispute?.verdict }
 
   /// Whether the flow goes on although the lookup declares it dead: its socket has proved the
   /// lookup wrong, or its peer could not be asked.
-  package var isSpared: Bool { self.dispute?.state == .spared || self.dispute?.state == .drained }
+  var isSpared: Bool { self.dispute?.state == .spared || self.dispute?.state == .drained }
 
   /// Whether the socket must be queried before ``conclude(_:)``.
   ///
@@ -39,7 +39,7 @@ package struct FlowExamination: Hashable, Sendable {
   ///   - verdict: The news from the lookup, if any.
   ///   - isCertain: Whether nothing can refute that verdict.
   ///   - isSound: Whether the flow's path carries traffic according to the lookup.
-  package func needsReport(
+  func needsReport(
     on verdict: FlowTracker.Verdict?, isCertain: Bool, isSound: Bool, at now: Instant
   ) -> Bool {
     if let verdict, verdict.isRefutable, !isCertain { return true }
@@ -56,7 +56,7 @@ package struct FlowExamination: Hashable, Sendable {
 extension FlowExamination {
   /// Returns what the client must learn from one evaluation of the flow. After a verdict of
   /// `destroy`, the examination must not be used again.
-  package mutating func conclude(_ look: Look) -> FlowOutcome {
+  mutating func conclude(_ look: Look) -> FlowOutcome {
     var look = look
     // An event may be found again while it is judged.
     if let verdict = look.verdict, self.isJudging(verdict, look) { look.verdict = nil }

@@ -143,6 +143,11 @@ package struct FlowTracker: Hashable, Sendable {
   /// Whether its path is gone and may come back.
   package var isInDoubt: Bool { if case .inGrace = self.state.knownState { true } else { false } }
 
+  /// Whether the kernel cannot be queried (K8).
+  var isKernelUnavailable: Bool {
+    if case .kernelUnavailable = self.state { true } else { false }
+  }
+
   /// Whether new connections get a better path, and the client was notified.
   package var hasBetterPath: Bool { self.told[.betterPath] != nil }
 

@@ -248,7 +248,7 @@ extension Simulation {
     guard !self.record.isRegistering else { return }
     for index in self.flows.indices where !self.flows[index].isOver {
       let key = self.flows[index].key
-      let isSpared = self.daemon.engine.flows.entries[key]?.examination.isSpared ?? false
+      let isSpared = self.daemon.engine.flows.entries[key]?.machine.isSpared ?? false
       self.flows[index].isRead(in: self.kernel.network, isSpared: isSpared, at: self.now)
       let flow = self.flows[index]
       let connection = flow.port.flatMap { self.kernel.connections[$0] }
