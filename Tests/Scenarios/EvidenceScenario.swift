@@ -267,6 +267,27 @@ struct EvidenceScenario {
     traffic.stop()
   }
 
+  @Test("E2 W4 a box on the way has lost a connection → a new one shows that, and the calls end")
+  func contrasted() throws {
+    let bench = try CallBench(["eth0"])
+    let server = try CallServer(bench.lab)
+    let client = try bench.client()
+    let calls = try client.open(CallBench.far)
+    try bench.settled()
+    let port = try #require(calls.local.split(separator: ":").last)
+    try bench.lab.outside.nft(
+      "table ip loss { chain in { type filter hook prerouting priority -300; tcp sport \(port) drop; }; }"
+    )
+    // The connection's route changes, but not its path.
+    try bench.lab.namespace.ip("route replace default via 10.0.0.1 dev eth0 metric 100 advmss 1400")
+    let moment = CallProbe.now
+    try client.send("write \(CallBench.far) \(calls.ids["bidi"] ?? "")")
+    try client.expectEnded(calls, ["silent"], since: moment, "a box has lost the connection")
+    try client.expectNextCall(CallBench.far, from: "10.0.0.2", "the next call")
+    try client.quit()
+    try server.end()
+  }
+
   @Test("E2 10 % of all packets are lost after a change → nothing is destroyed")
   func lossy() throws {
     let lab = try Uplinks.laboratory(["eth0"])

@@ -43,10 +43,15 @@ extension FlowTable {
           looks.append(look)
         }
       }
+      let contrasts = looks.map { self.contrast(for: $0) }
+      let questions = looks.map { $0.asks(.askSocket) ? $0.flow.tracker.question : nil }
       let (reports, heard) = Self.reports(
-        on: looks.map { $0.asksSocket ? $0.flow.tracker.question : nil }, reader, at: now, clock)
-      for (look, report) in zip(looks, reports) {
-        guard let (event, asksPeer) = try self.conclude(look, report, reader, at: heard)
+        on: questions + contrasts.map { $0?.tracker.question }, reader, at: now, clock)
+      for (number, look) in looks.enumerated() {
+        let contrast = contrasts[number]?.contrast(reports[looks.count + number], at: heard)
+        guard
+          let (event, asksPeer) = try self.conclude(
+            look, reports[number], contrast, reader, at: heard)
         else { continue }
         let flow = look.flow
         slice.notifications.append(
@@ -101,7 +106,7 @@ extension FlowTable {
     /// The lookup's news, if any.
     var verdict: FlowTracker.Verdict?
 
-    var asksSocket: Bool { self.actions.contains(.askSocket) }
+    func asks(_ question: FlowMachine.Action) -> Bool { self.actions.contains(question) }
 
     mutating func handleLookup(
       _ reading: FlowReading, _ reader: FlowReader, _ policy: InvalidationPolicy, at now: Instant,
@@ -149,12 +154,14 @@ extension FlowTable {
   /// Returns what the client must learn about a flow after its evaluation and whether it must ask
   /// its peer, or `nil` if nothing has changed.
   private mutating func conclude(
-    _ look: Look, _ report: SocketReport?, _ reader: FlowReader, at now: Instant
+    _ look: Look, _ report: SocketReport?, _ contrast: Contrast?, _ reader: FlowReader,
+    at now: Instant
   ) throws(KernelUnavailable) -> (FlowEvent, asksPeer: Bool)? {
     let flow = look.flow
     var machine = look.machine
-    let isProof = !look.actions.contains(.askProof) || self.isLookupProof(reader)
-    let actions = machine.handle(.report(report, isProof: isProof), at: now)
+    let isProof = !look.asks(.askProof) || self.isLookupProof(reader)
+    let actions = machine.handle(
+      .report(report, isProof: isProof, contrast: contrast), at: now)
     self.spared += machine.timesSpared - flow.machine.timesSpared
     // Only the socket of a stranded flow knows more. It is asked after the change (E2).
     if machine.isStranded, !flow.machine.isStranded { flow.hasMoved = true }
@@ -173,13 +180,20 @@ extension FlowTable {
       case .report(let verdict): event = .invalidation(verdict, look.cause(of: verdict), shown)
       case .betterPathGone: event = .betterPathGone(shown)
       case .recovered, .askPeer: event = event ?? .path(shown)
-      case .askSocket, .askProof, .watch: break
+      case .askSocket, .askProof, .askContrast, .watch: break
       }
     }
     self.note(flow)
     guard let event else { return nil }
     flow.told = shown
     return (event, actions.contains(.askPeer))
+  }
+
+  /// The newest connection to the same host, if the flow's machine asks for it.
+  private func contrast(for look: Look) -> GuardedFlow? {
+    guard look.asks(.askContrast) else { return nil }
+    let newest = self.newest[look.flow.host].flatMap { self.entries[$0] }
+    return newest === look.flow ? nil : newest
   }
 
   private mutating func isSeen(_ flow: GuardedFlow) {

@@ -31,7 +31,8 @@ extension FlowTable {
   private static let mostQuestions = 256
 
   /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
-  /// For each idle flow that must be asked, returns a notification to its owner.
+  /// For each idle flow that must be asked, and each that has been silent for two timeouts, returns
+  /// a notification to its owner.
   mutating func ask(
     _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> [FlowNotification] {
@@ -46,7 +47,10 @@ extension FlowTable {
       let actions = flow.machine.handle(
         .inquiry(report, change: change.time, path: flow.told), at: now)
       guard actions.contains(.watch) else { continue }
-      if actions.contains(.askPeer) {
+      if let advice = actions.lazy.compactMap(\.verdict).first {
+        let event = FlowEvent.invalidation(advice, self.inquiry.cause, flow.told)
+        notifications.append(FlowNotification(key: flow.key, event: event))
+      } else if actions.contains(.askPeer) {
         notifications.append(
           FlowNotification(key: flow.key, event: .path(flow.told), askedUntil: .endOfQuestion))
       }

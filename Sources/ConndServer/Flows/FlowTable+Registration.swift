@@ -137,15 +137,18 @@ extension FlowTable {
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
     var machine = FlowMachine(tracker)
-    let actions = machine.register(
-      FlowMachine.Lookup(
-        reading, isCertain: try reader.isGone(reading, madeOn: made), isTunnelled: way.isTunnelled,
-        change: now, readAt: now, policy: policy),
-      since: since, isProof: { self.isLookupProof(reader) },
+    let lookup = FlowMachine.Lookup(
+      reading, isCertain: try reader.isGone(reading, madeOn: made), isTunnelled: way.isTunnelled,
+      change: now, readAt: now, policy: policy)
+    let actions = machine.evaluate(
+      .registration(lookup, since: since), isProof: { self.isLookupProof(reader) },
       report: { reader.view.socketReports(on: [tracker.question]).first ?? nil }, at: now)
     self.spared += machine.timesSpared
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
+    // A connection that its client knew before it lost connd is not new.
+    let isNew = registration.sinceGeneration == nil && !registration.hasWaited
+    let madeAt = isNew ? now : nil
     switch actions.first {
     case .end(let verdict):
       return .invalidation(
@@ -156,10 +159,10 @@ extension FlowTable {
     case .report(let verdict):
       self.insert(
         registration.key, of: account, machine, told: way.shown,
-        isDoubted: registration.isNew && machine.tracker.isInDoubt)
+        isDoubted: registration.isNew && machine.tracker.isInDoubt, made: madeAt)
       return .invalidation(verdict, since?.cause ?? late, way.shown)
     default:
-      self.insert(registration.key, of: account, machine, told: way.shown)
+      self.insert(registration.key, of: account, machine, told: way.shown, made: madeAt)
       return .path(way.shown)
     }
   }

@@ -33,6 +33,8 @@ struct FlowTable {
   /// The number of flows by account.
   private(set) var usage = Usage()
   private var addressCounts: [IPAddress: Int] = [:]
+  /// The newest connection to each host (E2).
+  private(set) var newest: [GuardedFlow.Host: Key] = [:]
   /// The number of flows that name a TCP socket, which can be queried.
   private var socketFlows = 0
   var inDoubt: Set<Key> = []
@@ -43,6 +45,8 @@ struct FlowTable {
   var inquiry = SocketInquiry()
   /// Whether the lookup is proof (E0), or `nil` until a flow needs it after a change.
   private var isLookupProof: Bool?
+  /// When anything last changed that may have cost a path.
+  private(set) var lastChange: Instant?
 
   /// Whether the lookup is proof. Asks the kernel at most once a change.
   mutating func isLookupProof(_ reader: FlowReader) -> Bool {
@@ -108,6 +112,7 @@ struct FlowTable {
 
   /// Marks all flows as due because of a step.
   mutating func lookAtAll(_ step: PendingCauses.Step) {
+    if let time = step.time, !ChangeScope(step.trigger).isEmpty { self.lastChange = time }
     guard !self.flows.isEmpty else { return }
     self.log.append(step)
     self.isLookupProof = nil
@@ -149,16 +154,39 @@ struct FlowTable {
     return part
   }
 
+  /// Returns what the owners of these connections were told and still applies. A connection that
+  /// nobody guards is missing. Of several guards, the gravest counts.
+  func standing(of connections: [Destination]) -> [Destination: FlowTracker.Verdict?] {
+    let guarded = connections.filter { self.addressCounts[$0.address] != nil }
+    let wanted = Set(guarded.map(\.socket))
+    var found: [Destination: FlowTracker.Verdict?] = [:]
+    if wanted.isEmpty { return found }
+    for flow in self.flows where flow.flow.namesSocket {
+      let socket = flow.tracker.question.socket
+      guard wanted.contains(socket) else { continue }
+      let standing = flow.machine.standing
+      if let known = found[socket] ?? nil, known.severity >= standing?.severity ?? .advise {
+        continue
+      }
+      found[socket] = .some(standing)
+    }
+    return found
+  }
+
   // MARK: - Contents
 
   mutating func insert(
     _ key: Key, of account: Account, _ machine: FlowMachine, told: KernelPath,
-    isDoubted: Bool = false
+    isDoubted: Bool = false, made: Instant? = nil
   ) {
     let flow = GuardedFlow(
       key, of: account, machine, told: told, isDoubted: isDoubted, seen: self.log.last,
       place: self.flows.count)
     if flow.flow.namesSocket { self.socketFlows += 1 }
+    if flow.flow.namesSocket, let made {
+      flow.made = made
+      self.newest[flow.host] = key
+    }
     self.entries[key] = flow
     self.flows.append(flow)
     self.ids[key.mailbox, default: []].insert(key.id)
@@ -180,6 +208,7 @@ struct FlowTable {
       last.place = flow.place
     }
     self.pending[key] = nil
+    if flow.made != nil, self.newest[flow.host] == key { self.newest[flow.host] = nil }
     self.inDoubt.remove(key)
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
     self.ids[key.mailbox]?.remove(key.id)
@@ -191,6 +220,13 @@ struct FlowTable {
   /// Returns the keys of a client's flows, in an order that does not depend on hashes.
   func keys(of mailbox: UInt64) -> [Key] {
     (self.ids[mailbox] ?? []).sorted().map { Key(mailbox: mailbox, id: $0) }
+  }
+}
+
+extension Destination {
+  /// Identifies a user's socket, without the properties that decide about its path.
+  var socket: Destination {
+    Destination(self.address, uid: self.uid, source: self.source, transport: self.transport)
   }
 }
 

@@ -22,6 +22,8 @@ final class GuardedFlow {
   var isOverdue = false
   /// Whether it had no path when it was made, and has had none since (I11).
   var isDoubted: Bool
+  /// When it was registered, if it had just been made.
+  var made: Instant?
   /// Its index in the table.
   var place: Int
 
@@ -42,6 +44,24 @@ final class GuardedFlow {
   /// local (AnyIP).
   var addresses: [IPAddress] {
     [self.flow.destination.address] + (self.flow.local.map { [$0] } ?? [])
+  }
+
+  /// The host, and everything else that is common to connections on the same path.
+  struct Host: Hashable, Sendable {
+    var account: Account
+    var destination: Destination
+  }
+
+  var host: Host {
+    var destination = self.tracker.question
+    destination.transport?.localPort = 0
+    return Host(account: self.account, destination: destination)
+  }
+
+  /// Compares others with this connection, if it was registered when it was made.
+  func contrast(_ report: SocketReport?, at now: Instant) -> Contrast? {
+    guard let made, let report else { return nil }
+    return Contrast(made: made, report, at: now)
   }
 
   var flow: Flow { self.machine.flow }

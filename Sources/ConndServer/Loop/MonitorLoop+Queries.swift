@@ -42,10 +42,14 @@ extension MonitorLoop {
         })
     case .judge(let connections, let reply):
       let past = PastInvalidations(self.feed.store.past.lazy.map(\.change))
+      let flows = self.engine.flows
+      let history = KernelQueries.History(
+        past: past, lastChange: flows.lastChange,
+        standing: flows.standing(of: connections.map(\.question)))
       let (policy, now) = (self.engine.changes.policy, self.clock.now)
       reply.resume(
         returning: self.ask { queries throws(KernelUnavailable) in
-          try queries.judge(connections, past, policy, at: now)
+          try queries.judge(connections, history, policy, at: now)
         })
     case .listLinks(let reply): self.list(for: query, reply)
     case .restOfLinks: self.continueListing(in: query.account)

@@ -14,11 +14,20 @@ struct ConnectionReport: Sendable {
 }
 
 extension KernelQueries {
-  /// Judges connections as `Guard` does when they are registered. When they were made is unknown,
-  /// but a connection existed when its peer was last heard: the registration's generation is that
-  /// of this moment.
+  /// What is known about connections besides the kernel's present state.
+  struct History {
+    var past: PastInvalidations
+    /// When anything last changed that may have cost a path.
+    var lastChange: Instant?
+    /// What the owners of guarded connections were told and still applies.
+    var standing: [Destination: FlowTracker.Verdict?]
+  }
+
+  /// Judges connections. What `Guard` has said of a connection holds. The others are judged as
+  /// `Guard` does when they are registered. When they were made is unknown, but a connection existed
+  /// when its peer was last heard: the registration's generation is that of this moment.
   func judge(
-    _ connections: [FlowTable.Registration], _ past: PastInvalidations,
+    _ connections: [FlowTable.Registration], _ history: History,
     _ policy: InvalidationPolicy, at now: Instant
   ) throws(KernelUnavailable) -> [ConnectionReport] {
     let reader = FlowReader(self.reader, self.view)
@@ -26,7 +35,7 @@ extension KernelQueries {
     var reports: [ConnectionReport] = []
     for (connection, socket) in zip(connections, sockets) {
       let report = try self.view.unlessRefused { () throws(KernelUnavailable) in
-        try self.judge(connection, socket, past, policy, reader, at: now)
+        try self.judge(connection, socket, history, policy, reader, at: now)
       }
       reports.append(report ?? ConnectionReport(path: .unknown, socket: socket))
     }
@@ -34,7 +43,7 @@ extension KernelQueries {
   }
 
   private func judge(
-    _ connection: FlowTable.Registration, _ socket: SocketReport?, _ past: PastInvalidations,
+    _ connection: FlowTable.Registration, _ socket: SocketReport?, _ history: History,
     _ policy: InvalidationPolicy, _ reader: FlowReader, at now: Instant
   ) throws(KernelUnavailable) -> ConnectionReport {
     let question = connection.question
@@ -49,11 +58,19 @@ extension KernelQueries {
       try self.view.link(owner)?.link
     }
     var report = ConnectionReport(path: way.shown, link: link, socket: socket)
-    let left = link.flatMap { link in
-      past.departure(
+    if let standing = history.standing[question.socket] {
+      report.verdict = standing
+      return report
+    }
+    // A connection whose peer was heard since the last change works on its present path (I0).
+    let evidence = history.lastChange.flatMap { change in
+      socket.map { SocketEvidence($0, on: change, at: now) }
+    }
+    let isHeardSince = evidence?.isAnsweredSince ?? false
+    let left = isHeardSince ? nil : link.flatMap { link in
+      history.past.departure(
         from: link.name, question.address.family, since: connection.sinceGeneration)
     }
-    // A connection whose peer was heard since then works on its present path (I0).
     let wasMoved = way.judged.status != .satisfied || left != nil
     let made = try wasMoved ? self.path(of: question, madeOn: link, way, reader) : nil
     var reading = try reader.reading(
@@ -62,12 +79,19 @@ extension KernelQueries {
     let isAway = reading.path.status != .satisfied || reading.isSourceStranded
     var machine = FlowMachine(
       FlowTracker(connection.flow, on: made ?? way.judged, network: way.network))
-    let actions = machine.register(
-      FlowMachine.Lookup(
-        reading, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
-        isTunnelled: way.isTunnelled, change: now, readAt: now, policy: policy),
-      since: isAway ? left : nil, isProof: { self.view.isLookupProof() }, report: { socket },
-      at: now)
+    // A grace period that it is in began with the last change, if not before.
+    let began = min(history.lastChange ?? now, now)
+    var lookup = FlowMachine.Lookup(
+      reading, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
+      isTunnelled: way.isTunnelled, change: now, readAt: began, policy: policy)
+    var actions = machine.evaluate(
+      .registration(lookup, since: isAway ? left : nil), isProof: { self.view.isLookupProof() },
+      report: { socket }, at: now, began: began)
+    if case .report = actions.first, let end = machine.tracker.deadline, end <= now {
+      lookup.change = nil
+      actions = machine.evaluate(
+        .lookup(lookup), isProof: { self.view.isLookupProof() }, report: { socket }, at: now)
+    }
     report.verdict = actions.first?.verdict
     return report
   }

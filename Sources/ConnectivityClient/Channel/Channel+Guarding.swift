@@ -188,7 +188,14 @@ extension Channel {
       // Before the connection reports its own end, because a close by this end leaves no backoff.
       self.update { $0.drained(connection) }
       connection.drain()
-    case .keep: break
+    case .keep:
+      if invalidation.reason == .silent, invalidation.severity == .advise, connection.link == nil {
+        let isBusy = connection.isBusy
+        self.update { state in
+          guard state.isInUse(connection) else { return [] }
+          return state.machine.silent(connection.id, isBusy: isBusy, now: .now)
+        }
+      }
     }
     report.keep(despite: invalidation, awaitsReturn: action == .keep)
   }

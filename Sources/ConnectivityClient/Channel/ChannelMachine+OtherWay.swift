@@ -7,6 +7,16 @@ extension ChannelMachine {
     self.state = .ready(current)
   }
 
+  /// connd has advised that the connection is silent (E2). If calls run on it, the attempt beside it
+  /// begins immediately, because connd compares the two.
+  mutating func silent(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
+    guard isBusy, case .ready(var current) = self.state, current.id == id, !current.isSuspended,
+      current.trial == nil
+    else { return [] }
+    current.isStalled = true
+    return self.connect(beside: current, now)
+  }
+
   /// The peer of a stalled connection answers again. Calls that wait for another one use it.
   mutating func recovered(_ id: ConnectionID) -> [Action] {
     switch self.state {

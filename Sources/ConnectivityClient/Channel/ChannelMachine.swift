@@ -304,7 +304,7 @@ struct ChannelMachine: Sendable {
     return self.connect(beside: nil, now)
   }
 
-  private mutating func connect(beside stalled: Current?, _ now: Instant) -> [Action] {
+  mutating func connect(beside stalled: Current?, _ now: Instant) -> [Action] {
     let id = self.newConnection()
     self.hasNews = false
     self.state = .connecting(id, started: now, beside: stalled)

@@ -154,6 +154,9 @@ final class Connection: Sendable {
     self.eventLoop.execute { inquirer.value.ask(isBusy: isBusy) }
   }
 
+  /// Whether calls run on it.
+  var isBusy: Bool { self.core.state.withLock { $0.calls > 0 } }
+
   /// Whether it takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
 

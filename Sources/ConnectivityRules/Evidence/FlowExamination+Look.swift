@@ -53,6 +53,8 @@ extension FlowExamination {
     var change: Instant
     /// The socket's report, or `nil` without a query or an answer.
     var report: SocketReport?
+    /// Another connection to the same host, if there is one.
+    var contrast: Contrast?
     var now: Instant
 
     init(
@@ -60,7 +62,7 @@ extension FlowExamination {
       drainsFirst: Bool = false, earliestQuestion: Instant? = nil, isAdvised: Bool = false,
       isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
       isTunnelled: Bool = false, change: Instant,
-      report: SocketReport? = nil, at now: Instant
+      report: SocketReport? = nil, contrast: Contrast? = nil, at now: Instant
     ) {
       self.verdict = verdict
       (self.isCertain, self.isProof, self.drainsFirst) = (isCertain, isProof, drainsFirst)
@@ -71,7 +73,7 @@ extension FlowExamination {
       self.isSound = isSound
       self.isTunnelled = isTunnelled
       self.change = change
-      self.report = report
+      (self.report, self.contrast) = (report, contrast)
       self.now = now
     }
 

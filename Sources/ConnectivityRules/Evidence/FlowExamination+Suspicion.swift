@@ -34,22 +34,27 @@ extension FlowExamination {
   }
 
   /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
-  /// that one remains: endless changes must not save a dead flow.
-  mutating func suspect(_ evidence: SocketEvidence, at now: Instant) {
+  /// that one remains: endless changes must not save a dead flow. Returns the advice, if enough
+  /// timeouts have come already and the client does not know.
+  @discardableResult
+  mutating func suspect(_ evidence: SocketEvidence, at now: Instant) -> FlowTracker.Verdict? {
     if var suspicion = self.suspicion {
       var earlier = evidence
       (earlier.change, earlier.known) = (suspicion.change, suspicion.known)
       if earlier.isSuspect, suspicion.resume(earlier, at: now) {
         self.suspicion = suspicion
-        return
+        return nil
       }
     }
+    let wasAdvised = self.suspicion?.isAdvised ?? false
+    let isAdvised = evidence.isSilent && evidence.countedTimeouts >= 2
     self.suspicion = Suspicion(
       change: evidence.change,
       known: .init(progress: evidence.progress, evidence),
       assumedTimeouts: evidence.countedTimeouts,
-      isAdvised: self.suspicion?.isAdvised ?? false,
+      isAdvised: wasAdvised || isAdvised,
       next: evidence.nextQuestion(after: now))
+    return isAdvised && !wasAdvised ? FlowTracker.Verdict(.silent, .advise, by: evidence) : nil
   }
 
   /// Notes that an idle flow's peer must be asked after a change (E2). Returns whether it must:
@@ -87,7 +92,7 @@ extension FlowExamination {
     }
     let severity = evidence.severityOfSilence(
       at: look.now, isTunnelled: look.isTunnelled, without: suspicion.timeoutsInPauses,
-      assumed: suspicion.assumedTimeouts)
+      assumed: suspicion.assumedTimeouts, contrast: look.contrast)
     let isNews = severity == .destroy || !suspicion.isAdvised
     suspicion.isAdvised = suspicion.isAdvised || severity != nil
     suspicion.next = evidence.nextQuestion(

@@ -49,6 +49,13 @@ struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
+  /// Whether another connection to the same host would tell more (E2).
+  func needsContrast(at now: Instant) -> Bool {
+    guard let suspicion, suspicion.isAdvised, suspicion.pause == nil, suspicion.questions == nil
+    else { return false }
+    return suspicion.next <= now
+  }
+
   /// Whether the lookup succeeds, or the socket has proved a failed one wrong.
   func isTrusted(_ isSound: Bool) -> Bool { isSound || self.isSpared }
 }

@@ -39,8 +39,8 @@ package struct FlowMachine: Hashable, Sendable {
     /// The network has changed, or the deadline is over.
     case lookup(Lookup)
     /// The socket's report, or `nil` without one. `isProof` tells whether the lookup is proof; it
-    /// matters only after ``Action/askProof``.
-    case report(SocketReport?, isProof: Bool)
+    /// matters only after ``Action/askProof``. The contrast answers ``Action/askContrast``.
+    case report(SocketReport?, isProof: Bool, contrast: Contrast?)
     /// The socket's report a second after a change that touches the flow (E2), whose path is now
     /// `path`.
     case inquiry(SocketReport, change: Instant, path: KernelPath)
@@ -51,6 +51,8 @@ package struct FlowMachine: Hashable, Sendable {
     case askSocket
     /// Find out whether the lookup is proof (E0).
     case askProof
+    /// Query the newest connection to the same host, too (E2).
+    case askContrast
     /// The deadline has changed, because the socket is watched from now on (E2).
     case watch
     /// Tell the owner that the flow is in doubt.
@@ -114,24 +116,28 @@ package struct FlowMachine: Hashable, Sendable {
     case .registration(let lookup, let since):
       return self.begin(lookup, since: since, at: now)
     case .lookup(let lookup): return self.look(lookup, at: now)
-    case .report(let report, let isProof):
+    case .report(let report, let isProof, let contrast):
       guard let evaluation = self.open.take() else { return [] }
-      return self.conclude(evaluation, report, isProof: isProof, at: now)
+      return self.conclude(evaluation, report, isProof: isProof, contrast, at: now)
     case .inquiry(let report, let change, let path):
       return self.inquire(report, change: change, on: path, at: now)
     }
   }
 
-  /// Registers the flow: a lookup and, if need be, the socket's report.
-  package mutating func register(
-    _ lookup: Lookup, since: Invalidation?, isProof: () -> Bool, report: () -> SocketReport?,
-    at now: Instant
+  /// Handles a lookup and, if need be, the socket's report.
+  ///
+  /// - Parameters:
+  ///   - lookup: An input with a lookup.
+  ///   - began: When a grace period began that the lookup begins, if that was earlier.
+  package mutating func evaluate(
+    _ lookup: Input, isProof: () -> Bool, report: () -> SocketReport?, at now: Instant,
+    began: Instant? = nil
   ) -> [Action] {
-    let questions = self.handle(.registration(lookup, since: since), at: now)
+    let questions = self.handle(lookup, at: began ?? now)
     return self.handle(
       .report(
         questions.contains(.askSocket) ? report() : nil,
-        isProof: !questions.contains(.askProof) || isProof()),
+        isProof: !questions.contains(.askProof) || isProof(), contrast: nil),
       at: now)
   }
 
@@ -176,6 +182,15 @@ package struct FlowMachine: Hashable, Sendable {
     self.examination.dispute == nil && self.tracker.hasBegun && !self.tracker.isInDoubt
   }
 
+  /// What its owner was told and still applies, or `nil` for a flow that works.
+  package var standing: FlowTracker.Verdict? {
+    if let dispute = self.examination.dispute {
+      return .init(dispute.verdict.reason, dispute.state == .drained ? .drain : .advise)
+    }
+    if self.examination.suspicion?.isAdvised == true { return .init(.silent, .advise) }
+    return self.tracker.standing
+  }
+
   /// The verdict of the lookup that is being evaluated. A `destroy` may still be refuted.
   package var pendingVerdict: FlowTracker.Verdict? { self.open?.verdict }
 }
@@ -210,7 +225,9 @@ extension FlowMachine {
     if verdict == nil, lookup.reading.isSourceStranded, !self.isStranded, !self.tracker.isInDoubt {
       verdict = FlowTracker.Verdict(.interfaceLost, .advise)
     }
-    let isLookupNew = self.refutedPath.map { $0.isOtherLookup(than: path) } ?? false
+    // Without the kernel nothing is known, and the flow stays spared (K8).
+    let isLookupNew =
+      path.status != .unknown && self.refutedPath?.isOtherLookup(than: path) ?? false
     var evaluation = Evaluation(
       lookup: lookup, isRegistration: false, before: before, verdict: verdict,
       isLookupNew: isLookupNew)
@@ -223,7 +240,9 @@ extension FlowMachine {
     self.open = evaluation
     let asksProof =
       self.flow.namesSocket && !path.isDropped && (verdict?.isRefutable == true || isLookupNew)
+    let asksContrast = self.examination.needsContrast(at: now)
     return (evaluation.asksSocket ? [.askSocket] : []) + (asksProof ? [.askProof] : [])
+      + (asksContrast ? [.askContrast] : [])
   }
 }
 
@@ -231,7 +250,8 @@ extension FlowMachine {
 
 extension FlowMachine {
   private mutating func conclude(
-    _ evaluation: Evaluation, _ report: SocketReport?, isProof: Bool, at now: Instant
+    _ evaluation: Evaluation, _ report: SocketReport?, isProof: Bool, _ contrast: Contrast?,
+    at now: Instant
   ) -> [Action] {
     let (lookup, path) = (evaluation.lookup, evaluation.lookup.reading.path)
     var verdict = evaluation.verdict
@@ -253,7 +273,8 @@ extension FlowMachine {
       isSound: path.status == .satisfied && self.isLookupTrusted,
       isTunnelled: lookup.isTunnelled,
       // The end of a grace period belongs to the change that began it.
-      change: lookup.change ?? self.inDoubtSince ?? now, report: report, at: now)
+      change: lookup.change ?? self.inDoubtSince ?? now, report: report,
+      contrast: contrast, at: now)
     let outcome = self.examination.conclude(look)
     self.inDoubtSince = self.doubt(after: evaluation)
     self.isStranded = lookup.reading.isSourceStranded
@@ -312,8 +333,8 @@ extension FlowMachine {
   ) -> [Action] {
     let evidence = SocketEvidence(report, on: change, at: now)
     if evidence.isSuspect {
-      self.examination.suspect(evidence, at: now)
-      return [.watch]
+      let advice = self.examination.suspect(evidence, at: now)
+      return [.watch] + (advice.map { [.report($0)] } ?? [])
     }
     guard self.flow.canBeAsked(on: path), self.examination.question(evidence, at: now) else {
       return []
@@ -327,7 +348,7 @@ extension FlowMachine.Action {
   package var verdict: FlowTracker.Verdict? {
     switch self {
     case .report(let verdict), .end(let verdict): verdict
-    case .askSocket, .askProof, .watch, .recovered, .betterPathGone, .askPeer: nil
+    case .askSocket, .askProof, .askContrast, .watch, .recovered, .betterPathGone, .askPeer: nil
     }
   }
 }

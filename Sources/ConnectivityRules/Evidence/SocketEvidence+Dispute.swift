@@ -38,7 +38,7 @@ extension SocketEvidence {
   /// Whether something has arrived that only a living peer sends: the acknowledgement of what was
   /// sent since, or new data while nothing waits for an acknowledgement.
   private var isAlive: Bool {
-    self.isAcknowledgedLate || self.isLate(self.lastData) && !self.hasUnacknowledgedData
+    self.isAcknowledgedLate || self.isAnsweredSince
   }
 
   /// Decides about a flow that is dead according to its lookup, if the lookup is proof (E1).

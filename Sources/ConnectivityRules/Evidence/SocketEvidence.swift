@@ -49,6 +49,11 @@ package struct SocketEvidence: Hashable, Sendable {
   /// When the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Instant?
 
+  /// When the retransmission timer expired last, or `nil` if it has not.
+  var lastTimeout: Instant? {
+    self.timeouts > 0 ? self.nextTimeout?.advanced(by: .zero - self.timeout) : nil
+  }
+
   /// The result of an earlier query. Later reports are compared with it.
   package struct Known: Hashable, Sendable {
     /// The acknowledgement of this many bytes proves nothing: the number that was acknowledged
@@ -133,6 +138,9 @@ package struct SocketEvidence: Hashable, Sendable {
     self.isHeardLate && self.known.map { $0.progress < self.progress } ?? false
   }
 
+  /// Whether the peer sent new data after the change, and has acknowledged everything.
+  package var isAnsweredSince: Bool { self.isLate(self.lastData) && !self.hasUnacknowledgedData }
+
   /// Whether a keepalive probe was sent after the first query, and is not answered yet (E4).
   package var isProbeUnanswered: Bool { self.known.map { $0.probes < self.probes } ?? false }
 
@@ -211,13 +219,17 @@ extension SocketEvidence {
   ///   - ignored: The number of timeouts that do not count, unless there are very many.
   ///   - assumed: The number of counted timeouts until the first query. Whether something was sent
   ///     at each is not certain, so they only advise.
+  ///   - contrast: Another connection to the same host, if one is guarded. If it shows that the host
+  ///     and the path work, three timeouts are enough.
   package func severityOfSilence(
-    at now: Instant, isTunnelled: Bool = false, without ignored: Int = 0, assumed: Int = 0
+    at now: Instant, isTunnelled: Bool = false, without ignored: Int = 0, assumed: Int = 0,
+    contrast: Contrast? = nil
   ) -> Invalidation.Severity? {
     guard self.isSilent else { return nil }
     var counted = self.countedTimeouts
     if self.timeoutsAfterChange < Self.certainTimeouts { counted = max(0, counted - ignored) }
     if counted >= 2, self.endOfPatience(isTunnelled: isTunnelled) <= now { return .destroy }
+    if counted >= 1, counted + assumed >= 3, contrast?.shows(self) == true { return .destroy }
     return counted + assumed >= 2 ? .advise : nil
   }
 

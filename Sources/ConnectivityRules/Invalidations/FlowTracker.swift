@@ -143,6 +143,21 @@ package struct FlowTracker: Hashable, Sendable {
   /// Whether its path is gone and may come back.
   package var isInDoubt: Bool { if case .inGrace = self.state.knownState { true } else { false } }
 
+  /// The gravest verdict that was reported and still applies, or `nil` without one. A better path
+  /// that was there before the flow is none.
+  var standing: Verdict? {
+    let standing = self.told.filter { $0.key != .betterPath || $0.value.severity > .advise }
+    let gravest = standing.values.map(\.severity).max()
+    return Self.order.lazy.compactMap { reason in
+      standing[reason].flatMap { $0.severity == gravest ? Verdict(reason, $0.severity) : nil }
+    }.first
+  }
+
+  /// The reasons in the order of I9.
+  private static let order: [Invalidation.Reason] = [
+    .sourceAddressLost, .interfaceLost, .networkChanged, .betterPath, .policy,
+  ]
+
   /// Whether the kernel cannot be queried (K8).
   var isKernelUnavailable: Bool {
     if case .kernelUnavailable = self.state { true } else { false }
@@ -173,7 +188,9 @@ package struct FlowTracker: Hashable, Sendable {
     }
     let verdict = self.update(to: reading, policy: policy, at: now)
     guard let since, verdict.map({ $0.severity < since.severity }) ?? true else { return verdict }
-    return Verdict(since.reason, since.severity)
+    // If no path is left, the path that was once better says nothing about the present.
+    let isPresent = since.reason == .betterPath && reading.path.status != .satisfied
+    return Verdict(isPresent ? verdict?.reason ?? since.reason : since.reason, since.severity)
   }
 
   /// Evaluates a reading.

@@ -15,7 +15,8 @@ struct FlowExaminationTests {
     mutating func see(
       _ verdict: FlowTracker.Verdict? = nil, after milliseconds: Int, silence: Int? = nil,
       data: Int? = nil, timeouts: Int = 0, isCertain: Bool = false, isStanding: Bool = true,
-      isSound: Bool = false, isAcknowledged: Bool = false, progress: UInt64 = 0, resent: Int? = nil
+      isSound: Bool = false, isAcknowledged: Bool = false, progress: UInt64 = 0, resent: Int? = nil,
+      contrast: Contrast? = nil
     ) -> String? {
       let now = change.advanced(by: .milliseconds(milliseconds))
       // Data that was sent at the change times out after 0.2, 0.6, 1.4 s and so on.
@@ -31,7 +32,7 @@ struct FlowExaminationTests {
       let outcome = self.examination.conclude(
         .init(
           verdict, isCertain: isCertain, isDisputeStanding: isStanding, isSound: isSound,
-          change: change, report: report, at: now))
+          change: change, report: report, contrast: contrast, at: now))
       return switch outcome {
       case .none: nil
       case .recovered: "recovered"
@@ -144,6 +145,71 @@ struct FlowExaminationTests {
     #expect(flow.see(after: 5800, silence: 5805, timeouts: 3, isSound: true) == nil)
     #expect(flow.deadline == .milliseconds(6000))
     #expect(flow.see(after: 6000, silence: 6005, timeouts: 3, isSound: true) == "destroy silent")
+  }
+
+  /// Another connection to the same host, made and heard at these times after the change.
+  private func contrast(
+    made: Int, heard: Int, at now: Int, progress: UInt64 = 300, resent: UInt64 = 0,
+    inFlight: UInt64 = 0
+  ) -> Contrast {
+    let report = SocketReport(
+      silence: .milliseconds(now - heard), progress: progress, inFlight: inFlight,
+      roundTrip: .milliseconds(20), hasUnacknowledgedData: inFlight > 0, resent: resent)
+    let change = FlowExaminationTests.change
+    return Contrast(
+      made: change.advanced(by: .milliseconds(made)), report,
+      at: change.advanced(by: .milliseconds(now)))
+  }
+
+  /// A flow that was advised after two timeouts, a second after the change, and sends again at 1.4 s.
+  private func advised() -> Examined {
+    var flow = Examined()
+    let now = Self.change.advanced(by: .seconds(1))
+    let report = SocketReport(
+      silence: .milliseconds(1005), inFlight: 10, roundTrip: .milliseconds(20), timeouts: 2,
+      hasUnacknowledgedData: true, resent: 2, nextTimeout: .milliseconds(400))
+    let advice = flow.examination.suspect(SocketEvidence(report, on: Self.change, at: now), at: now)
+    #expect(advice?.reason == .silent && advice?.severity == .advise)
+    #expect(flow.deadline == .milliseconds(1540))
+    return flow
+  }
+
+  @Test("E2 a connection to the same host was made since, and is heard → the third timeout destroys")
+  func contrasted() {
+    var flow = self.advised()
+    let contrast = self.contrast(made: 1030, heard: 1100, at: 1540)
+    #expect(
+      flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true, contrast: contrast)
+        == "destroy silent")
+  }
+
+  @Test(
+    "E2 the other connection is older, is not heard, has lost packets, or came after the timeout → no contrast"
+  )
+  func noContrast() {
+    let others = [
+      self.contrast(made: -5, heard: 1100, at: 1540),
+      self.contrast(made: 1030, heard: -5, at: 1540),
+      self.contrast(made: 1030, heard: 1100, at: 1540, progress: 1),
+      self.contrast(made: 1030, heard: 1100, at: 1540, resent: 1),
+      self.contrast(made: 1030, heard: 1100, at: 1540, inFlight: 10),
+      self.contrast(made: 1410, heard: 1500, at: 1540),
+    ]
+    for other in others {
+      var flow = self.advised()
+      #expect(
+        flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true, contrast: other) == nil)
+    }
+  }
+
+  @Test("E2 the path is back before the third timeout → heard, and contrast does not matter")
+  func heardInTime() {
+    var flow = self.advised()
+    let contrast = self.contrast(made: 1030, heard: 1100, at: 1540)
+    #expect(
+      flow.see(
+        after: 1540, silence: 100, timeouts: 0, isSound: true, isAcknowledged: true, progress: 10,
+        resent: 3, contrast: contrast) == "recovered")
   }
 
   @Test("E2 data waits for a neighbour's MAC address → its timeouts do not count")
