@@ -145,6 +145,47 @@ struct ConnectionsScenario {
     #expect(new.carries(within: .seconds(10)))
   }
 
+  @Test("I3 I2 a better path came and all routes went → dead for the present reason, as Guard said")
+  func withoutRoutes() throws {
+    let lab = try Uplinks.laboratory(["eth0", "wlan0"], routes: ["eth0"])
+    try lab.start()
+    let unguarded = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try lab.ip("route add default via 10.1.0.1 dev wlan0 metric 50")
+    _ = try lab.events { $0.status.interface == "wlan0" }
+    try flow.expectDestroyed("betterPath")
+    try lab.ip("route del default dev eth0")
+    try lab.ip("route del default dev wlan0")
+    _ = try lab.events { $0.status.category == "none" }
+    for connection in [unguarded, try #require(flow.connection)] {
+      try waitUntil("the grace period is over") {
+        try self.words(lab, of: connection) == "dead interfaceLost"
+      }
+    }
+    #expect(try self.list(lab, "--dead").count == 2)
+  }
+
+  @Test(
+    "I10 a route of its own goes, which no default path uses → in grace, and dead, as Guard said")
+  func ownRoute() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: [])
+    try lab.namespace.ip("route add \(Uplinks.server)/32 via 10.1.0.1 dev eth1")
+    try lab.start()
+    let unguarded = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    let guarded = try #require(flow.connection)
+    for connection in [unguarded, guarded] {
+      #expect(try self.words(lab, of: connection) == "alive")
+    }
+    try lab.namespace.ip("route del \(Uplinks.server)/32")
+    try flow.expectAdvice("interfaceLost")
+    #expect(try self.words(lab, of: guarded) == "inGrace interfaceLost")
+    try flow.expectDestroyed("interfaceLost")
+    for connection in [unguarded, guarded] {
+      #expect(try self.words(lab, of: connection) == "dead interfaceLost")
+    }
+  }
+
   @Test("I0 a connection that was heard since the change works on its present path → alive")
   func heardSince() throws {
     let lab = try Uplinks.laboratory(["eth0", "eth1"])

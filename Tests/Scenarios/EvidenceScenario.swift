@@ -28,6 +28,9 @@ struct EvidenceScenario {
     let lab = try self.markingLaboratory()
     let flow = try GuardedFlow(lab, to: Uplinks.server, .init(source: "10.0.0.2"))
     #expect(flow.path.interface == "eth0")
+    try waitUntil("the user learns why") {
+      flow.remarks.contains("is not proof: netfilter or IPVS may translate addresses; a rule")
+    }
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
     try lab.unplug("eth0")
@@ -35,6 +38,11 @@ struct EvidenceScenario {
     #expect("\(told.severity) \(told.reason)" == "advise interfaceLost")
     try traffic.awaitAnswers(50)
     #expect(try lab.statistics().spared == 1)
+    // The list says what Guard has said, although a new judgement would ask the socket again.
+    let list = try lab.namespace.run(
+      Programs.connctl, "--socket", lab.socket, "connections", "--json")
+    let listed = list.split(separator: "\n").filter { $0.contains("interfaceLost") }
+    #expect(listed.count == 1 && listed[0].contains("inGrace"), "\(list)")
     // The link that carries the traffic fails, which the lookup does not show.
     try lab.unplug("eth1")
     try flow.expectDestroyed("silent", after: nil)
@@ -260,6 +268,7 @@ struct EvidenceScenario {
     let lab = try Uplinks.laboratory(["eth0"])
     try lab.start()
     let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try waitUntil("the user learns it") { flow.remarks.contains("lookup is proof: if it fails") }
     let traffic = try #require(flow.connection).startTraffic()
     try traffic.awaitAnswers()
     try self.losePackets(lab, 100)

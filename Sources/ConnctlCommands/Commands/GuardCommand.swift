@@ -16,6 +16,9 @@ struct GuardCommand: ConnctlCommand {
       With ports, the result is for exactly that connection, because routing rules and multipath \
       routes may depend on ports.
 
+      For a TCP connection, says whether the kernel's lookup is proof, or netfilter may send its \
+      packets elsewhere.
+
       Continues across restarts of connd. Messages about the connection to connd go to standard \
       error.
       """,
@@ -113,9 +116,31 @@ struct GuardCommand: ConnctlCommand {
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return
         }
+        if isFirst, let words = await self.wordsOnProof(remote, connector) {
+          self.console.remark(words)
+        }
       }
       isFirst = false
     }
+  }
+
+  /// Whether the kernel's lookup is proof for this connection (E0), or `nil` if no TCP connection
+  /// of this user is meant.
+  private func wordsOnProof(_ remote: IPAddress, _ connector: Connector) async -> String? {
+    guard let local = self.local, local.port != 0, self.remote.port != 0 else { return nil }
+    var request = Connectivity_V1_ExplainRequest()
+    (request.destination, request.remotePort) = (remote.description, UInt32(self.remote.port))
+    (request.local, request.localPort) = (local.address.description, UInt32(local.port))
+    request.mark = self.mark
+    // connctl may do without the answer: the flow is guarded all the same.
+    let explanation = try? await connector.withServices(at: self.socket) { [request] connd in
+      try await connd.diagnostics.explain(request, options: .prompt)
+    }
+    guard let explanation, explanation.hasSocket else { return nil }
+    let why = explanation.diversions.joined(separator: "; ")
+    return why.isEmpty
+      ? "the kernel’s lookup is proof: if it fails, the connection is lost"
+      : "the kernel’s lookup is not proof: \(why). connd asks before it gives the connection up"
   }
 
   /// `nil` without ports and protocol: traffic without ports.

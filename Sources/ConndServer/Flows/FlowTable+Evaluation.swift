@@ -43,7 +43,7 @@ extension FlowTable {
           looks.append(look)
         }
       }
-      let contrasts = looks.map { self.contrast(for: $0) }
+      let contrasts = looks.map { $0.asks(.askContrast) ? self.newest(besides: $0.flow) : nil }
       let questions = looks.map { $0.asks(.askSocket) ? $0.flow.tracker.question : nil }
       let (reports, heard) = Self.reports(
         on: questions + contrasts.map { $0?.tracker.question }, reader, at: now, clock)
@@ -187,13 +187,6 @@ extension FlowTable {
     guard let event else { return nil }
     flow.told = shown
     return (event, actions.contains(.askPeer))
-  }
-
-  /// The newest connection to the same host, if the flow's machine asks for it.
-  private func contrast(for look: Look) -> GuardedFlow? {
-    guard look.asks(.askContrast) else { return nil }
-    let newest = self.newest[look.flow.host].flatMap { self.entries[$0] }
-    return newest === look.flow ? nil : newest
   }
 
   private mutating func isSeen(_ flow: GuardedFlow) {

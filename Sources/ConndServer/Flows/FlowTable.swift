@@ -33,8 +33,8 @@ struct FlowTable {
   /// The number of flows by account.
   private(set) var usage = Usage()
   private var addressCounts: [IPAddress: Int] = [:]
-  /// The newest connection to each host (E2).
-  private(set) var newest: [GuardedFlow.Host: Key] = [:]
+  /// The newest connection to each host (E2), and the last guard of each socket, by their hashes.
+  private var (newest, sockets): ([Int: Key], [Int: Key]) = ([:], [:])
   /// The number of flows that name a TCP socket, which can be queried.
   private var socketFlows = 0
   var inDoubt: Set<Key> = []
@@ -154,23 +154,27 @@ struct FlowTable {
     return part
   }
 
-  /// Returns what the owners of these connections were told and still applies. A connection that
-  /// nobody guards is missing. Of several guards, the gravest counts.
+  /// Returns the standing verdicts of guarded connections, or `nil` for those that work. A
+  /// connection that its user does not guard is missing.
   func standing(of connections: [Destination]) -> [Destination: FlowTracker.Verdict?] {
-    let guarded = connections.filter { self.addressCounts[$0.address] != nil }
-    let wanted = Set(guarded.map(\.socket))
     var found: [Destination: FlowTracker.Verdict?] = [:]
-    if wanted.isEmpty { return found }
-    for flow in self.flows where flow.flow.namesSocket {
-      let socket = flow.tracker.question.socket
-      guard wanted.contains(socket) else { continue }
-      let standing = flow.machine.standing
-      if let known = found[socket] ?? nil, known.severity >= standing?.severity ?? .advise {
-        continue
-      }
-      found[socket] = .some(standing)
+    for connection in connections {
+      let socket = connection.socket
+      guard let flow = self.sockets[socket.hashValue].flatMap({ self.entries[$0] }),
+        flow.socket == socket
+      else { continue }
+      found[socket] = .some(flow.machine.standing)
     }
     return found
+  }
+
+  /// The newest connection to the host of a flow, if that is another one (E2).
+  func newest(besides flow: GuardedFlow) -> GuardedFlow? {
+    let host = flow.host
+    guard let newest = self.newest[host.hashValue].flatMap({ self.entries[$0] }), newest !== flow,
+      newest.host == host
+    else { return nil }
+    return newest
   }
 
   // MARK: - Contents
@@ -182,10 +186,11 @@ struct FlowTable {
     let flow = GuardedFlow(
       key, of: account, machine, told: told, isDoubted: isDoubted, seen: self.log.last,
       place: self.flows.count)
-    if flow.flow.namesSocket { self.socketFlows += 1 }
-    if flow.flow.namesSocket, let made {
+    if flow.flow.namesSocket {
+      self.socketFlows += 1
       flow.made = made
-      self.newest[flow.host] = key
+      if made != nil { self.newest[flow.host.hashValue] = key }
+      self.sockets[flow.socket.hashValue] = key
     }
     self.entries[key] = flow
     self.flows.append(flow)
@@ -200,7 +205,12 @@ struct FlowTable {
 
   mutating func remove(_ key: Key) {
     guard let flow = self.entries.removeValue(forKey: key) else { return }
-    if flow.flow.namesSocket { self.socketFlows -= 1 }
+    if flow.flow.namesSocket {
+      self.socketFlows -= 1
+      let (host, socket) = (flow.host.hashValue, flow.socket.hashValue)
+      if self.newest[host] == key { self.newest[host] = nil }
+      if self.sockets[socket] == key { self.sockets[socket] = nil }
+    }
     if self.isDue(flow) { self.due -= 1 }
     // The last flow takes its place.
     if let last = self.flows.popLast(), last !== flow {
@@ -208,7 +218,6 @@ struct FlowTable {
       last.place = flow.place
     }
     self.pending[key] = nil
-    if flow.made != nil, self.newest[flow.host] == key { self.newest[flow.host] = nil }
     self.inDoubt.remove(key)
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
     self.ids[key.mailbox]?.remove(key.id)

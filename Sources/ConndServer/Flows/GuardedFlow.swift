@@ -58,6 +58,8 @@ final class GuardedFlow {
     return Host(account: self.account, destination: destination)
   }
 
+  var socket: Destination { self.tracker.question.socket }
+
   /// Compares others with this connection, if it was registered when it was made.
   func contrast(_ report: SocketReport?, at now: Instant) -> Contrast? {
     guard let made, let report else { return nil }

@@ -14,18 +14,19 @@ struct ConnectionReport: Sendable {
 }
 
 extension KernelQueries {
-  /// What is known about connections besides the kernel's present state.
+  /// The facts about connections besides the kernel's present state.
   struct History {
     var past: PastInvalidations
     /// When anything last changed that may have cost a path.
     var lastChange: Instant?
-    /// What the owners of guarded connections were told and still applies.
+    /// The standing verdicts of guarded connections, or `nil` for those that work.
     var standing: [Destination: FlowTracker.Verdict?]
   }
 
-  /// Judges connections. What `Guard` has said of a connection holds. The others are judged as
-  /// `Guard` does when they are registered. When they were made is unknown, but a connection existed
-  /// when its peer was last heard: the registration's generation is that of this moment.
+  /// Judges connections. The verdict of `Guard` holds for those that it guards. The others are
+  /// judged as `Guard` does when they are registered. When they were made is unknown, but a
+  /// connection existed when its peer was last heard: the registration's generation is that of this
+  /// moment.
   func judge(
     _ connections: [FlowTable.Registration], _ history: History,
     _ policy: InvalidationPolicy, at now: Instant
@@ -67,10 +68,13 @@ extension KernelQueries {
       socket.map { SocketEvidence($0, on: change, at: now) }
     }
     let isHeardSince = evidence?.isAnsweredSince ?? false
-    let left = isHeardSince ? nil : link.flatMap { link in
-      history.past.departure(
-        from: link.name, question.address.family, since: connection.sinceGeneration)
-    }
+    let left =
+      isHeardSince
+      ? nil
+      : link.flatMap { link in
+        history.past.departure(
+          from: link.name, question.address.family, since: connection.sinceGeneration)
+      }
     let wasMoved = way.judged.status != .satisfied || left != nil
     let made = try wasMoved ? self.path(of: question, madeOn: link, way, reader) : nil
     var reading = try reader.reading(

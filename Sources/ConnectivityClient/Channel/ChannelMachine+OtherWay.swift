@@ -7,8 +7,8 @@ extension ChannelMachine {
     self.state = .ready(current)
   }
 
-  /// connd has advised that the connection is silent (E2). If calls run on it, the attempt beside it
-  /// begins immediately, because connd compares the two.
+  /// connd has advised that the connection is silent (E2). If calls run on it, the attempt beside
+  /// it begins immediately, because connd compares the two.
   mutating func silent(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
     guard isBusy, case .ready(var current) = self.state, current.id == id, !current.isSuspended,
       current.trial == nil

@@ -17,14 +17,15 @@ package struct Contrast: Hashable, Sendable {
     self.report = report
   }
 
-  /// Whether the peer has acknowledged data. A box on the way may accept a connection for it, so the
-  /// three-way handshake is not enough: it counts as one byte. A connection that has lost packets
-  /// itself proves nothing.
+  /// Whether the peer has acknowledged data. A box on the way may accept a connection for it, so
+  /// the three-way handshake is not enough: it counts as one byte. A connection that has lost
+  /// packets itself proves nothing.
   private var isHeard: Bool {
     self.report.progress > 1 && !self.report.hasUnacknowledgedData && self.report.resent == 0
   }
 
-  /// Whether a silent connection has sent its data again since this one was made, without an answer.
+  /// Whether a silent connection has sent its data again since this one was made, without an
+  /// answer.
   func shows(_ silent: SocketEvidence) -> Bool {
     self.isHeard && silent.change < self.made && silent.change < self.lastHeard
       && silent.lastTimeout.map { self.made < $0 } ?? false

@@ -34,7 +34,7 @@ package struct FlowMachine: Hashable, Sendable {
   }
 
   package enum Input: Sendable {
-    /// The flow is registered. `since` is its invalidation while nobody guarded it, if any.
+    /// The flow is registered. `since` is its invalidation while it was not guarded, if any.
     case registration(Lookup, since: Invalidation?)
     /// The network has changed, or the deadline is over.
     case lookup(Lookup)
@@ -85,18 +85,18 @@ package struct FlowMachine: Hashable, Sendable {
     case kernelUnavailable
   }
 
-  package private(set) var tracker: FlowTracker
-  private var examination = FlowExamination()
+  package internal(set) var tracker: FlowTracker
+  var examination = FlowExamination()
   /// The lookup that its socket has refuted.
-  private var refutedPath: KernelPath?
+  var refutedPath: KernelPath?
   /// When its grace period began, or its address was lost during it; `nil` without one.
-  private var inDoubtSince: Instant?
+  var inDoubtSince: Instant?
   /// Whether its address is on a failed link while another link sends its packets (E5).
-  package private(set) var isStranded = false
+  package internal(set) var isStranded = false
   /// The lookup whose evaluation is not over.
-  private var open: Evaluation?
+  var open: Evaluation?
 
-  private struct Evaluation: Hashable, Sendable {
+  struct Evaluation: Hashable, Sendable {
     var lookup: Lookup
     var isRegistration: Bool
     /// The tracker before the lookup.
@@ -178,11 +178,11 @@ package struct FlowMachine: Hashable, Sendable {
   package var isTrusted: Bool { self.isSpared || self.isLookupTrusted }
 
   /// Whether the last lookup showed a working path, and nothing disputes it.
-  private var isLookupTrusted: Bool {
+  var isLookupTrusted: Bool {
     self.examination.dispute == nil && self.tracker.hasBegun && !self.tracker.isInDoubt
   }
 
-  /// What its owner was told and still applies, or `nil` for a flow that works.
+  /// The verdict that was reported and still applies, or `nil` for a flow that works.
   package var standing: FlowTracker.Verdict? {
     if let dispute = self.examination.dispute {
       return .init(dispute.verdict.reason, dispute.state == .drained ? .drain : .advise)
@@ -195,154 +195,6 @@ package struct FlowMachine: Hashable, Sendable {
   package var pendingVerdict: FlowTracker.Verdict? { self.open?.verdict }
 }
 
-// MARK: - Lookups
-
-extension FlowMachine {
-  private mutating func begin(
-    _ lookup: Lookup, since: Invalidation?, at now: Instant
-  ) -> [Action] {
-    let before = self.tracker
-    let verdict = self.tracker.register(
-      on: lookup.reading, since: since, policy: lookup.policy, at: now)
-    var evaluation = Evaluation(
-      lookup: lookup, isRegistration: true, before: before, verdict: verdict, isLookupNew: false)
-    // Only its socket knows whether a flow works that sends from the address of a failed link (I2).
-    let asksSocket =
-      self.flow.namesSocket
-      && (verdict?.isRefutable ?? lookup.reading.isSourceStranded)
-    evaluation.asksSocket = asksSocket
-    self.open = evaluation
-    guard asksSocket else { return [] }
-    return verdict != nil && !lookup.reading.path.isDropped ? [.askSocket, .askProof] : [.askSocket]
-  }
-
-  private mutating func look(_ lookup: Lookup, at now: Instant) -> [Action] {
-    let before = self.tracker
-    let path = lookup.reading.path
-    var verdict = self.tracker.update(
-      to: lookup.reading, slept: lookup.slept, policy: lookup.policy, at: now)
-    // A registration would learn the same at this moment (E5).
-    if verdict == nil, lookup.reading.isSourceStranded, !self.isStranded, !self.tracker.isInDoubt {
-      verdict = FlowTracker.Verdict(.interfaceLost, .advise)
-    }
-    // Without the kernel nothing is known, and the flow stays spared (K8).
-    let isLookupNew =
-      path.status != .unknown && self.refutedPath?.isOtherLookup(than: path) ?? false
-    var evaluation = Evaluation(
-      lookup: lookup, isRegistration: false, before: before, verdict: verdict,
-      isLookupNew: isLookupNew)
-    evaluation.asksSocket =
-      self.flow.namesSocket
-      && (isLookupNew
-        || self.examination.needsReport(
-          on: verdict, isCertain: lookup.isCertain,
-          isSound: path.status == .satisfied && self.isLookupTrusted, at: now))
-    self.open = evaluation
-    let asksProof =
-      self.flow.namesSocket && !path.isDropped && (verdict?.isRefutable == true || isLookupNew)
-    let asksContrast = self.examination.needsContrast(at: now)
-    return (evaluation.asksSocket ? [.askSocket] : []) + (asksProof ? [.askProof] : [])
-      + (asksContrast ? [.askContrast] : [])
-  }
-}
-
-// MARK: - Reports
-
-extension FlowMachine {
-  private mutating func conclude(
-    _ evaluation: Evaluation, _ report: SocketReport?, isProof: Bool, _ contrast: Contrast?,
-    at now: Instant
-  ) -> [Action] {
-    let (lookup, path) = (evaluation.lookup, evaluation.lookup.reading.path)
-    var verdict = evaluation.verdict
-    if evaluation.isRegistration, verdict == nil, lookup.reading.isSourceStranded {
-      verdict = self.beginStranded(report, isTunnelled: lookup.isTunnelled, at: now)
-    }
-    let disputed = self.examination.disputed
-    let look = FlowExamination.Look(
-      verdict, isCertain: lookup.isCertain,
-      isProof: isProof || path.isDropped || !self.flow.namesSocket,
-      drainsFirst: !evaluation.isRegistration,
-      earliestQuestion: self.earliestQuestion(evaluation, at: now),
-      isAdvised: !evaluation.isRegistration
-        && verdict.map {
-          evaluation.before.isReported(of: $0.reason) || disputed?.reason == $0.reason
-        } ?? false,
-      isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
-      isLookupNew: evaluation.isLookupNew,
-      isSound: path.status == .satisfied && self.isLookupTrusted,
-      isTunnelled: lookup.isTunnelled,
-      // The end of a grace period belongs to the change that began it.
-      change: lookup.change ?? self.inDoubtSince ?? now, report: report,
-      contrast: contrast, at: now)
-    let outcome = self.examination.conclude(look)
-    self.inDoubtSince = self.doubt(after: evaluation)
-    self.isStranded = lookup.reading.isSourceStranded
-    self.refutedPath =
-      evaluation.isLookupNew ? path : self.isSpared ? self.refutedPath ?? path : nil
-    let isBetterPathGone = evaluation.before.hasBetterPath && !self.tracker.hasBetterPath
-    return self.actions(outcome, isBetterPathGone: isBetterPathGone)
-  }
-
-  private func actions(_ outcome: FlowOutcome, isBetterPathGone: Bool) -> [Action] {
-    let isGone: [Action] = isBetterPathGone ? [.betterPathGone] : []
-    switch outcome {
-    case .none: return isGone
-    case .recovered: return isGone + [.recovered]
-    case .question: return isGone + [.askPeer]
-    case .verdict(let verdict) where verdict.severity == .destroy: return [.end(verdict)]
-    case .verdict(let verdict):
-      return verdict.asksPeer ? [.report(verdict), .askPeer] : [.report(verdict)]
-    }
-  }
-
-  /// When its owner may ask its peer, or `nil` if it cannot. The answer to a registration contains
-  /// no question, so the next evaluation asks.
-  private func earliestQuestion(_ evaluation: Evaluation, at now: Instant) -> Instant? {
-    guard self.flow.canBeAsked(on: evaluation.lookup.reading.path) else { return nil }
-    return evaluation.isRegistration ? now.advanced(by: .milliseconds(1)) : now
-  }
-
-  /// The time of the lookup that found the flow in doubt, or `nil` if it is not in doubt. The lookup
-  /// may have found a later change than the one that woke the thread, and data that arrived in
-  /// between proves nothing. The loss of the flow's address is a change of its own, although its
-  /// route was missing before.
-  private func doubt(after evaluation: Evaluation) -> Instant? {
-    guard self.tracker.isInDoubt else { return nil }
-    let isOther = evaluation.verdict.map { !evaluation.before.isReported(of: $0.reason) } ?? false
-    return (isOther ? nil : self.inDoubtSince) ?? evaluation.lookup.readAt
-  }
-
-  /// Judges a flow that is registered with the address of a failed link by its socket (I2).
-  private mutating func beginStranded(
-    _ report: SocketReport?, isTunnelled: Bool, at now: Instant
-  ) -> FlowTracker.Verdict? {
-    let evidence = report.map { SocketEvidence($0, on: now, at: now) }
-    if let evidence, evidence.isSuspect { self.examination.suspect(evidence, at: now) }
-    guard
-      let severity = SocketEvidence.severityOfStranded(evidence, at: now, isTunnelled: isTunnelled)
-    else { return nil }
-    var verdict = FlowTracker.Verdict(.interfaceLost, severity, by: evidence)
-    verdict.isCertain = severity == .destroy
-    return verdict
-  }
-
-  /// Suspects a flow whose data is not acknowledged, and asks the peer of one that is idle (E2).
-  private mutating func inquire(
-    _ report: SocketReport, change: Instant, on path: KernelPath, at now: Instant
-  ) -> [Action] {
-    let evidence = SocketEvidence(report, on: change, at: now)
-    if evidence.isSuspect {
-      let advice = self.examination.suspect(evidence, at: now)
-      return [.watch] + (advice.map { [.report($0)] } ?? [])
-    }
-    guard self.flow.canBeAsked(on: path), self.examination.question(evidence, at: now) else {
-      return []
-    }
-    return [.watch, .askPeer]
-  }
-}
-
 extension FlowMachine.Action {
   /// The verdict that the owner learns, if any.
   package var verdict: FlowTracker.Verdict? {
@@ -350,13 +202,5 @@ extension FlowMachine.Action {
     case .report(let verdict), .end(let verdict): verdict
     case .askSocket, .askProof, .askContrast, .watch, .recovered, .betterPathGone, .askPeer: nil
     }
-  }
-}
-
-extension KernelPath {
-  /// Whether a lookup has another result than the one that a socket has refuted.
-  fileprivate func isOtherLookup(than other: KernelPath) -> Bool {
-    self.status != other.status || self.reason != other.reason
-      || self.chain.first != other.chain.first
   }
 }

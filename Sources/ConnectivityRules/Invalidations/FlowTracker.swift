@@ -144,7 +144,7 @@ package struct FlowTracker: Hashable, Sendable {
   package var isInDoubt: Bool { if case .inGrace = self.state.knownState { true } else { false } }
 
   /// The gravest verdict that was reported and still applies, or `nil` without one. A better path
-  /// that was there before the flow is none.
+  /// that was there before the flow does not count.
   var standing: Verdict? {
     let standing = self.told.filter { $0.key != .betterPath || $0.value.severity > .advise }
     let gravest = standing.values.map(\.severity).max()

@@ -47,6 +47,9 @@ final class GuardedFlow {
     self.path = try decode(line)
   }
 
+  /// The standard error of connctl.
+  var remarks: String { self.command.standardError }
+
   /// The next invalidation.
   func invalidation() throws -> InvalidationReport {
     while let line = try self.nextLine() {

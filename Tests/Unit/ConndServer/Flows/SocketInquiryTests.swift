@@ -59,7 +59,8 @@ struct SocketInquiryTests {
     #expect(loop.loop.due == nil)
   }
 
-  @Test("E2 a newer connection to the same host is heard → the silent one ends at its third timeout")
+  @Test(
+    "E2 a newer connection to the same host is heard → the silent one ends at its third timeout")
   func contrast() throws {
     for isSameHost in [true, false] {
       var loop = try self.loop()

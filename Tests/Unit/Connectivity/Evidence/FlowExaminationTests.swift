@@ -161,7 +161,8 @@ struct FlowExaminationTests {
       at: change.advanced(by: .milliseconds(now)))
   }
 
-  /// A flow that was advised after two timeouts, a second after the change, and sends again at 1.4 s.
+  /// A flow that was advised after two timeouts, a second after the change, and sends again at 1.4
+  /// s.
   private func advised() -> Examined {
     var flow = Examined()
     let now = Self.change.advanced(by: .seconds(1))
@@ -174,7 +175,8 @@ struct FlowExaminationTests {
     return flow
   }
 
-  @Test("E2 a connection to the same host was made since, and is heard → the third timeout destroys")
+  @Test(
+    "E2 a connection to the same host was made since, and is heard → the third timeout destroys")
   func contrasted() {
     var flow = self.advised()
     let contrast = self.contrast(made: 1030, heard: 1100, at: 1540)

@@ -16,7 +16,7 @@ struct FlowMachineTests {
   private struct Guarded: Sendable {
     var machine: FlowMachine
     var isProof = true
-    /// What its socket has sent, and what the peer has acknowledged.
+    /// The bytes that its socket has sent, and those that the peer has acknowledged.
     var (sent, acknowledged): (UInt64, UInt64) = (1000, 1000)
     var time = 0
 
@@ -53,7 +53,8 @@ struct FlowMachineTests {
         .lookup(self.lookup(reading, isChange: isChange)), at: self.now)
       let report = self.report(silence: silence, timeouts: timeouts)
       return self.machine.handle(
-        .report(questions.contains(.askSocket) ? report : nil, isProof: self.isProof, contrast: nil),
+        .report(
+          questions.contains(.askSocket) ? report : nil, isProof: self.isProof, contrast: nil),
         at: self.now)
     }
 
@@ -124,7 +125,8 @@ struct FlowMachineTests {
     Column(name: "the deadline: silence") { flow in
       guard let deadline = flow.machine.deadline else { return [] }
       flow.time = Int(start.duration(to: deadline) / .milliseconds(1))
-      return flow.see(Self.standing(flow), silence: flow.time + 60_000, timeouts: 2, isChange: false)
+      return flow.see(
+        Self.standing(flow), silence: flow.time + 60_000, timeouts: 2, isChange: false)
     },
     Column(name: "an inquiry (E2): data is not acknowledged") { flow in
       flow.sent += 50
@@ -133,7 +135,7 @@ struct FlowMachineTests {
     Column(name: "no kernel") { $0.see(.unknown) },
   ]
 
-  /// What the lookup shows if nothing changes.
+  /// The lookup if nothing changes.
   private static func standing(_ flow: Guarded) -> FlowReading {
     switch flow.machine.state {
     case .disputed, .spared, .drained: dead
@@ -166,7 +168,8 @@ struct FlowMachineTests {
     return "| \(([state.rawValue] + cells).joined(separator: " | ")) |"
   }
 
-  @Test("each state is reached by the inputs that lead to it", arguments: FlowMachine.State.allCases)
+  @Test(
+    "each state is reached by the inputs that lead to it", arguments: FlowMachine.State.allCases)
   func state(_ state: FlowMachine.State) {
     #expect(Self.flow(in: state).machine.state == state)
   }
