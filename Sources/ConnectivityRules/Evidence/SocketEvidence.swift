@@ -219,8 +219,8 @@ extension SocketEvidence {
   ///   - ignored: The number of timeouts that do not count, unless there are very many.
   ///   - assumed: The number of counted timeouts until the first query. Whether something was sent
   ///     at each is not certain, so they only advise.
-  ///   - contrast: Another guarded connection to the same host. Three timeouts are enough if it shows
-  ///     that the host and the path work.
+  ///   - contrast: Another guarded connection to the same host. Three timeouts are enough if it
+  ///     shows that the host and the path work.
   package func severityOfSilence(
     at now: Instant, isTunnelled: Bool = false, without ignored: Int = 0, assumed: Int = 0,
     contrast: Contrast? = nil
