@@ -154,8 +154,7 @@ struct FlowTable {
     return part
   }
 
-  /// Returns the standing verdicts of guarded connections, or `nil` for those that work. A
-  /// connection that its user does not guard is missing.
+  /// Returns the standing verdicts of connections that their users guard. A working one has `nil`.
   func standing(of connections: [Destination]) -> [Destination: FlowTracker.Verdict?] {
     var found: [Destination: FlowTracker.Verdict?] = [:]
     for connection in connections {

@@ -19,14 +19,14 @@ extension KernelQueries {
     var past: PastInvalidations
     /// When anything last changed that may have cost a path.
     var lastChange: Instant?
-    /// The standing verdicts of guarded connections, or `nil` for those that work.
+    /// The standing verdicts of guarded connections. A working one has `nil`.
     var standing: [Destination: FlowTracker.Verdict?]
   }
 
-  /// Judges connections. The verdict of `Guard` holds for those that it guards. The others are
-  /// judged as `Guard` does when they are registered. When they were made is unknown, but a
-  /// connection existed when its peer was last heard: the registration's generation is that of this
-  /// moment.
+  /// Judges connections. The verdict of `Guard` holds for the connections that it guards. The
+  /// others are judged as `Guard` does when they are registered. When they were made is unknown,
+  /// but a connection existed when its peer was last heard: the registration's generation is that
+  /// of this moment.
   func judge(
     _ connections: [FlowTable.Registration], _ history: History,
     _ policy: InvalidationPolicy, at now: Instant

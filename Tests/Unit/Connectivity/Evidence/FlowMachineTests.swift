@@ -16,7 +16,7 @@ struct FlowMachineTests {
   private struct Guarded: Sendable {
     var machine: FlowMachine
     var isProof = true
-    /// The bytes that its socket has sent, and those that the peer has acknowledged.
+    /// The numbers of bytes that its socket has sent and that the peer has acknowledged.
     var (sent, acknowledged): (UInt64, UInt64) = (1000, 1000)
     var time = 0
 
