@@ -8,7 +8,7 @@ final class PeerInquirer {
   private let socket: ChannelSocket
   private let ping: (() -> Void)?
   private var lastPing: NIODeadline?
-  private var probe: (sent: KeepaliveProbe, end: Scheduled<Void>)?
+  private var probe: (sent: KeepaliveProbe, timers: [Scheduled<Void>])?
 
   /// gRPC servers end connections with more PINGs than one in five minutes, if they have sent
   /// nothing in between (`GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS`).
@@ -31,16 +31,20 @@ final class PeerInquirer {
       ping()
     }
     guard self.probe == nil, let probe = KeepaliveProbe(on: self.socket) else { return }
-    let bound = NIOLoopBound(self, eventLoop: self.socket.channel.eventLoop)
-    let end = self.socket.channel.eventLoop.scheduleTask(in: TimeAmount(KeepaliveProbe.time)) {
-      bound.value.end()
+    let loop = self.socket.channel.eventLoop
+    let bound = NIOLoopBound(self, eventLoop: loop)
+    let repeats = KeepaliveProbe.repeats.map { pause in
+      loop.scheduleTask(in: TimeAmount(pause)) { bound.value.repeat() }
     }
-    self.probe = (probe, end)
+    let end = loop.scheduleTask(in: TimeAmount(KeepaliveProbe.time)) { bound.value.end() }
+    self.probe = (probe, repeats + [end])
   }
+
+  private func `repeat`() { self.probe?.sent.repeat(on: self.socket) }
 
   /// Sets the socket's options back.
   func end() {
-    self.probe?.end.cancel()
+    for timer in self.probe?.timers ?? [] { timer.cancel() }
     self.probe?.sent.end(on: self.socket)
     self.probe = nil
   }

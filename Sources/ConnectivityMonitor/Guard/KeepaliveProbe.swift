@@ -10,16 +10,22 @@
 ///
 /// The kernel sends it as soon as the socket has been idle for a second, and restarts its timer
 /// when `TCP_KEEPIDLE` is set (`tcp_sock_set_keepidle_locked` in net/ipv4/tcp.c). The peer's kernel
-/// answers. ``end(on:)`` sets the socket's options back. Afterwards nothing else has changed.
+/// answers. ``repeat(on:)`` sends another one, because one may be lost. ``end(on:)`` sets the
+/// socket's options back. Afterwards nothing else has changed.
 ///
 /// Implements rule E4.
 package struct KeepaliveProbe: Sendable {
   private let wasOn: CInt
   private let idleTime: CInt
+  /// How many more probes may remain without an answer.
+  private var left: CInt
 
   /// How long the options stay changed: until the socket has been idle for a second, and a little
   /// longer, because the kernel rounds its timers up.
   package static let time = Duration.milliseconds(1500)
+
+  /// When the probe is repeated: soon enough for a near peer, and later than a short interruption.
+  package static let repeats = [Duration.milliseconds(80), .milliseconds(600)]
 
   /// Sends a probe. Returns `nil` if the socket has no such options, or if the kernel might end the
   /// connection because of it (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c): after `TCP_KEEPCNT`
@@ -34,8 +40,9 @@ package struct KeepaliveProbe: Sendable {
     let hasTimeout = (option(Option.userTimeout) ?? 0) != 0
     if hasTimeout, wasOn != 0 || unanswered != 0 { return nil }
     // With so short an interval, a second one follows before the options are set back.
-    guard unanswered + (interval > 1 ? 1 : 2) < most else { return nil }
-    (self.wasOn, self.idleTime) = (wasOn, idleTime)
+    let left = most - 1 - unanswered - (interval > 1 ? 1 : 2)
+    guard left >= 0 else { return nil }
+    (self.wasOn, self.idleTime, self.left) = (wasOn, idleTime, hasTimeout ? 0 : left)
     // In this order: only the second one restarts the timer with the time that has passed.
     guard socket.set(SOL_SOCKET, Option.keepalive, 1),
       socket.set(Option.tcpLevel, Option.keepaliveIdle, 1)
@@ -43,6 +50,14 @@ package struct KeepaliveProbe: Sendable {
       self.end(on: socket)
       return nil
     }
+  }
+
+  /// Sends another probe, unless the peer was heard within the last second, or the kernel might end
+  /// the connection because of it.
+  package mutating func `repeat`(on socket: some SocketOptions) {
+    guard self.left > 0 else { return }
+    self.left -= 1
+    _ = socket.set(Option.tcpLevel, Option.keepaliveIdle, 1)
   }
 
   /// The values of `TCP_KEEPIDLE` that can be set back, in seconds (`MAX_TCP_KEEPIDLE`).

@@ -222,8 +222,20 @@ private final class Core: Sendable {
     guard isSent else { return }
     let connector = Connector.shared
     Task(executorPreference: connector.executor) { [weak self] in
-      try? await connector.thread.sleep(for: KeepaliveProbe.time)
+      var time = Duration.zero
+      for pause in KeepaliveProbe.repeats {
+        try? await connector.thread.sleep(for: pause - time)
+        time = pause
+        self?.repeatProbe()
+      }
+      try? await connector.thread.sleep(for: KeepaliveProbe.time - time)
       self?.state.withLock { self?.endProbe(&$0) }
+    }
+  }
+
+  private func repeatProbe() {
+    self.state.withLock { state in
+      if self.socket.isOpen { state.probe?.repeat(on: self.socket) }
     }
   }
 

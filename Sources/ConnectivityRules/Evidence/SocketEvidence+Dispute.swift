@@ -56,6 +56,12 @@ extension SocketEvidence {
       // before that times out decides.
       return .wait(until: self.nextQuestion(after: now))
     }
+    if !isUrgent, self.hasUnacknowledgedData, self.timeouts >= 2, self.timesOutSince <= self.change
+    {
+      // It was silent already, for a reason that is not the better path, and may come back (E2).
+      let end = self.timesOutSince.advanced(by: Self.maxSilence)
+      if end > now { return .wait(until: min(end, self.nextQuestion(after: now))) }
+    }
     guard self.isActive else { return .destroy }
     let silence = self.patience(isUrgent: isUrgent, wasSpared: wasSpared)
     if self.isHeardLate {
@@ -84,10 +90,15 @@ extension SocketEvidence {
   /// The bounds of the time that a peer has to answer.
   private static let minAnswerTime = Duration.milliseconds(200)
   private static let maxAnswerTime = Duration.seconds(3)
+  /// The minimum for a peer beyond the local network, and the round trip from which on it is there.
+  /// A queue in a router, or an interruption on the way, takes some tenths of a second.
+  private static let minAnswerTimeFarAway = Duration.seconds(1)
+  private static let farAway = Duration.milliseconds(2)
 
   /// How long the peer has to answer a question.
   private var answerTime: Duration {
-    min(max(self.firstTimeout, Self.minAnswerTime), Self.maxAnswerTime)
+    let least = self.roundTrip < Self.farAway ? Self.minAnswerTime : Self.minAnswerTimeFarAway
+    return min(max(self.firstTimeout, least), Self.maxAnswerTime)
   }
 
   /// Decides about a flow that is dead according to a lookup that is not proof.

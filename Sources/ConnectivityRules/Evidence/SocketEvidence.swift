@@ -29,7 +29,7 @@ package struct SocketEvidence: Hashable, Sendable {
   /// The number of those timeouts that came after the change.
   private var timeoutsAfterChange: Int
   /// When the data was sent that began to time out.
-  private var timesOutSince: Instant
+  var timesOutSince: Instant
   /// The number of segments that were sent again since the connection was made.
   package var resent: UInt64
   /// The numbers of segments that were sent, and of those without data that were received.

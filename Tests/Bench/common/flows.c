@@ -33,6 +33,7 @@ void add_connection(struct call *call, uint64_t id, struct connection connection
   if (connection.local) at = put_address(at, 3, connection.local);
   if (connection.local_port) at = put_number(at, 10, connection.local_port);
   if (connection.remote_port) at = put_number(at, 11, connection.remote_port);
+  if (connection.asks) at = put_number(at, 13, 1);
   request[0] = 1 << 3 | bytes;
   request[1] = (uint8_t)(at - flow);
   send_message(call, request, (size_t)(at - request), 0);
@@ -92,6 +93,7 @@ struct answer read_answer(const uint8_t *message, size_t length) {
   struct field field, inner;
   for (const uint8_t *at = message; take_field(&field, &at, message + length);) {
     if (field.number == 2) answer.id = field.value;
+    if (field.number == 8) answer.asks = 1;
     if (field.number >= path_told && field.number <= refused) answer.event = field.number;
     if (field.number != invalidated) continue;
     for (const uint8_t *in = field.start; take_field(&inner, &in, field.start + field.value);)

@@ -9,6 +9,8 @@
 struct connection {
   uint32_t local, remote;
   uint16_t local_port, remote_port;
+  /// Whether its peer is asked by a keepalive probe when connd wants that.
+  int asks;
 };
 
 /// Asks connd to guard a connection.
@@ -30,6 +32,8 @@ struct answer {
   enum { path_told = 3, invalidated = 4, refused = 5 } event;
   /// The severity of an invalidation; 1 is `destroy`.
   uint64_t severity;
+  /// Whether the peer is to be asked.
+  int asks;
 };
 enum { destroy = 1 };
 

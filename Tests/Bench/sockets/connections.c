@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -90,6 +91,13 @@ void open_connections(struct connections *connections, const char *namespace, in
                                   .local_port = ntohs(own.sin_port),
                                   .remote_port = port};
   }
+}
+
+void probe(const struct end *end, int is_on) {
+  int idle = is_on ? 1 : 7200;
+  if (setsockopt(end->socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) ||
+      setsockopt(end->socket, SOL_SOCKET, SO_KEEPALIVE, &is_on, sizeof(is_on)))
+    fail("SO_KEEPALIVE");
 }
 
 void exchange(struct connections *connections) {

@@ -13,5 +13,8 @@ struct connections {
 /// Opens connections over v0. Their other ends are in a process that ends with this one.
 void open_connections(struct connections *connections, const char *namespace, int count);
 
+/// Sends a keepalive probe on a connection, or ends that.
+void probe(const struct end *end, int is_on);
+
 /// Has each connection carry a byte to the router and back.
 void exchange(struct connections *connections);

@@ -1,6 +1,7 @@
 // sockets FLOWS LOSSES NETNS:SOCKET: when the client of FLOWS guarded TCP connections hears that
 // their carrier is lost: if connd knows no ports and has only the lookup, if the connections are
-// idle, and if they were active just before, so that connd hears their sockets first (E1).
+// idle, if they were active just before, so that connd hears their sockets first (E1), and if
+// netfilter tracks connections, so that their peers are asked (E4).
 // Then, how long connd needs for another user's report of a stall, for which it examines the
 // connections' sockets (Q4).
 // sockets FLOWS 0 NETNS:SOCKET: guards idle connections until it is killed; prints "guarded".
@@ -25,14 +26,16 @@ enum {
   other_user = 65534,
 };
 
-enum kind { by_lookup, idle, active, kinds };
-static const char *const names[] = {"by lookup alone", "idle", "active"};
+enum kind { by_lookup, idle, active, disputed, kinds };
+static const char *const names[] = {"by lookup alone", "idle", "active", "idle, and asked"};
 
 struct guarding {
   struct machine machine;
   struct call call;
   struct connections connections;
   uint64_t last_id;
+  /// The number before those of the present connections.
+  uint64_t first_id;
   int answered, told, destroyed;
   double first;
   struct samples registered, first_told, all_destroyed, reported;
@@ -43,6 +46,7 @@ static void take(void *context, const uint8_t *message, size_t length) {
   struct answer answer = read_answer(message, length);
   if (answer.event == refused) fprintf(stderr, "connd has refused a flow\n"), exit(1);
   if (answer.event == path_told) guarding->answered++;
+  if (answer.asks) probe(&guarding->connections.all[answer.id - guarding->first_id - 1], 1);
   if (answer.event != invalidated) return;
   if (guarding->told++ == 0) guarding->first = now();
   if (answer.severity == destroy) guarding->destroyed++;
@@ -59,8 +63,10 @@ static void await(struct guarding *guarding, const int *counter, int count) {
 static double guard_all(struct guarding *guarding, enum kind kind) {
   double start = now();
   guarding->answered = 0;
+  guarding->first_id = guarding->last_id;
   for (int i = 0; i < guarding->connections.count; i++) {
     struct connection connection = guarding->connections.all[i].is;
+    connection.asks = kind == disputed;
     if (kind == by_lookup) connection.local_port = connection.remote_port = 0;
     add_connection(&guarding->call, ++guarding->last_id, connection);
   }
@@ -70,6 +76,7 @@ static double guard_all(struct guarding *guarding, enum kind kind) {
 
 static void lose_carrier(struct guarding *guarding, enum kind kind) {
   double registered = guard_all(guarding, kind);
+  if (kind == disputed) exchange(&guarding->connections);
   pause_for(rest);
   if (kind == active) exchange(&guarding->connections);
   guarding->told = guarding->destroyed = 0;
@@ -79,8 +86,16 @@ static void lose_carrier(struct guarding *guarding, enum kind kind) {
   add_sample(&guarding->registered, registered);
   add_sample(&guarding->first_told, guarding->first - start);
   add_sample(&guarding->all_destroyed, now() - start);
+  for (int i = 0; kind == disputed && i < guarding->connections.count; i++)
+    probe(&guarding->connections.all[i], 0);
   set_carrier(&guarding->machine, 0, 1);
   pause_for(rest);
+}
+
+/// Has netfilter track the connections of this network namespace from now on.
+static void track(void) {
+  if (system("nft 'table ip track { chain out { type filter hook output priority 0; ct state new accept; } }'"))
+    fprintf(stderr, "nft has failed\n"), exit(1);
 }
 
 static void take_answer(void *context, const uint8_t *message, size_t length) {
@@ -136,6 +151,7 @@ int main(int argc, char **argv) {
   printf("| %d TCP connections | losses of carrier | all guarded | first report, p50 | first report, slowest | all destroyed |\n", flows);
   printf("|---|---|---|---|---|---|\n");
   for (enum kind kind = by_lookup; kind < kinds; kind++) {
+    if (kind == disputed) track();
     guarding.registered.count = guarding.first_told.count = guarding.all_destroyed.count = 0;
     for (int loss = 0; loss < losses; loss++) lose_carrier(&guarding, kind);
     printf("| %s | %d × | %.0f ms | %.2f ms | %.2f ms | %.0f ms |\n", names[kind], losses,

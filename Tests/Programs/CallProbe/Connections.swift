@@ -11,6 +11,7 @@ import TestKit
 ///     connect ID    makes one
 ///     echo ID       sends a byte, which comes back
 ///     other ID      makes one by another link, or reports why it may not
+///     sync ID       is answered with "synced"
 ///     quit          exits, as does the end of the input
 ///
 /// Each connection reports its guard's events, and its end.
@@ -53,6 +54,7 @@ struct Connections: AsyncParsableCommand {
           report("refused", ["id": id, "message": "\(error)"])
         }
       case "echo": try await connections[id]?.send()
+      case "sync": report("synced", ["id": id])
       case "other": connections[id] = try await self.connectByOtherWay(id, to: host)
       default: throw ValidationError(line)
       }

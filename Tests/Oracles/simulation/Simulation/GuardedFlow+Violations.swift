@@ -12,7 +12,17 @@ extension GuardedFlow {
   ) -> String? {
     guard let why = self.whyOver(in: network, at: now) else { return nil }
     guard let connection else { return why }
-    return self.testimony.excuses(connection, isProof: isProof, at: now) ? nil : why
+    return self.testimony.excuses(
+      connection, isProof: isProof, isLinkWorking: self.isLinkWorking(in: network), at: now)
+      ? nil : why
+  }
+
+  /// Whether only a better path is against it: its address and link are there.
+  private func isLinkWorking(in network: ModelNetwork) -> Bool {
+    guard let made = self.made, let link = made.link else { return false }
+    let path = self.ownPath(in: network)
+    return path.status == .satisfied && !self.isForbidden(path)
+      && made.source.map(network.isLocal) ?? false && network.link(link.index)?.state == .up
   }
 
   /// Whether lookups and neighbours show a fault on its way.

@@ -21,6 +21,11 @@ struct ModelConnection {
     var question = PeerQuestion.none
     /// Whether its owner is stopped, and asks nothing.
     var isStopped = false
+
+    /// A peer beyond the local network has more time (E1).
+    var minAnswerTime: Duration {
+      self.roundTrip < .milliseconds(2) ? .milliseconds(200) : .seconds(1)
+    }
   }
 
   let kind: Kind
@@ -256,7 +261,7 @@ struct ModelConnection {
     let socket = self.settled(at: now)
     if socket.kind.isQueued { return nil }
     return socket.probes.first { $0 >= time }.map { probe in
-      let answer = max(.milliseconds(200), socket.kind.roundTrip + .milliseconds(200))
+      let answer = max(socket.kind.minAnswerTime, socket.kind.roundTrip + .milliseconds(200))
       // connd looks in doubling pauses whether it was sent. If the probe answered an earlier
       // question, the next one comes two seconds after that.
       return probe.advanced(by: time.duration(to: probe) + answer + .milliseconds(2500))
@@ -300,7 +305,8 @@ struct ModelConnection {
       let twice = socket.expiry(from: once.advanced(by: .nanoseconds(1)))
     else { return nil }
     return max(twice, time.advanced(by: .seconds(1))).advanced(
-      by: socket.firstTimeout + socket.kind.roundTrip * 4 + .milliseconds(500))
+      by: max(socket.firstTimeout, socket.kind.minAnswerTime) + socket.kind.roundTrip * 4
+        + .milliseconds(500))
   }
 
   /// When the retransmission timer expires at that moment or later, after something was sent again

@@ -59,8 +59,12 @@ struct Testimony {
   /// Whether the flow may exist although its lookup is against it: something new has arrived since,
   /// or the socket has had no time yet to show it.
   ///
-  /// - Parameter isProof: Whether nothing on the machine sends packets elsewhere (E0).
-  func excuses(_ connection: ModelConnection, isProof: Bool, at now: Instant) -> Bool {
+  /// - Parameters:
+  ///   - isProof: Whether nothing on the machine sends packets elsewhere (E0).
+  ///   - isLinkWorking: Whether only a better path is against it.
+  func excuses(
+    _ connection: ModelConnection, isProof: Bool, isLinkWorking: Bool, at now: Instant
+  ) -> Bool {
     if self.isSpared { return true }
     guard let troubleAt else { return false }
     let news = connection.lastNews(at: now)
@@ -74,6 +78,9 @@ struct Testimony {
         ? connection.isAsked(since: since, at: now) : connection.isProbed(since: since, at: now)
       return end.map { now <= $0 } ?? true
     }
+    // A flow that was silent already when connd read a better path has six seconds for that.
+    let wasSilent = connection.kind.isActive && news.advanced(by: .milliseconds(500)) < since
+    if isLinkWorking, wasSilent, news.duration(to: now) <= .milliseconds(6500) { return true }
     // A second without news is not evidence.
     guard news.duration(to: troubleAt) <= .seconds(1) else { return false }
     // If the peer repeats its data and only a better path is the reason, two timeouts decide.

@@ -149,15 +149,34 @@ struct DisputeTests {
     }
   }
 
-  @Test("E1 E4 the round trip takes 300 ms → the time to answer is not shorter after a probe")
+  @Test(
+    "E1 E4 the peer is beyond the local network, and does not answer → destroyed after a second",
+    arguments: [(1, 220), (2, 1020), (300, 1020)])
+  func farAway(roundTrip: Int, end: Int64) {
+    var flow = Disputed(canBeAsked: true)
+    #expect(
+      flow.see(Self.lost, after: 0, silence: 60_000, roundTrip: roundTrip)
+        == "advise interfaceLost, ask")
+    #expect(flow.see(after: 20, silence: 60_020, roundTrip: roundTrip, probes: 1) == nil)
+    #expect(flow.deadline == .milliseconds(end))
+    // A queue in a router, or a lost probe that was repeated.
+    if roundTrip > 1 {
+      #expect(
+        flow.see(
+          after: 1020, silence: 300, roundTrip: roundTrip, probes: 3, answers: 3) == nil)
+      #expect(flow.examination.isSpared)
+    }
+  }
+
+  @Test("E1 E4 the timeout is 1.5 s → the time to answer is not shorter after a probe")
   func longRoundTrip() {
     var flow = Disputed(canBeAsked: true)
     #expect(
-      flow.see(Self.lost, after: 0, silence: 60_000, roundTrip: 300, timeout: 500)
+      flow.see(Self.lost, after: 0, silence: 60_000, roundTrip: 1300, timeout: 1500)
         == "advise interfaceLost, ask")
     #expect(
-      flow.see(after: 20, silence: 60_020, roundTrip: 300, timeout: 500, probes: 1) == nil)
-    #expect(flow.deadline == .milliseconds(520))
+      flow.see(after: 20, silence: 60_020, roundTrip: 1300, timeout: 1500, probes: 1) == nil)
+    #expect(flow.deadline == .milliseconds(1520))
   }
 
   @Test("E1 news of another reason comes with a question → both are passed on")

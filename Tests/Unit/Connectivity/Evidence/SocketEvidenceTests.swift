@@ -125,11 +125,11 @@ struct SocketEvidenceTests {
   @Test("E1 a flow that has lost packets gets the time of two timeouts if its link works")
   func lossy() {
     func ruling(
-      _ after: Int, _ silence: Int, timeouts: Int? = nil, isUrgent: Bool = false
+      _ after: Int, _ silence: Int, timeouts: Int? = nil, isUrgent: Bool = false, next: Int = 100
     ) -> SocketEvidence.Ruling {
       let (evidence, now) = Self.evidence(
         after, silence: silence, data: after + 3, progress: 7, before: 7, timeouts: timeouts ?? 0,
-        unacknowledged: timeouts != nil, resent: 1, nextTimeout: 100)
+        unacknowledged: timeouts != nil, resent: 1, nextTimeout: next)
       return evidence.ruling(at: now, isUrgent: isUrgent)
     }
     let end = Instant(sinceStart: .milliseconds(10_600))
@@ -139,7 +139,12 @@ struct SocketEvidenceTests {
     let again = Instant(sinceStart: .milliseconds(10_840))
     #expect(ruling(600, 5, timeouts: 1) == .wait(until: again))
     #expect(ruling(600, 5, timeouts: 1, isUrgent: true) == .destroy)
-    #expect(ruling(600, 5, timeouts: 2) == .destroy)
+    #expect(ruling(700, 5, timeouts: 2, next: 800) == .destroy)
+    // What was silent already may come back, as without a better path (E2).
+    let later = Instant(sinceStart: .milliseconds(10_840))
+    #expect(ruling(600, 603, timeouts: 2) == .wait(until: later))
+    #expect(ruling(6000, 6003, timeouts: 4) == .destroy)
+    #expect(ruling(600, 603, timeouts: 2, isUrgent: true) == .destroy)
   }
 
   @Test("E1 data that has timed out twice → no evidence, even if the peer retransmits")

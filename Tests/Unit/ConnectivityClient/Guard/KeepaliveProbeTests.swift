@@ -29,6 +29,22 @@ struct KeepaliveProbeTests {
       [self.option(SOL_SOCKET, SO_KEEPALIVE, CInt(0)), self.option(6, TCP_KEEPIDLE, CInt(0))]
     }
 
+    /// Drops all packets that arrive from now on.
+    func dropInput() -> Bool {
+      // struct sock_filter: BPF_RET | BPF_K, with 0 bytes.
+      let program = SIMD2<UInt32>(6, 0)
+      return withUnsafePointer(to: program) { program in
+        // struct sock_fprog: the number of instructions, and their address.
+        let filter = SIMD2<UInt>(1, UInt(bitPattern: program))
+        return withUnsafePointer(to: filter) {
+          setsockopt(self.descriptor, SOL_SOCKET, SO_ATTACH_FILTER, $0, 16) == 0
+        }
+      }
+    }
+
+    /// The number of probes without an answer.
+    var unanswered: UInt8 { self.option(6, TCP_INFO, SIMD4<UInt8>.zero)?[3] ?? 0 }
+
     /// The number of segments that were sent and received (`struct tcp_info`).
     var segments: (sent: UInt32, received: UInt32) {
       let words = self.option(6, TCP_INFO, SIMD64<UInt32>.zero) ?? .zero
@@ -53,6 +69,29 @@ struct KeepaliveProbeTests {
     #expect(socket.segments.sent == before.sent + 1)
     probe.end(on: socket)
     #expect(socket.keepalive == [isOn, idleTime])
+  }
+
+  @Test("E4 a probe is lost → repeated, and no more often than the kernel's limit allows")
+  func repeated() throws {
+    let listener = try SilentListener()
+    let connection = try LoopbackSocket(port: listener.port)
+    let socket = Socket(descriptor: connection.descriptor)
+    // Answers are dropped: the socket accepts no packet any more.
+    #expect(socket.dropInput())
+    #expect(socket.set(6, TCP_KEEPCNT, 4))
+    var probe = try #require(KeepaliveProbe(on: socket))
+    for count in [UInt8(1), 2, 3] {
+      let patience = Patience(.seconds(20))
+      while socket.unanswered < count, !patience.isOver { poll(nil, 0, 10) }
+      #expect(socket.unanswered == count)
+      probe.repeat(on: socket)
+    }
+    // One more would end the connection.
+    let before = socket.segments.sent
+    probe.repeat(on: socket)
+    #expect(socket.segments.sent == before)
+    probe.end(on: socket)
+    #expect(socket.keepalive == [0, 7200])
   }
 
   @Test("E4 not a TCP socket → no probe")
