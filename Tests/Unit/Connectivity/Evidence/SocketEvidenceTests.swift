@@ -140,7 +140,7 @@ struct SocketEvidenceTests {
     #expect(ruling(600, 5, timeouts: 1) == .wait(until: again))
     #expect(ruling(600, 5, timeouts: 1, isUrgent: true) == .destroy)
     #expect(ruling(700, 5, timeouts: 2, next: 800) == .destroy)
-    // What was silent already may come back, as without a better path (E2).
+    // A flow that was silent already may come back, as without a better path (E2).
     let later = Instant(sinceStart: .milliseconds(10_840))
     #expect(ruling(600, 603, timeouts: 2) == .wait(until: later))
     #expect(ruling(6000, 6003, timeouts: 4) == .destroy)

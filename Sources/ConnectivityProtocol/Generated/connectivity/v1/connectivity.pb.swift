@@ -821,8 +821,8 @@ public enum Connectivity_V1_FlowQuestion: ProtobufEnum {
   case unspecified
   /// By a keepalive probe of TCP. The client switches SO_KEEPALIVE on and sets TCP_KEEPIDLE to 1 s,
   /// and both back when the probe was sent or the time is over. The kernel sends the probe once the
-  /// socket has been idle for a second (tcp(7)). Setting TCP_KEEPIDLE again repeats it, in case it was
-  /// lost; after an answer nothing is sent.
+  /// socket has been idle for a second (tcp(7)). Setting TCP_KEEPIDLE again repeats it, in case it
+  /// was lost; after an answer nothing is sent.
   case keepalive
   /// By a PING of HTTP/2, or by a keepalive probe.
   case ping
