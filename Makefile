@@ -300,6 +300,7 @@ update: ## update the packages that connd is built from (Package.resolved)
 .PHONY: lint
 lint: ## check the format of the sources, and the English of all prose
 	@$(sources) | xargs swift format lint --strict --parallel
+	@! grep -rnE --include='*.swift' '\.blocking.*\.timeLimit' Tests || { echo 'a time limit would count the wait for a thread that may block' >&2; exit 1; }
 	@dev/check-english
 
 .PHONY: check-rules

@@ -4,7 +4,7 @@ import TestTraits
 import Testing
 
 /// Commands that connctl runs under conditions, and on changes.
-@Suite("Commands that connctl runs", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
+@Suite("Commands that connctl runs", .needsNamespaces, .blocking)
 struct CommandsScenario {
   private func online() throws -> Laboratory {
     let lab = try Laboratory(configuration: "links: [{match: eth0, medium: wired}]")

@@ -4,7 +4,7 @@ import TestTraits
 import Testing
 
 /// Costs of links according to NetworkManager and the leases of systemd-networkd.
-@Suite("Metering", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
+@Suite("Metering", .needsNamespaces, .blocking)
 struct MeteringScenario {
   private func laboratory() throws -> Laboratory {
     let lab = try Laboratory(configuration: "links: [{match: \"eth*\", medium: wired}]")

@@ -68,8 +68,7 @@ struct MonitoringScenario {
 
   @Test(
     "a real Prometheus reads the category, each query of the dashboard, and the alerts",
-    .enabled(if: Self.isPrometheusAvailable, "prometheus is not installed"),
-    .timeLimit(.minutes(3)))
+    .enabled(if: Self.isPrometheusAvailable, "prometheus is not installed"))
   func prometheus() throws {
     let lab = try self.online()
     let server = try self.serve(lab)

@@ -5,7 +5,7 @@ import Testing
 
 /// polkit, if present, decides who may set overrides. A connd waiting for polkit still works.
 @Suite(
-  "polkit", .needsNamespaces, .blocking, .timeLimit(.minutes(5)),
+  "polkit", .needsNamespaces, .blocking,
   .enabled(if: Users.areMany, "only one user exists here"))
 struct PolkitScenario {
   private let bus: PolkitBus

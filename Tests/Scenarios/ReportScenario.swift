@@ -5,7 +5,7 @@ import Testing
 
 /// Recordings that users make themselves, and reports that they share.
 @Suite(
-  "Recording for others", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
+  "Recording for others", .needsNamespaces, .blocking)
 struct ReportScenario {
   private func laboratory() throws -> Laboratory {
     let lab = try Laboratory(ipv6: true)

@@ -5,7 +5,7 @@ import Testing
 
 /// The tasks of a new user, with the lines that README and manual give for them. Status bars and
 /// Prometheus have suites of their own.
-@Suite("A new user's tasks", .needsNamespaces, .blocking, .timeLimit(.minutes(3)))
+@Suite("A new user's tasks", .needsNamespaces, .blocking)
 struct TasksScenario {
   /// A laptop with a cable, Wi-Fi and a modem, whose default route uses the cable.
   private func laptop() throws -> Laboratory {

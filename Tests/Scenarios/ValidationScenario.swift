@@ -4,7 +4,7 @@ import TestTraits
 import Testing
 
 /// The reports of NetworkManager and routers about the way to the internet.
-@Suite("Validation", .needsNamespaces, .blocking, .timeLimit(.minutes(5)))
+@Suite("Validation", .needsNamespaces, .blocking)
 struct ValidationScenario {
   private static let portal = "https://portal.example/api"
 

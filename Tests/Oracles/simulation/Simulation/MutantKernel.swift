@@ -99,7 +99,13 @@ final class MutantKernel: ForwardingKernel {
     }
   }
 
-  func translatesConnections() -> Bool { self.kernel.translatesConnections() }
+  func translatesConnections() -> Bool {
+    switch self.mutation {
+    case .trustsEachLookup: false
+    case .trustsNoLookup: true
+    default: self.kernel.translatesConnections()
+    }
+  }
 
   func neighbour(
     _ address: IPAddress, on link: UInt32

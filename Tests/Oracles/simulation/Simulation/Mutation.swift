@@ -68,6 +68,10 @@ enum Mutation: String, CaseIterable, Sendable {
   case hasNoGrace
   /// I10: grace periods never end.
   case hasEndlessGrace
+  /// E0: each lookup is proof.
+  case trustsEachLookup
+  /// E0: no lookup is proof.
+  case trustsNoLookup
   /// E1: no socket is queried.
   case asksNoSocket
   /// E1: every socket has just received something new.

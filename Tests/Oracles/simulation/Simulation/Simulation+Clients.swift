@@ -139,7 +139,7 @@ extension Simulation {
       markedLink: isMarked ? others.randomElement(using: &self.random)?.index : nil,
       isQueued: self.random.oneIn(4),
       hearsCopies: self.random.oneIn(4),
-      roundTrip: .milliseconds(self.random.pick([1, 20, 20, 60, 300])))
+      roundTrip: .milliseconds(self.random.pick([1, 1, 20, 60, 300])))
   }
 
   func removeFlow() {
