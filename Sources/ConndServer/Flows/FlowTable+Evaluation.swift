@@ -48,7 +48,8 @@ extension FlowTable {
       let (reports, heard) = Self.reports(
         on: questions + contrasts.map { $0?.tracker.question }, reader, at: now, clock)
       for (number, look) in looks.enumerated() {
-        let contrast = contrasts[number]?.contrast(reports[looks.count + number], at: heard)
+        let contrast = contrasts[number]?.contrast(
+          reports[looks.count + number], lastChange: self.lastChange, at: heard)
         guard
           let (event, asksPeer) = try self.conclude(
             look, reports[number], contrast, reader, at: heard)
@@ -175,7 +176,8 @@ extension FlowTable {
       switch action {
       case .end(let verdict):
         self.remove(flow.key)
-        let path = try self.pathForNew(flow, reader)
+        // A kernel that fails now must not cost the report.
+        let path = (try? self.pathForNew(flow, reader)) ?? .unknown
         return (.invalidation(verdict, look.cause(of: verdict), path), false)
       case .report(let verdict): event = .invalidation(verdict, look.cause(of: verdict), shown)
       case .betterPathGone: event = .betterPathGone(shown)

@@ -148,7 +148,10 @@ extension FlowTable {
       .registration, "pathMissing", interface: made.interface, learntLate: true)
     // A connection that its client knew before it lost connd is not new.
     let isNew = registration.sinceGeneration == nil && !registration.hasWaited
-    let madeAt = isNew ? now : nil
+    let madeAt =
+      isNew && flow.namesSocket && !self.inDoubt.isEmpty
+      ? reader.view.socketReports(on: [machine.tracker.question]).first.flatMap { $0 }
+        .map { Contrast.Made(at: now, progress: $0.progress) } : nil
     switch actions.first {
     case .end(let verdict):
       return .invalidation(

@@ -167,11 +167,13 @@ struct FlowTable {
     return found
   }
 
-  /// The newest connection to the host of a flow, if that is another one (E2).
+  /// The newest connection to the host of a flow, if that is another one on the same path (E2). Its
+  /// port may have selected another nexthop.
   func newest(besides flow: GuardedFlow) -> GuardedFlow? {
     let host = flow.host
     guard let newest = self.newest[host.hashValue].flatMap({ self.entries[$0] }), newest !== flow,
-      newest.host == host
+      newest.host == host, newest.told.status == .satisfied,
+      newest.told.chain == flow.told.chain, newest.told.gateway == flow.told.gateway
     else { return nil }
     return newest
   }
@@ -180,7 +182,7 @@ struct FlowTable {
 
   mutating func insert(
     _ key: Key, of account: Account, _ machine: FlowMachine, told: KernelPath,
-    isDoubted: Bool = false, made: Instant? = nil
+    isDoubted: Bool = false, made: Contrast.Made? = nil
   ) {
     let flow = GuardedFlow(
       key, of: account, machine, told: told, isDoubted: isDoubted, seen: self.log.last,

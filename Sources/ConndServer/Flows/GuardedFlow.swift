@@ -22,8 +22,8 @@ final class GuardedFlow {
   var isOverdue = false
   /// Whether it had no path when it was made, and has had none since (I11).
   var isDoubted: Bool
-  /// When it was registered, if it had just been made.
-  var made: Instant?
+  /// Its registration, if it had just been made while other flows were in doubt.
+  var made: Contrast.Made?
   /// Its index in the table.
   var place: Int
 
@@ -61,9 +61,9 @@ final class GuardedFlow {
   var socket: Destination { self.tracker.question.socket }
 
   /// Compares others with this connection, if it was registered when it was made.
-  func contrast(_ report: SocketReport?, at now: Instant) -> Contrast? {
+  func contrast(_ report: SocketReport?, lastChange: Instant?, at now: Instant) -> Contrast? {
     guard let made, let report else { return nil }
-    return Contrast(made: made, report, at: now)
+    return Contrast(made, report, lastChange: lastChange, at: now)
   }
 
   var flow: Flow { self.machine.flow }

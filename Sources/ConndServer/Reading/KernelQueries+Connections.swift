@@ -96,7 +96,7 @@ extension KernelQueries {
       actions = machine.evaluate(
         .lookup(lookup), isProof: { self.view.isLookupProof() }, report: { socket }, at: now)
     }
-    report.verdict = actions.first?.verdict
+    report.verdict = actions.lazy.compactMap(\.verdict).first ?? machine.standing
     return report
   }
 

@@ -91,6 +91,7 @@ extension Channel {
       self.update { $0.suspend(connection, false) }
     } else if let path = event.path {
       if !event.destroys { self.moved(connection, to: path) }
+      if case .path = event { self.heard(connection) }
       self.noticed(path, phase)
     }
   }
@@ -152,6 +153,16 @@ extension Channel {
     }
   }
 
+  /// connd no longer advises against the connection, so calls may use it if it was silent.
+  private func heard(_ connection: Connection) {
+    let wasSilent = self.state.withLock { state in
+      guard state.silent == connection.serial else { return false }
+      state.silent = nil
+      return true
+    }
+    if wasSilent { self.recovered(connection.id, connection.serial) }
+  }
+
   /// Handles a new path of the connection. An attempt whose former path was unusable starts over,
   /// because TCP itself retries only after a second, and then with growing delays.
   private func moved(_ connection: Connection, to path: KernelPath) {
@@ -193,7 +204,9 @@ extension Channel {
         let isBusy = connection.isBusy
         self.update { state in
           guard state.isInUse(connection) else { return [] }
-          return state.machine.silent(connection.id, isBusy: isBusy, now: .now)
+          let actions = state.machine.silent(connection.id, isBusy: isBusy, now: .now)
+          if !actions.isEmpty { state.silent = connection.serial }
+          return actions
         }
       }
     }

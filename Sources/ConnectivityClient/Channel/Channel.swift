@@ -48,6 +48,8 @@ final class Channel: Sendable {
     var addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress] = []
     /// Set while calls use a connection by the other way.
     var otherWay: OtherWayUse?
+    /// The serial of the connection that connd has advised against because it is silent (W4).
+    var silent: UInt64?
   }
 
   /// A call that waits for a connection.

@@ -42,7 +42,9 @@ package struct KeepaliveProbe: Sendable {
     // With so short an interval, a second one follows before the options are set back.
     let left = most - 1 - unanswered - (interval > 1 ? 1 : 2)
     guard left >= 0 else { return nil }
-    (self.wasOn, self.idleTime, self.left) = (wasOn, idleTime, hasTimeout ? 0 : left)
+    (self.wasOn, self.idleTime) = (wasOn, idleTime)
+    // connd may ask twice more before it gives the connection up (E2).
+    self.left = hasTimeout ? 0 : max(0, left - 2)
     // In this order: only the second one restarts the timer with the time that has passed.
     guard socket.set(SOL_SOCKET, Option.keepalive, 1),
       socket.set(Option.tcpLevel, Option.keepaliveIdle, 1)

@@ -1,33 +1,48 @@
 package import Connectivity
 
-/// Another connection to the same host and port, from the same address (E2). If it was made after a
-/// change and its peer is heard, the host and the path work, and a connection that stays silent is
+/// Another connection to the same host and port, by the same path (E2). If it was made after all
+/// changes and its peer is heard, the host and the path work, and a connection that stays silent is
 /// dead. A value.
 package struct Contrast: Hashable, Sendable {
-  /// When it was registered, just after it had been made.
-  private var made: Instant
+  /// A connection when it was registered.
+  package struct Made: Hashable, Sendable {
+    package var time: Instant
+    /// The number of bytes that its peer had acknowledged.
+    package var progress: UInt64
+
+    package init(at time: Instant, progress: UInt64) {
+      (self.time, self.progress) = (time, progress)
+    }
+  }
+
+  private var made: Made
   /// When its peer was heard last.
   private var lastHeard: Instant
+  /// When anything last changed that may have cost a path.
+  private var lastChange: Instant?
   private var report: SocketReport
 
   /// - Parameter now: When the kernel gave the report.
-  package init(made: Instant, _ report: SocketReport, at now: Instant) {
+  package init(_ made: Made, _ report: SocketReport, lastChange: Instant?, at now: Instant) {
     self.made = made
     self.lastHeard = now.advanced(by: .zero - report.silence)
+    self.lastChange = lastChange
     self.report = report
   }
 
-  /// Whether the peer has acknowledged data. A box on the way may accept a connection for it, so
-  /// the three-way handshake is not enough: it counts as one byte. A connection that has lost
-  /// packets itself proves nothing.
+  /// Whether the peer has acknowledged data since it was registered. A box on the way may accept a
+  /// connection for it, so a handshake is not enough. A connection that has lost packets itself
+  /// proves nothing.
   private var isHeard: Bool {
-    self.report.progress > 1 && !self.report.hasUnacknowledgedData && self.report.resent == 0
+    self.made.time < self.lastHeard && self.made.progress < self.report.progress
+      && !self.report.hasUnacknowledgedData && self.report.resent == 0
   }
 
-  /// Whether a silent connection has sent its data again since this one was made, without an
-  /// answer.
+  /// Whether a silent connection has sent its data again since this one was made, without an answer.
   func shows(_ silent: SocketEvidence) -> Bool {
-    self.isHeard && silent.change < self.made && silent.change < self.lastHeard
-      && silent.lastTimeout.map { self.made < $0 } ?? false
+    guard self.isHeard, silent.change < self.made.time, let timeout = silent.lastTimeout else {
+      return false
+    }
+    return self.made.time < timeout && self.lastChange.map { $0 < self.made.time } ?? true
   }
 }

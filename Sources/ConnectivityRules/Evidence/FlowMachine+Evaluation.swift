@@ -10,7 +10,8 @@ extension FlowMachine {
     let verdict = self.tracker.register(
       on: lookup.reading, since: since, policy: lookup.policy, at: now)
     var evaluation = Evaluation(
-      lookup: lookup, isRegistration: true, before: before, verdict: verdict, isLookupNew: false)
+      lookup: lookup, isRegistration: true, before: before, verdict: verdict, isLookupNew: false,
+      at: now)
     // Only its socket knows whether a flow works that sends from the address of a failed link (I2).
     let asksSocket =
       self.flow.namesSocket
@@ -36,7 +37,7 @@ extension FlowMachine {
       path.status != .unknown && self.refutedPath?.isOtherLookup(than: path) ?? false
     var evaluation = Evaluation(
       lookup: lookup, isRegistration: false, before: before, verdict: verdict,
-      isLookupNew: isLookupNew)
+      isLookupNew: isLookupNew, at: now)
     evaluation.asksSocket =
       self.flow.namesSocket
       && (isLookupNew
@@ -59,6 +60,8 @@ extension FlowMachine {
     _ evaluation: Evaluation, _ report: SocketReport?, isProof: Bool, _ contrast: Contrast?,
     at now: Instant
   ) -> [Action] {
+    // Without a report nothing that was due since the lookup is decided.
+    let now = evaluation.asksSocket ? now : evaluation.at
     let (lookup, path) = (evaluation.lookup, evaluation.lookup.reading.path)
     var verdict = evaluation.verdict
     if evaluation.isRegistration, verdict == nil, lookup.reading.isSourceStranded {
@@ -84,6 +87,11 @@ extension FlowMachine {
     let outcome = self.examination.conclude(look)
     self.inDoubtSince = self.doubt(after: evaluation)
     self.isStranded = lookup.reading.isSourceStranded
+    if !self.isStranded {
+      self.isAdvisedAsStranded = false
+    } else if case .verdict(let verdict) = outcome, verdict.reason == .interfaceLost {
+      self.isAdvisedAsStranded = true
+    }
     self.refutedPath =
       evaluation.isLookupNew ? path : self.isSpared ? self.refutedPath ?? path : nil
     let isBetterPathGone = evaluation.before.hasBetterPath && !self.tracker.hasBetterPath

@@ -93,6 +93,8 @@ package struct FlowMachine: Hashable, Sendable {
   var inDoubtSince: Instant?
   /// Whether its address is on a failed link while another link sends its packets (E5).
   package internal(set) var isStranded = false
+  /// Whether its owner was advised because of that.
+  var isAdvisedAsStranded = false
   /// The lookup whose evaluation is not over.
   var open: Evaluation?
 
@@ -107,6 +109,8 @@ package struct FlowMachine: Hashable, Sendable {
     var isLookupNew: Bool
     /// Whether the socket is queried about the lookup's verdict.
     var asksSocket = false
+    /// The time of the lookup.
+    var at: Instant
   }
 
   package init(_ tracker: FlowTracker) { self.tracker = tracker }
@@ -182,13 +186,22 @@ package struct FlowMachine: Hashable, Sendable {
     self.examination.dispute == nil && self.tracker.hasBegun && !self.tracker.isInDoubt
   }
 
-  /// The verdict that was reported and still applies, or `nil` for a flow that works.
+  /// The gravest verdict that was reported and still applies, or `nil` for a flow that works.
   package var standing: FlowTracker.Verdict? {
+    var standing: [FlowTracker.Verdict] = []
     if let dispute = self.examination.dispute {
-      return .init(dispute.verdict.reason, dispute.state == .drained ? .drain : .advise)
+      let isDrained = dispute.state == .drained || dispute.verdict.reason == .betterPath
+      standing.append(.init(dispute.verdict.reason, isDrained ? .drain : .advise))
     }
-    if self.examination.suspicion?.isAdvised == true { return .init(.silent, .advise) }
-    return self.tracker.standing
+    if let verdict = self.tracker.standing {
+      // The flow exists, so its socket has refuted what the lookup says.
+      standing.append(
+        .init(verdict.reason, verdict.severity == .destroy ? .advise : verdict.severity))
+    }
+    if self.isAdvisedAsStranded { standing.append(.init(.interfaceLost, .advise)) }
+    if self.examination.suspicion?.isAdvised == true { standing.append(.init(.silent, .advise)) }
+    let gravest = standing.map(\.severity).max()
+    return standing.first { $0.severity == gravest }
   }
 
   /// The verdict of the lookup that is being evaluated. A `destroy` may still be refuted.

@@ -56,8 +56,7 @@ extension SocketEvidence {
       // before that times out decides.
       return .wait(until: self.nextQuestion(after: now))
     }
-    if !isUrgent, self.hasUnacknowledgedData, self.timeouts >= 2, self.timesOutSince <= self.change
-    {
+    if !isUrgent, self.hasUnacknowledgedData, self.timeouts - self.timeoutsAfterChange >= 2 {
       // It was silent already, for a reason that is not the better path, and may come back (E2).
       let end = self.timesOutSince.advanced(by: Self.maxSilence)
       if end > now { return .wait(until: min(end, self.nextQuestion(after: now))) }

@@ -27,7 +27,7 @@ package struct SocketEvidence: Hashable, Sendable {
   /// How long the last three of them took at least, or all if there are fewer.
   private var timeoutsTook: Duration
   /// The number of those timeouts that came after the change.
-  private var timeoutsAfterChange: Int
+  var timeoutsAfterChange: Int
   /// When the data was sent that began to time out.
   var timesOutSince: Instant
   /// The number of segments that were sent again since the connection was made.

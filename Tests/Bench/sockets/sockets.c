@@ -94,7 +94,7 @@ static void lose_carrier(struct guarding *guarding, enum kind kind) {
 
 /// Has netfilter track the connections of this network namespace from now on.
 static void track(void) {
-  if (system("nft 'table ip track { chain out { type filter hook output priority 0; ct state new accept; } }'"))
+  if (system("nft 'table ip track { chain out { type filter hook output priority 0; ct state new accept; }; }'"))
     fprintf(stderr, "nft has failed\n"), exit(1);
 }
 

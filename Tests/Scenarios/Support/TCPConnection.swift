@@ -27,6 +27,8 @@ final class TCPConnection {
     var isDualStack = false
     /// The server's own address, if packets to the remote address are forwarded to another.
     var listen: String?
+    /// Whether the server accepts connections to any address (IP_TRANSPARENT).
+    var isTransparent = false
   }
 
   /// Connects to an address of the other namespace.
@@ -38,6 +40,10 @@ final class TCPConnection {
     let listener = try other.perform {
       let listener = socket(endpoint.family, Self.type, 0)
       Self.set(SO_REUSEADDR, 1, on: listener)
+      if options.isTransparent {
+        var on: CInt = 1
+        setsockopt(listener, CInt(IPPROTO_IP), IP_TRANSPARENT, &on, 4)
+      }
       guard endpoint.withAddress({ bind(listener, $0, $1) }) == 0, listen(listener, 1) == 0 else {
         throw CommandError("listen on \(address): errno \(errno)")
       }

@@ -62,20 +62,24 @@ struct SocketInquiryTests {
   @Test(
     "E2 a newer connection to the same host is heard → the silent one ends at its third timeout")
   func contrast() throws {
-    for isSameHost in [true, false] {
+    for (isSameHost, isKnown) in [(true, false), (false, false), (true, true)] {
       var loop = try self.loop()
       loop.kernel.sockets[Self.port] = self.silent(1005, timeouts: 2, nextTimeout: 400)
       #expect(loop.tell() == [])
       #expect(loop.turn(after: .seconds(1)) == ["1 advise silent"])
+      // A connection that its user has had for longer has sent everything before.
       loop.kernel.sockets[Self.port + 1] = SocketReport(
-        silence: .milliseconds(40), progress: 500, roundTrip: .milliseconds(20))
+        silence: .milliseconds(5), progress: isKnown ? 500 : 1, roundTrip: .milliseconds(20))
       _ = loop.turn(after: .milliseconds(30))
       #expect(
         try loop.guardFlow(
           2, local: isSameHost ? "192.0.2.7" : nil, port: Self.port + 1) == ["2 path eth0"])
+      loop.kernel.sockets[Self.port + 1] = SocketReport(
+        silence: .milliseconds(400), progress: 500, roundTrip: .milliseconds(20))
       loop.kernel.sockets[Self.port] = self.silent(1545, timeouts: 3, nextTimeout: 1460)
       #expect(
-        loop.turn(after: .milliseconds(510)) == (isSameHost ? ["1 destroy silent"] : []))
+        loop.turn(after: .milliseconds(510))
+          == (isSameHost && !isKnown ? ["1 destroy silent"] : []))
     }
   }
 

@@ -150,14 +150,15 @@ struct FlowExaminationTests {
   /// Another connection to the same host, made and heard at these times after the change.
   private func contrast(
     made: Int, heard: Int, at now: Int, progress: UInt64 = 300, resent: UInt64 = 0,
-    inFlight: UInt64 = 0
+    inFlight: UInt64 = 0, changed: Int = 0
   ) -> Contrast {
     let report = SocketReport(
       silence: .milliseconds(now - heard), progress: progress, inFlight: inFlight,
       roundTrip: .milliseconds(20), hasUnacknowledgedData: inFlight > 0, resent: resent)
     let change = FlowExaminationTests.change
     return Contrast(
-      made: change.advanced(by: .milliseconds(made)), report,
+      Contrast.Made(at: change.advanced(by: .milliseconds(made)), progress: 100), report,
+      lastChange: change.advanced(by: .milliseconds(changed)),
       at: change.advanced(by: .milliseconds(now)))
   }
 
@@ -186,13 +187,14 @@ struct FlowExaminationTests {
   }
 
   @Test(
-    "E2 the other connection is older, is not heard, has lost packets, or came after the timeout → no contrast"
+    "E2 the other connection is older, is not heard, has lost packets, or came too late → no contrast"
   )
   func noContrast() {
     let others = [
       self.contrast(made: -5, heard: 1100, at: 1540),
-      self.contrast(made: 1030, heard: -5, at: 1540),
-      self.contrast(made: 1030, heard: 1100, at: 1540, progress: 1),
+      self.contrast(made: 1030, heard: 1020, at: 1540),
+      self.contrast(made: 1030, heard: 1100, at: 1540, progress: 100),
+      self.contrast(made: 1030, heard: 1100, at: 1540, changed: 1200),
       self.contrast(made: 1030, heard: 1100, at: 1540, resent: 1),
       self.contrast(made: 1030, heard: 1100, at: 1540, inFlight: 10),
       self.contrast(made: 1410, heard: 1500, at: 1540),

@@ -199,6 +199,41 @@ struct FlowMachineTests {
     #expect(flow.see(Self.dead).isEmpty && flow.machine.state == .spared)
   }
 
+  @Test("E1 the deadline passes while other flows are asked → nothing is decided without a report")
+  func deadlineInBetween() throws {
+    var flow = Self.flow(in: .disputed)
+    let deadline = try #require(flow.machine.deadline)
+    let lookup = FlowMachine.Lookup(
+      Self.dead, isCertain: false, isTunnelled: false, change: deadline, readAt: deadline,
+      policy: InvalidationPolicy())
+    let before = deadline.advanced(by: .milliseconds(-2))
+    #expect(flow.machine.handle(.lookup(lookup), at: before).isEmpty)
+    let after = deadline.advanced(by: .milliseconds(1))
+    #expect(
+      flow.machine.handle(.report(nil, isProof: true, contrast: nil), at: after).isEmpty)
+    #expect(flow.machine.state == .disputed && flow.machine.deadline == deadline)
+  }
+
+  @Test("the standing verdict is what the owner knows, and never a refuted end")
+  func standing() {
+    for state in FlowMachine.State.allCases {
+      let standing = Self.flow(in: state).machine.standing
+      let expected: String? =
+        switch state {
+        case .alive, .awaitingPath, .suspected, .kernelUnavailable: nil
+        case .inGrace, .disputed, .spared: "advise interfaceLost"
+        case .drained: "drain interfaceLost"
+        }
+      #expect(standing.map { "\($0.severity) \($0.reason)" } == expected, "\(state)")
+    }
+    var stranded = Self.flow(in: .alive)
+    let reading = Self.wifi.with { $0.isSourceOnFailedLink = true }
+    #expect(stranded.see(reading).compactMap(\.verdict).map(\.severity) == [.advise])
+    #expect(stranded.machine.standing?.reason == .interfaceLost)
+    _ = stranded.see(Self.wifi)
+    #expect(stranded.machine.standing == nil)
+  }
+
   @Test("I0 an evaluation that is not ended changes nothing of the flow")
   func abandoned() {
     let flow = Self.flow(in: .alive)
