@@ -38,7 +38,8 @@ package struct Contrast: Hashable, Sendable {
       && !self.report.hasUnacknowledgedData && self.report.resent == 0
   }
 
-  /// Whether a silent connection has sent its data again since this one was made, and got no answer.
+  /// Whether a silent connection has sent its data again since this one was made, and got no
+  /// answer.
   func shows(_ silent: SocketEvidence) -> Bool {
     guard self.isHeard, silent.change < self.made.time, let timeout = silent.lastTimeout else {
       return false
