@@ -263,6 +263,33 @@ struct EvidenceScenario {
     }
   }
 
+  @Test(
+    "E2 a change interrupts the path for up to five seconds → what speaks is not destroyed",
+    .needsAll("a minute"), arguments: [500, 1000, 2000, 3000, 4000, 5000])
+  func interrupted(milliseconds: Int) throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    try lab.start()
+    let gaps = [20, 100, 500, 900]
+    let flows = try gaps.map { _ in try GuardedFlow(lab, to: Uplinks.server) }
+    var traffic: [Traffic] = []
+    for (flow, gap) in zip(flows, gaps) {
+      traffic.append(
+        try #require(flow.connection).startTraffic(every: .milliseconds(gap)))
+    }
+    for each in traffic { try each.awaitAnswers() }
+    try self.losePackets(lab, 100)
+    let end = ContinuousClock.now + .milliseconds(milliseconds)
+    while ContinuousClock.now < end { _ = try lab.status() }
+    try lab.outside.nft("delete table ip loss")
+    for each in traffic {
+      try each.awaitAnswers()
+      each.stop()
+    }
+    try GuardedFlow.expectSpared(flows) {
+      try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
+    }
+  }
+
   @Test("E2 all packets are lost silently after a change → advised, then destroyed as silent")
   func silent() throws {
     let lab = try Uplinks.laboratory(["eth0"])

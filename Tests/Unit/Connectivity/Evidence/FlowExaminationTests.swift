@@ -140,11 +140,52 @@ struct FlowExaminationTests {
     flow.suspect(after: 1000)
     #expect(flow.deadline == .milliseconds(1540))
     #expect(flow.see(after: 1200, isSound: true) == nil)
-    #expect(flow.see(after: 1540, silence: 1545, timeouts: 2, isSound: true) == "advise silent")
-    #expect(flow.see(after: 3080, silence: 3085, timeouts: 2, isSound: true) == nil)
-    #expect(flow.see(after: 5800, silence: 5805, timeouts: 3, isSound: true) == nil)
-    #expect(flow.deadline == .milliseconds(6000))
-    #expect(flow.see(after: 6000, silence: 6005, timeouts: 3, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "advise silent")
+    #expect(flow.deadline == .milliseconds(3140))
+    #expect(flow.see(after: 3140, silence: 3145, timeouts: 4, isSound: true) == nil)
+    // It sends again after 6.2 s.
+    #expect(flow.deadline == .milliseconds(6340))
+    #expect(flow.see(after: 6340, silence: 6345, timeouts: 5, isSound: true) == "destroy silent")
+  }
+
+  @Test("E2 the flow sends again just after six seconds, and is answered → recovered")
+  func sendsAgainLater() {
+    var flow = Examined()
+    flow.suspect(after: 1000)
+    #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "advise silent")
+    #expect(flow.see(after: 3140, silence: 3145, timeouts: 4, isSound: true) == nil)
+    #expect(
+      flow.see(
+        after: 6340, silence: 120, isSound: true, isAcknowledged: true, progress: 10, resent: 5)
+        == "recovered")
+  }
+
+  @Test("E2 the flow sends two seconds after the change → its six seconds run from then")
+  func sendsLater() {
+    var flow = Examined()
+    func report(at now: Int, timeouts: Int, next: Int) -> FlowExamination.Look {
+      .init(
+        nil, isSound: true, change: Self.change,
+        report: SocketReport(
+          silence: .milliseconds(now + 5), inFlight: 10, roundTrip: .milliseconds(20),
+          timeouts: timeouts, hasUnacknowledgedData: true, resent: UInt64(timeouts),
+          nextTimeout: .milliseconds(next - now)),
+        at: Self.change.advanced(by: .milliseconds(now)))
+    }
+    flow.suspect(after: 2000)
+    for (now, timeouts, next) in [(3540, 3, 5000), (5140, 4, 8200), (7000, 4, 8200)] {
+      let outcome = flow.examination.conclude(report(at: now, timeouts: timeouts, next: next))
+      if case .verdict(let verdict) = outcome { #expect(verdict.severity == .advise, "\(now)") }
+    }
+    #expect(flow.deadline == .milliseconds(8340))
+    guard
+      case .verdict(let verdict) = flow.examination.conclude(
+        report(at: 8340, timeouts: 5, next: 14_600))
+    else {
+      Issue.record("no verdict")
+      return
+    }
+    #expect(verdict.severity == .destroy)
   }
 
   /// Another connection to the same host, made and heard at these times after the change.
@@ -275,7 +316,7 @@ struct FlowExaminationTests {
     #expect(flow.deadline == .milliseconds(1540))
     #expect(flow.see(after: 1540, silence: 1545, timeouts: 3, isSound: true) == "advise silent")
     flow.suspect(after: 5000, becauseOf: 4000)
-    #expect(flow.see(after: 6000, silence: 6005, timeouts: 4, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 6340, silence: 6345, timeouts: 5, isSound: true) == "destroy silent")
   }
 
   private static let doubt = FlowTracker.Verdict(.interfaceLost, .advise)
@@ -321,7 +362,7 @@ struct FlowExaminationTests {
     #expect(
       flow.see(Self.doubt, after: 1600, silence: 1605, timeouts: 2) == "advise interfaceLost")
     #expect(flow.see(after: 2500, silence: 2505, timeouts: 3, isSound: true) == "advise silent")
-    #expect(flow.see(after: 6200, silence: 6205, timeouts: 4, isSound: true) == "destroy silent")
+    #expect(flow.see(after: 6340, silence: 6345, timeouts: 5, isSound: true) == "destroy silent")
   }
 
   @Test("E2 an inquiry finds that the lookup succeeds again → the suspicion goes on")
@@ -365,6 +406,6 @@ struct FlowExaminationTests {
     _ = flow.see(after: 60, silence: 5, isAcknowledged: true)
     flow.suspect(after: 2000)
     #expect(flow.see(after: 2600, silence: 2605, timeouts: 3) == "advise silent")
-    #expect(flow.see(after: 6000, silence: 6005, timeouts: 4) == "destroy silent")
+    #expect(flow.see(after: 6340, silence: 6345, timeouts: 5) == "destroy silent")
   }
 }

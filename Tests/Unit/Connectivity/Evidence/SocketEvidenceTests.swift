@@ -273,7 +273,7 @@ struct SocketEvidenceTests {
   func endOfPatience() {
     for (timeouts, expected) in [(1, 5140), (2, 1000)] {
       let (evidence, now) = Self.evidence(
-        5000, silence: 5001, timeouts: timeouts, nextTimeout: 5000)
+        5000, silence: 5001, timeouts: timeouts, timeout: 6000, nextTimeout: 5000)
       let next = evidence.nextQuestion(after: now, orAt: evidence.endOfPatience())
       #expect(now.duration(to: next) == .milliseconds(expected))
     }
