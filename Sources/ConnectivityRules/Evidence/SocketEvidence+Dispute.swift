@@ -36,9 +36,10 @@ extension SocketEvidence {
   }
 
   /// Whether something has arrived that only a living peer sends: the acknowledgement of what was
-  /// sent since, or new data while nothing waits for an acknowledgement.
+  /// sent after the first query, however soon it came, or new data while nothing waits for an
+  /// acknowledgement.
   private var isAlive: Bool {
-    self.isAcknowledgedLate || self.isAnsweredSince
+    self.known.map { $0.progress < self.progress } ?? false || self.isAnsweredSince
   }
 
   /// Decides about a flow that is dead according to its lookup, if the lookup is proof (E1).
@@ -118,7 +119,7 @@ extension SocketEvidence {
     guard self.hasUnacknowledgedData else {
       // Everything that was sent is acknowledged.
       if self.hasSent, self.isHeardLate { return .spare }
-      if let asked {
+      if let asked, self.isProbeUnanswered {
         let end = asked.advanced(by: self.answerTime)
         return end > now ? .wait(until: end) : .destroy
       }

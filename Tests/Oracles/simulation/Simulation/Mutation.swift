@@ -162,6 +162,7 @@ extension Mutation? {
     case .neverSeesSendings: (report.resent, report.sent) = (0, 0)
     case .neverSeesQuestions: report.probes = 0
     case .neverSeesAnswers:
+      report.probes += Int(report.acknowledgements)
       (report.acknowledgements, report.silence) = (0, report.dataSilence)
     case .countsUnsent: report.resent = UInt64(report.timeouts)
     case .neverHearsAgain:

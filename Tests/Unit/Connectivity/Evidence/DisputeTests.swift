@@ -64,6 +64,24 @@ struct DisputeTests {
     #expect(flow.see(after: 9000, silence: 9000, sent: 10, acknowledged: 10) == nil)
   }
 
+  @Test("E1 the answer comes within ten milliseconds of the change, and then a pause → spared")
+  func answeredAtOnce() {
+    var flow = Disputed()
+    #expect(flow.see(Self.lost, after: 3, silence: 400) == "advise interfaceLost")
+    #expect(flow.see(after: 200, silence: 193, sent: 10, acknowledged: 10) == nil)
+    #expect(flow.examination.isSpared && flow.deadline == nil)
+  }
+
+  @Test("E1 an acknowledgement in flight answers what was sent again → nothing is destroyed by it")
+  func answeredInFlight() {
+    var flow = Disputed()
+    #expect(flow.see(Self.lost, after: 3, silence: 400, sent: 10) == "advise interfaceLost")
+    #expect(flow.see(after: 200, silence: 193, sent: 10, acknowledged: 10, resent: 1) == nil)
+    #expect(
+      flow.see(after: 1200, silence: 1193, sent: 10, acknowledged: 10, resent: 1)
+        != "destroy interfaceLost")
+  }
+
   @Test("E1 a connection that speaks and is not answered → destroyed after a second")
   func unanswered() {
     var flow = Disputed()
