@@ -59,7 +59,7 @@ extension SocketEvidence {
     }
     if !isUrgent, self.hasUnacknowledgedData, self.timeouts - self.timeoutsAfterChange >= 2 {
       // It was silent already, for a reason that is not the better path, and may come back (E2).
-      let end = self.timesOutSince.advanced(by: Self.maxSilence)
+      let end = min(self.timesOutSince, self.change).advanced(by: Self.maxSilence)
       if end > now { return .wait(until: min(end, self.nextQuestion(after: now))) }
     }
     guard self.isActive else { return .destroy }

@@ -233,15 +233,14 @@ extension SocketEvidence {
     return counted + assumed >= 2 ? .advise : nil
   }
 
-  /// When a flow is destroyed that stays silent. Its time runs from the sending of what is not
-  /// answered. If it sends again just after its time, the answer is awaited: with a short round
-  /// trip, TCP sends after 3 s and then after 6.3 s.
+  /// When a flow is destroyed that stays silent. If it sends again just after its time, the answer
+  /// is awaited: with a short round trip, TCP sends after 3 s and then after 6.3 s.
   package func endOfPatience(isTunnelled: Bool = false) -> Instant {
-    let patience = isTunnelled ? InvalidationPolicy.tunnelGrace : Self.maxSilence
-    let start = max(self.change, self.lastData)
-    guard let nextTimeout, self.timeouts > 0 else { return start.advanced(by: patience) }
-    let end = max(start, self.timesOutSince).advanced(by: patience)
-    guard nextTimeout > end, nextTimeout <= end.advanced(by: Self.maxExtension) else { return end }
+    let end = max(self.change, self.lastData).advanced(
+      by: isTunnelled ? InvalidationPolicy.tunnelGrace : Self.maxSilence)
+    guard let nextTimeout, nextTimeout > end,
+      nextTimeout <= end.advanced(by: Self.maxExtension)
+    else { return end }
     return nextTimeout.advanced(by: self.roundTrip * 2 + Self.delay)
   }
 
