@@ -61,15 +61,7 @@ struct DiversionsScenario {
         )
       case .mark, .farMark:
         (self.remote, self.other) = (Uplinks.server, lab.outside)
-        try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
-        try lab.namespace.ip("rule add fwmark 16 lookup 100")
-        try lab.namespace.nft(
-          """
-          table ip t {
-            chain o { type route hook output priority mangle; ip daddr \(Uplinks.server) meta mark set 16; }
-            chain p { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
-          }
-          """)
+        try Uplinks.mark(in: lab)
       case .proxy:
         (self.remote, self.other) = (service, lab.namespace)
         (self.options.listen, self.options.isTransparent) = ("127.0.0.1", true)

@@ -39,15 +39,7 @@ struct QuestionNumbersScenario {
   func asked(_ trouble: Trouble) throws {
     let lab = try Uplinks.laboratory(["eth0"])
     let other = try LossyLink("eth1", 1, in: lab, delay: .milliseconds(trouble.before))
-    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
-    try lab.namespace.ip("rule add fwmark 16 lookup 100")
-    try lab.namespace.nft(
-      """
-      table ip marks {
-        chain out { type route hook output priority mangle; ip daddr \(Uplinks.server) meta mark set 16; }
-        chain post { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
-      }
-      """)
+    try Uplinks.mark(in: lab)
     try lab.start()
     let server = try EchoServer(lab)
     let client = try server.client(to: Uplinks.server, ["--by", "socket"])

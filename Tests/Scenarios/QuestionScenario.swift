@@ -9,15 +9,7 @@ struct QuestionScenario {
   /// lookups say eth0.
   private func laboratory(marking destination: String) throws -> Laboratory {
     let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
-    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
-    try lab.namespace.ip("rule add fwmark 16 lookup 100")
-    try lab.namespace.nft(
-      """
-      table ip marks {
-        chain out { type route hook output priority mangle; ip daddr \(destination) meta mark set 16; }
-        chain post { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
-      }
-      """)
+    try Uplinks.mark(packetsTo: destination, in: lab)
     try lab.start()
     return lab
   }

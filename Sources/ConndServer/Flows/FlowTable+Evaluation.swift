@@ -164,7 +164,7 @@ extension FlowTable {
     let actions = machine.handle(
       .report(report, isProof: isProof, contrast: contrast), at: now)
     self.spared += machine.timesSpared - flow.machine.timesSpared
-    // Only the socket of a stranded flow knows more. It is asked after the change (E2).
+    // Only its socket shows whether a stranded flow works. It is queried after the change (E2).
     if machine.isStranded, !flow.machine.isStranded { flow.hasMoved = true }
     flow.machine = machine
     self.isSeen(flow)
@@ -176,7 +176,7 @@ extension FlowTable {
       switch action {
       case .end(let verdict):
         self.remove(flow.key)
-        // A kernel that fails now must not cost the report.
+        // The report goes out even if the kernel fails now.
         let path = (try? self.pathForNew(flow, reader)) ?? .unknown
         return (.invalidation(verdict, look.cause(of: verdict), path), false)
       case .report(let verdict): event = .invalidation(verdict, look.cause(of: verdict), shown)

@@ -63,7 +63,7 @@ extension KernelQueries {
       report.verdict = standing
       return report
     }
-    // A connection whose peer was heard since the last change works on its present path (I0).
+    // If the peer was heard after the last change, the connection works on its current path (I0).
     let evidence = history.lastChange.flatMap { change in
       socket.map { SocketEvidence($0, on: change, at: now) }
     }

@@ -141,7 +141,8 @@ extension FlowMachine {
     return verdict
   }
 
-  /// Suspects a flow whose data is not acknowledged, and asks the peer of one that is idle (E2).
+  /// Handles a report after a change (E2). Data without an acknowledgement makes the flow suspect.
+  /// If the flow is idle, its owner must ask its peer.
   mutating func inquire(
     _ report: SocketReport, change: Instant, on path: KernelPath, at now: Instant
   ) -> [Action] {

@@ -41,8 +41,8 @@ package struct FlowMachine: Hashable, Sendable {
     /// The socket's report, or `nil` without one. `isProof` tells whether the lookup is proof; it
     /// matters only after ``Action/askProof``. The contrast answers ``Action/askContrast``.
     case report(SocketReport?, isProof: Bool, contrast: Contrast?)
-    /// The socket's report a second after a change that touches the flow (E2), whose path is now
-    /// `path`.
+    /// The socket's report a second after a change that touches the flow (E2). `path` is its
+    /// current path.
     case inquiry(SocketReport, change: Instant, path: KernelPath)
   }
 
@@ -59,7 +59,7 @@ package struct FlowMachine: Hashable, Sendable {
     case report(FlowTracker.Verdict)
     /// Tell the owner that the flow is lost. The machine must not be used again.
     case end(FlowTracker.Verdict)
-    /// The flow is no longer in doubt. The owner had received advice.
+    /// The flow works after all. Its owner had received advice.
     case recovered
     case betterPathGone
     /// Ask the owner to ask its peer (E4).
@@ -95,7 +95,7 @@ package struct FlowMachine: Hashable, Sendable {
   package internal(set) var isStranded = false
   /// Whether its owner was advised because of that.
   var isAdvisedAsStranded = false
-  /// The lookup whose evaluation is not over.
+  /// The evaluation that waits for a socket's report.
   var open: Evaluation?
 
   struct Evaluation: Hashable, Sendable {
@@ -171,14 +171,14 @@ package struct FlowMachine: Hashable, Sendable {
     }
   }
 
-  /// Whether it goes on although the lookup declares it dead.
+  /// Whether the flow continues although the lookup declares it dead.
   package var isSpared: Bool { self.examination.isSpared }
 
   /// How often its socket has proved the lookup wrong.
   package var timesSpared: Int { self.examination.timesSpared }
 
-  /// Whether its lookup shows a working path, or its socket has proved one, so that silence would
-  /// be news (E2).
+  /// Whether its lookup or its socket shows that the flow works, so that silence means something
+  /// (E2).
   package var isTrusted: Bool { self.isSpared || self.isLookupTrusted }
 
   /// Whether the last lookup showed a working path, and nothing disputes it.

@@ -132,9 +132,9 @@ extension SocketEvidence {
     var end = asked.advanced(by: self.answerTime)
     if told == nil { end = max(end, self.change.advanced(by: Self.activity)) }
     if end > now { return .wait(until: end) }
-    // The peer speaks, but does not acknowledge the question: its timeouts decide (E2).
-    if self.isHeardLate, self.countedTimeouts < 2 {
-      return .wait(until: self.nextQuestion(after: now))
+    // The peer speaks, but does not acknowledge the question: six seconds decide (E2).
+    if self.isHeardLate, self.severityOfSilence(at: now) != .destroy {
+      return .wait(until: self.nextQuestion(after: now, orAt: self.endOfPatience()))
     }
     return .destroy
   }

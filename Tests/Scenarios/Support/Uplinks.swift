@@ -49,4 +49,18 @@ enum Uplinks {
     }
     return lab
   }
+
+  /// Has netfilter mark packets to a host after their lookup, as mwan3 and split tunnels do. They
+  /// leave by eth1, while lookups say another link.
+  static func mark(packetsTo host: String = Self.server, in lab: Laboratory) throws {
+    try lab.namespace.ip("route add default via 10.1.0.1 dev eth1 table 100")
+    try lab.namespace.ip("rule add fwmark 16 lookup 100")
+    try lab.namespace.nft(
+      """
+      table ip marks {
+        chain out { type route hook output priority mangle; ip daddr \(host) meta mark set 16; }
+        chain post { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
+      }
+      """)
+  }
 }

@@ -304,7 +304,9 @@ struct ModelConnection {
     guard socket.silentSince != nil, let once = socket.expiry(from: start),
       let twice = socket.expiry(from: once.advanced(by: .nanoseconds(1)))
     else { return nil }
-    return max(twice, time.advanced(by: .seconds(1))).advanced(
+    // A peer that is heard but acknowledges nothing has six seconds, as in E2.
+    let least: Duration = socket.kind.hearsCopies ? .seconds(7) : .seconds(1)
+    return max(twice, time.advanced(by: least)).advanced(
       by: max(socket.firstTimeout, socket.kind.minAnswerTime) + socket.kind.roundTrip * 4
         + .milliseconds(500))
   }
