@@ -17,7 +17,7 @@ extension FlowMachine {
       self.flow.namesSocket
       && (verdict?.isRefutable ?? lookup.reading.isSourceStranded)
     evaluation.asksSocket = asksSocket
-    self.open = evaluation
+    self.step = .evaluating(evaluation)
     guard asksSocket else { return [] }
     return verdict != nil && !lookup.reading.path.isDropped
       ? [.askSocket, .askProof] : [.askSocket]
@@ -44,7 +44,7 @@ extension FlowMachine {
         || self.examination.needsReport(
           on: verdict, isCertain: lookup.isCertain,
           isSound: path.status == .satisfied && self.isLookupTrusted, at: now))
-    self.open = evaluation
+    self.step = .evaluating(evaluation)
     let asksProof =
       self.flow.namesSocket && !path.isDropped && (verdict?.isRefutable == true || isLookupNew)
     let asksContrast = self.examination.needsContrast(at: now)

@@ -96,7 +96,17 @@ package struct FlowMachine: Hashable, Sendable {
   /// Whether its owner was advised because of that.
   var isAdvisedAsStranded = false
   /// The evaluation that waits for a socket's report.
-  var open: Evaluation?
+  var step = Step.idle
+
+  /// Boxed, because flows are kept between evaluations, and an evaluation is large.
+  indirect enum Step: Hashable, Sendable {
+    case idle
+    case evaluating(Evaluation)
+
+    var evaluation: Evaluation? {
+      if case .evaluating(let evaluation) = self { evaluation } else { nil }
+    }
+  }
 
   struct Evaluation: Hashable, Sendable {
     var lookup: Lookup
@@ -121,7 +131,8 @@ package struct FlowMachine: Hashable, Sendable {
       return self.begin(lookup, since: since, at: now)
     case .lookup(let lookup): return self.look(lookup, at: now)
     case .report(let report, let isProof, let contrast):
-      guard let evaluation = self.open.take() else { return [] }
+      guard let evaluation = self.step.evaluation else { return [] }
+      self.step = .idle
       return self.conclude(evaluation, report, isProof: isProof, contrast, at: now)
     case .inquiry(let report, let change, let path):
       return self.inquire(report, change: change, on: path, at: now)
@@ -205,7 +216,7 @@ package struct FlowMachine: Hashable, Sendable {
   }
 
   /// The verdict of the lookup that is being evaluated. A `destroy` may still be refuted.
-  package var pendingVerdict: FlowTracker.Verdict? { self.open?.verdict }
+  package var pendingVerdict: FlowTracker.Verdict? { self.step.evaluation?.verdict }
 }
 
 extension FlowMachine.Action {

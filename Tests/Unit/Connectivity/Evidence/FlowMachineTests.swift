@@ -234,6 +234,11 @@ struct FlowMachineTests {
     #expect(stranded.machine.standing == nil)
   }
 
+  @Test("a machine between two evaluations takes at most a KiB, because each guarded flow has one")
+  func size() {
+    #expect(MemoryLayout<FlowMachine>.size <= 1024)
+  }
+
   @Test("I0 an evaluation that is not ended changes nothing of the flow")
   func abandoned() {
     let flow = Self.flow(in: .alive)
