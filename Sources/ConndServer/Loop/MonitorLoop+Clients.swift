@@ -12,30 +12,18 @@ extension MonitorLoop {
   /// Evaluates the next slice of flows and notifies their clients.
   ///
   /// Waiting messages usually belong to the same event, and evaluating before they are read would
-  /// only be repeated afterwards. So they are read first, and up to three times again if a flow
-  /// would be destroyed while further messages may explain it (K8).
+  /// only be repeated afterwards. So the next pass reads them first, and again if a flow would be
+  /// destroyed while further messages may explain it (K8).
   mutating func evaluateFlows() {
-    guard self.flowsAreDue else { return }
-    if self.kernel?.hasMessages == true { self.readMessages() }
-    for _ in 0..<Self.repetitions {
-      guard self.evaluateSlice(isFinal: false) else { return }
-      self.readMessages()
-    }
-    _ = self.evaluateSlice(isFinal: true)
-  }
-
-  private static let repetitions = 3
-
-  /// - Returns: Whether a flow awaits messages.
-  private mutating func evaluateSlice(isFinal: Bool) -> Bool {
-    guard self.flowsAreDue, let kernel = self.kernel else { return false }
+    guard self.flowsAreDue, let kernel = self.kernel else { return }
+    if self.messages.waits == 0, kernel.hasMessages { return self.awaitMessages() }
+    let isFinal = self.messages.waits == WaitingMessages.maxWaits
     let (clock, before) = (self.clock, self.engine.flows.count)
     let slice: FlowTable.Slice
     do throws(KernelUnavailable) {
       slice = try self.engine.evaluateFlows(kernel, isFinal: isFinal, at: clock.now) { clock.now }
     } catch {
-      self.lose(error)
-      return false
+      return self.lose(error)
     }
     self.filter.release(before - self.engine.flows.count)
     self.feed.statistics.spared.increment(by: self.engine.flows.takeSpared())
@@ -43,7 +31,12 @@ extension MonitorLoop {
     // On a single processor, the thread that writes to the client would wait for the work that
     // follows here, such as a new filter.
     if !slice.notifications.isEmpty { sched_yield() }
-    return slice.awaitsMessages
+    if slice.awaitsMessages { self.awaitMessages() } else { self.messages.waits = 0 }
+  }
+
+  private mutating func awaitMessages() {
+    self.messages.areDue = true
+    self.messages.waits += 1
   }
 
   /// Removes flows of disconnected clients, and handles the next requests.

@@ -8,37 +8,26 @@ extension MonitorLoop {
   /// Whether kernel messages end a wait.
   var listens: Bool { self.pauses.overrun.end == nil }
 
-  /// Reads the waiting messages, always before requests: a message that the kernel sent before a
-  /// client registered a flow is not about that flow.
+  /// Reads a batch of the waiting messages, always before requests: a message that the kernel sent
+  /// before a client registered a flow is not about that flow.
   mutating func readMessages(on woken: Waiter.Woken) {
     let isRested = self.pauses.overrun.ends(by: self.clock.now)
-    if self.listens, woken.hasMessages || isRested || self.guards.hasRequests {
-      self.readMessages()
-    }
-  }
-
-  /// Reads the waiting messages and what they concern.
-  mutating func readMessages() {
-    var hasLinkNews = false
+    guard self.listens,
+      woken.hasMessages || isRested || self.guards.hasRequests || self.messages.areDue,
+      let kernel = self.kernel
+    else { return }
+    var events: [KernelEvent] = []
     do throws(KernelUnavailable) {
-      var mayHaveMore = true
-      // A reading may find that the kernel is unavailable.
-      while mayHaveMore, let kernel = self.kernel {
-        var events: [KernelEvent] = []
-        mayHaveMore = try self.drain(kernel, into: &events)
-        hasLinkNews = hasLinkNews || events.contains(where: \.isOfLink)
-        self.engine.validations.forget(after: events)
-        let clock = self.clock
-        self.engine.conditions.note(events, at: clock.now)
-        if self.engine.mayMatter(events) { self.read(.events(events)) }
-        if events.contains(.overrun), self.pauses.overrun.begins(at: self.clock.now) { break }
-        if !mayHaveMore { self.engine.context.subscriptions.ignoredLinks.endDraining() }
-      }
+      self.messages.areDue = try self.drain(kernel, into: &events)
     } catch {
-      self.lose(error)
+      return self.lose(error)
     }
-    // A new link may be a new modem, so the sources look again.
-    if hasLinkNews { for source in self.sources { self.take(source.noteLinks()) } }
+    if events.contains(where: \.isOfLink) { self.messages.haveNamedLinks = true }
+    self.engine.validations.forget(after: events)
+    let now = self.clock.now
+    self.engine.conditions.note(events, at: now)
+    if self.engine.mayMatter(events) { self.note(.events(events)) }
+    if !self.messages.areDue { self.engine.context.subscriptions.ignoredLinks.endDraining() }
   }
 
   private mutating func drain(
@@ -130,7 +119,7 @@ extension MonitorLoop {
     self.installFilter(self.engine.filterSpec)
     guard isTooNarrow, let kernel = self.kernel else { return }
     do throws(KernelUnavailable) {
-      if let missed = try self.engine.acceptFilter(kernel) { self.read(.events(missed)) }
+      if let missed = try self.engine.acceptFilter(kernel) { self.note(.events(missed)) }
     } catch {
       self.lose(error)
     }
@@ -162,6 +151,18 @@ extension MonitorLoop {
       self.lose(error)
     }
   }
+}
+
+/// What is known about kernel messages that wait.
+struct WaitingMessages {
+  /// Whether the next pass reads messages even if nothing has woken the loop for them.
+  var areDue = false
+  /// Whether messages were about links, which the fact sources have not heard yet.
+  var haveNamedLinks = false
+  /// How often the flows that are due have waited for messages that may explain their loss (K8).
+  var waits = 0
+  /// One before the first evaluation, three after evaluations.
+  static let maxWaits = 4
 }
 
 extension KernelEvent {

@@ -6,11 +6,11 @@ extension MonitorLoop {
   /// Sockets are examined at most this often (Q4).
   private static let censusInterval = Duration.seconds(1)
 
-  /// Changes the conditions, and publishes the effect on paths.
+  /// Changes the conditions, and notes that the kernel must be read for the effect on paths.
   mutating func change(_ body: (inout LinkConditions) -> Void) {
     let former = self.engine.conditions.words
     body(&self.engine.conditions)
-    if self.engine.conditions.words != former { self.read(.quality) }
+    if self.engine.conditions.words != former { self.note(.quality) }
   }
 
   /// Notes a client's report about its attempt to connect by the default way.

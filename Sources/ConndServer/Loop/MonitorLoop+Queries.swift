@@ -2,15 +2,18 @@ import Connectivity
 import ConnectivityRules
 import UnixTransport
 
-// Answers to clients' queries. They change nothing that connd follows.
+// Answers to clients' queries. If a query changes something, its answer waits until that is
+// published.
 extension MonitorLoop {
   /// Answers clients' queries until the time for this turn is over.
   mutating func answerQueries() {
     guard self.queries.isBusy else { return }
     let end = self.clock.now.advanced(by: QueryQueue.maxTime)
     var worked = self.clock.worked
-    while self.clock.now < end, let turn = self.queries.popFirst() {
+    // The effect of a query comes before the next one.
+    while !self.readings.areDue, self.clock.now < end, let turn = self.queries.popFirst() {
       self.answer(turn.item)
+      self.readings.note(user: turn.user)
       let then = self.clock.worked
       self.queries.charge(then - worked, to: turn.user)
       worked = then
@@ -20,13 +23,13 @@ extension MonitorLoop {
   private mutating func answer(_ query: KernelQuery) {
     switch query.kind {
     case .path(let destination, let reply):
-      let answer = self.ask { explainer throws(KernelUnavailable) in
-        try explainer.path(to: destination)
+      let answer = self.ask { queries throws(KernelUnavailable) in
+        try queries.path(to: destination)
       }
       reply.resume(returning: (try? answer.get()) ?? .unknown)
     case .otherWay(let destination, let reply):
-      let answer = self.ask { explainer throws(KernelUnavailable) in
-        (try explainer.otherWay(to: destination), explainer.view.subscriptions.uplinks)
+      let answer = self.ask { queries throws(KernelUnavailable) in
+        (try queries.otherWay(to: destination), queries.view.subscriptions.uplinks)
       }
       // The links of default routes are kept up to date by the kernel's messages.
       if case .success(let (_, uplinks)) = answer {
@@ -34,11 +37,12 @@ extension MonitorLoop {
       }
       reply.resume(returning: answer.map(\.0))
     case .attempt(let destination, let outcome, let reply):
-      reply.resume(returning: self.note(outcome, to: destination))
+      let answer = self.note(outcome, to: destination)
+      self.readings.whenDone { reply.resume(returning: answer) }
     case .explain(let destination, let links, let reply):
       reply.resume(
-        returning: self.ask { explainer throws(KernelUnavailable) in
-          try explainer.explain(destination, comparedWith: links)
+        returning: self.ask { queries throws(KernelUnavailable) in
+          try queries.explain(destination, comparedWith: links)
         })
     case .judge(let connections, let reply):
       let past = PastInvalidations(self.feed.store.past.lazy.map(\.change))
@@ -54,7 +58,9 @@ extension MonitorLoop {
     case .listLinks(let reply): self.list(for: query, reply)
     case .restOfLinks: self.continueListing(in: query.account)
     case .watch(let destination, let reply): reply.resume(returning: self.watch(destination))
-    case .costs(let request, let reply): reply.resume(returning: self.answer(request))
+    case .costs(let request, let reply):
+      let answer = self.answer(request)
+      self.readings.whenDone { reply.resume(returning: answer) }
     }
   }
 
@@ -109,7 +115,7 @@ extension MonitorLoop {
     for case .listLinks(let reply) in self.queries.takeListings().map(\.kind) {
       replies.append(reply)
     }
-    switch self.ask({ explainer throws(KernelUnavailable) in try LinkListing(explainer) }) {
+    switch self.ask({ queries throws(KernelUnavailable) in try LinkListing(queries) }) {
     case .success(let listing):
       self.queries.listing = PendingListing(listing: listing, replies: replies)
       self.continueListing(in: query.account)
@@ -121,8 +127,8 @@ extension MonitorLoop {
   /// Builds the next part of the listing. The rest is queued among its user's queries.
   private mutating func continueListing(in account: Account) {
     guard var pending = self.queries.listing.take() else { return }
-    let part = self.ask { explainer throws(KernelUnavailable) in
-      try pending.listing.advance(explainer)
+    let part = self.ask { queries throws(KernelUnavailable) in
+      try pending.listing.advance(queries)
     }
     if case .success(nil) = part {
       self.queries.listing = pending

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import DequeModule
 import Logging
 import Netlink
 import Systemd
@@ -21,6 +22,11 @@ struct MonitorLoop {
   private(set) var kernel: (any Kernel)?
   var engine: Engine
   var feed: ChangeFeed
+  /// What must be read in the next pass.
+  var readings = DueReadings()
+  var messages = WaitingMessages()
+  /// Facts that are not applied yet.
+  private var facts: Deque<FactUpdate> = []
   var filter = InstalledFilter()
   var pauses = Pauses()
   /// The clients that guard flows.
@@ -57,24 +63,42 @@ struct MonitorLoop {
       // connections (I7).
       source.settle(within: .milliseconds(250))
       // The facts are compared with those of an earlier run.
-      self.take(source.process(), learntLate: true)
+      for update in source.process() { self.apply(update, learntLate: true) }
     }
     self.open(.start)
+    self.readDue()
     self.adaptFilter()
+    self.readDue()
     self.watchdog.answer(at: self.clock.now)
   }
 
   // MARK: - Turns
 
-  /// Does one turn of work.
+  /// Does one turn of work: inputs, then passes until nothing must be read, then reports. If the
+  /// kernel changes even faster, the next turn continues.
   mutating func turn(on woken: Waiter.Woken = Waiter.Woken(), taking inputs: [Input] = []) {
     for input in inputs { self.take(input) }
-    for work in Work.allCases { self.perform(work, on: woken) }
+    var woken = woken
+    var passes = 0
+    repeat {
+      for work in Work.pass { self.perform(work, on: woken) }
+      woken = Waiter.Woken()
+      passes += 1
+    } while self.mustRead && passes < Self.maxPasses
+    self.perform(.reports, on: woken)
   }
 
+  /// Enough for the messages that the flows wait for (``WaitingMessages/maxWaits``).
+  private static let maxPasses = 8
+
+  /// Whether something must be read before the kinds of work that concern single clients.
+  private var mustRead: Bool { self.readings.areDue || self.messages.areDue || !self.facts.isEmpty }
+
   mutating func perform(_ work: Work, on woken: Waiter.Woken) {
+    if work.awaitsReadings, self.mustRead { return }
     switch work {
     case .messages: self.readMessages(on: woken)
+    case .read: self.readDue()
     case .facts: self.takeFacts(on: woken)
     case .deadlines: self.meetDeadlines()
     case .filter: self.adaptFilter()
@@ -88,8 +112,8 @@ struct MonitorLoop {
 
   /// Whether there is more to do without waiting.
   var isBusy: Bool {
-    self.guards.isBusy || self.queries.isBusy || self.flowsAreDue || self.pathsAreDue
-      || self.mustAdaptFilter
+    self.mustRead || self.guards.isBusy || self.queries.isBusy || self.flowsAreDue
+      || self.pathsAreDue || self.mustAdaptFilter
   }
 
   /// When to begin the next turn even without an event, or `nil` for never.
@@ -116,8 +140,8 @@ struct MonitorLoop {
       self.engine.configure(configuration)
       self.guards.limits = configuration.limits
       self.installFilter(self.engine.filterSpec)
-      self.read(.configuration)
-      reply.resume(returning: ())
+      self.note(.configuration)
+      self.readings.whenDone { reply.resume(returning: ()) }
     case .awaitFirstReading(let reply): reply.resume(returning: ())
     case .query(let query): self.queries.append(query)
     case .drop(let query, let account): self.queries.drop(query, of: account)
@@ -133,9 +157,24 @@ struct MonitorLoop {
 
   // MARK: - Readings
 
+  /// Notes that the kernel must be read.
+  mutating func note(_ trigger: ReadTrigger) {
+    if self.kernel != nil { self.readings.note(trigger) }
+  }
+
+  /// Reads the kernel for each noted trigger, and gives the answers that wait for that.
+  private mutating func readDue() {
+    guard self.readings.areDue else { return }
+    let worked = self.clock.worked
+    while let trigger = self.readings.popFirst() { self.read(trigger) }
+    if let user = self.readings.finish() {
+      self.queries.charge(self.clock.worked - worked, to: user)
+    }
+  }
+
   /// Reads the kernel until the reading is settled, and publishes changes. Destinations and flows
   /// of clients are then due.
-  mutating func read(_ trigger: ReadTrigger) {
+  private mutating func read(_ trigger: ReadTrigger) {
     guard let kernel = self.kernel else { return }
     self.overrides.mayHaveLeft = true
     do throws(KernelUnavailable) {
@@ -145,8 +184,14 @@ struct MonitorLoop {
       // Registrations that waited for the kernel come before later requests about the same flows.
       self.guards.repeatRegistrations(self.engine.flows.takePending())
       self.engine.follow(step)
+      self.pauses.reopening.succeeded()
     } catch {
       self.lose(error)
+    }
+    if case .events(let events) = trigger, events.contains(.overrun),
+      self.pauses.overrun.begins(at: self.clock.now)
+    {
+      self.messages.areDue = false
     }
   }
 
@@ -154,19 +199,21 @@ struct MonitorLoop {
 
   private mutating func meetDeadlines() {
     let now = self.clock.now
+    self.watchdog.answer(at: now)
+    // A reading moves deadlines.
+    guard !self.readings.areDue else { return }
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
-      self.read(deadline.trigger)
+      self.note(deadline.trigger)
     }
     if self.kernel != nil, self.isDue(self.engine.flows.deadline, at: now) {
       self.engine.flows.lookAtOverdue(at: now)
     }
-    if self.kernel != nil, self.pauses.repetition.begins(at: now) { self.read(.kernelBack) }
+    if self.kernel != nil, self.pauses.repetition.begins(at: now) { self.note(.kernelBack) }
     self.endOverrides()
     if self.kernel != nil, self.isDue(self.engine.conditions.deadline, at: now) {
       self.change { $0.expire(at: now) }
     }
     if self.isDue(self.pauses.reopening.due, at: now) { self.open(.kernelBack) }
-    self.watchdog.answer(at: now)
   }
 
   mutating func publish(_ changes: [ConnectivityChange]) {
@@ -178,42 +225,47 @@ struct MonitorLoop {
   // MARK: - Facts
 
   private mutating func takeFacts(on woken: Waiter.Woken) {
+    // A new link may be a new modem, so the sources look again.
+    if self.messages.haveNamedLinks {
+      self.messages.haveNamedLinks = false
+      for source in self.sources { self.facts += source.noteLinks() }
+    }
     for (index, source) in self.sources.enumerated()
     where woken.sources.contains(SourceSet(index: index)) || source.timeout == .zero {
-      self.take(source.process())
+      self.facts += source.process()
     }
-    if let slept = woken.slept { self.read(.resumed(slept)) }
+    // Each fact has its own cause, so what it changes is read before the next one applies.
+    while !self.readings.areDue, let update = self.facts.popFirst() { self.apply(update) }
+    if let slept = woken.slept { self.note(.resumed(slept)) }
   }
 
-  /// Stores new facts and publishes their effect.
-  mutating func take(_ updates: [FactUpdate], learntLate: Bool = false) {
-    for update in updates {
-      switch update {
-      case .dns(let settings):
-        self.publish(
-          self.engine.update(to: settings, learntLate: learntLate, time: self.clock.time))
-      case .modems(let links):
-        for change in self.engine.context.modems.changes(to: links) {
-          self.engine.context.modems.update(change.interface, to: links[change.interface])
-          self.read(.modem(change))
-        }
-        self.engine.context.modems.update(to: links)
-      case .metering(let words) where words != self.engine.metering:
-        self.engine.metering = words
-        self.read(.metering)
-      case .metering: break
-      case .checks(let checks): self.validate { $0.checks = checks }
-      case .portals(let portals): self.validate { $0.portals = portals }
-      case .advertisement(let advertisement): self.validate { $0.note(advertisement) }
-      }
+  /// Stores new facts, and publishes their effect or notes that the kernel must be read for it.
+  private mutating func apply(_ update: FactUpdate, learntLate: Bool = false) {
+    switch update {
+    case .dns(let settings):
+      self.publish(
+        self.engine.update(to: settings, learntLate: learntLate, time: self.clock.time))
+    case .modems(let links):
+      let changes = self.engine.context.modems.changes(to: links)
+      guard let change = changes.first else { return self.engine.context.modems.update(to: links) }
+      self.engine.context.modems.update(change.interface, to: links[change.interface])
+      self.note(.modem(change))
+      self.facts.prepend(update)
+    case .metering(let words) where words != self.engine.metering:
+      self.engine.metering = words
+      self.note(.metering)
+    case .metering: break
+    case .checks(let checks): self.validate { $0.checks = checks }
+    case .portals(let portals): self.validate { $0.portals = portals }
+    case .advertisement(let advertisement): self.validate { $0.note(advertisement) }
     }
   }
 
-  /// Stores what others report about the way to the internet, and publishes its effect.
+  /// Stores what others report about the way to the internet.
   private mutating func validate(_ change: (inout ValidationWords) -> Void) {
     let former = self.engine.validations
     change(&self.engine.validations)
-    if self.engine.validations != former { self.read(.validation) }
+    if self.engine.validations != former { self.note(.validation) }
   }
 
   // MARK: - Overrides
@@ -225,7 +277,7 @@ struct MonitorLoop {
     }
   }
 
-  /// Stores overrides and publishes their effect.
+  /// Stores overrides, and notes that the kernel must be read for their effect.
   ///
   /// - Returns: The ticket that tells whether they outlive connd, or `nil` if they do not.
   @discardableResult
@@ -237,7 +289,7 @@ struct MonitorLoop {
     guard change.costs != self.engine.costs else { return ticket }
     self.engine.costs = change.costs
     self.feed.log(change)
-    self.read(.override(change.cause))
+    self.note(.override(change.cause))
     return ticket
   }
 
@@ -271,8 +323,7 @@ struct MonitorLoop {
       let spec = self.engine.filterSpec
       self.kernel = try self.openKernel(spec)
       self.filter.install(spec, isExact: true)
-      self.read(trigger)
-      if self.kernel != nil { self.pauses.reopening.succeeded() }
+      self.note(trigger)
     } catch {
       self.lose(error)
     }
@@ -282,6 +333,8 @@ struct MonitorLoop {
     // A refused query is not a loss of the kernel, whatever asked it (K8).
     guard !error.isOfOneQuestion else { return self.note(refusal: error) }
     self.kernel = nil
+    self.readings.drop()
+    self.messages = WaitingMessages()
     self.pauses.lost(at: self.clock.now)
     self.feed.statistics.kernelLosses.increment()
     self.feed.logger.error(
@@ -295,6 +348,7 @@ struct MonitorLoop {
   /// Ends everything that clients wait for because connd is stopping.
   mutating func finish() {
     self.feed.flush()
+    _ = self.readings.finish()
     self.queries.finish()
     self.watchers.finish()
     self.guards.finish()

@@ -13,10 +13,12 @@ struct GuardedFlowTests {
     #expect(try loop.guardFlow(1) == ["1 path eth0"])
     let kernel = loop.kernel
     kernel.untold.append { [.rule(.ipv4)] }
-    loop.loop.perform(.messages, on: .init(hasMessages: true))
+    for work in [.messages, .read] as [Work] {
+      loop.loop.perform(work, on: .init(hasMessages: true))
+    }
     let readings = loop.count("readings")
     kernel.untold.append { [.rule(.ipv4)] }
-    loop.loop.perform(.flows, on: .init())
+    loop.loop.turn()
     #expect(loop.count("readings") == readings + 1 && !loop.loop.isBusy)
   }
 

@@ -332,7 +332,7 @@ struct MonitorLoopTests {
         return [.rule(.ipv4)]
       }, more, more, more,
     ]
-    loop.loop.perform(.messages, on: .init(hasMessages: true))
+    loop.loop.turn(on: .init(hasMessages: true))
     #expect(self.published(loop) == ["eth0 started", "none ruleAdded"])
     #expect(loop.count("readings") == 3, "two are read at once")
   }

@@ -78,7 +78,7 @@ struct TestLoop {
       remote, local: try local.map { try IPAddress(spelt: $0) }, question: question)
     self.loop.guards.enqueue(
       .add(.init(key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known)))
-    for work in [.messages, .requests] as [Work] { self.loop.perform(work, on: .init()) }
+    for work in [.messages, .read, .requests] as [Work] { self.loop.perform(work, on: .init()) }
     return self.mailbox.take()
   }
 
