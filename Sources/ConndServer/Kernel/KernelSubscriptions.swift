@@ -8,7 +8,8 @@ import ConnectivityRules
 /// This is a value. Each turn's readings add to it. If they need more than the kernel's filter
 /// passes, connd sets a wider filter.
 struct KernelSubscriptions {
-  var networks = GatewayTable()
+  var gateways = GatewayTable()
+  var bridgePorts = BridgePorts()
   /// The links that no path leads to.
   var ignoredLinks = IgnoredLinks()
   /// One IPv6 address of each subnet that can be a source for other networks, or `nil` if unknown.
@@ -42,7 +43,8 @@ struct KernelSubscriptions {
 
   /// Whether the kernel's filter holds back messages that may matter.
   var isWider: Bool {
-    self.hasNewTunnel || self.networks.isNew || self.ignoredLinks.filterIsTooNarrow
+    self.hasNewTunnel || self.gateways.isNew || self.bridgePorts.isNew
+      || self.ignoredLinks.filterIsTooNarrow
   }
 
   /// Adds the links and tunnels of a path.
@@ -60,7 +62,8 @@ struct KernelSubscriptions {
 
   /// Updates the subscriptions from kernel messages.
   mutating func note(_ events: [KernelEvent]) {
-    self.networks.note(events)
+    self.gateways.note(events)
+    self.bridgePorts.note(events)
     for event in events {
       self.removedLinks.note(event)
       switch event {
@@ -97,16 +100,20 @@ struct KernelSubscriptions {
   /// The number of uplinks that are queried.
   static let mostUplinks = 16
 
+  /// Forgets a link that a query did not find, before the message about its removal.
+  mutating func forget(_ link: UInt32) {
+    self.gateways.forget(link)
+    self.bridgePorts.forget(bridge: link)
+  }
+
   /// Notes that the kernel's filter now passes everything that matters.
   ///
-  /// - Returns: The messages that the filter held back before, as far as they can be reconstructed,
-  ///   or `nil` if nothing can have been missed. Changed links and routes to tunnel ends cannot be
-  ///   reconstructed: then the result is not `nil`, and everything must be read again.
-  mutating func acceptFilter(_ view: KernelView) throws(KernelUnavailable) -> [KernelEvent]? {
+  /// - Returns: Whether everything must be read again.
+  mutating func acceptFilter() -> Bool {
     let heardTooLittle = self.ignoredLinks.acceptFilter()
-    let mustRead = self.hasNewTunnel || heardTooLittle
-    self.hasNewTunnel = false
-    let events = try self.networks.acceptFilter(view)
-    return events.isEmpty && !mustRead ? nil : events
+    defer { self.hasNewTunnel = false }
+    self.gateways.acceptFilter()
+    self.bridgePorts.acceptFilter()
+    return self.hasNewTunnel || heardTooLittle
   }
 }

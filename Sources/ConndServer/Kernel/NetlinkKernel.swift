@@ -55,7 +55,7 @@ final class NetlinkKernel: Kernel {
     let first = events.count
     // The message that Wi-Fi exists arrives before the message about a Wi-Fi link. In this order,
     // no Wi-Fi link is read without it.
-    let mayHaveMore = try ask { () throws(NetlinkError) in
+    let mayHaveMore = try exchange { () throws(NetlinkError) in
       let hasRouting = try self.listener.drain(into: &events, limit: Self.batch)
       let hasWireless = try self.wireless?.drain(into: &events, limit: Self.batch) ?? false
       return hasRouting || hasWireless
@@ -74,93 +74,113 @@ final class NetlinkKernel: Kernel {
 
   func waitForChanges() { self.requester.waitForChanges() }
 
-  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    // During a long series of lookups, a client that was woken by a publication may wait for this
-    // processor.
-    if destinations.count > 8 { sched_yield() }
-    return try ask { () throws(NetlinkError) in try self.requester.routes(to: destinations) }
-  }
-
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour? {
-    // A refusal says as little as a missing entry.
-    try askOrNil { () throws(NetlinkError) in
-      try self.requester.neighbour(address, on: link)
-    }
-  }
-
-  func bridgePort(
-    of hardwareAddress: [UInt8], on bridge: UInt32
-  ) throws(KernelUnavailable) -> UInt32? {
-    try askOrNil { () throws(NetlinkError) in
-      try self.requester.bridgePort(of: hardwareAddress, on: bridge)
-    }
-  }
-
-  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
-    try ask { () throws(NetlinkError) in try self.requester.match(for: destination) }
-  }
-
-  func refusesReplies(
-    to destination: Destination, by link: UInt32
-  ) throws(KernelUnavailable) -> Bool {
-    try ask { () throws(NetlinkError) in
-      try self.requester.refusesReplies(to: destination, by: link)
-    }
-  }
-
   func takeExpiry() -> Duration? { self.requester.takeExpiry() }
 
-  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    try ask { () throws(NetlinkError) in try self.requester.link(index: index) }
-      .map(self.withDevice)
-  }
-
-  func link(named name: String) throws(KernelUnavailable) -> LinkFacts? {
-    try askOrNil { () throws(NetlinkError) in try self.requester.link(named: name) }
-      .map(self.withDevice)
-  }
-
-  func links() throws(KernelUnavailable) -> [LinkFacts] {
-    let links = try ask { () throws(NetlinkError) in try self.requester.links() }
-    // The kernel does not always report that a link was removed.
-    let present = Set(links.map(\.index))
-    self.knownDevices = self.knownDevices.filter { present.contains($0.key) }
-    return links.map(self.withDevice)
-  }
-
   func beginListing() throws(KernelUnavailable) -> LinkParts {
-    let dump = try ask { () throws(NetlinkError) in
+    let dump = try exchange { () throws(NetlinkError) in
       try LinkDump(on: self.sockets.open(.linkDump))
     }
     return { () throws(KernelUnavailable) in
-      switch try ask({ () throws(NetlinkError) in try dump.next() }) {
+      switch try exchange({ () throws(NetlinkError) in try dump.next() }) {
       case .links(let links, let isLast): .links(links.map(self.withDevice), isLast: isLast)
       case .restarted: .restarted
       }
     }
   }
 
-  func addresses(
-    with address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> [Address] {
-    try ask { () throws(NetlinkError) in try self.requester.addresses(with: address, on: link) }
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
+    if watched.unheard != self.unheard {
+      // If connd receives no messages about a link, the stored data of its device may become
+      // outdated.
+      self.unheard = watched.unheard
+      self.knownDevices = [:]
+    }
+    try exchange { () throws(NetlinkError) in try self.listener.watch(watched) }
   }
 
-  func addresses() throws(KernelUnavailable) -> [Address] {
-    try ask { () throws(NetlinkError) in try self.requester.addresses(on: nil) }
+  // MARK: - Questions
+
+  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
+    if questions.count == 1 { return [try self.reply(to: questions[0])] }
+    // Routes and sockets are asked about in one exchange.
+    let destinations = questions.compactMap(\.routeDestination)
+    if destinations.count == questions.count {
+      return try self.routes(to: destinations).map { .route($0) }
+    }
+    let connections = questions.compactMap(\.connection)
+    if connections.count == questions.count {
+      return self.socketReports(on: connections).map { .socket($0) }
+    }
+    return try questions.map { (question) throws(KernelUnavailable) in
+      try self.reply(to: question)
+    }
   }
 
-  /// Returns what nl80211 reports. Never throws: without an answer, routes can still be looked up.
-  func wirelessLink(_ index: UInt32) -> WirelessAnswer {
-    guard let wireless = self.wireless else { return .notWireless }
-    return (try? wireless.link(index)) ?? .incomplete(nil)
+  private func reply(to question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+    do throws(NetlinkError) {
+      return try self.answer(question)
+    } catch {
+      let error = KernelUnavailable(error)
+      guard error.isOfOneQuestion else { throw error }
+      // These refusals say as little as a missing entry.
+      return switch question {
+      case .linkNamed: .link(nil)
+      case .neighbour: .neighbour(nil)
+      case .bridgePort: .bridgePort(nil)
+      default: .refused(error)
+      }
+    }
   }
 
-  func wirelessSignal(_ index: UInt32) -> WirelessSignal? { try? self.wireless?.signal(index) }
+  private func answer(_ question: KernelQuestion) throws(NetlinkError) -> KernelReply {
+    let requester = self.requester
+    switch question {
+    case .route(let destination):
+      return .route(try requester.routes(to: [destination]).first ?? .noRoute(.noRoute))
+    case .entry(let destination): return .entry(try requester.match(for: destination))
+    case .refusesReplies(let destination, let link):
+      return .flag(try requester.refusesReplies(to: destination, by: link))
+    case .link(let index):
+      return .link(try requester.link(index: index).map(self.withDevice))
+    case .linkNamed(let name):
+      return .link(try requester.link(named: name).map(self.withDevice))
+    case .links: return .links(try self.links())
+    case .addresses(let address, let link):
+      return .addresses(try requester.addresses(with: address, on: link))
+    case .allAddresses: return .addresses(try requester.addresses(on: nil))
+    case .neighbour(let address, let link):
+      return .neighbour(try requester.neighbour(address, on: link))
+    case .bridgePort(let hardwareAddress, let bridge):
+      return .bridgePort(try requester.bridgePort(of: hardwareAddress, on: bridge))
+    // Without an answer from nl80211, routes can still be looked up.
+    case .wirelessLink(let index):
+      guard let wireless = self.wireless else { return .wirelessLink(.notWireless) }
+      return .wirelessLink((try? wireless.link(index)) ?? .incomplete(nil))
+    case .wirelessSignal(let index): return .wirelessSignal(try? self.wireless?.signal(index))
+    case .socket(let connection): return .socket(self.socketReports(on: [connection])[0])
+    case .translation: return .flag(self.devices.translatesConnections())
+    case .rules(let family): return .rules(try requester.rules(family))
+    }
+  }
 
-  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+  private func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    // During a long series of lookups, a client that was woken by a publication may wait for this
+    // processor.
+    if destinations.count > 8 { sched_yield() }
+    return try exchange { () throws(NetlinkError) in
+      try self.requester.routes(to: destinations)
+    }
+  }
+
+  private func links() throws(NetlinkError) -> [LinkFacts] {
+    let links = try self.requester.links()
+    // The kernel does not always report that a link was removed.
+    let present = Set(links.map(\.index))
+    self.knownDevices = self.knownDevices.filter { present.contains($0.key) }
+    return links.map(self.withDevice)
+  }
+
+  private func socketReports(on connections: [Destination]) -> [SocketReport?] {
     do throws(NetlinkError) {
       let diagnosis =
         if let diagnosis = self.diagnosis { diagnosis } else {
@@ -174,22 +194,6 @@ final class NetlinkKernel: Kernel {
     }
   }
 
-  func translatesConnections() -> Bool { self.devices.translatesConnections() }
-
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
-    try ask { () throws(NetlinkError) in try self.requester.rules(family) }
-  }
-
-  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
-    if watched.unheard != self.unheard {
-      // If connd receives no messages about a link, the stored data of its device may become
-      // outdated.
-      self.unheard = watched.unheard
-      self.knownDevices = [:]
-    }
-    try ask { () throws(NetlinkError) in try self.listener.watch(watched) }
-  }
-
   private func withDevice(_ link: Link) -> LinkFacts {
     if let known = self.knownDevices[link.index], known.name == link.name {
       return LinkFacts(link, device: known.device)
@@ -200,7 +204,7 @@ final class NetlinkKernel: Kernel {
   }
 }
 
-private func ask<Answer>(
+private func exchange<Answer>(
   _ question: () throws(NetlinkError) -> Answer
 ) throws(KernelUnavailable) -> Answer {
   do {
@@ -210,15 +214,13 @@ private func ask<Answer>(
   }
 }
 
-/// Returns the answer, or `nil` if the kernel refuses the query.
-private func askOrNil<Answer>(
-  _ question: () throws(NetlinkError) -> Answer?
-) throws(KernelUnavailable) -> Answer? {
-  do throws(KernelUnavailable) {
-    return try ask(question)
-  } catch {
-    guard error.isOfOneQuestion else { throw error }
-    return nil
+extension KernelQuestion {
+  fileprivate var routeDestination: Destination? {
+    if case .route(let destination) = self { destination } else { nil }
+  }
+
+  fileprivate var connection: Destination? {
+    if case .socket(let connection) = self { connection } else { nil }
   }
 }
 

@@ -15,8 +15,9 @@ extension Engine {
   func filterSpec(_ destinations: [IPAddress]) -> FilterSpec {
     let subscriptions = self.context.subscriptions
     return FilterSpec(
-      destinations: destinations, gateways: subscriptions.networks.gateways,
-      bridged: subscriptions.networks.bridged, unheard: subscriptions.ignoredLinks.unheard)
+      destinations: destinations, gateways: subscriptions.gateways.gateways,
+      bridged: subscriptions.bridgePorts.hardwareAddresses,
+      unheard: subscriptions.ignoredLinks.unheard)
   }
 
   /// Whether the kernel's filter holds back messages that may matter.
@@ -33,7 +34,7 @@ extension Engine {
   ///   missed.
   mutating func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     try self.context.read(kernel) { (view) throws(KernelUnavailable) in
-      try view.subscriptions.acceptFilter(view)
+      try view.acceptFilter()
     }
   }
 }

@@ -9,7 +9,7 @@ extension Engine {
   mutating func evaluateFlows(
     _ kernel: any Kernel, isFinal: Bool, at now: Instant, clock: @escaping FlowTable.Clock
   ) throws(KernelUnavailable) -> FlowTable.Slice {
-    self.context.subscriptions.networks.now = now
+    self.context.subscriptions.gateways.now = now
     let slice = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
       try self.flows.evaluate(
         FlowReader(

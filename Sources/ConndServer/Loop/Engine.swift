@@ -116,7 +116,7 @@ struct Engine {
   ) throws(KernelUnavailable) -> Step {
     self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.context.wireless.beginStep()
-    self.context.subscriptions.networks.now = now
+    self.context.subscriptions.gateways.now = now
     if case .events(let events) = trigger { self.context.note(events) }
     // Messages that the kernel sent meanwhile are lost, as after an overrun.
     if self.isKernelLost { self.context.note([.overrun]) }

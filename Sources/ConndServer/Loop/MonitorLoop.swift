@@ -74,25 +74,17 @@ struct MonitorLoop {
 
   // MARK: - Turns
 
-  /// Does one turn of work: inputs, then passes until nothing must be read, then reports. If the
-  /// kernel changes even faster, the next turn continues.
+  /// Does one turn of work.
   mutating func turn(on woken: Waiter.Woken = Waiter.Woken(), taking inputs: [Input] = []) {
     for input in inputs { self.take(input) }
-    var woken = woken
-    var passes = 0
-    repeat {
-      for work in Work.pass { self.perform(work, on: woken) }
-      woken = Waiter.Woken()
-      passes += 1
-    } while self.mustRead && passes < Self.maxPasses
-    self.perform(.reports, on: woken)
+    var passes = Passes(woken)
+    while let next = passes.next(mustRead: self.mustRead) {
+      self.perform(next.work, on: next.woken)
+    }
   }
 
-  /// Enough for the messages that the flows wait for (``WaitingMessages/maxWaits``).
-  private static let maxPasses = 8
-
-  /// Whether something must be read before the kinds of work that concern single clients.
-  private var mustRead: Bool { self.readings.areDue || self.messages.areDue || !self.facts.isEmpty }
+  /// Whether something must be read before the work that concerns single clients.
+  var mustRead: Bool { self.readings.areDue || self.messages.areDue || !self.facts.isEmpty }
 
   mutating func perform(_ work: Work, on woken: Waiter.Woken) {
     if work.awaitsReadings, self.mustRead { return }

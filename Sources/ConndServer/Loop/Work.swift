@@ -33,7 +33,28 @@ enum Work: CaseIterable {
     case .filter, .flows, .requests, .paths, .queries: true
     }
   }
+}
 
-  /// The kinds of a pass.
-  static let pass = Self.allCases.filter { $0 != .reports }
+/// The work of a turn in its order: passes until nothing must be read, then the reports. A value.
+struct Passes {
+  private var woken: Waiter.Woken
+  private var rest = Work.allCases[...]
+  private var count = 1
+
+  /// If the kernel changes even faster, the next turn continues. The flows that are due may wait
+  /// four times for messages (``WaitingMessages/maxWaits``).
+  private static let maxPasses = 8
+
+  init(_ woken: Waiter.Woken) { self.woken = woken }
+
+  /// Returns the next work and what has woken the loop for it, or `nil` at the end of the turn.
+  ///
+  /// - Parameter mustRead: Whether something must be read.
+  mutating func next(mustRead: Bool) -> (work: Work, woken: Waiter.Woken)? {
+    if self.rest.first == .reports, mustRead, self.count < Self.maxPasses {
+      (self.woken, self.rest) = (Waiter.Woken(), Work.allCases[...])
+      self.count += 1
+    }
+    return self.rest.popFirst().map { ($0, self.woken) }
+  }
 }

@@ -116,8 +116,7 @@ final class FlowReader {
     let judged = self.judged(shown, facts)
     let way = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
-      network: try self.view.subscriptions.networks.identity(
-        of: judged, facts, isDefault: isDefault, self.view),
+      network: try self.view.identity(of: judged, facts, isDefault: isDefault),
       guesses: try self.guesses(shown, facts),
       isSourceAssignedByVPN: try self.isSourceAssignedByVPN(question, judged))
     self.ways[key] = way

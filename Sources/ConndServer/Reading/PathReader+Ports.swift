@@ -101,12 +101,11 @@ extension PathReader {
   /// Returns the bridge port behind which the next hop is, or was when the bridge last knew it.
   private func place(
     of nextHop: Gateway, behind bridge: LinkFacts, _ view: KernelView
-  ) throws(KernelUnavailable) -> GatewayTable.Place? {
+  ) throws(KernelUnavailable) -> BridgePorts.Place? {
     let present = try view.neighbourNow(nextHop.address, on: nextHop.link)?.hardwareAddress
-    let last = view.subscriptions.networks.lastHardwareAddress(
-      of: nextHop.address, on: nextHop.link)
+    let last = view.subscriptions.gateways.lastHardwareAddress(of: nextHop)
     guard let address = present ?? last else { return nil }
-    return try view.subscriptions.networks.place(of: address, on: bridge.link.index, view)
+    return try view.place(of: address, on: bridge.link.index)
   }
 
   /// Returns the port that most likely carries the traffic.

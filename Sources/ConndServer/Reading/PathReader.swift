@@ -59,8 +59,8 @@ struct PathReader {
     }
     guard path.status == .satisfied, !links.contains(where: \.isWireless),
       let gateway = facts.lowestGateway,
-      let address = try view.subscriptions.networks.hardwareAddress(
-        of: gateway, behind: Array(links.drop { $0.link.index != gateway.link }), view)
+      let address = try view.hardwareAddress(
+        of: gateway, behind: Array(links.drop { $0.link.index != gateway.link }))
     else { return nil }
     return CurrentNetwork(
       hash: self.networkKey.hash(ofGateway: address), name: gateway.address.description,

@@ -52,7 +52,7 @@ struct WrittenClock: MonitorClock {
 
 /// The model kernel behind netlink's bytes, which connd's own code reads, with a recorder. The
 /// faulty kernel gets each query first, and causes the faults.
-final class WrittenKernel: ForwardingKernel {
+final class WrittenKernel: ReopenableKernel {
   private let faulty: FaultyKernel
   private let recorder: Recorder
   private let sockets: ModelSockets
@@ -78,7 +78,7 @@ final class WrittenKernel: ForwardingKernel {
   }
 
   /// Queries the faulty kernel first, and then, in bytes, the network that it used for its answer.
-  func ask<Answer>(
+  private func askBoth<Answer>(
     _ question: (any Kernel) throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer {
     guard let kernel = self.kernel else { throw .notOpen }
@@ -99,7 +99,7 @@ final class WrittenKernel: ForwardingKernel {
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let sockets = self.sockets
     var told: [KernelEvent] = []
-    let mayHaveMore = try self.ask { kernel throws(KernelUnavailable) in
+    let mayHaveMore = try self.askBoth { kernel throws(KernelUnavailable) in
       guard kernel is FaultyKernel else { return try kernel.drain(into: &told) }
       return try kernel.drain(into: &sockets.notifications)
     }
@@ -109,9 +109,24 @@ final class WrittenKernel: ForwardingKernel {
 
   func takeExpiry() -> Duration? { self.kernel?.takeExpiry() }
 
-  func translatesConnections() -> Bool { self.kernel?.translatesConnections() ?? false }
+  func waitForChanges() throws(KernelUnavailable) {
+    try self.askBoth { kernel throws(KernelUnavailable) in try kernel.waitForChanges() }
+  }
 
-  func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    self.kernel?.socketReports(on: connections) ?? connections.map { _ in nil }
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
+    try self.askBoth { kernel throws(KernelUnavailable) in try kernel.watch(watched) }
+  }
+
+  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
+    switch questions.first {
+    // The reports of sockets come from the faulty kernel's connections.
+    case .socket, .translation:
+      guard let kernel = self.kernel else { throw .notOpen }
+      return try kernel.ask(questions)
+    // The simulated networks have no Wi-Fi.
+    case .wirelessLink, .wirelessSignal: return try self.faulty.ask(questions)
+    default:
+      return try self.askBoth { kernel throws(KernelUnavailable) in try kernel.ask(questions) }
+    }
   }
 }

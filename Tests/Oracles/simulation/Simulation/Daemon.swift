@@ -132,7 +132,8 @@ final class Daemon {
   }
 
   private func perform(_ woken: Waiter.Woken) {
-    for work in Work.allCases {
+    var passes = Passes(woken)
+    while let (work, woken) = passes.next(mustRead: self.loop.mustRead) {
       self.faulty.isOrdered = work != .flows && work != .paths
       self.loop.perform(work, on: woken)
     }

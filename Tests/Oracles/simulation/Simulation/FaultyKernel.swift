@@ -130,7 +130,7 @@ final class FaultyKernel: ReopenableKernel {
 
   func expectQuestions() { self.questions = 0 }
 
-  private func ask() throws(KernelUnavailable) {
+  private func count() throws(KernelUnavailable) {
     if self.isOrdered { self.questions += 1 }
     if self.isOrdered, let interference = self.interference, self.questions >= interference.question
     {
@@ -174,92 +174,69 @@ final class FaultyKernel: ReopenableKernel {
     self.makeChanges()
   }
 
-  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try self.ask()
-    let answers = destinations.map { self.network.route(to: $0) }
+  func takeExpiry() -> Duration? { nil }
+
+  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
+    try self.count()
+    self.watched = watched
+  }
+
+  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
+    switch questions.first {
+    case .socket, .translation, .rules, .wirelessLink, .wirelessSignal: break
+    default: try self.count()
+    }
+    let replies = questions.map(self.reply)
     // The links of the answers are queried later, when they may be gone.
-    if !self.isOrdered, let interference = self.interference {
+    if case .route = questions.first, !self.isOrdered, let interference = self.interference {
       self.interference = nil
       interference.happen()
     }
-    return answers
+    return replies
   }
 
-  func refusesReplies(
-    to destination: Destination, by link: UInt32
-  ) throws(KernelUnavailable) -> Bool {
-    try self.ask()
-    return false
-  }
-
-  func takeExpiry() -> Duration? { nil }
-
-  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
-    try self.ask()
-    return self.network.tableEntry(for: destination)
-  }
-
-  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    try self.ask()
-    return self.network.link(index).map { LinkFacts($0, device: self.network.device(index)) }
-  }
-
-  func addresses(
-    with address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> [Address] {
-    try self.ask()
-    let all = self.network[link]?.addresses ?? []
-    return all.filter {
-      $0.address == address || address.family == .ipv4 && $0.address.family == .ipv4
+  private func reply(to question: KernelQuestion) -> KernelReply {
+    switch question {
+    case .route(let destination): .route(self.network.route(to: destination))
+    case .entry(let destination): .entry(self.network.tableEntry(for: destination))
+    case .refusesReplies: .flag(false)
+    case .link(let index): .link(self.facts(index))
+    case .linkNamed(let name): .link(self.links.first { $0.link.name == name })
+    case .links: .links(self.links)
+    case .addresses(let address, let link):
+      .addresses(
+        (self.network[link]?.addresses ?? []).filter {
+          $0.address == address || address.family == .ipv4 && $0.address.family == .ipv4
+        })
+    case .allAddresses: .addresses(self.network.links.flatMap(\.addresses))
+    case .neighbour(let address, let link):
+      .neighbour(
+        self.network[link]?.neighbours[address].map {
+          Neighbour(address, link: link, hardwareAddress: $0)
+        })
+    case .bridgePort(let hardwareAddress, let bridge):
+      .bridgePort(self.network[bridge]?.learnt[hardwareAddress])
+    case .wirelessLink: .wirelessLink(.notWireless)
+    case .wirelessSignal: .wirelessSignal(nil)
+    case .socket(let connection): .socket(self.report(of: connection))
+    case .translation: .flag(self.tracksConnections)
+    case .rules: .rules([])
     }
   }
 
-  func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    connections.map { question in
-      guard let port = question.transport?.localPort, let connection = self.connections[port],
-        connection.question.source == question.source,
-        connection.question.address == question.address
-      else { return nil }
-      let report = connection.report(at: self.now)
-      self.askedSockets.append((port, report))
-      return report
-    }
+  private func facts(_ index: UInt32) -> LinkFacts? {
+    self.network.link(index).map { LinkFacts($0, device: self.network.device(index)) }
   }
 
-  func bridgePort(
-    of hardwareAddress: [UInt8], on bridge: UInt32
-  ) throws(KernelUnavailable) -> UInt32? {
-    try self.ask()
-    return self.network[bridge]?.learnt[hardwareAddress]
-  }
+  private var links: [LinkFacts] { self.network.links.compactMap { self.facts($0.index) } }
 
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour? {
-    try self.ask()
-    return self.network[link]?.neighbours[address].map {
-      Neighbour(address, link: link, hardwareAddress: $0)
-    }
-  }
-
-  func links() throws(KernelUnavailable) -> [LinkFacts] {
-    try self.ask()
-    return self.network.links.compactMap { link in
-      self.network.link(link.index).map { LinkFacts($0, device: self.network.device(link.index)) }
-    }
-  }
-
-  func addresses() throws(KernelUnavailable) -> [Address] {
-    try self.ask()
-    return self.network.links.flatMap(\.addresses)
-  }
-
-  func translatesConnections() -> Bool { self.tracksConnections }
-
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] { [] }
-
-  func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
-    try self.ask()
-    self.watched = watched
+  private func report(of question: Destination) -> SocketReport? {
+    guard let port = question.transport?.localPort, let connection = self.connections[port],
+      connection.question.source == question.source,
+      connection.question.address == question.address
+    else { return nil }
+    let report = connection.report(at: self.now)
+    self.askedSockets.append((port, report))
+    return report
   }
 }

@@ -5,7 +5,7 @@ import Netlink
 @testable import ConndServer
 
 /// A kernel from which something is withheld, and that knows what it was asked for.
-final class MutantKernel: ForwardingKernel {
+final class MutantKernel: ReopenableKernel {
   private let kernel: any ReopenableKernel
   private let store: Store
   private let mutation: Mutation?
@@ -56,32 +56,32 @@ final class MutantKernel: ForwardingKernel {
     return mayHaveMore
   }
 
-  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    var facts = try self.kernel.link(index)
-    switch self.mutation {
-    case .ignoresCarrier:
-      guard facts?.link.flags.contains(.up) == true else { break }
-      facts?.link.flags.insert(.lowerUp)
-      facts?.link.carrier = true
-      facts?.link.operationalState = .up
-    case .keepsLostLink:
-      let some = Link(index: index, name: "gone", flags: [.up, .lowerUp], carrier: true)
-      return facts.flatMap { $0.link.state == .up ? $0 : nil } ?? LinkFacts(some)
-    default: break
+  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
+    zip(questions, try self.kernel.ask(questions)).map(self.mutated)
+  }
+
+  private func mutated(_ question: KernelQuestion, _ reply: KernelReply) -> KernelReply {
+    switch (self.mutation, question, reply) {
+    case (.ignoresCarrier, _, .link(var facts?)) where facts.link.flags.contains(.up):
+      facts.link.flags.insert(.lowerUp)
+      facts.link.carrier = true
+      facts.link.operationalState = .up
+      return .link(facts)
+    case (.keepsLostLink, .link(let index), .link(let facts)):
+      if let facts, facts.link.state == .up { return reply }
+      return .link(
+        LinkFacts(Link(index: index, name: "gone", flags: [.up, .lowerUp], carrier: true)))
+    case (.keepsLostAddress, _, .entry(let entry?)) where entry.kind != .local:
+      return .entry(RouteEntry(entry.route, kind: .local, outLink: 1))
+    case (.ignoresNeighbours, _, .neighbour): return .neighbour(nil)
+    case (.trustsEachLookup, .translation, _): return .flag(false)
+    case (.trustsNoLookup, .translation, _): return .flag(true)
+    case (_, .socket(let connection), .socket(let report)):
+      let mutated = self.mutation.report(report, after: self.reports[connection])
+      self.reports[connection] = mutated
+      return .socket(mutated)
+    default: return reply
     }
-    return facts
-  }
-
-  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
-    let entry = try self.kernel.entry(for: destination)
-    guard self.mutation == .keepsLostAddress, entry?.kind != .local, let entry else { return entry }
-    return RouteEntry(entry.route, kind: .local, outLink: 1)
-  }
-
-  func ask<Answer>(
-    _ question: (any Kernel) throws(KernelUnavailable) -> Answer
-  ) throws(KernelUnavailable) -> Answer {
-    try question(self.kernel)
   }
 
   var hasMessages: Bool { self.kernel.hasMessages }
@@ -89,29 +89,6 @@ final class MutantKernel: ForwardingKernel {
 
   func waitForChanges() throws(KernelUnavailable) {
     if self.mutation != .readsTooEarly { try self.kernel.waitForChanges() }
-  }
-
-  func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    zip(connections, self.kernel.socketReports(on: connections)).map { connection, report in
-      let mutated = self.mutation.report(report, after: self.reports[connection])
-      self.reports[connection] = mutated
-      return mutated
-    }
-  }
-
-  func translatesConnections() -> Bool {
-    switch self.mutation {
-    case .trustsEachLookup: false
-    case .trustsNoLookup: true
-    default: self.kernel.translatesConnections()
-    }
-  }
-
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour? {
-    let neighbour = try self.kernel.neighbour(address, on: link)
-    return self.mutation == .ignoresNeighbours ? nil : neighbour
   }
 
   func watch(_ watched: FilterSpec) throws(KernelUnavailable) {

@@ -11,7 +11,9 @@ final class KernelSubscriptionsTests {
   private var subscriptions = KernelSubscriptions()
 
   private func acceptFilter() throws -> [KernelEvent]? {
-    try self.subscriptions.acceptFilter(KernelView(self.kernel))
+    let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
+    defer { self.subscriptions = view.subscriptions }
+    return try view.acceptFilter()
   }
 
   private func path(over tunnel: UInt32, to end: UInt32) throws -> PathFacts {

@@ -20,7 +20,9 @@ struct LinkQualityTests {
     _ outcome: AttemptOutcome, host: String = "93.184.215.14", user: UInt32 = 1000
   ) throws -> LinkQuality {
     let destination = Destination(try IPAddress(spelt: host), uid: user)
-    return try self.loop.loop.note(outcome, to: destination).get()
+    let answer = self.loop.loop.note(outcome, to: destination)
+    self.loop.loop.perform(.read, on: .init())
+    return try answer.get()
   }
 
   private mutating func limp(user: UInt32 = 1000) throws -> LinkQuality {

@@ -68,7 +68,20 @@ final class ModelKernel: Kernel {
     self.happening[self.questions + questions + 1] = happen
   }
 
-  private func ask(_ question: String) throws(KernelUnavailable) {
+  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
+    let replies = try questions.map { (question) throws(KernelUnavailable) in
+      do throws(KernelUnavailable) {
+        return try self.reply(to: question)
+      } catch {
+        guard error.isOfOneQuestion else { throw error }
+        return .refused(error)
+      }
+    }
+    if case .socket = questions.first { self.onSocketReports() }
+    return replies
+  }
+
+  private func note(_ question: String) throws(KernelUnavailable) {
     self.asked.append(question)
     self.happening.removeValue(forKey: self.questions)?()
     if let failure = self.failure { throw failure }
@@ -94,40 +107,84 @@ final class ModelKernel: Kernel {
   }
 
   func watch(_ watched: FilterSpec) throws(KernelUnavailable) {
-    try self.ask("watch")
+    try self.note("watch")
     self.watched = watched
-  }
-
-  // MARK: - Routes
-
-  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    var answers: [RouteAnswer] = []
-    for destination in destinations {
-      do throws(KernelUnavailable) {
-        try self.ask("route \(destination.address)")
-        answers.append(self.answer(to: destination))
-      } catch {
-        guard error.isOfOneQuestion else { throw error }
-        answers.append(.unanswered(error.description))
-      }
-    }
-    return answers
   }
 
   /// The links on which replies to a connection would be dropped (rp_filter).
   var refusingReplies: Set<UInt32> = []
-
-  func refusesReplies(
-    to destination: Destination, by link: UInt32
-  ) throws(KernelUnavailable) -> Bool {
-    try self.ask("reply \(destination.address) \(link)")
-    return self.refusingReplies.contains(link)
-  }
+  /// Happens after the sockets' reports, before their reader goes on.
+  var onSocketReports: () -> Void = {}
 
   func takeExpiry() -> Duration? {
     defer { self.expiry = nil }
     return self.expiry
   }
+
+  private func reply(to question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+    switch question {
+    case .route(let destination):
+      try self.note("route \(destination.address)")
+      return .route(self.answer(to: destination))
+    case .entry(let destination):
+      try self.note("entry \(destination.address)")
+      return .entry(self.tableEntry(for: destination))
+    case .refusesReplies(let destination, let link):
+      try self.note("reply \(destination.address) \(link)")
+      return .flag(self.refusingReplies.contains(link))
+    case .link(let index):
+      try self.note("link \(index)")
+      return .link(self.linkTable[index])
+    case .linkNamed(let name):
+      try self.note("links")
+      return .link(
+        self.allLinks.first { $0.link.name == name || $0.link.alternativeNames.contains(name) })
+    case .links:
+      try self.note("links")
+      return .links(self.allLinks)
+    case .addresses(let address, let link):
+      try self.note("address \(address) \(link)")
+      return .addresses(
+        self.addressTable.filter {
+          $0.link == link
+            && ($0.address == address || address.family == .ipv4 && $0.address.family == .ipv4)
+        })
+    case .allAddresses:
+      try self.note("addresses")
+      return .addresses(self.addressTable)
+    case .neighbour(let address, let link):
+      try self.note("neighbour \(address) \(link)")
+      self.onNeighbour(address)
+      return .neighbour(self.neighbours[address])
+    case .bridgePort(let hardwareAddress, let bridge):
+      try self.note("port \(hardwareAddress) \(bridge)")
+      return .bridgePort(self.learnt[hardwareAddress])
+    case .wirelessLink(let index):
+      try self.note("wireless \(index)")
+      if let incomplete = self.incompleteWireless {
+        return .wirelessLink(.incomplete(incomplete(index)))
+      }
+      return .wirelessLink(self.wirelessLinks[index].map { .link($0) } ?? .notWireless)
+    case .wirelessSignal(let index):
+      try self.note("signal \(index)")
+      return .wirelessSignal(self.wirelessSignals[index])
+    case .socket(let connection):
+      self.socketQuestions += 1
+      return .socket(self.sockets[connection.transport?.localPort ?? 0])
+    case .translation:
+      self.trackingQuestions += 1
+      return .flag(self.tracksConnections)
+    case .rules(let family):
+      try self.note("rules")
+      return .rules(self.policy(family))
+    }
+  }
+
+  private var allLinks: [LinkFacts] {
+    self.linkTable.values.sorted { $0.link.index < $1.link.index }
+  }
+
+  // MARK: - Routes
 
   private func answer(to destination: Destination) -> RouteAnswer {
     if self.isLocal(destination.address) {
@@ -147,8 +204,7 @@ final class ModelKernel: Kernel {
     self.rules.entry(for: destination) { self.routes.best(in: $0, for: destination) }
   }
 
-  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
-    try self.ask("entry \(destination.address)")
+  private func tableEntry(for destination: Destination) -> RouteEntry? {
     let address = destination.address
     if !self.inVRF.contains(address), let owner = self.owner(of: address) ?? self.leaving[address],
       let host = IPPrefix(address, length: address.family.bitWidth)
@@ -167,9 +223,8 @@ final class ModelKernel: Kernel {
     return entry
   }
 
-  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
-    try self.ask("rules")
-    return self.rules.filter { $0.family == family }.map { rule in
+  private func policy(_ family: AddressFamily) -> [Rule] {
+    self.rules.filter { $0.family == family }.map { rule in
       let selection: Rule.Selection =
         switch rule.selector {
         case .all: .all
@@ -180,32 +235,7 @@ final class ModelKernel: Kernel {
     }
   }
 
-  // MARK: - Links and addresses
-
-  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
-    try self.ask("link \(index)")
-    return self.linkTable[index]
-  }
-
-  func links() throws(KernelUnavailable) -> [LinkFacts] {
-    try self.ask("links")
-    return self.linkTable.values.sorted { $0.link.index < $1.link.index }
-  }
-
-  func addresses(
-    with address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> [Address] {
-    try self.ask("address \(address) \(link)")
-    return self.addressTable.filter {
-      $0.link == link
-        && ($0.address == address || address.family == .ipv4 && $0.address.family == .ipv4)
-    }
-  }
-
-  func addresses() throws(KernelUnavailable) -> [Address] {
-    try self.ask("addresses")
-    return self.addressTable
-  }
+  // MARK: - Addresses
 
   func owner(of address: IPAddress) -> UInt32? {
     self.addressTable.first { $0.address == address }?.link
@@ -214,48 +244,6 @@ final class ModelKernel: Kernel {
   private func isLocal(_ address: IPAddress) -> Bool {
     self.owner(of: address) != nil || self.leaving[address] != nil
       || self.localBlocks.contains { $0.contains(address) }
-  }
-
-  // MARK: - Neighbours
-
-  func neighbour(
-    _ address: IPAddress, on link: UInt32
-  ) throws(KernelUnavailable) -> Neighbour? {
-    try self.ask("neighbour \(address) \(link)")
-    self.onNeighbour(address)
-    return self.neighbours[address]
-  }
-
-  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer {
-    try self.ask("wireless \(index)")
-    if let incomplete = self.incompleteWireless { return .incomplete(incomplete(index)) }
-    return self.wirelessLinks[index].map { .link($0) } ?? .notWireless
-  }
-
-  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
-    try self.ask("signal \(index)")
-    return self.wirelessSignals[index]
-  }
-
-  func translatesConnections() -> Bool {
-    self.trackingQuestions += 1
-    return self.tracksConnections
-  }
-
-  /// Happens after the sockets' reports, before their reader goes on.
-  var onSocketReports: () -> Void = {}
-
-  func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    self.socketQuestions += connections.count
-    defer { self.onSocketReports() }
-    return connections.map { self.sockets[$0.transport?.localPort ?? 0] }
-  }
-
-  func bridgePort(
-    of hardwareAddress: [UInt8], on bridge: UInt32
-  ) throws(KernelUnavailable) -> UInt32? {
-    try self.ask("port \(hardwareAddress) \(bridge)")
-    return self.learnt[hardwareAddress]
   }
 }
 

@@ -78,7 +78,10 @@ struct TestLoop {
       remote, local: try local.map { try IPAddress(spelt: $0) }, question: question)
     self.loop.guards.enqueue(
       .add(.init(key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known)))
-    for work in [.messages, .read, .requests] as [Work] { self.loop.perform(work, on: .init()) }
+    repeat {
+      for work in [.messages, .read] as [Work] { self.loop.perform(work, on: .init()) }
+    } while self.loop.mustRead
+    self.loop.perform(.requests, on: .init())
     return self.mailbox.take()
   }
 
@@ -100,6 +103,15 @@ struct TestLoop {
       woken = Waiter.Woken()
     } while self.loop.isBusy
     return self.mailbox.take()
+  }
+
+  /// Answers a request about costs once its effect is published.
+  mutating func answer(
+    _ request: CostRequest
+  ) -> Result<CostRequest.Answer, CostRequest.Refusal> {
+    let answer = self.loop.answer(request)
+    self.loop.perform(.read, on: .init())
+    return answer
   }
 
   /// The published invalidations of channels.

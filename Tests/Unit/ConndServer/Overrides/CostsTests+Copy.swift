@@ -6,7 +6,7 @@ import Testing
 extension CostsTests {
   /// Returns the copy for a user: `network constrained`, `eth0 expensive`.
   private mutating func copy(of user: UInt32?) throws -> OverrideFile.Contents {
-    guard case .copy(let contents) = try self.loop.loop.answer(.copy(of: user)).get() else {
+    guard case .copy(let contents) = try self.loop.answer(.copy(of: user)).get() else {
       return OverrideFile.Contents()
     }
     return contents

@@ -58,19 +58,19 @@ struct CostsTests {
   ) throws -> String? {
     let request = CostRequest.CostOverrideRequest(
       target: target, constrained: constrained, expensive: expensive, end: end, user: user)
-    guard case .set(let match, _) = try self.loop.loop.answer(.set(request)).get() else {
+    guard case .set(let match, _) = try self.loop.answer(.set(request)).get() else {
       return nil
     }
     return match
   }
 
   private mutating func forget(_ name: String) throws {
-    _ = try self.loop.loop.answer(.forget(name: name, user: 1000)).get()
+    _ = try self.loop.answer(.forget(name: name, user: 1000)).get()
   }
 
   /// Lists the overrides: `192.0.2.1 here constrained`, `eth0 expensive`.
   mutating func list() throws -> [String] {
-    guard case .list(let networks, _) = try self.loop.loop.answer(.list).get() else { return [] }
+    guard case .list(let networks, _) = try self.loop.answer(.list).get() else { return [] }
     return networks.map { network in
       func words(_ setting: CostOverride.Setting?, _ word: String) -> [String] {
         setting.map { [$0.isOn ? word : "not-\(word)"] } ?? []
@@ -126,7 +126,7 @@ struct CostsTests {
     try self.set(.network("Home"), constrained: .on)
     try self.set(.network("192.0.2.1"), constrained: .on)
     try self.set(.network("00000000000000aa"), expensive: .on)
-    guard case .list(let networks, _) = try self.loop.loop.answer(.list).get() else {
+    guard case .list(let networks, _) = try self.loop.answer(.list).get() else {
       Issue.record("not a list")
       return
     }

@@ -10,8 +10,8 @@ final class GatewayTableTests {
   let kernel = ModelKernel()
   private var subscriptions = KernelSubscriptions()
   var networks: GatewayTable {
-    get { self.subscriptions.networks }
-    set { self.subscriptions.networks = newValue }
+    get { self.subscriptions.gateways }
+    set { self.subscriptions.gateways = newValue }
   }
   private let reader: PathReader
   let gateway: IPAddress
@@ -51,20 +51,27 @@ final class GatewayTableTests {
     }
   }
 
-  /// The identity of the network, read in a turn of its own.
-  func identity() throws -> NetworkIdentity {
+  /// Reads the kernel in a turn of its own.
+  private func read<Answer>(_ reading: (KernelView) throws -> Answer) throws -> Answer {
     let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
     defer { self.subscriptions = view.subscriptions }
-    let (path, facts) = try self.reader.path(to: self.destination, view)
-    return try view.subscriptions.networks.identity(of: path, facts, view)
+    return try reading(view)
+  }
+
+  /// The identity of the network, read in a turn of its own.
+  func identity() throws -> NetworkIdentity {
+    try self.read { view in
+      let (path, facts) = try self.reader.path(to: self.destination, view)
+      return try view.identity(of: path, facts)
+    }
   }
 
   /// The identity of the default path's network, read in a turn of its own.
   private func defaultIdentity() throws -> NetworkIdentity {
-    let view = KernelView(self.kernel, ReadingContext(subscriptions: self.subscriptions))
-    defer { self.subscriptions = view.subscriptions }
-    let (path, facts) = try self.reader.path(to: self.destination, view)
-    return try view.subscriptions.networks.identity(of: path, facts, isDefault: true, view)
+    try self.read { view in
+      let (path, facts) = try self.reader.path(to: self.destination, view)
+      return try view.identity(of: path, facts, isDefault: true)
+    }
   }
 
   /// The verdict for flows that were on the network before.
@@ -74,7 +81,7 @@ final class GatewayTableTests {
   }
 
   func acceptFilter() throws -> [KernelEvent] {
-    try self.networks.acceptFilter(KernelView(self.kernel))
+    try self.read { try $0.acceptFilter() ?? [] }
   }
 
   // MARK: - Epochs
@@ -297,14 +304,18 @@ final class GatewayTableTests {
       _ = try self.identity()
       let hardwareAddress = [2, 1, 0, 0, UInt8(number / 256), UInt8(number % 256)]
       self.kernel.learnt = [hardwareAddress: 2]
-      _ = try self.networks.place(of: hardwareAddress, on: 4, KernelView(self.kernel))
+      _ = try self.read { try $0.place(of: hardwareAddress, on: 4) }
       // Links of containers, whose removal is not always reported.
       let link = Link(
         index: 1000 + number, name: "veth\(number)", flags: [.up, .lowerUp], carrier: true)
-      self.networks.note([.link(link), .bridgeEntry(BridgeEntry([1], port: number))])
+      self.subscriptions.note([.link(link), .bridgeEntry(BridgeEntry([1], port: number))])
     }
-    #expect(self.networks.gateways.count <= 64 && self.networks.bridged.count <= 64)
-    for child in Mirror(reflecting: self.networks).children {
+    let ports = self.subscriptions.bridgePorts
+    #expect(self.networks.gateways.count <= 64 && ports.hardwareAddresses.count <= 64)
+    let children = [
+      Mirror(reflecting: self.networks).children, Mirror(reflecting: ports).children,
+    ]
+    for child in children.joined() {
       let mirror = Mirror(reflecting: child.value)
       if mirror.displayStyle == .dictionary {
         #expect(mirror.children.count <= 64, "\(child.label ?? "")")
@@ -316,13 +327,13 @@ final class GatewayTableTests {
   func forgotten() throws {
     _ = try self.identity()
     self.kernel.learnt = [[9]: 2]
-    _ = try self.networks.place(of: [9], on: 4, KernelView(self.kernel))
+    _ = try self.read { try $0.place(of: [9], on: 4) }
     _ = try self.acceptFilter()
-    self.networks.note([.linkRemoved(try #require(self.kernel.linkTable[2]).link)])
+    self.subscriptions.note([.linkRemoved(try #require(self.kernel.linkTable[2]).link)])
     #expect(self.networks.gateways == [] && self.networks.isNew)
     // Hosts behind the port are reported when the bridge learns them again.
-    #expect(self.networks.bridged == [[9]])
-    self.networks.note([.linkRemoved(Link(index: 4, name: "br0"))])
-    #expect(self.networks.bridged == [])
+    #expect(self.subscriptions.bridgePorts.hardwareAddresses == [[9]])
+    self.subscriptions.note([.linkRemoved(Link(index: 4, name: "br0"))])
+    #expect(self.subscriptions.bridgePorts.hardwareAddresses == [])
   }
 }

@@ -51,7 +51,7 @@ struct IncompleteWirelessTests {
   private mutating func markHome() throws {
     let request = CostRequest.CostOverrideRequest(
       target: .network("home"), constrained: .on, expensive: nil, end: nil, user: 1000)
-    _ = try self.loop.loop.answer(.set(request)).get()
+    _ = try self.loop.answer(.set(request)).get()
   }
 
   private var status: ConnectivityStatus { self.loop.loop.feed.store.snapshot.status }

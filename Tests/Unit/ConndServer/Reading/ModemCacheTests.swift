@@ -110,7 +110,7 @@ struct ModemCacheTests {
     _ = self.say(modem(home), &loop)
     let request = CostRequest.CostOverrideRequest(
       target: .network("Example"), constrained: .on, user: 1000)
-    _ = try loop.loop.answer(.set(request)).get()
+    _ = try loop.answer(.set(request)).get()
     func isConstrained() -> Bool { loop.loop.feed.store.snapshot.status.isConstrained }
     #expect(isConstrained())
     _ = self.say(modem(MobileOperator(code: "20801", name: "Example")), &loop)

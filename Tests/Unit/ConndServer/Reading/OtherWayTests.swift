@@ -96,7 +96,7 @@ struct OtherWayTests {
     func set(_ value: CostRequest.Value, for duration: Duration? = nil) throws {
       let request = CostRequest.AssistRequest(
         value: value, end: duration.map { .after($0) }, user: 1000)
-      _ = try loop.loop.answer(.assist(request)).get()
+      _ = try loop.answer(.assist(request)).get()
     }
     try set(.on, for: .seconds(7200))
     #expect(try self.otherWay(loop).isAllowed)

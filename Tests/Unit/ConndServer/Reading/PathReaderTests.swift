@@ -103,7 +103,7 @@ final class PathReaderTests {
     let reading = try paths.read(view, Removals())
     #expect(reading.state.observation.ipv4.path.interface == "eth1")
     #expect(
-      view.subscriptions.networks.gateways.map(\.address)
+      view.subscriptions.gateways.gateways.map(\.address)
         == [IPAddress("192.0.2.1"), IPAddress("198.51.100.1")])
   }
 
@@ -122,7 +122,7 @@ final class PathReaderTests {
     let view = self.view
     let (path, facts) = try self.reader.path(to: Destination(self.remote), view)
     // The network is identified in each turn.
-    _ = try view.subscriptions.networks.identity(of: path, facts, view)
+    _ = try view.identity(of: path, facts)
     self.subscriptions = view.subscriptions
     return path.chain.map(\.name)
   }
@@ -147,7 +147,8 @@ final class PathReaderTests {
     self.kernel.setState(of: 3, .noCarrier)
     #expect(try self.chain() == ["br0", "eth1"], "it is lost with its port")
     // A message names another port.
-    self.subscriptions.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))])
+    self.subscriptions.bridgePorts.note([.bridgeEntry(BridgeEntry(Self.router, port: 2, bridge: 4))]
+    )
     #expect(try self.chain() == ["br0", "eth0"])
     // That port leaves the bridge, so that frames for the gateway are flooded to all ports.
     self.kernel.linkTable[2]?.link.master = nil
@@ -177,8 +178,9 @@ final class PathReaderTests {
     let gateway = try IPAddress(spelt: "192.0.2.1")
     self.kernel.neighbours[gateway]?.hardwareAddress = Self.router
     #expect(try self.chain() == ["br0", "eth0"])
-    #expect(self.subscriptions.networks.bridged == [Self.router])
-    self.subscriptions.networks.note([.bridgeEntry(BridgeEntry(Self.router, port: 5, bridge: 4))])
+    #expect(self.subscriptions.bridgePorts.hardwareAddresses == [Self.router])
+    self.subscriptions.bridgePorts.note([.bridgeEntry(BridgeEntry(Self.router, port: 5, bridge: 4))]
+    )
     #expect(try self.chain() == ["br0", "tap0"])
     #expect(try self.facts().knownLinks == nil)
   }

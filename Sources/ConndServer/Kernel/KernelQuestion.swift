@@ -1,0 +1,178 @@
+import Connectivity
+import ConnectivityRules
+import Netlink
+
+/// A question about the kernel's current state.
+enum KernelQuestion: Hashable {
+  /// The route to a destination.
+  case route(Destination)
+  /// The routing table entry that decides about a destination.
+  case entry(Destination)
+  /// Whether the kernel drops replies that arrive by a link. They belong to a connection that sends
+  /// from the destination's source.
+  case refusesReplies(Destination, by: UInt32)
+  /// A link and its device.
+  case link(UInt32)
+  /// The link of a name or alternative name.
+  case linkNamed(String)
+  case links
+  /// An address of a link, and the other addresses in the same answer. For IPv4, these are all
+  /// addresses of the link.
+  case addresses(with: IPAddress, on: UInt32)
+  case allAddresses
+  case neighbour(IPAddress, on: UInt32)
+  /// The bridge port behind which a MAC address is.
+  case bridgePort([UInt8], on: UInt32)
+  /// What nl80211 reports about a link.
+  case wirelessLink(UInt32)
+  case wirelessSignal(UInt32)
+  /// The state of a connection's socket. The connection must name it (``Destination/namesSocket``).
+  case socket(Destination)
+  /// Whether netfilter or IPVS may translate the addresses of connections.
+  case translation
+  /// The policy rules of an address family.
+  case rules(AddressFamily)
+}
+
+/// The answer to a ``KernelQuestion``. Each question has one kind of answer.
+enum KernelReply {
+  /// A failed lookup of one destination is an answer, too.
+  case route(RouteAnswer)
+  /// `nil` if no entry carries the traffic.
+  case entry(RouteEntry?)
+  /// To ``KernelQuestion/refusesReplies(_:by:)`` and ``KernelQuestion/translation``.
+  case flag(Bool)
+  /// `nil` if the link does not exist.
+  case link(LinkFacts?)
+  case links([LinkFacts])
+  case addresses([Address])
+  /// `nil` without a neighbour entry.
+  case neighbour(Neighbour?)
+  /// `nil` if the bridge has not learnt the MAC address.
+  case bridgePort(UInt32?)
+  case wirelessLink(WirelessAnswer)
+  /// `nil` if the link has no access point or the driver does not report the strength.
+  case wirelessSignal(WirelessSignal?)
+  /// `nil` if the socket cannot be queried: without evidence the route lookup decides.
+  case socket(SocketReport?)
+  /// In their order.
+  case rules([Rule])
+  /// The kernel refuses this question (K8).
+  case refused(KernelUnavailable)
+}
+
+// MARK: - Single questions
+
+extension Kernel {
+  /// Asks a single question.
+  ///
+  /// - Throws: If the kernel refuses the question or cannot be asked.
+  private func ask<Answer>(
+    _ question: KernelQuestion, _ answer: (KernelReply) -> Answer?
+  ) throws(KernelUnavailable) -> Answer {
+    guard let reply = try self.ask([question]).first else { throw .unanswered(question) }
+    if case .refused(let error) = reply { throw error }
+    guard let answer = answer(reply) else { throw .unanswered(question) }
+    return answer
+  }
+
+  /// Returns the routes to destinations, in the same order.
+  func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
+    try self.ask(destinations.map { .route($0) }).map { reply in
+      switch reply {
+      case .route(let answer): answer
+      case .refused(let error): .unanswered(error.description)
+      default: .unanswered(KernelUnavailable.noAnswer)
+      }
+    }
+  }
+
+  func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {
+    try self.ask(.entry(destination)) { if case .entry(let entry) = $0 { entry } else { nil } }
+  }
+
+  func refusesReplies(
+    to destination: Destination, by link: UInt32
+  ) throws(KernelUnavailable) -> Bool {
+    try self.ask(.refusesReplies(destination, by: link)) {
+      if case .flag(let refuses) = $0 { refuses } else { nil }
+    }
+  }
+
+  func link(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
+    try self.ask(.link(index)) { if case .link(let link) = $0 { link } else { nil } }
+  }
+
+  func link(named name: String) throws(KernelUnavailable) -> LinkFacts? {
+    try self.ask(.linkNamed(name)) { if case .link(let link) = $0 { link } else { nil } }
+  }
+
+  func links() throws(KernelUnavailable) -> [LinkFacts] {
+    try self.ask(.links) { if case .links(let links) = $0 { links } else { nil } }
+  }
+
+  func addresses(with address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> [Address] {
+    try self.ask(.addresses(with: address, on: link)) {
+      if case .addresses(let addresses) = $0 { addresses } else { nil }
+    }
+  }
+
+  func addresses() throws(KernelUnavailable) -> [Address] {
+    try self.ask(.allAddresses) {
+      if case .addresses(let addresses) = $0 { addresses } else { nil }
+    }
+  }
+
+  func neighbour(_ address: IPAddress, on link: UInt32) throws(KernelUnavailable) -> Neighbour? {
+    try self.ask(.neighbour(address, on: link)) {
+      if case .neighbour(let neighbour) = $0 { neighbour } else { nil }
+    }
+  }
+
+  func bridgePort(
+    of hardwareAddress: [UInt8], on bridge: UInt32
+  ) throws(KernelUnavailable) -> UInt32? {
+    try self.ask(.bridgePort(hardwareAddress, on: bridge)) {
+      if case .bridgePort(let port) = $0 { port } else { nil }
+    }
+  }
+
+  func wirelessLink(_ index: UInt32) throws(KernelUnavailable) -> WirelessAnswer {
+    try self.ask(.wirelessLink(index)) {
+      if case .wirelessLink(let link) = $0 { link } else { nil }
+    }
+  }
+
+  func wirelessSignal(_ index: UInt32) throws(KernelUnavailable) -> WirelessSignal? {
+    try self.ask(.wirelessSignal(index)) {
+      if case .wirelessSignal(let signal) = $0 { signal } else { nil }
+    }
+  }
+
+  /// Returns the state of connections' sockets, in the same order. Without an answer, there is no
+  /// evidence.
+  func socketReports(on connections: [Destination]) -> [SocketReport?] {
+    guard !connections.isEmpty, let replies = try? self.ask(connections.map { .socket($0) }) else {
+      return connections.map { _ in nil }
+    }
+    return replies.map { if case .socket(let report) = $0 { report } else { nil } }
+  }
+
+  /// Whether netfilter or IPVS may translate the addresses of connections. Without an answer, the
+  /// route lookup is proof.
+  func translatesConnections() -> Bool {
+    (try? self.ask(.translation) { if case .flag(let may) = $0 { may } else { nil } }) ?? false
+  }
+
+  func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
+    try self.ask(.rules(family)) { if case .rules(let rules) = $0 { rules } else { nil } }
+  }
+}
+
+extension KernelUnavailable {
+  fileprivate static let noAnswer = "the question has no answer"
+
+  fileprivate static func unanswered(_ question: KernelQuestion) -> KernelUnavailable {
+    KernelUnavailable(description: "\(question): \(Self.noAnswer)", isOfOneQuestion: true)
+  }
+}

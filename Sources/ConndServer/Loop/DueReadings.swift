@@ -1,0 +1,39 @@
+import ConnectivityRules
+import DequeModule
+import UnixTransport
+
+/// The readings of the kernel that are due, and the answers that wait for them: the effect of a
+/// client's query is published before the query is answered.
+struct DueReadings {
+  private var triggers: Deque<ReadTrigger> = []
+  private var answers: [() -> Void] = []
+  /// The user whose query has caused a reading. The reading counts as that user's time.
+  private var user: Account?
+
+  /// Whether a reading or an answer is due.
+  var areDue: Bool { !self.triggers.isEmpty || !self.answers.isEmpty }
+
+  mutating func note(_ trigger: ReadTrigger) { self.triggers.append(trigger) }
+
+  /// Notes that a user's query has caused the readings that are due, if any are.
+  mutating func note(user: Account) { if self.areDue { self.user = user } }
+
+  /// Calls a function once nothing must be read any more.
+  mutating func whenDone(_ answer: @escaping () -> Void) {
+    if self.areDue { self.answers.append(answer) } else { answer() }
+  }
+
+  mutating func popFirst() -> ReadTrigger? { self.triggers.popFirst() }
+
+  /// Gives the answers that have waited.
+  ///
+  /// - Returns: The user whose query has caused the readings, or `nil` if it was no query.
+  mutating func finish() -> Account? {
+    for answer in self.answers { answer() }
+    self.answers = []
+    return self.user.take()
+  }
+
+  /// Drops the readings because the kernel is unavailable. When it is back, everything is read.
+  mutating func drop() { self.triggers = [] }
+}
