@@ -3,8 +3,8 @@ import ConnectivityRules
 import OrderedCollections
 
 /// The networks behind the links in use, as far as known. The MAC addresses of gateways identify
-/// networks that have no name (I4). This is a value without a kernel: it says what to ask, and takes
-/// the answers (``KernelView/identity(of:_:isDefault:)``).
+/// networks that have no name (I4). This is a value without a kernel: it says what to ask, and
+/// takes the answers (``KernelView/identity(of:_:isDefault:)``).
 ///
 /// Only the MAC addresses of one gateway are compared, and only if its link, or the source address
 /// of new connections, was lost in between. Each such loss begins an epoch. A flow was made on
