@@ -3,7 +3,6 @@ import ConnectivityRules
 import Logging
 import Netlink
 import Systemd
-import UnixTransport
 
 /// The loop of the thread that owns the kernel. Its driver waits until ``due`` or for an event,
 /// then calls ``turn(on:taking:)``.
