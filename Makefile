@@ -150,7 +150,7 @@ release: deps ## build the programs to install
 
 .PHONY: test test-all test-busy check
 # The tests that need neither gRPC's own transport, which is most of the build, nor a server.
-small_tests := NetlinkTests ConnectivityTests ConnectivityProtocolTests SystemdTests ConndMultipathTests \
+small_tests := LinuxSupportTests NetlinkTests ConnectivityTests ConnectivityProtocolTests SystemdTests ConndMultipathTests \
     ConndServerTests ConnctlCommandsTests SimulationTests ScenarioTests
 test: deps ## run the tests that need no further packages: all but those of the gRPC client, and with servers
 	@dev/install-packages iproute2 iputils-ping less netbase procps python3 tmux

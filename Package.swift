@@ -60,11 +60,21 @@ let edge: [Target] = [
   .systemLibrary(name: "CYaml", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
   .systemLibrary(
     name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+  // Threads, errors, accounts, processes, sockets, files. The libraries for applications use it on
+  // other systems, too.
   .target(
-    name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity"],
+    name: "LinuxSupport",
+    dependencies: [
+      "Connectivity", .product(name: "DequeModule", package: "swift-collections"),
+      .target(name: "CLinux", condition: .when(platforms: [.linux])),
+    ],
     swiftSettings: swiftSettings),
   .target(
-    name: "Systemd", dependencies: ["CLinux", "CSystemd", "Connectivity", logging],
+    name: "Netlink", dependencies: ["CLinux", "CMnl", "Connectivity", "LinuxSupport"],
+    swiftSettings: swiftSettings),
+  .target(
+    name: "Systemd",
+    dependencies: ["CLinux", "CSystemd", "Connectivity", "LinuxSupport", logging],
     swiftSettings: settingsBesideC),
 ]
 
@@ -73,7 +83,10 @@ let transport: [Target] = [
   .target(
     name: "UnixTransport",
     dependencies: all(
-      ["CLinux", "CNghttp2", .product(name: "DequeModule", package: "swift-collections")], core),
+      [
+        "CLinux", "CNghttp2", "LinuxSupport",
+        .product(name: "DequeModule", package: "swift-collections"),
+      ], core),
     swiftSettings: swiftSettings)
 ]
 
@@ -109,8 +122,8 @@ let daemon: [Target] = [
     dependencies: all(
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-        "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices", "Systemd",
-        "UnixTransport", logging, arguments,
+        "ConnectivityProtocol", "ConnectivityProtobuf", "LinuxSupport", "StandardServices",
+        "Systemd", "UnixTransport", logging, arguments,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
@@ -126,7 +139,7 @@ let monitor: [Target] = [
     name: "ConnectivityMonitor",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtobuf", logging,
+        "Connectivity", "ConnectivityProtobuf", "LinuxSupport", logging,
         .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
       ], core),
     swiftSettings: swiftSettings)
@@ -137,8 +150,8 @@ let multipath: [Target] = [
   .target(
     name: "ConndMultipath",
     dependencies: [
-      "CLinux", "Connectivity", "ConnectivityMonitor", "Netlink", "Systemd", "UnixTransport",
-      arguments, logging,
+      "CLinux", "Connectivity", "ConnectivityMonitor", "LinuxSupport", "Netlink", "Systemd",
+      "UnixTransport", arguments, logging,
     ],
     swiftSettings: settingsBesideC),
   .executableTarget(
@@ -152,7 +165,8 @@ let clients: [Target] = [
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", lifecycle, logging, metrics,
+        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", "LinuxSupport", lifecycle,
+        logging, metrics,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: settingsBesideC),
@@ -169,7 +183,7 @@ let clients: [Target] = [
     dependencies: all(
       [
         "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-        "ConnectivityMonitor", "ConnectivityProtobuf", "UnixTransport", arguments,
+        "ConnectivityMonitor", "ConnectivityProtobuf", "LinuxSupport", "UnixTransport", arguments,
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(
@@ -187,6 +201,10 @@ let tests: [Target] = [
   .target(
     name: "ModelRoutes", dependencies: ["Connectivity"], path: "Tests/Support/ModelRoutes",
     swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
+  .testTarget(
+    name: "LinuxSupportTests",
+    dependencies: ["LinuxSupport", "Connectivity", "CLinux", "TestKit"],
+    path: "Tests/Unit/LinuxSupport", swiftSettings: swiftSettings),
   .testTarget(
     name: "NetlinkTests",
     dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit", "TestTraits"],
@@ -214,7 +232,8 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
   .testTarget(
     name: "UnixTransportTests",
-    dependencies: all(["CLinux", "CNghttp2", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
+    dependencies: all(
+      ["CLinux", "CNghttp2", "LinuxSupport", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
     path: "Tests/Unit/UnixTransport", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndMultipathTests",
@@ -225,15 +244,16 @@ let tests: [Target] = [
     dependencies: all(
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "ModelRoutes", "Netlink", "TestKit", "TestTraits", "UnixTransport",
-        logging,
+        "ConnectivityProtocol", "LinuxSupport", "ModelRoutes", "Netlink", "TestKit", "TestTraits",
+        "UnixTransport", logging,
       ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
     name: "SimulationTests",
     dependencies: [
       "CLinux", "ConndServer", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-      "ConnectivityProtocol", "ModelRoutes", "Netlink", "TestKit", "TestTraits", logging,
+      "ConnectivityProtocol", "LinuxSupport", "ModelRoutes", "Netlink", "TestKit", "TestTraits",
+      logging,
     ],
     path: "Tests/Oracles/simulation",
     // The simulation runs thousands of steps, so its model is optimised in debug builds, too.
@@ -253,8 +273,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "ConnctlCommands", "ConnectivityJSON", "ConnectivityMonitor", "Connectivity",
-        "ConnectivityProtobuf", "ConnectivityProtocol", "UnixTransport", "TestKit", "TestTraits",
-        arguments,
+        "ConnectivityProtobuf", "ConnectivityProtocol", "LinuxSupport", "UnixTransport", "TestKit",
+        "TestTraits", arguments,
       ], core),
     path: "Tests/Unit/ConnctlCommands", swiftSettings: swiftSettings),
   .executableTarget(

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityJSON
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// The output of a command.
 struct Console: Sendable {
@@ -196,7 +196,7 @@ extension Console {
       } else if errno == EPIPE {
         throw OutputClosed()
       } else if errno != EINTR {
-        throw OutputError(description: "cannot write: \(String(cString: strerror(errno)))")
+        throw OutputError(description: "cannot write: \(SystemError())")
       }
     }
   }

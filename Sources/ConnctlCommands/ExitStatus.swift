@@ -2,6 +2,7 @@ import ArgumentParser
 import Connectivity
 import ConnectivityMonitor
 import Glibc
+import LinuxSupport
 
 /// The exit statuses of connctl, which are part of its interface. Those from 64 on are from
 /// sysexits.h.
@@ -66,7 +67,7 @@ extension ConndError {
 
   /// Whether a path does not fit into a socket's address, so that connd was not asked.
   private static func isTooLong(_ path: String) -> Bool {
-    path.utf8.count >= MemoryLayout.size(ofValue: sockaddr_un().sun_path)
+    path.utf8.count > UnixAddress.maxPath
   }
 
   /// Whether this is a default path of the system's connd.

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityMonitor
+import LinuxSupport
 import Logging
 import Netlink
 

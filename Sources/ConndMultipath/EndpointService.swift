@@ -3,7 +3,6 @@ import ConnectivityMonitor
 import Glibc
 import Logging
 import Netlink
-import UnixTransport
 
 /// The program's loop: after each change, reads what is known and makes what is due.
 struct EndpointService {

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 
 /// The endpoints that this program made, in a file that survives its restarts. Without the file
 /// they would count as another program's and never be deleted.
@@ -58,7 +59,7 @@ struct StoreError: Error, CustomStringConvertible {
   var description: String
 
   init(_ path: String, _ code: CInt) {
-    self.description = "cannot write \(path): \(String(cString: strerror(code)))"
+    self.description = "cannot write \(path): \(SystemError(code))"
   }
 }
 

@@ -2,6 +2,7 @@ public import ArgumentParser
 import Connectivity
 import ConnectivityMonitor
 import Glibc
+import LinuxSupport
 import Logging
 import Netlink
 import Systemd

@@ -1,4 +1,4 @@
-import Glibc
+import LinuxSupport
 
 /// The configuration of connd-multipath: lines `key: value`, with comments after `#`.
 struct MultipathSettings: Hashable {
@@ -13,7 +13,7 @@ struct MultipathSettings: Hashable {
   /// - Throws: An error that names the file, the line and the key.
   init(file: String) throws(SettingsError) {
     guard let text = readFile(file) else {
-      throw SettingsError(message: "\(file): \(String(cString: strerror(errno)))")
+      throw SettingsError(message: "\(file): \(SystemError())")
     }
     try self.init(text, file: file)
   }

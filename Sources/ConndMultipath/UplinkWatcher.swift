@@ -1,9 +1,9 @@
 import Connectivity
 import ConnectivityMonitor
 import Glibc
+import LinuxSupport
 import Netlink
 import Synchronization
-import UnixTransport
 
 /// Follows the links of this machine, and connd's path by each. Calls for attention after each
 /// change.

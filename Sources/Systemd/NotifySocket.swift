@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The Unix datagram socket for notifications to systemd, with a path or an abstract name.
 ///
@@ -7,8 +8,7 @@ import Glibc
 /// Thread-safety: any thread may send. The kernel keeps datagrams whole.
 final class NotifySocket: Sendable {
   private let descriptor: Int32
-  private let address: sockaddr_un
-  private let addressLength: socklen_t
+  private let address: UnixAddress
 
   /// How long a notification that must arrive may wait for space in systemd's queue.
   private static let patience = timeval(tv_sec: 5, tv_usec: 0)
@@ -22,19 +22,12 @@ final class NotifySocket: Sendable {
     guard bytes.count > 1, bytes[0] == UInt8(ascii: "/") || bytes[0] == UInt8(ascii: "@") else {
       throw SystemdError(operation, errno: EAFNOSUPPORT)
     }
-    // An abstract name starts with a null byte and ends with the address. A path that fills the
-    // field has no null byte.
+    // An abstract name starts with a null byte and ends with the address.
     if bytes[0] == UInt8(ascii: "@") { bytes[0] = 0 }
-    var address = sockaddr_un()
-    guard bytes.count <= MemoryLayout.size(ofValue: address.sun_path) else {
+    guard let address = UnixAddress(name: bytes) else {
       throw SystemdError(operation, errno: ENAMETOOLONG)
     }
-    address.sun_family = sa_family_t(AF_UNIX)
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
     self.address = address
-    let nameOffset = MemoryLayout<sockaddr_un>.offset(of: \.sun_path) ?? 2
-    self.addressLength = socklen_t(nameOffset + bytes.count)
-
     self.descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
     guard self.descriptor >= 0 else { throw SystemdError(operation, errno: errno) }
     var patience = Self.patience
@@ -54,14 +47,12 @@ final class NotifySocket: Sendable {
     var message = message
     let flags = Int32(MSG_NOSIGNAL) | (mayWait ? 0 : Int32(MSG_DONTWAIT))
     let failure: Int32 = message.withUTF8 { bytes in
-      withUnsafePointer(to: self.address) { address in
-        address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-          while true {
-            let sent = sendto(
-              self.descriptor, bytes.baseAddress, bytes.count, flags, address, self.addressLength)
-            if sent >= 0 { return 0 }
-            if errno != EINTR { return errno }
-          }
+      self.address.with { address, length in
+        while true {
+          let sent = sendto(
+            self.descriptor, bytes.baseAddress, bytes.count, flags, address, length)
+          if sent >= 0 { return 0 }
+          if errno != EINTR { return errno }
         }
       }
     }

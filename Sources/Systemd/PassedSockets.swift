@@ -1,5 +1,6 @@
 import CSystemd
 import Glibc
+import LinuxSupport
 
 /// The sockets that systemd passed to this service (`sd_listen_fds(3)`), by kind.
 public struct PassedSockets: Sendable, Equatable {
@@ -71,7 +72,7 @@ public struct PassedSockets: Sendable, Equatable {
 
   static func kind(of descriptor: Int32) -> Kind {
     if sd_is_socket_unix(descriptor, Int32(SOCK_STREAM.rawValue), 1, nil, 0) > 0 {
-      return .unixListener(path: Self.path(of: descriptor))
+      return .unixListener(path: UnixAddress.path(of: descriptor))
     }
     if Self.option(SO_DOMAIN, of: descriptor) == AF_NETLINK,
       Self.option(SO_PROTOCOL, of: descriptor) == routeProtocol
@@ -85,18 +86,6 @@ public struct PassedSockets: Sendable, Equatable {
     var value: Int32 = 0
     var size = socklen_t(MemoryLayout<Int32>.size)
     return getsockopt(descriptor, SOL_SOCKET, name, &value, &size) == 0 ? value : nil
-  }
-
-  private static func path(of descriptor: Int32) -> String? {
-    var address = sockaddr_un()
-    var size = socklen_t(MemoryLayout<sockaddr_un>.size)
-    let result = withUnsafeMutablePointer(to: &address) {
-      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &size) }
-    }
-    guard result == 0 else { return nil }
-    // A path that fills the field has no null byte, so its length is limited here.
-    let path = withUnsafeBytes(of: address.sun_path) { $0.prefix { $0 != 0 } }
-    return path.isEmpty ? nil : String(decoding: path, as: UTF8.self)
   }
 }
 

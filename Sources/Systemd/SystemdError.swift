@@ -1,4 +1,4 @@
-import Glibc
+import LinuxSupport
 
 /// An error of systemd's interfaces.
 public struct SystemdError: Error, Hashable, CustomStringConvertible {
@@ -14,6 +14,6 @@ public struct SystemdError: Error, Hashable, CustomStringConvertible {
   }
 
   public var description: String {
-    "\(self.operation): \(String(cString: strerror(self.errno)))"
+    "\(self.operation): \(SystemError(self.errno))"
   }
 }

@@ -3,6 +3,7 @@ import Connectivity
 import ConnectivityJSON
 import ConnectivityMonitor
 import ConnectivityProtocol
+import LinuxSupport
 
 struct GuardCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
@@ -206,7 +207,7 @@ struct LocalEndpoint {
 
   private static func link(_ zone: String) throws -> String {
     guard let index = UInt32(zone) else { return zone }
-    guard let name = Resolver.linkName(index) else {
+    guard let name = linkName(index) else {
       throw ValidationError("there is no link with index \(index)")
     }
     return name

@@ -1,7 +1,7 @@
 import ArgumentParser
 import CLinux
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// A user's command that connctl has started, in its own process group, so that signals also reach
 /// its children.

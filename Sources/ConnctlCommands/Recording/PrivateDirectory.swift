@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// A directory that only this user can access, for as long as connctl runs.
 struct PrivateDirectory: Sendable {

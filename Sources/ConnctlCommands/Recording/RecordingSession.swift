@@ -3,6 +3,7 @@ import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
 import Glibc
+import LinuxSupport
 import Synchronization
 import UnixTransport
 

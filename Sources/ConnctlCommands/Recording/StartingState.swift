@@ -2,7 +2,6 @@ import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtobuf
 import ConnectivityProtocol
-import UnixTransport
 
 /// The state in which a recording connd starts.
 enum StartingState: Hashable {

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxSupport
 import Synchronization
 import UnixTransport
 

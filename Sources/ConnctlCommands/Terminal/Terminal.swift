@@ -1,5 +1,5 @@
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// The terminal at standard output while it shows a picture: on the alternate screen, without a
 /// cursor and without echo. It uses ECMA-48 sequences and xterm's private modes. All terminals

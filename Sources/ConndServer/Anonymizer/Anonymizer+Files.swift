@@ -1,4 +1,5 @@
 import Connectivity
+import LinuxSupport
 import Netlink
 
 /// Copies only the lines and names of files that connd evaluates. Unknown files are removed.

@@ -1,4 +1,5 @@
 import Connectivity
+import LinuxSupport
 
 /// A value of a configuration file, with its place.
 struct ConfigurationNode {
@@ -57,7 +58,7 @@ struct ConfigurationNode {
   /// Returns a path that is valid for a socket, unix(7).
   func socketPath() throws(ConfigurationError) -> String {
     let path = try self.path()
-    let most = ListeningSocket.longestPath
+    let most = UnixAddress.maxPath
     guard path.utf8.count <= most else {
       throw self.error("has \(path.utf8.count) bytes, but a socket path has at most \(most)")
     }

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 extension Configuration {
   /// The configuration file of the machine.
@@ -31,7 +31,7 @@ extension Configuration {
   package static func read(file: String, isOptional: Bool) throws(ConfigurationError) -> Self {
     let bytes: [UInt8]
     do throws(SystemError) {
-      bytes = try contents(of: file, most: Self.largestFile)
+      bytes = try contents(of: file, max: Self.largestFile)
     } catch {
       if error.code == ENOENT, isOptional { return Configuration() }
       throw ConfigurationError(file: file, message: "cannot be read: \(error)")

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Netlink
 
 /// A source of facts that the kernel does not know, such as NetworkManager. Owned by the monitor

@@ -1,13 +1,16 @@
-import Netlink
+import LinuxSupport
+
+extension FileQuestion {
+  /// More than the number of links with their own resolvers or leases on any machine.
+  static let maxLinkFiles = 256
+}
 
 /// The files of systemd-networkd below /run/systemd/netif, one for each link. Their format is not
 /// guaranteed to stay the same, so anything unknown is ignored.
 extension FileReader {
   /// Returns the text of each file in a directory, with the name of its link.
   func networkdFiles(in directory: String) -> [(link: String, text: [UInt8])] {
-    let names = (try? self.answer(FileQuestion(.names, directory)).get()) ?? []
-    return names.split(separator: 0).compactMap { name in
-      let name = String(decoding: name, as: UTF8.self)
+    self.names(in: directory, limit: FileQuestion.maxLinkFiles).compactMap { name in
       // Files are named by the link's index. Other files are being written.
       guard UInt32(name) != nil,
         let text = try? self.answer(FileQuestion(.file, "\(directory)/\(name)")).get(),

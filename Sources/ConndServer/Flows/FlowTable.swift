@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityRules
-import UnixTransport
+import LinuxSupport
 
 /// All guarded flows.
 ///

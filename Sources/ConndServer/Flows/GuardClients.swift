@@ -1,7 +1,7 @@
 import Connectivity
 import DequeModule
+import LinuxSupport
 import Logging
-import UnixTransport
 
 /// The clients that guard flows, and their requests that wait for their turn.
 struct GuardClients {

@@ -1,5 +1,6 @@
 import Connectivity
 import DequeModule
+import LinuxSupport
 import Synchronization
 import UnixTransport
 

@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityRules
-import UnixTransport
+import LinuxSupport
 
 /// A client's request about its flows.
 struct GuardRequest: Sendable {

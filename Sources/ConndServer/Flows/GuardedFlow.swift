@@ -1,6 +1,6 @@
 import Connectivity
 import ConnectivityRules
-import UnixTransport
+import LinuxSupport
 
 /// A guarded flow and the state of its evaluation. It is an object because it is large, and most
 /// evaluations change nothing.

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Netlink
 
 /// The kernel as seen through the netlink sockets for routing and Wi-Fi, and the devices in sysfs.

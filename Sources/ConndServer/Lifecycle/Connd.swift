@@ -1,6 +1,7 @@
 import Connectivity
 import GRPCCore
 import Glibc
+import LinuxSupport
 import Logging
 import Synchronization
 import Systemd

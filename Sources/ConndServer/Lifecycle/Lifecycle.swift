@@ -1,5 +1,6 @@
 import GRPCCore
 import Glibc
+import LinuxSupport
 import Logging
 import Synchronization
 import Systemd

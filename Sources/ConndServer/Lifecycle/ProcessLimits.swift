@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// The settings that the process requests from the kernel and the C library before it starts
 /// threads.

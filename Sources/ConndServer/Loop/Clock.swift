@@ -1,6 +1,6 @@
 import Connectivity
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// The clocks of the monitor loop.
 protocol MonitorClock {

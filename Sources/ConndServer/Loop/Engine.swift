@@ -1,7 +1,6 @@
 import Connectivity
 import ConnectivityRules
 import Netlink
-import UnixTransport
 
 /// Reads the kernel through the ``Kernel`` protocol, compares the result with the published state,
 /// and returns what to publish.

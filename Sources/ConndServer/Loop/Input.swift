@@ -1,5 +1,5 @@
 import Connectivity
-import UnixTransport
+import LinuxSupport
 
 /// A task for the monitor thread, submitted from any thread.
 enum Input: Sendable {

@@ -1,4 +1,5 @@
 import Connectivity
+import LinuxSupport
 import Synchronization
 import UnixTransport
 

@@ -1,6 +1,7 @@
 import Connectivity
 import DequeModule
 import Glibc
+import LinuxSupport
 import Logging
 import Synchronization
 import Systemd

@@ -1,3 +1,4 @@
+import LinuxSupport
 import Netlink
 
 /// The external interfaces of the monitor thread, each with a recorder around it if connd is
@@ -17,9 +18,9 @@ struct MonitorDependencies {
       return
     }
     self.clock = RecordedClock(clock: SystemClock(), recorder: recorder)
-    self.dnsFiles = DNSFiles(from: RecordedFiles(files: ResolverFiles(), recorder: recorder))
+    self.dnsFiles = DNSFiles(from: RecordedFiles(files: MachineFiles(), recorder: recorder))
     self.devices = DeviceReader(
-      root: sysfs, from: RecordedFiles(files: DeviceFiles(), recorder: recorder))
+      root: sysfs, from: RecordedFiles(files: MachineFiles(), recorder: recorder))
   }
 
   func sources() -> [any FactSource] {

@@ -4,7 +4,6 @@ import DequeModule
 import Logging
 import Netlink
 import Systemd
-import UnixTransport
 
 /// The loop of the thread that owns the kernel. Its driver waits until ``due`` or for an event,
 /// then calls ``turn(on:taking:)``.

@@ -1,5 +1,5 @@
 import Connectivity
-import UnixTransport
+import LinuxSupport
 
 /// Clients' queries that wait for their user's turn.
 struct QueryQueue {

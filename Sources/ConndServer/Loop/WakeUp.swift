@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// Wakes the monitor thread from its poll, with an eventfd(2). Safe to use from any thread.
 final class WakeUp: Sendable {

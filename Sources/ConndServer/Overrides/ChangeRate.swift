@@ -1,5 +1,6 @@
 import Connectivity
 import GRPCCore
+import LinuxSupport
 import Synchronization
 import UnixTransport
 

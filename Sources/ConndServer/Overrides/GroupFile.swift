@@ -1,6 +1,6 @@
 import Glibc
+import LinuxSupport
 import Synchronization
-import UnixTransport
 
 /// The ID of one group, from /etc/group (group(5)). The file is read directly, because a name
 /// service may hang on a directory server.
@@ -43,7 +43,7 @@ final class GroupFile: Sendable {
   }
 
   private static func id(of name: String, _ path: String) -> UInt32? {
-    guard let bytes = try? contents(of: path, most: Self.maxSize) else { return nil }
+    guard let bytes = try? contents(of: path, max: Self.maxSize) else { return nil }
     let start = Array("\(name):".utf8)
     let line = bytes.split(separator: UInt8(ascii: "\n")).first { $0.starts(with: start) }
     let fields = line?.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false) ?? []

@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Logging
-import UnixTransport
 
 /// Stores users' cost overrides and the machine's key for networks.
 ///
@@ -41,7 +41,7 @@ final class OverrideFile {
   /// Returns the kernel's ID of the current boot (proc_sys_kernel(5)), or an empty string if a
   /// sandbox hides it.
   static func bootID(_ file: String = "/proc/sys/kernel/random/boot_id") -> String {
-    guard let bytes = try? contents(of: file, most: 64) else { return "" }
+    guard let bytes = try? contents(of: file, max: 64) else { return "" }
     return String(decoding: bytes, as: UTF8.self).filter { $0.isHexDigit || $0 == "-" }
   }
 
@@ -58,7 +58,7 @@ final class OverrideFile {
   private func read() -> Contents? {
     let bytes: [UInt8]
     do throws(SystemError) {
-      bytes = try contents(of: self.path, most: Self.largest, followsLinks: false)
+      bytes = try contents(of: self.path, max: Self.largest, followsLinks: false)
     } catch {
       if error.code != ENOENT { self.putAside("cannot be read: \(error)") }
       return nil

@@ -1,6 +1,6 @@
 import Glibc
+import LinuxSupport
 import Synchronization
-import UnixTransport
 
 /// Writes users' overrides to their file, on a separate thread: a slow disk must not delay kernel
 /// messages. The thread ends when everything is written. If overrides change faster than they may

@@ -1,4 +1,5 @@
 import GRPCCore
+import LinuxSupport
 import Synchronization
 import Systemd
 import UnixTransport

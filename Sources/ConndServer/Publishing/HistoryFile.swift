@@ -1,8 +1,8 @@
 import CLinux
 import Connectivity
 import Glibc
+import LinuxSupport
 import Logging
-import UnixTransport
 
 /// Stores published changes across restarts, so that generations never repeat and clients can
 /// resume.
@@ -63,7 +63,7 @@ final class HistoryFile {
   private func load() -> Past {
     var bytes: ArraySlice<UInt8>
     do {
-      bytes = try contents(of: self.path, most: Self.largest, followsLinks: false)[...]
+      bytes = try contents(of: self.path, max: Self.largest, followsLinks: false)[...]
     } catch {
       // The renamed file may have been the last one, if nothing was published after it.
       if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }

@@ -1,6 +1,5 @@
 import Connectivity
 import ConnectivityRules
-import UnixTransport
 
 /// A listing of all links, built in parts. A machine with containers may have thousands of links,
 /// and kernel messages are read in between.

@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Netlink
-import UnixTransport
 
 /// The recorded requests of clients and the user to the monitor thread. They widen filters, fill
 /// caches and take time, so that without them the kernel would be queried at other moments. In a

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 import Netlink
 
 /// One entry of a recording: an input to the monitor thread, in its order. It has bytes and times

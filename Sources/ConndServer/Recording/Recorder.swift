@@ -1,7 +1,7 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 import Logging
-import UnixTransport
 
 /// Records the inputs of the monitor thread for a later replay.
 ///

@@ -1,3 +1,4 @@
+import LinuxSupport
 import Netlink
 
 /// The contents of a recording, arranged for a replay.
@@ -29,7 +30,7 @@ struct Recording {
     var files = AnswerTable<FileQuestion, FileAnswer>()
     var openings = AnswerTable<SocketRole, NetlinkError?>()
     /// The port or an errno.
-    var bindings = AnswerTable<SocketRole, Result<UInt32, FileError>>()
+    var bindings = AnswerTable<SocketRole, Result<UInt32, SystemError>>()
     var options = AnswerTable<SocketOption, CInt>()
   }
 
@@ -108,7 +109,7 @@ extension Recording {
     case .bound(let role, let error, let port):
       exchanges.ports[role] = port
       self.answers.bindings.append(
-        error == 0 ? .success(port) : .failure(FileError(code: error)), to: role, in: self.turn)
+        error == 0 ? .success(port) : .failure(SystemError(error)), to: role, in: self.turn)
     case .option(let role, let isSocketLevel, let option, let error):
       self.answers.options.append(
         error, to: SocketOption(role: role, isSocketLevel: isSocketLevel, option: option),
@@ -125,7 +126,7 @@ extension Recording {
     case .readable(let isReadable): self.turns[self.turn].polls.append(isReadable)
     case .file(let question, let error, let bytes):
       self.answers.files.append(
-        error == 0 ? .success(bytes) : .failure(FileError(code: error)), to: question,
+        error == 0 ? .success(bytes) : .failure(SystemError(error)), to: question,
         in: self.turn)
     case .fact(let kind, let afterLinks, let bytes):
       // Invalid facts are ignored.

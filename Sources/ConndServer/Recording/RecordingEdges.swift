@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 import Netlink
 
 // Wrappers around the interfaces of the monitor thread that record each answer.

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Netlink
 
 /// The position in a recording during a replay.
@@ -132,7 +133,7 @@ final class RecordingCursor {
     if let answer = self.answers.files.answer(question, in: self.turn) { return answer }
     self.complain(
       "turn \(self.turn): \(question.subject) has no recorded contents (\(question.kind))")
-    return .failure(FileError(code: ENOENT))
+    return .failure(SystemError(ENOENT))
   }
 
   func open(_ role: SocketRole) throws(NetlinkError) {

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityJSON
+import LinuxSupport
 import Logging
 import Netlink
 import Systemd

@@ -1,5 +1,5 @@
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// `connd --replay FILE`, and `connd --replay FILE --report REPORT`.
 struct ReplayCommand {
@@ -15,7 +15,7 @@ struct ReplayCommand {
   /// - Returns: Whether the recording was replayed to its end. If not, the reason was printed.
   func run() -> Bool {
     do {
-      let bytes = try contents(of: self.file, most: Self.largest)
+      let bytes = try contents(of: self.file, max: Self.largest)
       if let report {
         let substitute = try Report(of: bytes)
         guard Self.write(substitute.bytes, to: report) else { return false }

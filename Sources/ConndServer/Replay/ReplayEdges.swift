@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 import Netlink
 
 // The interfaces of the monitor thread in a replay. They open nothing and never block.

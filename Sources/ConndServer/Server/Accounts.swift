@@ -1,6 +1,6 @@
 import Glibc
+import LinuxSupport
 import Synchronization
-import UnixTransport
 
 /// Finds the account of a uid. Safe to use from any thread.
 ///
@@ -47,7 +47,7 @@ final class Accounts: Sendable {
     let versions = paths.map { FileVersion(of: $0) }
     return self.cache.withLock { cache in
       guard cache.versions != versions else { return cache.users }
-      let texts = paths.map { (try? contents(of: $0, most: 4 << 20)) ?? [] }
+      let texts = paths.map { (try? contents(of: $0, max: 4 << 20)) ?? [] }
       cache = Cache(
         versions: versions, users: SubordinateUsers(texts[0], passwd: texts[1]))
       return cache.users

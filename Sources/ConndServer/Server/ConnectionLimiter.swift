@@ -1,5 +1,6 @@
 import Connectivity
 import GRPCCore
+import LinuxSupport
 import Logging
 import Synchronization
 import UnixTransport

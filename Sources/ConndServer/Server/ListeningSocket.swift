@@ -1,7 +1,7 @@
 import CLinux
 import Glibc
+import LinuxSupport
 import Synchronization
-import UnixTransport
 
 /// The Unix socket for clients, if connd opens it itself.
 ///
@@ -16,9 +16,6 @@ final class ListeningSocket {
   /// Whether the path must be removed at the end.
   private var isBound = false
 
-  /// The maximum length in bytes of a socket's path, unix(7).
-  static let longestPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
-
   /// The number of clients that may wait to be accepted, as in `systemd/connd.socket`. All clients
   /// may reconnect at the same time. A longer backlog would let clients that connect and disconnect
   /// all the time delay the others for longer.
@@ -26,7 +23,7 @@ final class ListeningSocket {
 
   /// Opens the socket for all users. The directory decides who can reach it.
   init(path: String) throws(ListeningError) {
-    guard path.utf8.count <= Self.longestPath else {
+    guard path.utf8.count <= UnixAddress.maxPath else {
       throw ListeningError(
         path: path, reason: .system(SystemError(ENAMETOOLONG), "use a shorter path (--socket)"))
     }

@@ -1,6 +1,7 @@
 import ConnectivityProtocol
 import GRPCCore
 import Glibc
+import LinuxSupport
 import UnixTransport
 
 /// The state with which a second connd starts, so that it gives the same answers as the running
@@ -25,7 +26,7 @@ extension StartingPoint {
   init(file: String) throws {
     let response: Connectivity_V1_GetConfigurationResponse
     do {
-      response = try .init(serializedBytes: try contents(of: file, most: Self.largest))
+      response = try .init(serializedBytes: try contents(of: file, max: Self.largest))
       self.past = try response.history.map { try Published(decoding: $0.serializedBytes()) }
       self.overrides = try OverrideFile.read(Array(response.overrides.utf8), boot: "")
     } catch {

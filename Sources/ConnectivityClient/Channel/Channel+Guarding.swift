@@ -1,7 +1,8 @@
 internal import Connectivity
-private import ConnectivityProtocol
 internal import ConnectivityMonitor
+private import ConnectivityProtocol
 internal import GRPCNIOTransportHTTP2Posix
+private import LinuxSupport
 internal import Logging
 private import Synchronization
 

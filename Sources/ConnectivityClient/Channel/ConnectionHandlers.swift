@@ -1,5 +1,6 @@
 internal import Connectivity
 internal import ConnectivityMonitor
+private import LinuxSupport
 internal import NIOCore
 private import NIOHTTP2
 

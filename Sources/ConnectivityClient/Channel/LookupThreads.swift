@@ -1,14 +1,7 @@
 private import DequeModule
 internal import GRPCNIOTransportHTTP2Posix
+private import LinuxSupport
 private import Synchronization
-
-#if canImport(Glibc)
-  private import Glibc
-#elseif canImport(Musl)
-  private import Musl
-#else
-  private import Darwin
-#endif
 
 /// Looks names up with getaddrinfo(3), which blocks its thread and cannot be interrupted. Each
 /// lookup has a thread of its own, because one may wait seconds for a server that another does not
@@ -80,7 +73,7 @@ final class LookupThreads: Sendable {
       state.running += 1
       return true
     }
-    if mayStart, !startThread({ self.serve(request) }) {
+    if mayStart, !Thread.start(named: "connd-lookup", { self.serve(request) }) {
       self.state.withLock { $0.running -= 1 }
       request.answer(
         .failure(LookupError(description: "cannot resolve '\(host)': no thread is left")))
@@ -110,66 +103,15 @@ struct LookupError: Error, CustomStringConvertible {
 
 /// Returns the addresses of a name, in the order of RFC 6724.
 private func getAddresses(of host: String, port: Int) throws -> LookupThreads.Addresses {
-  var hints = addrinfo()
-  #if canImport(Glibc)
-    hints.ai_socktype = CInt(SOCK_STREAM.rawValue)
-  #else
-    hints.ai_socktype = SOCK_STREAM
-  #endif
-  hints.ai_protocol = CInt(IPPROTO_TCP)
-  var list: UnsafeMutablePointer<addrinfo>?
-  let code = getaddrinfo(host, nil, &hints, &list)
-  guard code == 0 else {
-    let why = gai_strerror(code).map { String(cString: $0) } ?? "error \(code)"
-    throw LookupError(description: "cannot resolve '\(host)': \(why)")
-  }
-  defer { freeaddrinfo(list) }
-  return sequence(first: list, next: { $0?.pointee.ai_next }).compactMap { entry in
-    guard let entry else { return nil }
-    // With the zone of a link-local address.
-    var text = [CChar](repeating: 0, count: Int(NI_MAXHOST))
-    guard
-      getnameinfo(
-        entry.pointee.ai_addr, entry.pointee.ai_addrlen, &text, socklen_t(text.count), nil, 0,
-        NI_NUMERICHOST) == 0
-    else { return nil }
-    let address = String(
-      decoding: text.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
-    switch entry.pointee.ai_family {
-    case AF_INET: return .ipv4(host: address, port: port)
-    case AF_INET6: return .ipv6(host: address, port: port)
-    default: return nil
+  do throws(HostLookupError) {
+    // With the zones of link-local addresses.
+    return try addresses(ofHost: host).map { name in
+      switch name.address.family {
+      case .ipv4: .ipv4(host: name.host, port: port)
+      case .ipv6: .ipv6(host: name.host, port: port)
+      }
     }
+  } catch {
+    throw LookupError(description: "cannot resolve '\(host)': \(error)")
   }
-}
-
-/// Runs the body on a new thread. Returns `false` if the system refuses one.
-private func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
-  final class Body {
-    let run: @Sendable () -> Void
-    init(_ run: @escaping @Sendable () -> Void) { self.run = run }
-  }
-  let argument = Unmanaged.passRetained(Body(body))
-  #if canImport(Glibc)
-    var thread = pthread_t()
-  #else
-    var thread: pthread_t?
-  #endif
-  let code = pthread_create(
-    &thread, nil,
-    { argument in
-      let argument: UnsafeMutableRawPointer? = argument
-      argument.map { Unmanaged<Body>.fromOpaque($0).takeRetainedValue() }?.run()
-      return nil
-    }, argument.toOpaque())
-  guard code == 0 else {
-    argument.release()
-    return false
-  }
-  #if canImport(Glibc)
-    pthread_detach(thread)
-  #else
-    if let thread { pthread_detach(thread) }
-  #endif
-  return true
 }

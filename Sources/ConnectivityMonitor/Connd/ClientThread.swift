@@ -1,3 +1,5 @@
+import LinuxSupport
+
 #if os(Linux)
   package import UnixTransport
   private import Synchronization

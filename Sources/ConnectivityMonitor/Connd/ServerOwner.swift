@@ -1,3 +1,5 @@
+private import LinuxSupport
+
 #if canImport(Glibc)
   private import Glibc
 #elseif canImport(Musl)
@@ -13,7 +15,7 @@ package enum ServerOwner {
   /// - Throws: ``ConndError/notThere(_:)`` if the user that listens could not have been meant.
   static func check(_ connection: CInt, _ path: String) throws(ConndError) {
     guard let server = Self.user(listeningOn: connection) else {
-      throw .failed("\(path): \(String(cString: strerror(errno)))")
+      throw .failed("\(path): \(SystemError())")
     }
     let directory = Self.directory(of: path)
     if Self.isTrusted(server, by: geteuid(), inDirectoryOf: Self.owner(of: directory)) { return }

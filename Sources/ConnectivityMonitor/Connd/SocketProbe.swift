@@ -1,3 +1,5 @@
+private import LinuxSupport
+
 #if canImport(Glibc)
   private import Glibc
 #elseif canImport(Musl)
@@ -21,24 +23,12 @@ package enum SocketProbe {
   ///   ``ConndError/failed(_:)`` for other errors, such as a path that is too long, or no
   ///   descriptors left.
   package static func connection(to path: String) throws(ConndError) -> CInt? {
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    let bytes = Array(path.utf8)
-    let fits = withUnsafeMutableBytes(of: &address.sun_path) { field in
-      // One byte is for the terminating zero.
-      guard bytes.count < field.count else { return false }
-      field.copyBytes(from: bytes)
-      return true
+    guard let address = UnixAddress(path: path) else {
+      throw .failed("\(path) is too long for a Unix socket's path")
     }
-    guard fits else { throw .failed("\(path) is too long for a Unix socket's path") }
-
     let descriptor = openSocket()
     guard descriptor >= 0 else { throw Self.error(errno, path) }
-    let result = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        connectSocket(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
-      }
-    }
+    let result = address.with { connect(descriptor, $0, $1) }
     let number = errno
     if result == 0 {
       do throws(ConndError) {
@@ -74,9 +64,9 @@ package enum SocketProbe {
     case ECONNREFUSED: .notThere("no process listens on \(path)")
     case EACCES, EPERM:
       .refused(
-        "\(path): \(String(cString: strerror(number))) (join the group of the socket, or of its directory, or ask as root)"
+        "\(path): \(SystemError(number)) (join the group of the socket, or of its directory, or ask as root)"
       )
-    default: .failed("\(path): \(String(cString: strerror(number)))")
+    default: .failed("\(path): \(SystemError(number))")
     }
   }
 }
@@ -99,8 +89,3 @@ private func openSocket() -> CInt {
     return descriptor
   #endif
 }
-
-/// Calls connect(2) from a scope in which a method hides it.
-private func connectSocket(
-  _ descriptor: CInt, _ address: UnsafePointer<sockaddr>, _ length: socklen_t
-) -> CInt { connect(descriptor, address, length) }

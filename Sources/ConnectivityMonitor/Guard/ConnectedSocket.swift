@@ -1,4 +1,5 @@
 internal import Connectivity
+private import LinuxSupport
 
 #if canImport(Glibc)
   private import Glibc
@@ -88,9 +89,9 @@ struct ConnectedSocket: SocketOptions, Sendable {
     }
     guard result == 0 else {
       throw SocketGuard.Failure(
-        "descriptor \(descriptor): \(words): \(String(cString: strerror(errno)))")
+        "descriptor \(descriptor): \(words): \(SystemError())")
     }
-    guard let name = withUnsafeBytes(of: storage, SocketName.init) else {
+    guard let name = withUnsafeBytes(of: storage, SocketName.init)?.unmapped else {
       throw SocketGuard.Failure("descriptor \(descriptor) is not an IPv4 or IPv6 socket")
     }
     return (name.address, name.port)

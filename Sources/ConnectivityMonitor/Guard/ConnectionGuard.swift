@@ -1,4 +1,5 @@
 package import Connectivity
+import LinuxSupport
 private import Synchronization
 
 /// Guards one connection, beginning before it is made, as ``GuardMachine`` decides. Safe to use

@@ -1,4 +1,5 @@
 package import Connectivity
+private import LinuxSupport
 
 #if canImport(Glibc)
   private import Glibc
@@ -111,20 +112,7 @@ extension IPAddress {
     let descriptor = socket(isIPv6 ? AF_INET6 : AF_INET, kind, 0)
     guard descriptor >= 0 else { return true }
     defer { close(descriptor) }
-    let result: CInt
-    if isIPv6 {
-      var name = sockaddr_in6()
-      name.sin6_family = sa_family_t(AF_INET6)
-      name.sin6_port = Self.discard.bigEndian
-      withUnsafeMutableBytes(of: &name.sin6_addr) { $0.copyBytes(from: self.bytes) }
-      result = Self.connect(descriptor, to: name)
-    } else {
-      var name = sockaddr_in()
-      name.sin_family = sa_family_t(AF_INET)
-      name.sin_port = Self.discard.bigEndian
-      withUnsafeMutableBytes(of: &name.sin_addr) { $0.copyBytes(from: self.bytes) }
-      result = Self.connect(descriptor, to: name)
-    }
+    let result = SocketName(self, Self.discard).with { connect(descriptor, $0, $1) }
     guard result == 0, let socket = try? ConnectedSocket(descriptor: descriptor) else {
       return false
     }
@@ -132,18 +120,4 @@ extension IPAddress {
   }
 
   private static let discard: UInt16 = 9
-
-  private static func connect<Name>(_ descriptor: CInt, to name: Name) -> CInt {
-    withUnsafePointer(to: name) { name in
-      name.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        #if canImport(Glibc)
-          Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<Name>.size))
-        #elseif canImport(Musl)
-          Musl.connect(descriptor, $0, socklen_t(MemoryLayout<Name>.size))
-        #else
-          Darwin.connect(descriptor, $0, socklen_t(MemoryLayout<Name>.size))
-        #endif
-      }
-    }
-  }
 }

@@ -1,4 +1,5 @@
 package import Connectivity
+private import LinuxSupport
 
 #if canImport(Glibc)
   private import Glibc
@@ -93,7 +94,7 @@ private enum SubflowData {
   private static func names(of descriptor: CInt) -> [Names]? {
     self.read(self.addresses, of: descriptor, size: 2 * self.nameSize) { element in
       let peer = UnsafeRawBufferPointer(rebasing: element[self.nameSize...])
-      return Names(own: SocketName(element), peer: SocketName(peer))
+      return Names(own: SocketName(element)?.unmapped, peer: SocketName(peer)?.unmapped)
     }
   }
 
@@ -120,32 +121,5 @@ private enum SubflowData {
         return element(UnsafeRawBufferPointer(rebasing: bytes[start..<start + size]))
       }
     }
-  }
-}
-
-/// An address and port of a socket.
-struct SocketName: Equatable {
-  var address: IPAddress
-  var port: UInt16
-
-  /// - Parameter bytes: At least a `struct sockaddr_in6`, with its length or more.
-  /// - Returns: `nil` for other families. IPv4-mapped addresses become IPv4.
-  init?(_ bytes: UnsafeRawBufferPointer) {
-    let address: IPAddress?
-    let port: UInt16
-    switch CInt(bytes.loadUnaligned(as: sockaddr_in.self).sin_family) {
-    case AF_INET:
-      let name = bytes.loadUnaligned(as: sockaddr_in.self)
-      address = withUnsafeBytes(of: name.sin_addr) { IPAddress(bytes: Array($0)) }
-      port = UInt16(bigEndian: name.sin_port)
-    case AF_INET6:
-      let name = bytes.loadUnaligned(as: sockaddr_in6.self)
-      address = withUnsafeBytes(of: name.sin6_addr) { IPAddress(bytes: Array($0))?.unmapped }
-      port = UInt16(bigEndian: name.sin6_port)
-    default: return nil
-    }
-    guard let address else { return nil }
-    self.address = address
-    self.port = port
   }
 }

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// The error of a netlink operation.
 ///
@@ -47,7 +48,6 @@ package struct NetlinkError: Error, Hashable, Sendable {
 
 extension NetlinkError: CustomStringConvertible {
   package var description: String {
-    let words = String(cString: strerror(self.code))
-    return "\(self.operation): \(words)" + (self.message.map { " (\($0))" } ?? "")
+    "\(self.operation): \(SystemError(self.code))" + (self.message.map { " (\($0))" } ?? "")
   }
 }

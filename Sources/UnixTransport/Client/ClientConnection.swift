@@ -1,4 +1,5 @@
 import GRPCCore
+import LinuxSupport
 
 /// A connection to a server. Belongs to the reactor's thread.
 final class ClientConnection: HTTP2ConnectionOwner {

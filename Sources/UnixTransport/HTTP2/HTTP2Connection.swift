@@ -1,6 +1,7 @@
 import CLinux
 import CNghttp2
 import Glibc
+import LinuxSupport
 
 /// A stream of a connection, with its input and output.
 protocol HTTP2Stream: AnyObject {

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+package import LinuxSupport
 import Synchronization
 
 /// An object that is called when its descriptor has input, room for output, or has ended.

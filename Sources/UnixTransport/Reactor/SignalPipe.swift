@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+package import LinuxSupport
 import Synchronization
 
 /// Makes signals readable like bytes. It uses a handler instead of signalfd(2), which requires all

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 
 /// Reports through inotify(7) that a Unix socket may have appeared, so that a client waits for its
 /// server without waking up. All sockets share one inotify instance, which exists only while one of

@@ -1,5 +1,6 @@
 import CLinux
 package import GRPCCore
+package import LinuxSupport
 
 /// The credentials of the process that opened a connection, as recorded by the kernel at that time
 /// (SO_PEERCRED, unix(7)).

@@ -1,3 +1,5 @@
+import LinuxSupport
+
 /// A client's connection. Belongs to the reactor's thread.
 final class ServerConnection: HTTP2ConnectionOwner {
   let server: UnixServer

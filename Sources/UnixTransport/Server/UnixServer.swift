@@ -1,6 +1,7 @@
 import CLinux
 import GRPCCore
 import Glibc
+import LinuxSupport
 
 /// Accepts connections on a Unix socket and has their calls handled, until it is finished. Belongs
 /// to the reactor's thread.

@@ -52,18 +52,23 @@ let package = Package(
       "StandardServices",
       resources: [.embedInCode("Generated/Descriptors/descriptors.binpb")],
       "ConnectivityProtobuf", grpc),
-    ours("Netlink", "CLinux", "CMnl", "Connectivity"),
-    ours("Systemd", "CLinux", "CSystemd", logging),
-    ours("UnixTransport", "CLinux", "CNghttp2", deque, grpc),
+    ours("LinuxSupport", "CLinux", "Connectivity", deque),
+    ours("Netlink", "CLinux", "CMnl", "Connectivity", "LinuxSupport"),
+    ours("Systemd", "CLinux", "CSystemd", "LinuxSupport", logging),
+    ours("UnixTransport", "CLinux", "CNghttp2", "LinuxSupport", deque, grpc),
     ours(
       "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityJSON",
-      "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices",
-      "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging, ordered,
+      "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "LinuxSupport",
+      "StandardServices", "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging,
+      ordered,
       .product(name: "CoreMetrics", package: "swift-metrics")),
-    ours("ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "UnixTransport", grpc),
+    ours(
+      "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "LinuxSupport",
+      "UnixTransport", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-      "ConnectivityMonitor", "ConnectivityProtobuf", "UnixTransport", arguments, grpc),
+      "ConnectivityMonitor", "ConnectivityProtobuf", "LinuxSupport", "UnixTransport", arguments,
+      grpc),
     .target(name: "Expectation", swiftSettings: swiftSettings),
     .executableTarget(
       name: "netlink", dependencies: ["Netlink", "Connectivity", "Expectation"],
@@ -80,7 +85,7 @@ let package = Package(
       swiftSettings: fuzzerSettings),
     .executableTarget(
       name: "frames",
-      dependencies: ["ConndServer", "Systemd", "UnixTransport", "Expectation", logging],
+      dependencies: ["ConndServer", "LinuxSupport", "Systemd", "Expectation", logging],
       swiftSettings: fuzzerSettings),
     .executableTarget(
       name: "messages",

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityJSON
 import Glibc
+import LinuxSupport
 import ModelRoutes
 import Netlink
 import TestKit
@@ -66,7 +67,7 @@ struct SimulationTests {
     await simulation.run(steps: 120)
     writer.end()
     #expect(simulation.broken == nil)
-    let recording = try Recording(contents(of: writer.path, most: 1 << 26))
+    let recording = try Recording(contents(of: writer.path, max: 1 << 26))
     let first = recording.header.restored.generation
     let published = simulation.daemon.store.past.map(\.change).filter { $0.generation > first }
     var (lines, complaints): ([String], [String]) = ([], [])
@@ -124,13 +125,13 @@ enum Setting {
 
   /// The recordings of Tests/Fixtures/recordings.
   static let recordings: [String] = {
-    let names = (try? DeviceFiles().answer(FileQuestion(.names, folder)).get()) ?? []
+    let names = (try? MachineFiles().answer(FileQuestion(.names, folder)).get()) ?? []
     return names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
       .filter { $0.hasSuffix(".recording") }.sorted()
   }()
 
   static func network(of file: String) throws -> ModelNetwork {
-    try ModelNetwork(Recording(contents(of: file, most: 1 << 26)))
+    try ModelNetwork(Recording(contents(of: file, max: 1 << 26)))
   }
 
   static var seeds: ClosedRange<UInt64> {

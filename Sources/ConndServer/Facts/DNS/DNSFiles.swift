@@ -1,8 +1,6 @@
-import CLinux
 import Connectivity
 import Glibc
-import Netlink
-import UnixTransport
+import LinuxSupport
 
 /// Reads the DNS servers of this machine: those in the C library's file, the servers behind a local
 /// stub, and the servers of links. It sends no queries, so a hanging resolver cannot delay kernel
@@ -12,7 +10,7 @@ struct DNSFiles {
   let root: String
   private let files: any FileReader
 
-  init(root: String = "", from files: any FileReader = ResolverFiles()) {
+  init(root: String = "", from files: any FileReader = MachineFiles()) {
     self.root = root
     self.files = files
   }
@@ -43,7 +41,7 @@ struct DNSFiles {
   /// Reads the current settings, or returns `nil` if the main file cannot be read.
   func read() -> DNSSettings? {
     let main: ResolvConf
-    do throws(FileError) {
+    do throws(SystemError) {
       main = ResolvConf(try self.text(of: self.root + Self.main))
     } catch {
       // Without the file, the C library queries this machine itself.
@@ -120,61 +118,16 @@ struct DNSFiles {
 
   /// Returns the files of a directory, in the order of their names.
   private func files(in directory: String) -> [(name: String, text: String)] {
-    let question = FileQuestion(.names, self.root + directory)
-    let names = (try? self.files.answer(question).get())?.split(separator: 0) ?? []
-    return names.map { String(decoding: $0, as: UTF8.self) }.filter { !$0.hasPrefix(".") }.sorted()
-      .compactMap { name in self.knownText(of: "\(directory)/\(name)").map { (name, $0) } }
+    self.files.names(in: self.root + directory, limit: FileQuestion.maxLinkFiles)
+      .filter { !$0.hasPrefix(".") }.sorted().compactMap { name in
+        self.knownText(of: "\(directory)/\(name)").map { (name, $0) }
+      }
   }
 
   /// Returns the text of a file, or `nil` if it cannot be read.
   private func knownText(of path: String) -> String? { try? self.text(of: self.root + path) }
 
-  private func text(of path: String) throws(FileError) -> String {
+  private func text(of path: String) throws(SystemError) -> String {
     String(decoding: try self.files.answer(FileQuestion(.file, path)).get(), as: UTF8.self)
-  }
-}
-
-/// The files of resolvers on this machine.
-struct ResolverFiles: FileReader {
-  /// More than the number of links with their own resolvers on any machine.
-  private static let mostFiles = 256
-  /// In bytes.
-  private static let longestFile = 64 * 1024
-
-  func answer(_ question: FileQuestion) -> FileAnswer {
-    switch question.kind {
-    case .file:
-      do throws(SystemError) {
-        return .success(try contents(of: question.subject, most: Self.longestFile))
-      } catch {
-        return .failure(FileError(code: error.code))
-      }
-    case .names:
-      return self.names(in: question.subject)
-    case .linkIndex:
-      let index = if_nametoindex(question.subject)
-      return index == 0 ? .failure(FileError(code: errno)) : .success(Array("\(index)".utf8))
-    case .linkName:
-      var name = [CChar](repeating: 0, count: Int(IF_NAMESIZE))
-      guard let index = UInt32(question.subject), if_indextoname(index, &name) != nil else {
-        return .failure(FileError(code: ENXIO))
-      }
-      return .success(name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)))
-    case .existence, .page, .linkTarget, .rootPage:
-      return .failure(FileError(code: EINVAL))
-    }
-  }
-
-  private func names(in directory: String) -> FileAnswer {
-    guard let stream = opendir(directory) else { return .failure(FileError(code: errno)) }
-    defer { closedir(stream) }
-    var (names, count): ([UInt8], Int) = ([], 0)
-    while let entry = readdir(stream), count < Self.mostFiles {
-      let name = clinux_entry_name(entry)
-      names += UnsafeRawBufferPointer(start: name, count: name.map(strlen) ?? 0)
-      names.append(0)
-      count += 1
-    }
-    return .success(names)
   }
 }

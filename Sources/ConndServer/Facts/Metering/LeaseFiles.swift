@@ -1,3 +1,4 @@
+import LinuxSupport
 import Netlink
 
 /// The DHCP leases of systemd-networkd. Only root can read those of NetworkManager, which reports
@@ -5,7 +6,7 @@ import Netlink
 struct LeaseFiles {
   /// The prefix of all paths. Empty outside of tests.
   var root = ""
-  var files: any FileReader = ResolverFiles()
+  var files: any FileReader = MachineFiles()
 
   private static let leases = "/run/systemd/netif/leases"
   /// The text in option 43 (RFC 2132, 8.4) of an Android phone that shares a metered connection,

@@ -1,5 +1,6 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 import Netlink
 import Systemd
 

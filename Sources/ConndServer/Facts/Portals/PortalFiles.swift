@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Netlink
 
 /// The captive portals in the state files of systemd-networkd, which it writes since version 254
@@ -7,7 +8,7 @@ import Netlink
 struct PortalFiles {
   /// The prefix of all paths. Empty outside of tests.
   var root = ""
-  var files: any FileReader = ResolverFiles()
+  var files: any FileReader = MachineFiles()
 
   var directory: String { self.root + "/run/systemd/netif/links" }
 

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import ModelRoutes
 import Netlink
 

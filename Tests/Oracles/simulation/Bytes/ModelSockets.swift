@@ -2,6 +2,7 @@ import CLinux
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Netlink
 
 @testable import ConndServer
@@ -273,9 +274,9 @@ struct ModelFiles: FileReader {
     }
     // DNS files cannot be read here.
     guard question.subject.hasPrefix("/sys/class/net/"), let name = parts.first else {
-      return .failure(FileError(code: EACCES))
+      return .failure(SystemError(EACCES))
     }
-    guard let link = network.named(String(name)) else { return .failure(FileError(code: ENOENT)) }
+    guard let link = network.named(String(name)) else { return .failure(SystemError(ENOENT)) }
     let device = network.device(link.index)
     let lower = device.lowerLinks.compactMap { network[$0]?.name }
     func text(_ text: String) -> FileAnswer { .success(Array(text.utf8)) }
@@ -285,8 +286,8 @@ struct ModelFiles: FileReader {
     case (.names, ""): return text(lower.map { "lower_\($0)\0" }.joined())
     case (.page, let path) where path.hasPrefix("lower_") && path.hasSuffix("/ifindex"):
       let below = network.named(String(path.dropFirst(6).dropLast(8)))
-      return below.map { text("\($0.index)\n") } ?? .failure(FileError(code: ENOENT))
-    default: return .failure(FileError(code: ENOENT))
+      return below.map { text("\($0.index)\n") } ?? .failure(SystemError(ENOENT))
+    default: return .failure(SystemError(ENOENT))
     }
   }
 }

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Logging
 import Netlink
 

@@ -1,9 +1,9 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Logging
 import Netlink
 import Systemd
-import UnixTransport
 
 @testable import ConndServer
 

@@ -1,5 +1,6 @@
 import GRPCCore
 import Glibc
+import LinuxSupport
 
 @testable import UnixTransport
 

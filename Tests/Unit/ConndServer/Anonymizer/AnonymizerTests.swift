@@ -1,6 +1,7 @@
 import CLinux
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Netlink
 import TestKit
 import TestTraits

@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import TestKit
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import GRPCCore
+import LinuxSupport
 import Logging
 import Synchronization
 import Testing

@@ -1,7 +1,6 @@
 import Connectivity
 import ConnectivityRules
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 

@@ -1,11 +1,11 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Logging
 import Netlink
 import Synchronization
 import Systemd
-import UnixTransport
 
 @testable import ConndServer
 

@@ -1,5 +1,6 @@
 import GRPCCore
 import Glibc
+import LinuxSupport
 import Systemd
 import TestKit
 import Testing

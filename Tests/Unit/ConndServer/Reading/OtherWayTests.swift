@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Netlink
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 

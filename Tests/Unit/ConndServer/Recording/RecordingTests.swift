@@ -1,11 +1,11 @@
 import Connectivity
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Logging
 import Netlink
 import TestKit
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 
@@ -27,7 +27,7 @@ struct RecordingTests {
   }
 
   private func read() throws -> Recording {
-    try Recording(contents(of: self.path, most: 1 << 20))
+    try Recording(contents(of: self.path, max: 1 << 20))
   }
 
   @Test(
@@ -85,7 +85,7 @@ struct RecordingTests {
     try self.directory.write("4711\n", to: "run/ppp0.pid")
     do {
       let recorder = try self.recorder()
-      let files = RecordedFiles(files: DeviceFiles(root: getuid()), recorder: recorder)
+      let files = RecordedFiles(files: MachineFiles(root: getuid()), recorder: recorder)
       #expect(SerialLines(root: sysfs, run: run, from: files).link(on: "ttyUSB2") == "ppp0")
       recorder.flush()
     }
@@ -170,7 +170,7 @@ struct RecordingTests {
     #expect(recording.end == .full)
     #expect(recording.turns.dropFirst().allSatisfy { $0.instants.count == 10 })
     #expect(recording.turns.count > 3)
-    #expect(try contents(of: self.path, most: 2000).count > 1500)
+    #expect(try contents(of: self.path, max: 2000).count > 1500)
   }
 
   @Test("a path that is not a regular file is not recorded into")
@@ -191,7 +191,7 @@ struct RecordingTests {
         recorder.flush()
       }
     }
-    let whole = try contents(of: self.path, most: 1 << 20)
+    let whole = try contents(of: self.path, max: 1 << 20)
     let record = RecordFrame.framed(RecordedItem.turnEnded.encoded).count
     let torn = try Recording(whole.dropLast())
     #expect(torn.end == .torn(offset: whole.count - record))

@@ -1,10 +1,10 @@
 import Connectivity
 import Glibc
+import LinuxSupport
 import Netlink
 import TestKit
 import TestTraits
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 
@@ -15,7 +15,7 @@ struct ReplayTests {
   /// The names of all recordings.
   static let names: [String] = {
     let question = FileQuestion(.names, Self.folder)
-    let names = (try? DeviceFiles().answer(question).get()) ?? []
+    let names = (try? MachineFiles().answer(question).get()) ?? []
     let files = names.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
     return files.filter { $0.hasSuffix(".recording") }.map { String($0.dropLast(10)) }.sorted()
   }()
@@ -30,7 +30,7 @@ struct ReplayTests {
   }
 
   static func bytes(_ name: String) throws -> [UInt8] {
-    try contents(of: "\(Self.folder)/\(name)", most: 1 << 20)
+    try contents(of: "\(Self.folder)/\(name)", max: 1 << 20)
   }
 
   private func replay(_ recording: Recording) throws -> (output: String, complaints: [String]) {

@@ -4,11 +4,11 @@ import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityRules
 import Glibc
+import LinuxSupport
 import Netlink
+import TestKit
 import TestTraits
 import Testing
-import TestKit
-import UnixTransport
 
 @testable import ConndServer
 

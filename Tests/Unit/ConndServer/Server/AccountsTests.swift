@@ -1,7 +1,7 @@
 import Glibc
+import LinuxSupport
 import TestKit
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 

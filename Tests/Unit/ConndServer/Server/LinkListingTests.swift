@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Testing
-import UnixTransport
 
 @testable import ConndServer
 

@@ -1,4 +1,5 @@
 import Connectivity
+import LinuxSupport
 import TestKit
 import Testing
 import UnixTransport

@@ -1,4 +1,5 @@
 import Glibc
+import LinuxSupport
 import Synchronization
 import TestKit
 import Testing

@@ -2,6 +2,7 @@ import CLinux
 import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 import Glibc
+import LinuxSupport
 import NIOPosix
 import Synchronization
 import TestKit

@@ -1,6 +1,6 @@
 import Expectation
 import Glibc
-import UnixTransport
+import LinuxSupport
 
 /// A client's manner: the size of its writes, whether it reads before it has written everything,
 /// and whether it stays to read the rest.

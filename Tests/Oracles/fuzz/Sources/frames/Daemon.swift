@@ -1,7 +1,7 @@
 import Expectation
 import Glibc
+import LinuxSupport
 import Logging
-import UnixTransport
 
 @testable import ConndServer
 @testable import Systemd

@@ -2,7 +2,7 @@ import Connectivity
 import Foundation
 import Testing
 
-@testable import Netlink
+@testable import LinuxSupport
 
 @Suite("K5 evidence from sysfs")
 struct DeviceReaderTests {

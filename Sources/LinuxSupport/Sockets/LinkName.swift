@@ -25,22 +25,7 @@ package func linkName(of address: IPAddress) -> String? {
     guard let entry, let name = entry.pointee.ifa_name, let bytes = entry.pointee.ifa_addr else {
       continue
     }
-    if IPAddress(socketAddress: bytes) == address { names.insert(String(cString: name)) }
+    if SocketName(bytes)?.address == address { names.insert(String(cString: name)) }
   }
   return names.count == 1 ? names.first : nil
-}
-
-extension IPAddress {
-  fileprivate init?(socketAddress: UnsafePointer<sockaddr>) {
-    let raw = UnsafeRawPointer(socketAddress)
-    let bytes: [UInt8]
-    switch CInt(socketAddress.pointee.sa_family) {
-    case AF_INET:
-      bytes = withUnsafeBytes(of: raw.loadUnaligned(as: sockaddr_in.self).sin_addr) { Array($0) }
-    case AF_INET6:
-      bytes = withUnsafeBytes(of: raw.loadUnaligned(as: sockaddr_in6.self).sin6_addr) { Array($0) }
-    default: return nil
-    }
-    self.init(bytes: bytes)
-  }
 }

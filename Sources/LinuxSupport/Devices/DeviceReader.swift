@@ -23,7 +23,7 @@ package struct DeviceReader {
   ///   - files: Reads the files.
   package init(
     root: String = "/sys", run: String = "/run", proc: String = "/proc/self",
-    settings: String = "/proc/sys", from files: any FileReader = DeviceFiles()
+    settings: String = "/proc/sys", from files: any FileReader = MachineFiles()
   ) {
     self.root = root
     self.proc = proc
@@ -105,7 +105,7 @@ package struct DeviceReader {
   }
 
   private func lowerLinks(in directory: String) -> [UInt32] {
-    self.names(in: directory).filter { $0.hasPrefix("lower_") }.sorted()
+    self.files.names(in: directory).filter { $0.hasPrefix("lower_") }.sorted()
       .compactMap { self.index(in: "\(directory)/\($0)") }
   }
 
@@ -128,7 +128,7 @@ package struct DeviceReader {
   private func serialDriver(of link: String) -> String? {
     guard let process = self.serialLines.owner(ofLink: link) else { return nil }
     let lines = "\(self.root)/class/tty"
-    for line in self.names(in: lines).filter(SerialLines.isLine).sorted()
+    for line in self.files.names(in: lines).filter(SerialLines.isLine).sorted()
     where self.serialLines.owner(ofLine: line) == process {
       return self.lastComponent(ofLink: "\(lines)/\(line)/device/driver")
     }
@@ -148,10 +148,5 @@ package struct DeviceReader {
     self.ask(.linkTarget, path).flatMap {
       String(decoding: $0, as: UTF8.self).split(separator: "/").last.map(String.init)
     }
-  }
-
-  private func names(in directory: String) -> [String] {
-    (self.ask(.names, directory) ?? []).split(separator: 0)
-      .map { String(decoding: $0, as: UTF8.self) }
   }
 }

@@ -1,5 +1,13 @@
-import CLinux
-import Glibc
+#if os(Linux)
+  private import CLinux
+#endif
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// A separate thread for blocking system calls, which must not occupy a thread of Swift's pool.
 package enum Thread {
@@ -25,13 +33,20 @@ package enum Thread {
       }
     }
     let retained = Unmanaged.passRetained(Body(name, body))
-    var thread = pthread_t()
+    #if canImport(Glibc)
+      var thread = pthread_t()
+    #else
+      var thread: pthread_t?
+    #endif
     let result = pthread_create(
       &thread, nil,
       { argument in
+        let argument: UnsafeMutableRawPointer? = argument
         guard let argument else { return nil }
         let body = Unmanaged<Body>.fromOpaque(argument).takeRetainedValue()
-        clinux_name_thread(body.name)
+        #if os(Linux)
+          clinux_name_thread(body.name)
+        #endif
         body.run()
         return nil
       }, retained.toOpaque())
@@ -39,7 +54,11 @@ package enum Thread {
       retained.release()
       return false
     }
-    pthread_detach(thread)
+    #if canImport(Glibc)
+      pthread_detach(thread)
+    #else
+      if let thread { pthread_detach(thread) }
+    #endif
     return true
   }
 }

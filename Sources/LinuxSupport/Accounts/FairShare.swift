@@ -1,4 +1,4 @@
-import DequeModule
+private import DequeModule
 
 /// Work that waits in turns by user: the next turn goes to the user that has taken the least time.
 ///

@@ -3,7 +3,7 @@ import Glibc
 import TestKit
 import Testing
 
-@testable import Netlink
+@testable import LinuxSupport
 
 /// A tree like /sys and /run, with a modem that has three serial lines. pppd has locked the third.
 @Suite("K5 the driver of a ppp link's serial line")
@@ -38,7 +38,7 @@ struct SerialDriverTests {
   {
     let path = self.directory.path
     return DeviceReader(
-      root: "\(path)/sys", run: "\(path)/run", from: DeviceFiles(root: root ?? getuid())
+      root: "\(path)/sys", run: "\(path)/run", from: MachineFiles(root: root ?? getuid())
     ).device(of: Link(index: 9, name: name, kind: kind)).serialDriver
   }
 

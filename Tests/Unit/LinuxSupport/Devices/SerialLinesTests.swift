@@ -3,7 +3,7 @@ import Synchronization
 import TestKit
 import Testing
 
-@testable import Netlink
+@testable import LinuxSupport
 
 @Suite("Links of serial lines")
 struct SerialLinesTests {
@@ -21,7 +21,7 @@ struct SerialLinesTests {
 
   private func lines(ofRoot root: uid_t) -> SerialLines {
     let path = self.directory.path
-    return SerialLines(root: "\(path)/sys", run: "\(path)/run", from: DeviceFiles(root: root))
+    return SerialLines(root: "\(path)/sys", run: "\(path)/run", from: MachineFiles(root: root))
   }
 
   @Test("the link belongs to the process that has locked the serial line")

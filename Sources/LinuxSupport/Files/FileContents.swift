@@ -1,25 +1,30 @@
-import Glibc
-import UnixTransport
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// Returns the contents of a file.
 ///
 /// Does not block on a pipe that is in the file's place.
 ///
 /// - Parameters:
-///   - most: The maximum size in bytes.
+///   - max: The maximum size in bytes.
 ///   - followsLinks: Whether to follow a symbolic link. Pass `false` if other users may write to
 ///     the directory.
 /// - Throws: `EFBIG` if the file is larger.
-func contents(
-  of path: String, most: Int, followsLinks: Bool = true
+package func contents(
+  of path: String, max: Int, followsLinks: Bool = true
 ) throws(SystemError) -> [UInt8] {
   let descriptor = open(
     path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (followsLinks ? 0 : O_NOFOLLOW))
   guard descriptor >= 0 else { throw SystemError() }
   defer { close(descriptor) }
   var bytes: [UInt8] = []
-  var buffer = [UInt8](repeating: 0, count: min(most + 1, 1 << 16))
-  while bytes.count <= most {
+  var buffer = [UInt8](repeating: 0, count: min(max + 1, 1 << 16))
+  while bytes.count <= max {
     let count = read(descriptor, &buffer, buffer.count)
     if count < 0, errno == EINTR { continue }
     if count < 0 { throw SystemError() }
@@ -35,7 +40,7 @@ func contents(
 /// Another user may have put a symbolic link or a file in the directory. Neither is written to.
 ///
 /// - Throws: `EEXIST` if there is anything else with that name.
-func newFile(_ path: String) throws(SystemError) -> CInt {
+package func newFile(_ path: String) throws(SystemError) -> CInt {
   let flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
   let made = open(path, flags | O_CREAT | O_EXCL, 0o600)
   if made >= 0 { return made }

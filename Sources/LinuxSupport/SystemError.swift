@@ -1,4 +1,10 @@
-import Glibc
+#if canImport(Glibc)
+  internal import Glibc
+#elseif canImport(Musl)
+  internal import Musl
+#else
+  internal import Darwin
+#endif
 
 /// The error of a system call.
 package struct SystemError: Error, Hashable, CustomStringConvertible {

@@ -1,5 +1,13 @@
-import CLinux
-import Glibc
+#if os(Linux)
+  private import CLinux
+#endif
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#else
+  private import Darwin
+#endif
 
 /// A query about this machine that is not answered by netlink.
 package struct FileQuestion: Hashable, Sendable {
@@ -33,23 +41,27 @@ package struct FileQuestion: Hashable, Sendable {
   }
 }
 
-/// The reason for a missing answer: an errno.
-package struct FileError: Error, Hashable, Sendable {
-  package var code: CInt
-
-  package init(code: CInt) { self.code = code }
-}
-
-package typealias FileAnswer = Result<[UInt8], FileError>
+/// The bytes, or the reason for a missing answer.
+package typealias FileAnswer = Result<[UInt8], SystemError>
 
 /// Answers queries about files: from this machine, or from a recording.
 package protocol FileReader {
   func answer(_ question: FileQuestion) -> FileAnswer
 }
 
-/// The machine's files, as far as sysfs is concerned. (`linkIndex`, `linkName` and `file` are for
-/// other readers.)
-package struct DeviceFiles: FileReader {
+extension FileReader {
+  /// Returns the names in a directory, at most `limit` of them, or none if it cannot be read.
+  package func names(in directory: String, limit: Int = .max) -> [String] {
+    let names = (try? self.answer(FileQuestion(.names, directory)).get()) ?? []
+    return names.split(separator: 0).prefix(limit).map { String(decoding: $0, as: UTF8.self) }
+  }
+}
+
+/// The files of this machine.
+package struct MachineFiles: FileReader {
+  /// The maximum size of a whole file, in bytes.
+  private static let maxFile = 64 * 1024
+
   private let root: UInt32
 
   /// - Parameter root: The user id of root. Tests may set another.
@@ -60,16 +72,21 @@ package struct DeviceFiles: FileReader {
     case .existence: access(question.subject, F_OK) == 0 ? .success([]) : .lastError
     case .page: page(question.subject)
     case .rootPage: page(question.subject, owner: self.root)
+    case .file:
+      FileAnswer { () throws(SystemError) in try contents(of: question.subject, max: Self.maxFile) }
     case .linkTarget: target(ofLink: question.subject)
-    case .names: names(in: question.subject)
-    case .file, .linkIndex, .linkName: .failure(FileError(code: ENOTSUP))
+    case .names: entries(of: question.subject)
+    case .linkIndex: index(ofLink: question.subject)
+    case .linkName:
+      UInt32(question.subject).flatMap { linkName($0) }.map { .success(Array($0.utf8)) }
+        ?? .failure(SystemError(ENXIO))
     }
   }
 }
 
 extension FileAnswer {
   /// The error of the system call that has just failed.
-  fileprivate static var lastError: Self { .failure(FileError(code: errno)) }
+  fileprivate static var lastError: Self { .failure(SystemError()) }
 }
 
 /// - Parameter owner: The required owner, which also excludes symbolic links. `nil` allows any.
@@ -81,7 +98,7 @@ private func page(_ path: String, owner: uid_t? = nil) -> FileAnswer {
   if let owner {
     var status = stat()
     guard fstat(file, &status) == 0 else { return .lastError }
-    guard status.st_uid == owner else { return .failure(FileError(code: EPERM)) }
+    guard status.st_uid == owner else { return .failure(SystemError(EPERM)) }
   }
   var bytes = [UInt8](repeating: 0, count: 4096)
   let count = read(file, &bytes, bytes.count)
@@ -94,14 +111,20 @@ private func target(ofLink path: String) -> FileAnswer {
   return count > 0 ? .success(target.prefix(count).map(UInt8.init(bitPattern:))) : .lastError
 }
 
-private func names(in directory: String) -> FileAnswer {
+private func index(ofLink name: String) -> FileAnswer {
+  let index = if_nametoindex(name)
+  return index == 0 ? .lastError : .success(Array("\(index)".utf8))
+}
+
+private func entries(of directory: String) -> FileAnswer {
   guard let stream = opendir(directory) else { return .lastError }
   defer { closedir(stream) }
   var names: [UInt8] = []
   while let entry = readdir(stream) {
-    let name = clinux_entry_name(entry)
-    names += UnsafeRawBufferPointer(start: name, count: name.map(strlen) ?? 0)
-    names.append(0)
+    #if os(Linux)
+      let name = clinux_entry_name(entry)
+      names += UnsafeRawBufferPointer(start: name, count: name.map(strlen) ?? 0) + [0]
+    #endif
   }
   return .success(names)
 }

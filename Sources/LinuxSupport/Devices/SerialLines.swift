@@ -20,7 +20,7 @@ package struct SerialLines {
   ///   - run: The directory for data that lasts until the next boot.
   ///   - files: Reads the files.
   package init(
-    root: String = "/sys", run: String = "/run", from files: any FileReader = DeviceFiles()
+    root: String = "/sys", run: String = "/run", from files: any FileReader = MachineFiles()
   ) {
     self.root = root
     self.run = run
@@ -59,11 +59,7 @@ package struct SerialLines {
 
   /// Returns the links that have a PID file. PID files of daemons are not opened.
   private func links(in directory: String) -> [String] {
-    guard let names = try? self.files.answer(FileQuestion(.names, directory)).get() else {
-      return []
-    }
-    return names.split(separator: 0).prefix(Self.maxFiles)
-      .map { String(decoding: $0, as: UTF8.self) }.filter { $0.hasSuffix(".pid") }
+    self.files.names(in: directory, limit: Self.maxFiles).filter { $0.hasSuffix(".pid") }
       .map { String($0.dropLast(4)) }.filter(self.isLink).sorted()
   }
 

@@ -1,9 +1,8 @@
 import Glibc
 import TestKit
 import Testing
-import UnixTransport
 
-@testable import ConndServer
+@testable import LinuxSupport
 
 @Suite("Files that connd creates for users")
 struct NewFileTests {

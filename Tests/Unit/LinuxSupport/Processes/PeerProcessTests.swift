@@ -3,7 +3,7 @@ import Glibc
 import TestKit
 import Testing
 
-@testable import UnixTransport
+@testable import LinuxSupport
 
 @Suite("The process that opened a connection")
 struct PeerProcessTests {
