@@ -126,7 +126,7 @@ let monitor: [Target] = [
     name: "ConnectivityMonitor",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtobuf", logging,
+        "Connectivity", "ConnectivityProtobuf", "ConnectivityProtocol", logging,
         .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
       ], core),
     swiftSettings: swiftSettings)

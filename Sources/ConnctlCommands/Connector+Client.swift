@@ -24,6 +24,8 @@ extension Connector {
         }
         return try await body(client)
       }
+    } catch let error as ConversionError {
+      throw error
     } catch {
       throw ConndError.reading(error)
     }

@@ -60,7 +60,9 @@ let package = Package(
       "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices",
       "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging, ordered,
       .product(name: "CoreMetrics", package: "swift-metrics")),
-    ours("ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "UnixTransport", grpc),
+    ours(
+      "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "ConnectivityProtocol",
+      "UnixTransport", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
       "ConnectivityMonitor", "ConnectivityProtobuf", "UnixTransport", arguments, grpc),
