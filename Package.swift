@@ -160,8 +160,8 @@ let clients: [Target] = [
     name: "ConnectivityTestKit",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient",
-        "ConnectivityMonitor",
+        "Connectivity", "ConnectivityRules", "ConnectivityProtobuf", "ConnectivityProtocol",
+        "ConnectivityClient", "ConnectivityMonitor",
       ], nio("NIOCore", "NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .target(

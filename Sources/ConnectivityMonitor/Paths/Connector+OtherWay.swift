@@ -18,7 +18,10 @@ extension Connector {
     request.remotePort = UInt32(port)
     request.withOtherWay = true
     do {
-      try await self.stream(.connd("GetPath"), request.serializedBytes(), at: socket) {
+      try await self.stream(
+        Connectivity_V1_Connectivity.Method.GetPath.descriptor, request.serializedBytes(),
+        at: socket
+      ) {
       } _: { message in
         let response = try Connectivity_V1_GetPathResponse(serializedBytes: message)
         guard response.hasOtherWay, response.networkNamespace == ProcessNamespace.told else {
@@ -40,7 +43,10 @@ extension Connector {
     request.destination = remote.description
     request.remotePort = UInt32(port)
     request.outcome = Connectivity_V1_AttemptOutcome(outcome)
-    try? await self.stream(.connd("ReportAttempt"), request.serializedBytes(), at: socket) {
+    try? await self.stream(
+      Connectivity_V1_Connectivity.Method.ReportAttempt.descriptor, request.serializedBytes(),
+      at: socket
+    ) {
     } _: { _ in
     }
   }

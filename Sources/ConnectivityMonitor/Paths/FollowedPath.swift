@@ -5,7 +5,7 @@ internal import GRPCCore
 
 /// The path to one destination. Each connection to connd begins with the current path.
 struct FollowedPath: FollowedState {
-  static let method = MethodDescriptor.connd("WatchPath")
+  static let method = Connectivity_V1_Connectivity.Method.WatchPath.descriptor
 
   let destination: IPAddress
   /// The mark (`SO_MARK`) of the traffic; 0 means none.

@@ -31,7 +31,7 @@ extension Follower<FollowedStatus> {
 
 /// The progress of a stream of changes, and the next event to report.
 package struct FollowedStatus: FollowedState {
-  package static let method = MethodDescriptor.connd("Watch")
+  package static let method = Connectivity_V1_Connectivity.Method.Watch.descriptor
 
   private let kinds: Set<StatusEvent.Kind>
   /// The last generation received.

@@ -29,6 +29,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 /// A kind of change. Only clients send it.
 public enum Connectivity_V1_EventKind: ProtobufEnum {
@@ -2552,5 +2553,101 @@ public struct Connectivity_V1_FlowRefused: Message {
   public func write(to writer: inout ProtobufWriter) {
     writer.write(self.code, as: 1)
     writer.write(self.message, as: 2)
+  }
+}
+
+/// For applications: the state of the network, and the fate of their connections.
+public enum Connectivity_V1_Connectivity {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "connectivity.v1.Connectivity")
+
+  public enum Method {
+    /// Returns the status as it was last published.
+    public enum GetStatus: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetStatusRequest
+      public typealias Output = Connectivity_V1_Status
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "GetStatus", type: .unary)
+    }
+
+    /// Sends the current status and then every change, in order, until the client disconnects.
+    ///
+    /// 1. The first message is a `snapshot`. Changes with growing generations follow.
+    /// 2. With `since_generation` the stream resumes: the first message is the first change after that
+    ///    generation. If the history does not reach back that far, or connd never issued the
+    ///    generation, the first message is a `gap`.
+    /// 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+    ///    instead. It does not delay other clients.
+    /// 4. Losses and gains are published immediately, also for a link that flaps.
+    /// 5. A path that went away and came back is reported even if it looks the same
+    ///    (`Transition.bounced`).
+    /// 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+    ///    wide ones. A client that acts on them closes the connections that the scope covers, except
+    ///    loopback and Unix sockets.
+    public enum Watch: ServiceMethod {
+      public typealias Input = Connectivity_V1_WatchRequest
+      public typealias Output = Connectivity_V1_WatchResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "Watch", type: .serverStreaming)
+    }
+
+    /// Returns the current path to one destination for traffic of the calling user. For many hosts
+    /// this is cheaper than WatchPath, because connd follows nothing after the response.
+    public enum GetPath: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetPathRequest
+      public typealias Output = Connectivity_V1_GetPathResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "GetPath", type: .unary)
+    }
+
+    /// Reports how an attempt to connect by the default way ended, after one failed while a connection
+    /// by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+    /// calling user. It counts for other users only if connd has evidence of its own.
+    public enum ReportAttempt: ServiceMethod {
+      public typealias Input = Connectivity_V1_ReportAttemptRequest
+      public typealias Output = Connectivity_V1_ReportAttemptResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "ReportAttempt", type: .unary)
+    }
+
+    /// Sends the path to one destination for traffic of the calling user: immediately, and again after
+    /// each change. A slow reader misses intermediate paths, but never the last one.
+    public enum WatchPath: ServiceMethod {
+      public typealias Input = Connectivity_V1_WatchPathRequest
+      public typealias Output = Connectivity_V1_WatchPathResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "WatchPath", type: .serverStreaming)
+    }
+
+    /// Guards the caller's connections. The client adds and removes flows. connd answers each addition
+    /// with the flow's path, and reports which flows died, why, and how severely.
+    ///
+    /// 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+    ///    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+    ///    are unaffected.
+    /// 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+    ///    its `path` after any other change. After an invalidation of severity `destroy` connd has
+    ///    forgotten the flow, and its id is free.
+    /// 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+    /// 4. After half-closing the stream, a client can no longer send requests but still receives
+    ///    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+    ///    its flows again, each with the last path it received (`known_path`). connd immediately
+    ///    reports what that path shows to have changed. (If another network appeared behind the same
+    ///    link and addresses while connd was away, connd cannot tell.)
+    /// 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+    ///    another category do not.
+    /// 6. connd speaks for its own network namespace, which each response names. A client in another
+    ///    namespace ignores the rest, because connd knows nothing about its connections.
+    /// 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+    /// 8. If connd repeatedly destroys new connections in its answer to their registration, the client
+    ///    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+    ///    as in doubt and then destroys it without a path in between. Such connections were just made,
+    ///    so they work, and connd is wrong (`refutations` counts them).
+    public enum Guard: ServiceMethod {
+      public typealias Input = Connectivity_V1_GuardRequest
+      public typealias Output = Connectivity_V1_GuardResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "Guard", type: .bidirectionalStreaming)
+    }
   }
 }

@@ -5,6 +5,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 /// Why traffic does not use a link. Treat an unknown value as NO_ROUTE.
 public enum Connectivity_V1_UnusedReason: ProtobufEnum {
@@ -1746,5 +1747,74 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
     for value in self.links { writer.write(value, as: 3) }
     self._history.write(to: &writer, as: 4)
     self._endTime.write(to: &writer, as: 5)
+  }
+}
+
+/// For administrators: why connd answers as it does, and what it does.
+public enum Connectivity_V1_Diagnostics {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "connectivity.v1.Diagnostics")
+
+  public enum Method {
+    /// Explains connd's answer for a destination: queries the kernel now and shows each step.
+    public enum Explain: ServiceMethod {
+      public typealias Input = Connectivity_V1_ExplainRequest
+      public typealias Output = Connectivity_V1_Explanation
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "Explain", type: .unary)
+    }
+
+    /// Lists the machine's links: first the links of the default paths, then by preference.
+    public enum ListLinks: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListLinksRequest
+      public typealias Output = Connectivity_V1_ListLinksResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListLinks", type: .unary)
+    }
+
+    /// Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+    /// with their causes.
+    public enum ListTransitions: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListTransitionsRequest
+      public typealias Output = Connectivity_V1_ListTransitionsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListTransitions", type: .unary)
+    }
+
+    /// Returns what connd has counted since it started, and its current state: for administrators and
+    /// for collectors of metrics.
+    public enum GetStatistics: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetStatisticsRequest
+      public typealias Output = Connectivity_V1_GetStatisticsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "GetStatistics", type: .unary)
+    }
+
+    /// Lists the open streams of the calling user's programs. Root and connd's own user see those of
+    /// all users.
+    public enum ListClients: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListClientsRequest
+      public typealias Output = Connectivity_V1_ListClientsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListClients", type: .unary)
+    }
+
+    /// Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+    /// connd's own user see those of all users. Omits connections within this machine by loopback
+    /// addresses.
+    public enum ListConnections: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListConnectionsRequest
+      public typealias Output = Connectivity_V1_ListConnectionsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListConnections", type: .unary)
+    }
+
+    /// Returns what a second connd on this machine needs to give the same answers. For connctl report.
+    public enum GetConfiguration: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetConfigurationRequest
+      public typealias Output = Connectivity_V1_GetConfigurationResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "GetConfiguration", type: .unary)
+    }
   }
 }
