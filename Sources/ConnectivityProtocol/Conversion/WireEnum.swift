@@ -2,9 +2,9 @@ package import ConnectivityProtobuf
 
 /// An enum of the model that messages contain.
 ///
-/// Each type has one table: its cases, whose raw values are their words; ``wireValue`` with the value
-/// in messages; and the meaning of unknown values. The numbers come from the .proto files, and a test
-/// compares the table with them.
+/// Each type has one table: its cases, whose raw values are their words; ``wireValue`` with the
+/// value in messages; and the meaning of unknown values. The numbers come from the .proto files. A
+/// test compares the table with them.
 package protocol WireEnum: CaseIterable, Hashable, Sendable {
   associatedtype WireValue: ProtobufEnum
 
