@@ -13,7 +13,7 @@ final class Published: Sendable {
   init(_ change: ConnectivityChange) {
     self.change = change
     let response = Connectivity_V1_WatchResponse(change, networkNamespace: ProcessNamespace.told)
-    self.message = response.serializedBytes()
+    self.message = response.serializedBytes(reserving: 512)
   }
 
   /// Decodes a stored message.

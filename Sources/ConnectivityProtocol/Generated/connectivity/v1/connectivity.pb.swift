@@ -1003,6 +1003,7 @@ public struct Connectivity_V1_Snapshot: Message {
 
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1041,6 +1042,7 @@ public struct Connectivity_V1_Transition: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1050,6 +1052,7 @@ public struct Connectivity_V1_Transition: Message {
   /// The status after the transition.
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1059,6 +1062,7 @@ public struct Connectivity_V1_Transition: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1099,6 +1103,7 @@ public struct Connectivity_V1_PathChange: Message {
   /// The status after the change.
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1107,6 +1112,7 @@ public struct Connectivity_V1_PathChange: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1116,6 +1122,7 @@ public struct Connectivity_V1_PathChange: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1153,6 +1160,7 @@ public struct Connectivity_V1_Invalidation: Message {
   /// If it is empty, the invalidation covers all channels.
   public var scope: Connectivity_V1_Scope {
     get { self._scope.value }
+    set { self._scope.value = newValue }
     _modify { yield &self._scope.value }
   }
   public var hasScope: Bool { self._scope.isSet }
@@ -1161,6 +1169,7 @@ public struct Connectivity_V1_Invalidation: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1170,6 +1179,7 @@ public struct Connectivity_V1_Invalidation: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1293,6 +1303,7 @@ public struct Connectivity_V1_DnsChange: Message {
   /// the first of these that applies.
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1302,6 +1313,7 @@ public struct Connectivity_V1_DnsChange: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1396,6 +1408,7 @@ public struct Connectivity_V1_Gap: Message {
 
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1432,6 +1445,7 @@ public struct Connectivity_V1_Status: Message {
   /// When the category took this value, or last bounced, by the wall clock.
   public var since: Google_Protobuf_Timestamp {
     get { self._since.value }
+    set { self._since.value = newValue }
     _modify { yield &self._since.value }
   }
   public var hasSince: Bool { self._since.isSet }
@@ -1440,6 +1454,7 @@ public struct Connectivity_V1_Status: Message {
 
   public var flags: Connectivity_V1_Flags {
     get { self._flags.value }
+    set { self._flags.value = newValue }
     _modify { yield &self._flags.value }
   }
   public var hasFlags: Bool { self._flags.isSet }
@@ -1474,6 +1489,7 @@ public struct Connectivity_V1_Status: Message {
   /// The path to the default destination, in each family.
   public var ipv4: Connectivity_V1_Path {
     get { self._ipv4.value }
+    set { self._ipv4.value = newValue }
     _modify { yield &self._ipv4.value }
   }
   public var hasIpv4: Bool { self._ipv4.isSet }
@@ -1482,6 +1498,7 @@ public struct Connectivity_V1_Status: Message {
 
   public var ipv6: Connectivity_V1_Path {
     get { self._ipv6.value }
+    set { self._ipv6.value = newValue }
     _modify { yield &self._ipv6.value }
   }
   public var hasIpv6: Bool { self._ipv6.isSet }
@@ -1499,6 +1516,7 @@ public struct Connectivity_V1_Status: Message {
   /// The DNS configuration. Not set if unknown.
   public var dns: Connectivity_V1_Dns {
     get { self._dns.value }
+    set { self._dns.value = newValue }
     _modify { yield &self._dns.value }
   }
   public var hasDns: Bool { self._dns.isSet }
@@ -1644,6 +1662,7 @@ public struct Connectivity_V1_Path: Message {
   /// The evidence for the medium.
   public var evidence: Connectivity_V1_Evidence {
     get { self._evidence.value }
+    set { self._evidence.value = newValue }
     _modify { yield &self._evidence.value }
   }
   public var hasEvidence: Bool { self._evidence.isSet }
@@ -1668,6 +1687,7 @@ public struct Connectivity_V1_Path: Message {
   /// find out. Not set if no source has an answer.
   public var validation: Connectivity_V1_Validation {
     get { self._validation.value }
+    set { self._validation.value = newValue }
     _modify { yield &self._validation.value }
   }
   public var hasValidation: Bool { self._validation.isSet }
@@ -1947,6 +1967,7 @@ public struct Connectivity_V1_GetPathResponse: Message {
   /// The status is UNKNOWN if the kernel cannot be queried.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -1959,6 +1980,7 @@ public struct Connectivity_V1_GetPathResponse: Message {
   /// Not set if it was not requested, or the kernel cannot be queried.
   public var otherWay: Connectivity_V1_OtherWay {
     get { self._otherWay.value }
+    set { self._otherWay.value = newValue }
     _modify { yield &self._otherWay.value }
   }
   public var hasOtherWay: Bool { self._otherWay.isSet }
@@ -1991,6 +2013,7 @@ public struct Connectivity_V1_OtherWay: Message {
   /// Not set if no other path was found or looked for.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -2127,6 +2150,7 @@ public struct Connectivity_V1_WatchPathResponse: Message {
 
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -2246,6 +2270,7 @@ public struct Connectivity_V1_Flow: Message {
   /// could not know its address and port. A different path because of them is not a change.)
   public var knownPath: Connectivity_V1_Path {
     get { self._knownPath.value }
+    set { self._knownPath.value = newValue }
     _modify { yield &self._knownPath.value }
   }
   public var hasKnownPath: Bool { self._knownPath.isSet }
@@ -2390,6 +2415,7 @@ public struct Connectivity_V1_GuardResponse: Message {
   /// an `invalidation` follows. Not set if the client need not ask.
   public var questionEndTime: Google_Protobuf_Timestamp {
     get { self._questionEndTime.value }
+    set { self._questionEndTime.value = newValue }
     _modify { yield &self._questionEndTime.value }
   }
   public var hasQuestionEndTime: Bool { self._questionEndTime.isSet }
@@ -2439,6 +2465,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -2448,6 +2475,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   /// The current path to the remote address. Not set if connd did not look it up.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -2458,6 +2486,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   /// than TCP, for flows without ports, and if the verdict is certain without it.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
+    set { self._socket.value = newValue }
     _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
@@ -2493,6 +2522,7 @@ public struct Connectivity_V1_SocketTestimony: Message {
   /// this message: negative before it. In an Explanation it is relative to the query.
   public var lastHeardOffset: Google_Protobuf_Duration {
     get { self._lastHeardOffset.value }
+    set { self._lastHeardOffset.value = newValue }
     _modify { yield &self._lastHeardOffset.value }
   }
   public var hasLastHeardOffset: Bool { self._lastHeardOffset.isSet }
@@ -2502,6 +2532,7 @@ public struct Connectivity_V1_SocketTestimony: Message {
   /// The smoothed round-trip time.
   public var roundTripDuration: Google_Protobuf_Duration {
     get { self._roundTripDuration.value }
+    set { self._roundTripDuration.value = newValue }
     _modify { yield &self._roundTripDuration.value }
   }
   public var hasRoundTripDuration: Bool { self._roundTripDuration.isSet }

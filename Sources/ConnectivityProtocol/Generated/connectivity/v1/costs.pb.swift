@@ -198,6 +198,7 @@ public struct Connectivity_V1_ListNetworksResponse: Message {
 
   public var assistEndTime: Google_Protobuf_Timestamp {
     get { self._assistEndTime.value }
+    set { self._assistEndTime.value = newValue }
     _modify { yield &self._assistEndTime.value }
   }
   public var hasAssistEndTime: Bool { self._assistEndTime.isSet }
@@ -279,6 +280,7 @@ public struct Connectivity_V1_Network: Message {
   /// When an override ends, if it has an end time: the earlier of the two below.
   public var endTime: Google_Protobuf_Timestamp {
     get { self._endTime.value }
+    set { self._endTime.value = newValue }
     _modify { yield &self._endTime.value }
   }
   public var hasEndTime: Bool { self._endTime.isSet }
@@ -287,6 +289,7 @@ public struct Connectivity_V1_Network: Message {
 
   public var constrainedEndTime: Google_Protobuf_Timestamp {
     get { self._constrainedEndTime.value }
+    set { self._constrainedEndTime.value = newValue }
     _modify { yield &self._constrainedEndTime.value }
   }
   public var hasConstrainedEndTime: Bool { self._constrainedEndTime.isSet }
@@ -295,6 +298,7 @@ public struct Connectivity_V1_Network: Message {
 
   public var expensiveEndTime: Google_Protobuf_Timestamp {
     get { self._expensiveEndTime.value }
+    set { self._expensiveEndTime.value = newValue }
     _modify { yield &self._expensiveEndTime.value }
   }
   public var hasExpensiveEndTime: Bool { self._expensiveEndTime.isSet }

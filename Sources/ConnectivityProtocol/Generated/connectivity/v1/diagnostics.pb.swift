@@ -457,6 +457,7 @@ public struct Connectivity_V1_Explanation: Message {
 
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -490,6 +491,7 @@ public struct Connectivity_V1_Explanation: Message {
 
   public var flags: Connectivity_V1_Flags {
     get { self._flags.value }
+    set { self._flags.value = newValue }
     _modify { yield &self._flags.value }
   }
   public var hasFlags: Bool { self._flags.isSet }
@@ -516,6 +518,7 @@ public struct Connectivity_V1_Explanation: Message {
   /// Whether the path is metered, and which source says so. Not set without a link.
   public var cost: Connectivity_V1_CostEvidence {
     get { self._cost.value }
+    set { self._cost.value = newValue }
     _modify { yield &self._cost.value }
   }
   public var hasCost: Bool { self._cost.isSet }
@@ -525,6 +528,7 @@ public struct Connectivity_V1_Explanation: Message {
   /// The state of the connection's socket. Not set if the socket does not exist.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
+    set { self._socket.value = newValue }
     _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
@@ -589,6 +593,7 @@ public struct Connectivity_V1_Explanation: Message {
 public struct Connectivity_V1_UnusedLink: Message {
   public var link: Connectivity_V1_Link {
     get { self._link.value }
+    set { self._link.value = newValue }
     _modify { yield &self._link.value }
   }
   public var hasLink: Bool { self._link.isSet }
@@ -635,6 +640,7 @@ public struct Connectivity_V1_UnusedLink: Message {
   /// The first rule that names the route's table.
   public var rule: Connectivity_V1_Rule {
     get { self._rule.value }
+    set { self._rule.value = newValue }
     _modify { yield &self._rule.value }
   }
   public var hasRule: Bool { self._rule.isSet }
@@ -808,6 +814,7 @@ public struct Connectivity_V1_Link: Message {
 
   public var evidence: Connectivity_V1_Evidence {
     get { self._evidence.value }
+    set { self._evidence.value = newValue }
     _modify { yield &self._evidence.value }
   }
   public var hasEvidence: Bool { self._evidence.isSet }
@@ -863,6 +870,7 @@ public struct Connectivity_V1_Link: Message {
   /// missing.
   public var wireless: Connectivity_V1_Wireless {
     get { self._wireless.value }
+    set { self._wireless.value = newValue }
     _modify { yield &self._wireless.value }
   }
   public var hasWireless: Bool { self._wireless.isSet }
@@ -873,6 +881,7 @@ public struct Connectivity_V1_Link: Message {
   /// ModemManager is not running.
   public var modem: Connectivity_V1_Modem {
     get { self._modem.value }
+    set { self._modem.value = newValue }
     _modify { yield &self._modem.value }
   }
   public var hasModem: Bool { self._modem.isSet }
@@ -1209,6 +1218,7 @@ public struct Connectivity_V1_GetStatisticsResponse: Message {
   /// When connd started. Counters begin at zero then.
   public var startTime: Google_Protobuf_Timestamp {
     get { self._startTime.value }
+    set { self._startTime.value = newValue }
     _modify { yield &self._startTime.value }
   }
   public var hasStartTime: Bool { self._startTime.isSet }
@@ -1362,6 +1372,7 @@ public struct Connectivity_V1_Client: Message {
   /// When the stream was opened.
   public var startTime: Google_Protobuf_Timestamp {
     get { self._startTime.value }
+    set { self._startTime.value = newValue }
     _modify { yield &self._startTime.value }
   }
   public var hasStartTime: Bool { self._startTime.isSet }
@@ -1472,6 +1483,7 @@ public struct Connectivity_V1_GuardingClient: Message {
   /// When it was reported.
   public var invalidationTime: Google_Protobuf_Timestamp {
     get { self._invalidationTime.value }
+    set { self._invalidationTime.value = newValue }
     _modify { yield &self._invalidationTime.value }
   }
   public var hasInvalidationTime: Bool { self._invalidationTime.isSet }
@@ -1564,6 +1576,7 @@ public struct Connectivity_V1_Connection: Message {
   /// The path that its packets take now.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -1608,6 +1621,7 @@ public struct Connectivity_V1_Connection: Message {
   /// The state of its socket. Not set if the connection has just ended.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
+    set { self._socket.value = newValue }
     _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
@@ -1693,6 +1707,7 @@ public struct Connectivity_V1_GetConfigurationResponse: Message {
 public struct Connectivity_V1_ReplayedAnswers: Message {
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1702,6 +1717,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// The remaining fields are not set if the recording lacks the kernel's answers.
   public var explanation: Connectivity_V1_Explanation {
     get { self._explanation.value }
+    set { self._explanation.value = newValue }
     _modify { yield &self._explanation.value }
   }
   public var hasExplanation: Bool { self._explanation.isSet }
@@ -1713,6 +1729,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// The history of the recorded machine, with what happened during the recording.
   public var history: Connectivity_V1_ListTransitionsResponse {
     get { self._history.value }
+    set { self._history.value = newValue }
     _modify { yield &self._history.value }
   }
   public var hasHistory: Bool { self._history.isSet }
@@ -1722,6 +1739,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// When the recording ended.
   public var endTime: Google_Protobuf_Timestamp {
     get { self._endTime.value }
+    set { self._endTime.value = newValue }
     _modify { yield &self._endTime.value }
   }
   public var hasEndTime: Bool { self._endTime.isSet }

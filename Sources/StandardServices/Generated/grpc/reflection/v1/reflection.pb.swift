@@ -94,6 +94,7 @@ public struct Grpc_Reflection_V1_ServerReflectionResponse: Message {
 
   public var originalRequest: Grpc_Reflection_V1_ServerReflectionRequest {
     get { self._originalRequest.value }
+    set { self._originalRequest.value = newValue }
     _modify { yield &self._originalRequest.value }
   }
   public var hasOriginalRequest: Bool { self._originalRequest.isSet }
