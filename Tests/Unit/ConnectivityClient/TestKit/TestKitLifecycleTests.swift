@@ -76,7 +76,7 @@ struct TestKitLifecycleTests {
                 try? await withConnd(at: network.socket) { connd in
                   for _ in 0..<3 {
                     _ = try await connd.unary(
-                      Connectivity_V1_Connectivity.Method.GetStatus.self, .init(),
+                      ConndMethod.GetStatus.self, .init(),
                       options: options)
                   }
                 }
@@ -178,8 +178,7 @@ private struct KeptSocket: Error {
 private func useNetwork() async throws -> String {
   try await withSimulatedNetwork(.wifi) { network in
     try await withConnd(at: network.socket) { connd in
-      try await connd.serverStreaming(Connectivity_V1_Connectivity.Method.Watch.self, .init()) {
-        response in
+      try await connd.serverStreaming(ConndMethod.Watch.self, .init()) { response in
         var messages = response.messages.makeAsyncIterator()
         _ = try await messages.next()
         // The pause uses Swift's timer. The process keeps the timer's descriptor.

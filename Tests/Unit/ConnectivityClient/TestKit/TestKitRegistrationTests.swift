@@ -162,7 +162,7 @@ struct TestKitRegistrationTests {
     try await withConnd(at: network.socket) { connd in
       try await connd.bidirectionalStreaming(
         request: StreamingClientRequest { try await $0.write(.with { $0.add = flow }) },
-        descriptor: Connectivity_V1_Connectivity.Method.Guard.descriptor,
+        descriptor: ConndMethod.Guard.descriptor,
         serializer: ProtobufSerializer<Connectivity_V1_GuardRequest>(),
         deserializer: ProtobufDeserializer<Connectivity_V1_GuardResponse>(), options: .defaults
       ) { response in

@@ -10,6 +10,7 @@ import Testing
 @testable import ConnectivityMonitor
 
 typealias ConndClient = GRPCClient<HTTP2ClientTransport.Posix>
+typealias ConndMethod = Connectivity_V1_Connectivity.Method
 
 /// Runs the body with a client of connd.
 func withConnd<Result: Sendable>(
@@ -43,9 +44,7 @@ func watched(
   try await withConnd(at: network.socket) { connd in
     var request = Connectivity_V1_WatchRequest()
     if let generation { request.sinceGeneration = generation }
-    return try await connd.serverStreaming(Connectivity_V1_Connectivity.Method.Watch.self, request)
-    {
-      response in
+    return try await connd.serverStreaming(ConndMethod.Watch.self, request) { response in
       var events: [String] = []
       for try await message in response.messages {
         if let event = try WatchEvent(message) { events.append(event.line) }

@@ -127,15 +127,15 @@ struct TestKitTests {
     typealias Diagnostics = Connectivity_V1_Diagnostics.Method
     try await withSimulatedNetwork(.wired, .wifi) { network in
       try await withConnd(at: network.socket) { connd in
-        let status = try await connd.unary(
-          Connectivity_V1_Connectivity.Method.GetStatus.self, .init())
+        let status = try await connd.unary(ConndMethod.GetStatus.self, .init())
         #expect(status.category == .wired)
         #expect(status.interface == "eth0")
         var wrong = Connectivity_V1_WatchPathRequest()
         wrong.destination = "example.org"
         await #expect(throws: (any Error).self) {
-          try await connd.serverStreaming(Connectivity_V1_Connectivity.Method.WatchPath.self, wrong)
-          { for try await _ in $0.messages {} }
+          try await connd.serverStreaming(ConndMethod.WatchPath.self, wrong) {
+            for try await _ in $0.messages {}
+          }
         }
         let links = try await connd.unary(Diagnostics.ListLinks.self, .init()).links
         #expect(links.map(\.name) == ["eth0", "wlan0"])
@@ -171,8 +171,7 @@ struct TestKitTests {
       try await withConnd(at: network.socket) { connd in
         var request = Connectivity_V1_WatchPathRequest()
         request.destination = "198.18.0.80"
-        try await connd.serverStreaming(Connectivity_V1_Connectivity.Method.WatchPath.self, request)
-        { response in
+        try await connd.serverStreaming(ConndMethod.WatchPath.self, request) { response in
           var paths = response.messages.makeAsyncIterator()
           #expect(try await paths.next()?.path.interface == "eth0")
           network.become(.cellular)
