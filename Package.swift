@@ -139,7 +139,7 @@ let monitor: [Target] = [
     name: "ConnectivityMonitor",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtobuf", "LinuxSupport", logging,
+        "Connectivity", "ConnectivityProtobuf", "ConnectivityProtocol", "LinuxSupport", logging,
         .target(name: "UnixTransport", condition: .when(platforms: [.linux])),
       ], core),
     swiftSettings: swiftSettings)
@@ -174,8 +174,8 @@ let clients: [Target] = [
     name: "ConnectivityTestKit",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityRules", "ConnectivityProtocol", "ConnectivityClient",
-        "ConnectivityMonitor",
+        "Connectivity", "ConnectivityRules", "ConnectivityProtobuf", "ConnectivityProtocol",
+        "ConnectivityClient", "ConnectivityMonitor",
       ], nio("NIOCore", "NIOPosix"), grpc),
     swiftSettings: swiftSettings),
   .target(

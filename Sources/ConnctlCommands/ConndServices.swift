@@ -1,28 +1,50 @@
 import ConnectivityMonitor
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
+import UnixTransport
 
-/// The clients of connd's services, on one connection.
+/// connd's services, on one connection.
 struct ConndServices: Sendable {
-  let connectivity: any Connectivity_V1_Connectivity.ClientProtocol
-  let costs: any Connectivity_V1_Costs.ClientProtocol
-  let diagnostics: any Connectivity_V1_Diagnostics.ClientProtocol
+  typealias Connectivity = Connectivity_V1_Connectivity.Method
+  typealias Costs = Connectivity_V1_Costs.Method
+  typealias Diagnostics = Connectivity_V1_Diagnostics.Method
 
-  init(_ client: GRPCClient<some ClientTransport>) {
-    self.connectivity = Connectivity_V1_Connectivity.Client(wrapping: client)
-    self.costs = Connectivity_V1_Costs.Client(wrapping: client)
-    self.diagnostics = Connectivity_V1_Diagnostics.Client(wrapping: client)
+  fileprivate let client: GRPCClient<UnixClientTransport>
+
+  func call<Method: ServiceMethod>(
+    _ method: Method.Type, _ request: Method.Input = Method.Input()
+  ) async throws -> Method.Output {
+    try await self.client.unary(method, request, options: .prompt)
   }
 }
 
 extension Connector {
-  /// Runs the body with clients of all services.
+  /// Runs the body with connd's services, on a connection of its own.
   ///
   /// - Throws: ``ConndError``; other errors of the body.
   func withServices<Result: Sendable>(
     at socket: String, _ body: (ConndServices) async throws -> Result
   ) async throws -> Result {
-    try await self.withGRPC(at: socket) { try await body(ConndServices($0)) }
+    do {
+      let transport = UnixClientTransport(
+        connected: try await self.connect(to: socket), on: try self.thread.reactor)
+      return try await withThrowingTaskGroup(of: Void.self) { group in
+        let client = GRPCClient(transport: transport)
+        group.addTask { try await client.runConnections() }
+        defer {
+          // In this order: cancelling the transport alone would leave calls hanging that wait for a
+          // connection.
+          client.beginGracefulShutdown()
+          group.cancelAll()
+        }
+        return try await body(ConndServices(client: client))
+      }
+    } catch let error as ConversionError {
+      throw error
+    } catch {
+      throw ConndError.reading(error)
+    }
   }
 }
 
@@ -32,7 +54,7 @@ extension ConndServices {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListLinksRequest()
       request.pageToken = token
-      let page = try await self.diagnostics.listLinks(request, options: .prompt)
+      let page = try await self.call(Diagnostics.ListLinks.self, request)
       return (page.links, page.nextPageToken)
     }
   }
@@ -41,7 +63,7 @@ extension ConndServices {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListNetworksRequest()
       request.pageToken = token
-      let page = try await self.costs.listNetworks(request, options: .prompt)
+      let page = try await self.call(Costs.ListNetworks.self, request)
       return (page.networks, page.nextPageToken)
     }
   }
@@ -50,14 +72,14 @@ extension ConndServices {
   func assist() async throws -> Connectivity_V1_ListNetworksResponse {
     var request = Connectivity_V1_ListNetworksRequest()
     request.pageSize = 1
-    return try await self.costs.listNetworks(request, options: .prompt)
+    return try await self.call(Costs.ListNetworks.self, request)
   }
 
   func clients() async throws -> [Connectivity_V1_Client] {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListClientsRequest()
       request.pageToken = token
-      let page = try await self.diagnostics.listClients(request, options: .prompt)
+      let page = try await self.call(Diagnostics.ListClients.self, request)
       return (page.clients, page.nextPageToken)
     }
   }
@@ -66,7 +88,7 @@ extension ConndServices {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListConnectionsRequest()
       request.pageToken = token
-      let page = try await self.diagnostics.listConnections(request, options: .prompt)
+      let page = try await self.call(Diagnostics.ListConnections.self, request)
       return (page.connections, page.nextPageToken)
     }
   }
@@ -79,7 +101,7 @@ extension ConndServices {
       var request = Connectivity_V1_ListTransitionsRequest()
       if let limit { request.limit = limit }
       request.pageToken = token
-      let page = try await self.diagnostics.listTransitions(request, options: .prompt)
+      let page = try await self.call(Diagnostics.ListTransitions.self, request)
       return (try HistoryEntry.all(page), page.nextPageToken)
     }
   }

@@ -39,8 +39,9 @@ extension Message {
     left.serializedBytes() == right.serializedBytes()
   }
 
-  public func serializedBytes() -> [UInt8] {
-    var writer = ProtobufWriter()
+  /// - Parameter capacity: The expected number of bytes, or 0 if it is unknown.
+  public func serializedBytes(reserving capacity: Int = 0) -> [UInt8] {
+    var writer = ProtobufWriter(reserving: capacity)
     self.write(to: &writer)
     return writer.bytes
   }
@@ -73,6 +74,7 @@ public struct Nested<Value: Message>: Sendable {
   /// The message, or one without any field.
   public var value: Value {
     get { self.values.first ?? Value() }
+    set { self.values = [newValue] }
     // In place: a message may contain a field many times, and copying it each time would take
     // quadratic time.
     _modify {
@@ -84,6 +86,6 @@ public struct Nested<Value: Message>: Sendable {
   public mutating func clear() { self.values = [] }
 
   public func write(to writer: inout ProtobufWriter, as field: UInt32) {
-    for value in self.values { writer.write(value, as: field) }
+    if self.isSet { writer.write(self.values[0], as: field) }
   }
 }

@@ -69,22 +69,27 @@ public struct ProtobufWriter {
   /// Writes a list of numbers as one field, if it is not empty.
   public mutating func write(packed values: [Int64], as field: UInt32) {
     guard !values.isEmpty else { return }
-    self.message(as: field) { writer in
-      for value in values { writer.append(UInt64(bitPattern: value)) }
-    }
-  }
-
-  public mutating func write(_ message: some Message, as field: UInt32) {
-    self.message(as: field) { message.write(to: &$0) }
+    let place = self.beginBytes(field)
+    for value in values { self.append(UInt64(bitPattern: value)) }
+    self.endBytes(at: place)
   }
 
   /// Writes an embedded message.
-  public mutating func message(as field: UInt32, _ write: (inout ProtobufWriter) -> Void) {
+  public mutating func write(_ message: some Message, as field: UInt32) {
+    let place = self.beginBytes(field)
+    message.write(to: &self)
+    self.endBytes(at: place)
+  }
+
+  /// Begins a field whose length is known afterwards. Returns the place of the length.
+  private mutating func beginBytes(_ field: UInt32) -> Int {
     self.append(UInt64(field << 3 | 2))
-    // The length is known afterwards. It usually fits into one byte.
-    let place = self.bytes.count
+    // The length usually fits into one byte.
     self.bytes.append(0)
-    write(&self)
+    return self.bytes.count - 1
+  }
+
+  private mutating func endBytes(at place: Int) {
     var length = self.bytes.count - place - 1
     var next = place
     while length >= 0x80 {

@@ -92,7 +92,9 @@ extension CostCommand {
         let (identity, here) = try await self.here(connd)
         (request.network, place) = (identity, here)
       }
-      let response = try await decided { try await connd.costs.setCost(request, options: .prompt) }
+      let response = try await decided {
+        try await connd.call(ConndServices.Costs.SetCost.self, request)
+      }
       // The override is in effect, even if a following query fails.
       if let place { return (response, place) }
       return (response, await self.place(of: target, connd))
@@ -128,7 +130,7 @@ extension CostCommand {
   private func here(_ connd: ConndServices) async throws -> (String, CostPlace) {
     let networks = try await connd.networks()
     let status = try ConnectivitySnapshot(
-      try await connd.connectivity.getStatus(.init(), options: .prompt)
+      try await connd.call(ConndServices.Connectivity.GetStatus.self)
     ).status
     guard let network = networks.first(where: \.current) else {
       self.console.remark(self.unidentified(status))

@@ -72,13 +72,13 @@ struct ExplainCommand: ConnctlCommand {
       if self.mark != 0 {
         // A mark needs a destination: the probe that decides.
         if !request.hasDestination {
-          request.destination = try await connd.diagnostics.explain(
-            request, options: .prompt
+          request.destination = try await connd.call(
+            ConndServices.Diagnostics.Explain.self, request
           ).destination
         }
         request.mark = self.mark
       }
-      return try await connd.diagnostics.explain(request, options: .prompt)
+      return try await connd.call(ConndServices.Diagnostics.Explain.self, request)
     }
     if self.json {
       try self.console.print(try JSON.explanation(explanation))

@@ -135,7 +135,7 @@ struct GuardCommand: ConnctlCommand {
     request.mark = self.mark
     // connctl may do without the answer: the flow is guarded all the same.
     let explanation = try? await connector.withServices(at: self.socket) { [request] connd in
-      try await connd.diagnostics.explain(request, options: .prompt)
+      try await connd.call(ConndServices.Diagnostics.Explain.self, request)
     }
     guard let explanation, explanation.hasSocket else { return nil }
     let why = explanation.diversions.joined(separator: "; ")

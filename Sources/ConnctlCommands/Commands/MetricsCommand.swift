@@ -61,8 +61,8 @@ struct MetricsCommand: ConnctlCommand {
   ) async throws -> Metrics {
     let (status, statistics) = try await connector.withServices(at: self.socket) { connd in
       (
-        try await connd.connectivity.getStatus(.init(), options: .prompt),
-        try await connd.diagnostics.getStatistics(.init(), options: .prompt)
+        try await connd.call(ConndServices.Connectivity.GetStatus.self),
+        try await connd.call(ConndServices.Diagnostics.GetStatistics.self)
       )
     }
     return Metrics(

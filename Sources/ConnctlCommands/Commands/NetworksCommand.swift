@@ -54,7 +54,7 @@ struct ForgetCommand: ConnctlCommand {
     let isForgotten = try await connector.withServices(at: self.socket) { [request] connd in
       do {
         if try await decided({
-          try await connd.costs.forgetNetwork(request, options: .prompt)
+          try await connd.call(ConndServices.Costs.ForgetNetwork.self, request)
         }).notKept {
           self.console.remark(
             "the override returns when connd restarts: connd cannot save the change (see connd's log)"

@@ -35,7 +35,7 @@ struct PathCommand: ConnctlCommand {
         if via == nil, let link = host.link {
           try await self.path(to: host.address, by: link, through: connector)
         } else {
-          try await connector.withConnd(at: self.socket) {
+          try await connector.withServices(at: self.socket) {
             try await Self.path(to: host.address, via: via, $0)
           }
         }
@@ -74,11 +74,12 @@ struct PathCommand: ConnctlCommand {
   /// Queries the path for the calling user.
   private static func path(
     to address: IPAddress, via link: String?,
-    _ connd: any Connectivity_V1_Connectivity.ClientProtocol
+    _ connd: ConndServices
   ) async throws -> KernelPath {
     var request = Connectivity_V1_GetPathRequest()
     request.destination = address.description
     if let link { request.via = link }
-    return try KernelPath(try await connd.getPath(request, options: .prompt).path)
+    return try KernelPath(
+      try await connd.call(ConndServices.Connectivity.GetPath.self, request).path)
   }
 }

@@ -13,7 +13,7 @@ struct StatsCommand: ConnctlCommand {
 
   func run(through connector: Connector) async throws {
     let statistics = try await connector.withServices(at: self.socket) { connd in
-      try await connd.diagnostics.getStatistics(.init(), options: .prompt)
+      try await connd.call(ConndServices.Diagnostics.GetStatistics.self)
     }
     let started = try WallTime(statistics.startTime)
     if self.json {

@@ -46,9 +46,9 @@ struct StatusCommand: ConnctlCommand {
   static func status(_ socket: String, through connector: Connector) async throws
     -> ConnectivitySnapshot
   {
-    try await connector.withConnd(at: socket) { connd in
+    try await connector.withServices(at: socket) { connd in
       try ConnectivitySnapshot(
-        try await connd.getStatus(Connectivity_V1_GetStatusRequest(), options: .prompt))
+        try await connd.call(ConndServices.Connectivity.GetStatus.self))
     }
   }
 }

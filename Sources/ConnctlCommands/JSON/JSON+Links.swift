@@ -88,8 +88,8 @@ extension JSON {
       "guessedBy": .string(explanation.hasGuessedBy ? explanation.guessedBy : nil),
       "cost": explanation.hasCost
         ? [
-          "metering": .string(explanation.cost.metering.word),
-          "source": .string(explanation.cost.source.word),
+          "metering": .string(Metering(explanation.cost.metering).rawValue),
+          "source": .string(CostEvidence.Source(explanation.cost.source).rawValue),
         ] : .null,
       "lookupIsProof": explanation.hasSocket ? .bool(explanation.diversions.isEmpty) : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
@@ -103,7 +103,7 @@ extension JSON {
       "interface": .string(unused.link.name),
       "medium": .string(Medium(unused.link.medium).rawValue),
       "state": .string(unused.link.state.word),
-      "reason": .string(unused.reason.word),
+      "reason": .string(UnusedReason(unused.reason).rawValue),
       "routePrefix": .string(unused.hasRoutePrefix ? unused.routePrefix : nil),
       "routePriority": .number(unused.hasRoutePriority ? unused.routePriority : nil),
       "routeTable": .number(unused.hasRouteTable ? unused.routeTable : nil),
@@ -113,69 +113,15 @@ extension JSON {
   }
 }
 
-extension Connectivity_V1_Metering {
-  /// The word in JSON. `unknown` for an unknown value of a newer connd.
-  var word: String {
-    switch self {
-    case .yes: "yes"
-    case .no: "no"
-    case .guessYes: "guessYes"
-    case .guessNo: "guessNo"
-    case .unknown, .unspecified, .UNRECOGNIZED: "unknown"
-    }
-  }
-}
-
-extension Connectivity_V1_CostSource {
-  /// The word in JSON. `none` for an unknown value of a newer connd.
-  var word: String {
-    switch self {
-    case .configuration: "configuration"
-    case .user: "user"
-    case .networkManager: "networkManager"
-    case .medium: "medium"
-    case .accessPoint: "accessPoint"
-    case .driver: "driver"
-    case .dhcp: "dhcp"
-    case .lastKnown: "lastKnown"
-    case .none, .unspecified, .UNRECOGNIZED: "none"
-    }
-  }
-}
-
-extension Connectivity_V1_UnusedReason {
-  /// The word in JSON. `noRoute` for an unknown value of a newer connd.
-  var word: String {
-    switch self {
-    case .down: "down"
-    case .noCarrier: "noCarrier"
-    case .dormant: "dormant"
-    case .port: "port"
-    case .noAddress: "noAddress"
-    case .noRoute, .unspecified, .UNRECOGNIZED: "noRoute"
-    case .laterRule: "laterRule"
-    case .lessSpecific: "lessSpecific"
-    case .higherMetric: "higherMetric"
-    case .equalMetric: "equalMetric"
-    case .discarded: "discarded"
-    }
-  }
-}
-
 extension Connectivity_V1_DeviceKind {
   /// The word in JSON. `device` for an unknown value of a newer connd.
-  var word: String {
-    switch self {
-    case .phone: "phone"
-    case .unspecified, .UNRECOGNIZED: "device"
-    }
-  }
+  var word: String { Via.Kind(known: self)?.rawValue ?? "device" }
 }
 
 extension Connectivity_V1_Modem {
   /// The technology, such as `4G`, or `nil` if it is unknown.
   var word: String? {
-    self.hasTechnology ? MobileGeneration(self.technology)?.rawValue : nil
+    self.hasTechnology ? MobileGeneration(known: self.technology)?.rawValue : nil
   }
 }
 
@@ -195,13 +141,5 @@ extension Connectivity_V1_WirelessSecurity {
 
 extension Connectivity_V1_LinkState {
   /// The word in JSON, or `nil` for an unknown value of a newer connd.
-  var word: String? {
-    switch self {
-    case .down: "down"
-    case .noCarrier: "noCarrier"
-    case .dormant: "dormant"
-    case .up: "up"
-    case .unspecified, .UNRECOGNIZED: nil
-    }
-  }
+  var word: String? { LinkState(known: self)?.rawValue }
 }

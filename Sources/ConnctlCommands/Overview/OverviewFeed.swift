@@ -24,7 +24,7 @@ final class OverviewFeed: Sendable {
     (self.socket, self.connector) = (socket, connector)
     let (status, answers) = try await connector.withServices(at: socket) { connd in
       (
-        try await connd.connectivity.getStatus(.init(), options: .prompt),
+        try await connd.call(ConndServices.Connectivity.GetStatus.self),
         try await Answers(of: connd)
       )
     }
@@ -46,7 +46,7 @@ final class OverviewFeed: Sendable {
 
     init(of connd: ConndServices) async throws {
       self.links = try await connd.links()
-      self.status = try await connd.connectivity.getStatus(.init(), options: .prompt)
+      self.status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
       self.history = try await connd.history(limit: 32)
       do {
         self.clients = try await connd.clients()

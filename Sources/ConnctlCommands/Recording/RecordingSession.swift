@@ -138,7 +138,7 @@ struct RecordingSession: Sendable {
   /// the state.
   private func ask(through connector: Connector) async {
     try? await connector.withServices(at: self.socket) { connd in
-      _ = try await connd.diagnostics.explain(.init(), options: .prompt)
+      _ = try await connd.call(ConndServices.Diagnostics.Explain.self)
       _ = try await connd.links()
     }
   }

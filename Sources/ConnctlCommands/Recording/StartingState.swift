@@ -21,8 +21,8 @@ enum StartingState: Hashable {
     do {
       let (answer, namespace) = try await connector.withServices(at: socket) { connd in
         (
-          try await connd.diagnostics.getConfiguration(.init(), options: .prompt),
-          try await connd.connectivity.getStatus(.init(), options: .prompt).networkNamespace
+          try await connd.call(ConndServices.Diagnostics.GetConfiguration.self),
+          try await connd.call(ConndServices.Connectivity.GetStatus.self).networkNamespace
         )
       }
       guard [0, ProcessNamespace.own ?? namespace].contains(namespace) else {

@@ -12,7 +12,8 @@ final class Published: Sendable {
 
   init(_ change: ConnectivityChange) {
     self.change = change
-    self.message = change.watchResponse(networkNamespace: ProcessNamespace.told)
+    let response = Connectivity_V1_WatchResponse(change, networkNamespace: ProcessNamespace.told)
+    self.message = response.serializedBytes(reserving: 512)
   }
 
   /// Decodes a stored message.

@@ -56,24 +56,6 @@ extension Connectivity_V1_UnusedLink {
   }
 }
 
-extension Connectivity_V1_UnusedReason {
-  init(_ reason: UnusedReason) {
-    switch reason {
-    case .down: self = .down
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .port: self = .port
-    case .noAddress: self = .noAddress
-    case .noRoute: self = .noRoute
-    case .laterRule: self = .laterRule
-    case .lessSpecific: self = .lessSpecific
-    case .higherMetric: self = .higherMetric
-    case .equalMetric: self = .equalMetric
-    case .discarded: self = .discarded
-    }
-  }
-}
-
 extension Connectivity_V1_Rule {
   fileprivate init(_ rule: Rule, table: UInt32) {
     self.init()
@@ -85,29 +67,7 @@ extension Connectivity_V1_CostEvidence {
   fileprivate init(_ evidence: CostEvidence) {
     self.init()
     self.source = Connectivity_V1_CostSource(evidence.source)
-    switch evidence.state {
-    case .unknown: self.metering = .unknown
-    case .yes: self.metering = .yes
-    case .no: self.metering = .no
-    case .guessYes: self.metering = .guessYes
-    case .guessNo: self.metering = .guessNo
-    }
-  }
-}
-
-extension Connectivity_V1_CostSource {
-  init(_ source: CostEvidence.Source) {
-    switch source {
-    case .configuration: self = .configuration
-    case .user: self = .user
-    case .networkManager: self = .networkManager
-    case .medium: self = .medium
-    case .accessPoint: self = .accessPoint
-    case .driver: self = .driver
-    case .dhcp: self = .dhcp
-    case .lastKnown: self = .lastKnown
-    case .none: self = .none
-    }
+    self.metering = Connectivity_V1_Metering(evidence.state)
   }
 }
 
@@ -139,30 +99,11 @@ extension Connectivity_V1_Link {
     if let modem = report.facts.modem {
       self.modem = Connectivity_V1_Modem(modem, signalQuality: report.signalQuality)
     }
-    if let quality = Connectivity_V1_Quality(report.quality) { self.quality = quality }
+    if report.quality != .unknown { self.quality = Connectivity_V1_Quality(report.quality) }
     if let master = report.master { self.master = master }
     if let lower = report.lower { (self.lower, self.lowerGuessed) = (lower.name, lower.isGuess) }
     self.defaultIpv4 = report.defaultFamilies.contains(.ipv4)
     self.defaultIpv6 = report.defaultFamilies.contains(.ipv6)
-  }
-}
-
-extension Connectivity_V1_DeviceKind {
-  fileprivate init(_ kind: Via.Kind) {
-    switch kind {
-    case .phone: self = .phone
-    }
-  }
-}
-
-extension Connectivity_V1_LinkState {
-  init(_ state: LinkState) {
-    switch state {
-    case .down: self = .down
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .up: self = .up
-    }
   }
 }
 

@@ -58,7 +58,7 @@ struct ConnectivityService: RegistrableRPCService {
   private func reportAttempt(
     _ request: Connectivity_V1_ReportAttemptRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_ReportAttemptResponse {
-    guard let outcome = AttemptOutcome(request.outcome) else {
+    guard let outcome = AttemptOutcome(known: request.outcome) else {
       throw RPCError(code: .invalidArgument, message: "outcome: is not set or unknown")
     }
     var asked = Connectivity_V1_GetPathRequest()
@@ -69,8 +69,8 @@ struct ConnectivityService: RegistrableRPCService {
       .attempt(destination, outcome, $0)
     }
     var response = Connectivity_V1_ReportAttemptResponse()
-    if case .success(let quality) = answer, let quality = Connectivity_V1_Quality(quality) {
-      response.quality = quality
+    if case .success(let quality) = answer, quality != .unknown {
+      response.quality = Connectivity_V1_Quality(quality)
     }
     return response
   }
@@ -131,18 +131,6 @@ extension Destination {
         throw RPCError(code: .invalidArgument, message: "remote_port: not a port")
       }
       self.transport = Transport(Transport.tcp, remotePort: port)
-    }
-  }
-}
-
-extension AttemptOutcome {
-  fileprivate init?(_ message: Connectivity_V1_AttemptOutcome) {
-    switch message {
-    case .contrast: self = .contrast
-    case .ready: self = .ready
-    case .clean: self = .clean
-    case .stalled: self = .stalled
-    case .unspecified, .UNRECOGNIZED: return nil
     }
   }
 }

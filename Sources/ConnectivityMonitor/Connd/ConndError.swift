@@ -1,4 +1,5 @@
 private import ConnectivityProtobuf
+private import ConnectivityProtocol
 private import GRPCCore
 
 /// The reason why connd did not answer.
@@ -32,7 +33,7 @@ extension ConndError {
   /// ways, depending on the state of the call.
   package static func reading(_ error: any Error) -> any Error {
     if Task.isCancelled { return CancellationError() }
-    if let error = error as? ProtobufError {
+    if error is ProtobufError || error is ConversionError {
       return ConndError.failed("connd's message is malformed: \(error)")
     }
     guard let error = error as? RPCError else { return error }

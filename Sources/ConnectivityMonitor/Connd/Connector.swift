@@ -80,13 +80,6 @@ package protocol StreamCall: Sendable {
   ) async throws
 }
 
-extension MethodDescriptor {
-  /// A method of connd's service for applications.
-  static func connd(_ method: String) -> Self {
-    MethodDescriptor(fullyQualifiedService: "connectivity.v1.Connectivity", method: method)
-  }
-}
-
 extension Connector {
   /// An error of a receiver, which ends ``repeating(_:lost:)``.
   package struct ReceiverError: Error {

@@ -1,4 +1,5 @@
 package import Connectivity
+internal import ConnectivityProtocol
 
 extension FlowGuard {
   /// A connection for connd to guard.
@@ -30,5 +31,20 @@ extension FlowGuard {
       self.forbidsExpensive = forbidsExpensive
       self.forbidsConstrained = forbidsConstrained
     }
+  }
+}
+
+extension Connectivity_V1_Flow {
+  init(_ flow: FlowGuard.Flow, id: UInt64) {
+    self.init()
+    self.id = id
+    self.remote = flow.remote.description
+    if let local = flow.local { self.local = local.description }
+    if flow.mark != 0 { self.mark = flow.mark }
+    if let interface = flow.interface { self.interface = interface }
+    self.forbidsExpensive = flow.forbidsExpensive
+    self.forbidsConstrained = flow.forbidsConstrained
+    if let transport = flow.transport { self.setTransport(transport) }
+    self.question = Connectivity_V1_FlowQuestion(flow.question)
   }
 }

@@ -1,3 +1,4 @@
+private import ConnectivityProtocol
 internal import GRPCCore
 private import Synchronization
 
@@ -70,7 +71,9 @@ package final class GuardSession: Sendable {
     let (changes, wake) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     defer { wake.finish() }
-    try await self.connector.withCall(.connd("Guard"), at: self.socket) { call in
+    try await self.connector.withCall(
+      Connectivity_V1_Connectivity.Method.Guard.descriptor, at: self.socket
+    ) { call in
       self.state.withLock { state in
         state.flows.connecting()
         state.wake = wake

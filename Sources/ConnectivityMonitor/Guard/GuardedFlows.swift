@@ -1,11 +1,13 @@
 package import Connectivity
+private import ConnectivityProtobuf
+internal import ConnectivityProtocol
 
 /// The flows of a guard: their pending requests and their last answers.
 package struct GuardedFlows: Sendable {
   private struct Entry: Sendable {
     var flow: FlowGuard.Flow
-    /// The path as connd sent it, including fields of a newer version.
-    var knownPath: [UInt8]?
+    /// The path as connd sent it, including values of a newer version.
+    var knownPath: Connectivity_V1_Path?
     /// Whether connd has reported anything about the flow as registered.
     var isAnswered = false
   }
@@ -35,7 +37,7 @@ package struct GuardedFlows: Sendable {
   ///   immediately reports what has changed since.
   package mutating func add(_ flow: FlowGuard.Flow, id: UInt64, madeOn path: KernelPath? = nil) {
     guard self.entries[id] == nil else { return }
-    self.entries[id] = Entry(flow: flow, knownPath: path?.message)
+    self.entries[id] = Entry(flow: flow, knownPath: path.map { Connectivity_V1_Path($0) })
     self.unsent.insert(id)
   }
 
@@ -55,11 +57,11 @@ package struct GuardedFlows: Sendable {
   mutating func pendingRequests() -> [[UInt8]] {
     if self.isElsewhere {
       defer { self.removed = [] }
-      return self.removed.sorted().map(GuardMessage.removal)
+      return self.removed.sorted().map(Self.removal(of:))
     }
     defer { (self.removed, self.unsent) = ([], []) }
     // Removals come first, because an id may have been freed and reused.
-    return self.removed.sorted().map(GuardMessage.removal)
+    return self.removed.sorted().map(Self.removal(of:))
       + self.unsent.sorted().compactMap { id in self.entries[id].map { self.addition($0, id) } }
   }
 
@@ -68,19 +70,20 @@ package struct GuardedFlows: Sendable {
 
   /// connd sent a message. Returns nothing if it is about a removed flow, or unknown.
   mutating func received(_ message: [UInt8]) throws -> [GuardEvent] {
-    let message = try GuardMessage(message)
+    let message = try Connectivity_V1_GuardResponse(serializedBytes: message)
+    let event = try FlowEvent(message)
     if let foreign = self.foreignNamespace(message) {
       return self.namespaceMismatch(foreign).map { [$0] } ?? []
     }
     self.generation = message.generation
     self.outage.received()
-    guard let event = message.event, var entry = self.entries[message.id],
+    guard let event, var entry = self.entries[message.id],
       !self.unsent.contains(message.id)
     else {
       return []
     }
     // A question may come with the path that is already known.
-    if message.asksPeer, case .path = event, entry.knownPath == message.path {
+    if message.hasQuestionEndTime, case .path = event, entry.knownPath == message.path {
       return [.question(id: message.id)]
     }
     switch event {
@@ -88,7 +91,7 @@ package struct GuardedFlows: Sendable {
       // connd uses the address of the first path that carries traffic, and not the kernel's later
       // choice for new connections.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
-      (entry.knownPath, entry.isAnswered) = (message.path, true)
+      (entry.knownPath, entry.isAnswered) = (message.ownPath, true)
       self.entries[message.id] = entry
     case .invalidation(let invalidation):
       // Unless it is destroyed, the flow stays on its path, which is compared after an outage.
@@ -97,11 +100,11 @@ package struct GuardedFlows: Sendable {
       self.entries[message.id] = nil
     }
     let told = GuardEvent.flow(id: message.id, generation: message.generation, event)
-    return message.asksPeer ? [told, .question(id: message.id)] : [told]
+    return message.hasQuestionEndTime ? [told, .question(id: message.id)] : [told]
   }
 
   /// Returns the namespaces if connd's differs, or `nil` if either is unknown (0).
-  private func foreignNamespace(_ message: GuardMessage) -> ForeignNamespace? {
+  private func foreignNamespace(_ message: Connectivity_V1_GuardResponse) -> ForeignNamespace? {
     let connd = message.networkNamespace
     guard let own = self.namespace, connd != 0, connd != own else { return nil }
     return ForeignNamespace(connd: connd, own: own)
@@ -134,8 +137,27 @@ package struct GuardedFlows: Sendable {
   }
 
   private func addition(_ entry: Entry, _ id: UInt64) -> [UInt8] {
-    GuardMessage.addition(
-      entry.flow, id: id, knownPath: entry.knownPath,
-      since: entry.isAnswered ? self.generation : nil)
+    var flow = Connectivity_V1_Flow(entry.flow, id: id)
+    if let path = entry.knownPath { flow.knownPath = path }
+    if entry.isAnswered, let generation = self.generation { flow.sinceGeneration = generation }
+    var request = Connectivity_V1_GuardRequest()
+    request.add = flow
+    return request.serializedBytes()
+  }
+
+  private static func removal(of id: UInt64) -> [UInt8] {
+    var request = Connectivity_V1_GuardRequest()
+    request.remove.id = id
+    return request.serializedBytes()
+  }
+}
+
+extension Connectivity_V1_GuardResponse {
+  /// The path of the flow, or `nil` in a message about something else.
+  fileprivate var ownPath: Connectivity_V1_Path? {
+    switch self.event {
+    case .path(let path), .betterPathGone(let path): path
+    case .invalidation, .refused, nil: nil
+    }
   }
 }

@@ -1,4 +1,6 @@
 package import Connectivity
+private import ConnectivityProtobuf
+private import ConnectivityProtocol
 
 extension Connector {
   /// Returns the way to a host by another link now, or `nil` if connd is absent or in another
@@ -11,11 +13,21 @@ extension Connector {
     to remote: IPAddress, port: UInt16, at socket: String
   ) async -> OtherWay? {
     var way: OtherWay?
+    var request = Connectivity_V1_GetPathRequest()
+    request.destination = remote.description
+    request.remotePort = UInt32(port)
+    request.withOtherWay = true
     do {
-      let request = OtherWayMessages.request(remote, port: port)
-      try await self.stream(.connd("GetPath"), request, at: socket) {
+      try await self.stream(
+        Connectivity_V1_Connectivity.Method.GetPath.descriptor, request.serializedBytes(),
+        at: socket
+      ) {
       } _: { message in
-        way = try OtherWayMessages.otherWay(message)
+        let response = try Connectivity_V1_GetPathResponse(serializedBytes: message)
+        guard response.hasOtherWay, response.networkNamespace == ProcessNamespace.told else {
+          return
+        }
+        way = try OtherWay(response.otherWay)
       }
     } catch {
       return nil
@@ -27,8 +39,14 @@ extension Connector {
   package func report(
     _ outcome: AttemptOutcome, to remote: IPAddress, port: UInt16, at socket: String
   ) async {
-    let request = OtherWayMessages.report(outcome, remote, port: port)
-    try? await self.stream(.connd("ReportAttempt"), request, at: socket) {
+    var request = Connectivity_V1_ReportAttemptRequest()
+    request.destination = remote.description
+    request.remotePort = UInt32(port)
+    request.outcome = Connectivity_V1_AttemptOutcome(outcome)
+    try? await self.stream(
+      Connectivity_V1_Connectivity.Method.ReportAttempt.descriptor, request.serializedBytes(),
+      at: socket
+    ) {
     } _: { _ in
     }
   }

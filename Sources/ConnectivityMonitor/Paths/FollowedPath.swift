@@ -1,9 +1,11 @@
 internal import Connectivity
+private import ConnectivityProtobuf
+private import ConnectivityProtocol
 internal import GRPCCore
 
 /// The path to one destination. Each connection to connd begins with the current path.
 struct FollowedPath: FollowedState {
-  static let method = MethodDescriptor.connd("WatchPath")
+  static let method = Connectivity_V1_Connectivity.Method.WatchPath.descriptor
 
   let destination: IPAddress
   /// The mark (`SO_MARK`) of the traffic; 0 means none.
@@ -19,15 +21,19 @@ struct FollowedPath: FollowedState {
   }
 
   var request: [UInt8] {
-    WatchPathMessages.request(self.destination, mark: self.mark, via: self.link)
+    var request = Connectivity_V1_WatchPathRequest()
+    request.destination = self.destination.description
+    if self.mark != 0 { request.mark = self.mark }
+    if let link = self.link { request.via = link }
+    return request.serializedBytes()
   }
 
   /// connd's first message follows at once.
   mutating func accepted() -> PathEvent? { nil }
 
   mutating func received(_ message: [UInt8]) throws -> PathEvent? {
-    let path = NetworkPath(
-      try WatchPathMessages.path(message), family: self.destination.family)
+    let response = try Connectivity_V1_WatchPathResponse(serializedBytes: message)
+    let path = NetworkPath(try KernelPath(response.path), family: self.destination.family)
     _ = self.outage.accepted()
     self.outage.received()
     return .path(path, interrupted: false)

@@ -1,3 +1,5 @@
+private import ConnectivityProtobuf
+package import ConnectivityProtocol
 package import GRPCCore
 package import Logging
 
@@ -29,7 +31,7 @@ extension Follower<FollowedStatus> {
 
 /// The progress of a stream of changes, and the next event to report.
 package struct FollowedStatus: FollowedState {
-  package static let method = MethodDescriptor.connd("Watch")
+  package static let method = Connectivity_V1_Connectivity.Method.Watch.descriptor
 
   private let kinds: Set<StatusEvent.Kind>
   /// The last generation received.
@@ -41,7 +43,12 @@ package struct FollowedStatus: FollowedState {
     self.kinds = kinds
   }
 
-  package var request: [UInt8] { WatchMessage.request(since: self.generation, self.kinds) }
+  package var request: [UInt8] {
+    var request = Connectivity_V1_WatchRequest()
+    if let generation = self.generation { request.sinceGeneration = generation }
+    request.events = StatusEvent.Kind.allCases.filter(self.kinds.contains).map(\.wireValue)
+    return request.serializedBytes()
+  }
 
   package mutating func accepted() -> StatusEvent? {
     self.outage.accepted() ? .resumed(self.generation) : nil
@@ -49,14 +56,36 @@ package struct FollowedStatus: FollowedState {
 
   /// An unknown message from a newer connd only advances the generation.
   package mutating func received(_ message: [UInt8]) throws -> StatusEvent? {
-    let message = try WatchMessage(message)
-    self.generation = message.generation
+    let response = try Connectivity_V1_WatchResponse(serializedBytes: message)
+    let event = try WatchEvent(response)
+    self.generation = response.generation
     self.outage.received()
-    return message.event
+    return event.map { StatusEvent($0) }
   }
 
   package mutating func lost(_ error: any Error) -> (StatusEvent?, pause: Duration) {
     let (error, pause) = self.outage.lost(error)
     return (error.map { .disconnected($0) }, pause)
+  }
+}
+
+extension StatusEvent {
+  fileprivate init(_ event: WatchEvent) {
+    switch event {
+    case .snapshot(let snapshot): self = .snapshot(snapshot)
+    case .change(let change): self = .change(change)
+    case .gap(let snapshot): self = .gap(snapshot)
+    }
+  }
+}
+
+extension StatusEvent.Kind: WireEnum {
+  package var wireValue: Connectivity_V1_EventKind {
+    switch self {
+    case .transition: .transition
+    case .path: .path
+    case .invalidation: .invalidation
+    case .dns: .dns
+    }
   }
 }

@@ -1,285 +1,256 @@
-// An unknown value comes from a newer connd. It is read as the nearest value that promises nothing,
-// so that an older client keeps working.
-public import Connectivity
+package import Connectivity
 
-extension Connectivity_V1_Category {
-  public init(_ model: NetworkCategory) {
-    switch model {
-    case .none: self = .none
-    case .wifi: self = .wifi
-    case .cellular: self = .cellular
-    case .wired: self = .wired
-    case .other: self = .other
-    case .unknown: self = .unknown
+// The tables of the enums of connectivity.proto.
+
+extension NetworkCategory: ClosestWireEnum {
+  /// Assume to be online (K8).
+  package static let unrecognized = Self.unknown
+
+  package var wireValue: Connectivity_V1_Category {
+    switch self {
+    case .none: .none
+    case .wifi: .wifi
+    case .cellular: .cellular
+    case .wired: .wired
+    case .other: .other
+    case .unknown: .unknown
     }
   }
 }
 
-extension NetworkCategory {
-  /// `unknown` for an unknown value: assume to be online (K8).
-  public init(_ message: Connectivity_V1_Category) {
-    self = Self.allCases.first { Connectivity_V1_Category($0) == message } ?? .unknown
-  }
-}
+extension ThreeWayCategory: ClosestWireEnum {
+  package static let unrecognized = Self.unknown
 
-extension Connectivity_V1_ThreeWayCategory {
-  public init(_ model: ThreeWayCategory) {
-    switch model {
-    case .none: self = .none
-    case .wifi: self = .wifi
-    case .cellular: self = .cellular
-    case .unknown: self = .unknown
+  package var wireValue: Connectivity_V1_ThreeWayCategory {
+    switch self {
+    case .none: .none
+    case .wifi: .wifi
+    case .cellular: .cellular
+    case .unknown: .unknown
     }
   }
 }
 
-extension ThreeWayCategory {
-  /// `unknown` for an unknown value.
-  public init(_ message: Connectivity_V1_ThreeWayCategory) {
-    self = Self.allCases.first { Connectivity_V1_ThreeWayCategory($0) == message } ?? .unknown
-  }
+extension Medium: ClosestWireEnum {
+  package static let unrecognized = Self.unknown
+
+  package var wireValue: Connectivity_V1_Medium { .init(rawValue: self.traits.number) }
 }
 
-extension Connectivity_V1_Medium {
-  public init(_ model: Medium) {
-    self.init(rawValue: model.traits.number)
-  }
-}
+extension AddressFamily: ClosestWireEnum {
+  package static let unrecognized = Self.ipv4
 
-extension Medium {
-  /// `unknown` for an unknown value.
-  public init(_ message: Connectivity_V1_Medium) {
-    self = Self.allCases.first { Connectivity_V1_Medium($0) == message } ?? .unknown
-  }
-}
-
-extension Connectivity_V1_AddressFamily {
-  public init(_ model: AddressFamily) {
-    switch model {
-    case .ipv4: self = .ipv4
-    case .ipv6: self = .ipv6
+  package var wireValue: Connectivity_V1_AddressFamily {
+    switch self {
+    case .ipv4: .ipv4
+    case .ipv6: .ipv6
     }
   }
 }
 
-extension AddressFamily {
-  /// `ipv4` for an unknown value.
-  public init(_ message: Connectivity_V1_AddressFamily) {
-    self = Self.allCases.first { Connectivity_V1_AddressFamily($0) == message } ?? .ipv4
-  }
-}
+extension KernelPath.Status: ClosestWireEnum {
+  package static let unrecognized = Self.unknown
 
-extension Connectivity_V1_PathStatus {
-  public init(_ model: KernelPath.Status) {
-    switch model {
-    case .satisfied: self = .satisfied
-    case .requiresConnection: self = .requiresConnection
-    case .unsatisfied: self = .unsatisfied
-    case .unknown: self = .unknown
+  package var wireValue: Connectivity_V1_PathStatus {
+    switch self {
+    case .satisfied: .satisfied
+    case .requiresConnection: .requiresConnection
+    case .unsatisfied: .unsatisfied
+    case .unknown: .unknown
     }
   }
 }
 
-extension KernelPath.Status {
-  /// `unknown` for an unknown value.
-  public init(_ message: Connectivity_V1_PathStatus) {
-    self = Self.allCases.first { Connectivity_V1_PathStatus($0) == message } ?? .unknown
-  }
-}
-
-extension Connectivity_V1_EvidenceSource {
-  public init(_ model: Evidence.Source) {
-    switch model {
-    case .configuration: self = .configuration
-    case .kind: self = .kind
-    case .hardwareType: self = .hardwareType
-    case .deviceType: self = .deviceType
-    case .phy80211: self = .phy80211
-    case .nl80211: self = .nl80211
-    case .modemManager: self = .modemManager
-    case .driver: self = .driver
-    case .name: self = .name
-    case .none: self = .none
+/// An unknown value means no reason, which is better than a wrong one.
+extension KernelPath.Reason: WireEnum {
+  package var wireValue: Connectivity_V1_PathReason {
+    switch self {
+    case .noRoute: .noRoute
+    case .unreachable: .unreachable
+    case .prohibited: .prohibited
+    case .blackhole: .blackhole
+    case .throw: .throw
+    case .noCarrier: .noCarrier
+    case .dormant: .dormant
+    case .linkDown: .linkDown
+    case .noSourceAddress: .noSourceAddress
+    case .suspended: .suspended
+    case .kernelUnavailable: .kernelUnavailable
+    case .unsupported: .unsupported
     }
   }
 }
 
-extension Evidence.Source {
-  /// `none` for an unknown value.
-  public init(_ message: Connectivity_V1_EvidenceSource) {
-    self = Self.allCases.first { Connectivity_V1_EvidenceSource($0) == message } ?? .none
-  }
-}
+extension Evidence.Source: ClosestWireEnum {
+  package static let unrecognized = Self.none
 
-extension Connectivity_V1_CauseTrigger {
-  public init(_ model: ChangeCause.Trigger) {
-    switch model {
-    case .link: self = .link
-    case .address: self = .address
-    case .route: self = .route
-    case .rule: self = .rule
-    case .nexthop: self = .nexthop
-    case .start: self = .start
-    case .overrun: self = .overrun
-    case .configuration: self = .configuration
-    case .timer: self = .timer
-    case .kernel: self = .kernel
-    case .neighbour: self = .neighbour
-    case .sleep: self = .sleep
-    case .registration: self = .registration
-    case .dns: self = .dns
-    case .user: self = .user
-    case .modem: self = .modem
-    case .metering: self = .metering
-    case .validation: self = .validation
-    case .quality: self = .quality
+  package var wireValue: Connectivity_V1_EvidenceSource {
+    switch self {
+    case .configuration: .configuration
+    case .kind: .kind
+    case .hardwareType: .hardwareType
+    case .deviceType: .deviceType
+    case .phy80211: .phy80211
+    case .nl80211: .nl80211
+    case .modemManager: .modemManager
+    case .driver: .driver
+    case .name: .name
+    case .none: .none
     }
   }
 }
 
-extension ChangeCause.Trigger {
-  /// `kernel` for an unknown value.
-  public init(_ message: Connectivity_V1_CauseTrigger) {
-    self = Self.allCases.first { Connectivity_V1_CauseTrigger($0) == message } ?? .kernel
-  }
-}
+extension ChangeCause.Trigger: ClosestWireEnum {
+  package static let unrecognized = Self.kernel
 
-extension Connectivity_V1_PathReason {
-  public init(_ model: KernelPath.Reason) {
-    switch model {
-    case .noRoute: self = .noRoute
-    case .unreachable: self = .unreachable
-    case .prohibited: self = .prohibited
-    case .blackhole: self = .blackhole
-    case .throw: self = .throw
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .suspended: self = .suspended
-    case .linkDown: self = .linkDown
-    case .noSourceAddress: self = .noSourceAddress
-    case .kernelUnavailable: self = .kernelUnavailable
-    case .unsupported: self = .unsupported
+  package var wireValue: Connectivity_V1_CauseTrigger {
+    switch self {
+    case .link: .link
+    case .address: .address
+    case .route: .route
+    case .rule: .rule
+    case .nexthop: .nexthop
+    case .start: .start
+    case .overrun: .overrun
+    case .configuration: .configuration
+    case .timer: .timer
+    case .kernel: .kernel
+    case .neighbour: .neighbour
+    case .sleep: .sleep
+    case .registration: .registration
+    case .dns: .dns
+    case .user: .user
+    case .modem: .modem
+    case .metering: .metering
+    case .validation: .validation
+    case .quality: .quality
     }
   }
 }
 
-extension KernelPath.Reason {
-  /// `nil` for an unknown value, because no reason is better than a wrong one.
-  public init?(_ message: Connectivity_V1_PathReason) {
-    guard let value = Self.allCases.first(where: { Connectivity_V1_PathReason($0) == message })
-    else { return nil }
-    self = value
-  }
-}
+extension Invalidation.Reason: ClosestWireEnum {
+  /// It implies the least.
+  package static let unrecognized = Self.categoryChanged
 
-extension Connectivity_V1_InvalidationReason {
-  public init(_ model: Invalidation.Reason) {
-    switch model {
-    case .sourceAddressLost: self = .sourceAddressLost
-    case .interfaceLost: self = .interfaceLost
-    case .networkChanged: self = .networkChanged
-    case .categoryChanged: self = .categoryChanged
-    case .betterPath: self = .betterPath
-    case .policy: self = .policy
-    case .resumed: self = .resumed
-    case .silent: self = .silent
+  package var wireValue: Connectivity_V1_InvalidationReason {
+    switch self {
+    case .sourceAddressLost: .sourceAddressLost
+    case .interfaceLost: .interfaceLost
+    case .networkChanged: .networkChanged
+    case .categoryChanged: .categoryChanged
+    case .betterPath: .betterPath
+    case .policy: .policy
+    case .resumed: .resumed
+    case .silent: .silent
     }
   }
 }
 
-extension Invalidation.Reason {
-  /// `categoryChanged` for an unknown value, because this reason implies the least.
-  public init(_ message: Connectivity_V1_InvalidationReason) {
-    self =
-      Self.allCases.first { Connectivity_V1_InvalidationReason($0) == message } ?? .categoryChanged
-  }
-}
+extension Invalidation.Severity: ClosestWireEnum {
+  /// Nothing is destroyed by mistake.
+  package static let unrecognized = Self.advise
 
-extension Connectivity_V1_InvalidationSeverity {
-  public init(_ model: Invalidation.Severity) {
-    switch model {
-    case .destroy: self = .destroy
-    case .drain: self = .drain
-    case .advise: self = .advise
+  package var wireValue: Connectivity_V1_InvalidationSeverity {
+    switch self {
+    case .destroy: .destroy
+    case .drain: .drain
+    case .advise: .advise
     }
   }
 }
 
-extension Invalidation.Severity {
-  /// `advise` for an unknown value, so that nothing is destroyed by mistake.
-  public init(_ message: Connectivity_V1_InvalidationSeverity) {
-    self = Self.allCases.first { Connectivity_V1_InvalidationSeverity($0) == message } ?? .advise
-  }
-}
+extension LinkQuality: ClosestWireEnum {
+  /// It is not sent.
+  package static let unrecognized = Self.unknown
 
-extension Connectivity_V1_RefusalCode {
-  package init(_ model: FlowRefusal.Code) {
-    switch model {
-    case .invalidArgument: self = .invalidArgument
-    case .resourceExhausted: self = .resourceExhausted
+  package var wireValue: Connectivity_V1_Quality {
+    switch self {
+    case .unknown: .unspecified
+    case .minimal: .minimal
+    case .moderate: .moderate
+    case .good: .good
     }
   }
 }
 
-extension FlowRefusal.Code {
-  /// `invalidArgument` for an unknown value: the request must not be repeated unchanged.
-  package init(_ message: Connectivity_V1_RefusalCode) {
-    self = Self.allCases.first { Connectivity_V1_RefusalCode($0) == message } ?? .invalidArgument
-  }
-}
+extension Validation.State: ClosestWireEnum {
+  package static let unrecognized = Self.unknown
 
-extension Connectivity_V1_MobileTechnology {
-  package init(_ model: MobileGeneration) {
-    switch model {
-    case .second: self = .mobileTechnology2G
-    case .third: self = .mobileTechnology3G
-    case .fourth: self = .mobileTechnology4G
-    case .fifth: self = .mobileTechnology5G
+  package var wireValue: Connectivity_V1_ValidationState {
+    switch self {
+    case .unknown: .unknown
+    case .portal: .portal
+    case .limited: .limited
+    case .full: .full
     }
   }
 }
 
-extension MobileGeneration {
-  /// `nil` for an unknown value.
-  package init?(_ message: Connectivity_V1_MobileTechnology) {
-    guard
-      let value = Self.allCases.first(where: { Connectivity_V1_MobileTechnology($0) == message })
-    else { return nil }
-    self = value
-  }
-}
+extension Validation.Source: ClosestWireEnum {
+  package static let unrecognized = Self.networkd
 
-extension Connectivity_V1_ValidationState {
-  public init(_ model: Validation.State) {
-    switch model {
-    case .unknown: self = .unknown
-    case .portal: self = .portal
-    case .limited: self = .limited
-    case .full: self = .full
+  package var wireValue: Connectivity_V1_ValidationSource {
+    switch self {
+    case .networkManager: .networkManager
+    case .routerAdvertisement: .routerAdvertisement
+    case .networkd: .networkd
     }
   }
 }
 
-extension Validation.State {
-  /// `unknown` for an unknown value.
-  public init(_ message: Connectivity_V1_ValidationState) {
-    self = Self.allCases.first { Connectivity_V1_ValidationState($0) == message } ?? .unknown
-  }
-}
+extension OtherWay.Reason: ClosestWireEnum {
+  /// In any case, the way is not allowed.
+  package static let unrecognized = Self.noOtherPath
 
-extension Connectivity_V1_ValidationSource {
-  public init(_ model: Validation.Source) {
-    switch model {
-    case .networkManager: self = .networkManager
-    case .routerAdvertisement: self = .routerAdvertisement
-    case .networkd: self = .networkd
+  package var wireValue: Connectivity_V1_OtherWayReason {
+    switch self {
+    case .bound: .bound
+    case .marked: .marked
+    case .notGlobal: .notGlobal
+    case .noDefaultPath: .noDefaultPath
+    case .tunnel: .tunnel
+    case .ownRoute: .ownRoute
+    case .noOtherPath: .noOtherPath
+    case .strictFilter: .strictFilter
+    case .roaming: .roaming
+    case .constrained: .constrained
+    case .expensive: .expensive
+    case .switchedOff: .switchedOff
     }
   }
 }
 
-extension Validation.Source {
-  /// `networkd` for an unknown value.
-  public init(_ message: Connectivity_V1_ValidationSource) {
-    self = Self.allCases.first { Connectivity_V1_ValidationSource($0) == message } ?? .networkd
+extension AttemptOutcome: WireEnum {
+  package var wireValue: Connectivity_V1_AttemptOutcome {
+    switch self {
+    case .contrast: .contrast
+    case .ready: .ready
+    case .clean: .clean
+    case .stalled: .stalled
+    }
+  }
+}
+
+extension PeerQuestion: ClosestWireEnum {
+  package static let unrecognized = Self.none
+
+  package var wireValue: Connectivity_V1_FlowQuestion {
+    switch self {
+    case .none: .unspecified
+    case .keepalive: .keepalive
+    case .ping: .ping
+    }
+  }
+}
+
+extension FlowRefusal.Code: ClosestWireEnum {
+  /// The request must not be repeated unchanged.
+  package static let unrecognized = Self.invalidArgument
+
+  package var wireValue: Connectivity_V1_RefusalCode {
+    switch self {
+    case .invalidArgument: .invalidArgument
+    case .resourceExhausted: .resourceExhausted
+    }
   }
 }

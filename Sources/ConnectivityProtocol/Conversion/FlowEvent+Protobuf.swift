@@ -62,14 +62,3 @@ extension FlowInvalidation {
       socket: message.hasSocket ? SocketTestimony(message.socket) : nil)
   }
 }
-
-extension PeerQuestion {
-  /// `none` for an unknown value.
-  package init(_ message: Connectivity_V1_FlowQuestion) {
-    switch message {
-    case .keepalive: self = .keepalive
-    case .ping: self = .ping
-    case .unspecified, .UNRECOGNIZED: self = .none
-    }
-  }
-}

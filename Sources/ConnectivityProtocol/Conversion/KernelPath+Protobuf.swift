@@ -21,7 +21,7 @@ extension Connectivity_V1_Path {
     if path.validation != .unknown {
       self.validation = Connectivity_V1_Validation(path.validation)
     }
-    if let quality = Connectivity_V1_Quality(path.quality) { self.quality = quality }
+    if path.quality != .unknown { self.quality = Connectivity_V1_Quality(path.quality) }
   }
 }
 
@@ -30,7 +30,7 @@ extension KernelPath {
   public init(_ message: Connectivity_V1_Path) throws(ConversionError) {
     self.init(
       status: KernelPath.Status(message.status),
-      reason: message.hasReason ? KernelPath.Reason(message.reason) : nil,
+      reason: message.hasReason ? KernelPath.Reason(known: message.reason) : nil,
       chain: message.chain.map { PathLink($0) },
       medium: Medium(message.medium),
       evidence: message.hasEvidence ? Evidence(message.evidence) : nil,

@@ -23,30 +23,3 @@ extension OtherWay {
     }
   }
 }
-
-extension Connectivity_V1_OtherWayReason {
-  public init(_ model: OtherWay.Reason) {
-    switch model {
-    case .bound: self = .bound
-    case .marked: self = .marked
-    case .notGlobal: self = .notGlobal
-    case .noDefaultPath: self = .noDefaultPath
-    case .tunnel: self = .tunnel
-    case .ownRoute: self = .ownRoute
-    case .noOtherPath: self = .noOtherPath
-    case .strictFilter: self = .strictFilter
-    case .roaming: self = .roaming
-    case .constrained: self = .constrained
-    case .expensive: self = .expensive
-    case .switchedOff: self = .switchedOff
-    }
-  }
-}
-
-extension OtherWay.Reason {
-  /// `noOtherPath` for an unknown value.
-  public init(_ message: Connectivity_V1_OtherWayReason) {
-    self =
-      Self.allCases.first { Connectivity_V1_OtherWayReason($0) == message } ?? .noOtherPath
-  }
-}

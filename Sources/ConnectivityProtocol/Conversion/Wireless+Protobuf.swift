@@ -20,28 +20,6 @@ extension Connectivity_V1_Wireless {
   }
 }
 
-extension Connectivity_V1_WirelessRole {
-  package init(_ model: WirelessRole) {
-    switch model {
-    case .station: self = .station
-    case .accessPoint: self = .accessPoint
-    case .adHoc: self = .adHoc
-    case .mesh: self = .mesh
-    case .p2pClient: self = .p2PClient
-    case .p2pGroupOwner: self = .p2PGroupOwner
-    case .monitor: self = .monitor
-    case .other: self = .other
-    }
-  }
-}
-
-extension WirelessRole {
-  /// `other` for an unknown value.
-  package init(_ message: Connectivity_V1_WirelessRole) {
-    self = Self.allCases.first { Connectivity_V1_WirelessRole($0) == message } ?? .other
-  }
-}
-
 extension WirelessSecurity {
   fileprivate var messages: [Connectivity_V1_WirelessSecurity] {
     let pairs: [(WirelessSecurity, Connectivity_V1_WirelessSecurity)] = [

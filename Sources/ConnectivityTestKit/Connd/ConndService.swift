@@ -1,11 +1,22 @@
 internal import Connectivity
 internal import ConnectivityRules
+private import ConnectivityProtobuf
 internal import ConnectivityProtocol
 internal import GRPCCore
 
 /// The service `connectivity.v1.Connectivity` on top of the simulation.
-struct ConndService: Connectivity_V1_Connectivity.SimpleServiceProtocol {
+struct ConndService: RegistrableRPCService {
   let connd: SimulatedConnd
+
+  func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
+    typealias Method = Connectivity_V1_Connectivity.Method
+    router.unary(Method.GetStatus.self, self.getStatus)
+    router.serverStreaming(Method.Watch.self, self.watch)
+    router.unary(Method.GetPath.self, self.getPath)
+    router.unary(Method.ReportAttempt.self, self.reportAttempt)
+    router.serverStreaming(Method.WatchPath.self, self.watchPath)
+    router.bidirectional(Method.Guard.self, self.guard)
+  }
 
   func getStatus(
     request: Connectivity_V1_GetStatusRequest, context: ServerContext

@@ -1,11 +1,23 @@
 internal import Connectivity
+private import ConnectivityProtobuf
 internal import ConnectivityProtocol
 internal import GRPCCore
 
 /// The service `connectivity.v1.Diagnostics` on top of the simulation. The service `Costs` is
 /// missing, because the test decides what a network costs.
-struct DiagnosticsService: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
+struct DiagnosticsService: RegistrableRPCService {
   let connd: SimulatedConnd
+
+  func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
+    typealias Method = Connectivity_V1_Diagnostics.Method
+    router.unary(Method.Explain.self, self.explain)
+    router.unary(Method.ListLinks.self, self.listLinks)
+    router.unary(Method.ListTransitions.self, self.listTransitions)
+    router.unary(Method.GetStatistics.self, self.getStatistics)
+    router.unary(Method.ListClients.self, self.listClients)
+    router.unary(Method.ListConnections.self, self.listConnections)
+    router.unary(Method.GetConfiguration.self, self.getConfiguration)
+  }
 
   func explain(
     request: Connectivity_V1_ExplainRequest, context: ServerContext

@@ -63,7 +63,8 @@ let package = Package(
       ordered,
       .product(name: "CoreMetrics", package: "swift-metrics")),
     ours(
-      "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "LinuxSupport",
+      "ConnectivityMonitor", "Connectivity", "ConnectivityProtobuf", "ConnectivityProtocol",
+      "LinuxSupport",
       "UnixTransport", grpc),
     ours(
       "ConnctlCommands", "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",

@@ -1,53 +1,59 @@
 import Connectivity
+import ConnectivityMonitor
 import ConnectivityProtobuf
 import ConnectivityProtocol
+import TestKit
 import Testing
 
 @Suite("Enumerations")
 struct EnumTests {
-  /// Every case of the model has its own message value, and converts back; every message value
-  /// except UNSPECIFIED stands for a case.
-  private func expectPairs<
-    Model: CaseIterable & Hashable, Message: ProtobufEnum
-  >(
-    _: Model.Type, _ send: (Model) -> Message, _ read: (Message) -> Model?
-  ) {
-    let messages = Model.allCases.map(send)
-    #expect(messages.map(read) == Array(Model.allCases))
-    #expect(Set(messages.map(\.rawValue)) == Set(Message.allCases.map(\.rawValue)).subtracting([0]))
+  private static let types: [any WireEnum.Type] = [
+    NetworkCategory.self, ThreeWayCategory.self, Medium.self, AddressFamily.self,
+    KernelPath.Status.self, KernelPath.Reason.self, Evidence.Source.self,
+    ChangeCause.Trigger.self, Invalidation.Reason.self, Invalidation.Severity.self,
+    LinkQuality.self, Validation.State.self, Validation.Source.self, OtherWay.Reason.self,
+    AttemptOutcome.self, PeerQuestion.self, FlowRefusal.Code.self, UnusedReason.self,
+    CostEvidence.Source.self, Metering.self, LinkState.self, Via.Kind.self,
+    MobileGeneration.self, WirelessRole.self, StatusEvent.Kind.self,
+  ]
+
+  @Test("every enum with a table is compared")
+  func all() throws {
+    let tables = try Command.run([
+      "grep", "--recursive", "--no-filename", "--only-matching", "--perl-regexp",
+      #"extension \K[\w.]+(?=: (Closest)?WireEnum)"#, Checkout.path("Sources"),
+    ])
+    #expect(
+      tables.split(separator: "\n").map(String.init).sorted()
+        == Self.types.map { String(reflecting: $0).split(separator: ".").dropFirst() }
+        .map { $0.joined(separator: ".") }.sorted())
   }
 
-  @Test("every case converts there and back")
-  func all() {
-    self.expectPairs(
-      NetworkCategory.self, { Connectivity_V1_Category($0) }, { NetworkCategory($0) })
-    self.expectPairs(
-      ThreeWayCategory.self, { Connectivity_V1_ThreeWayCategory($0) }, { ThreeWayCategory($0) })
-    self.expectPairs(Medium.self, { Connectivity_V1_Medium($0) }, { Medium($0) })
-    self.expectPairs(
-      AddressFamily.self, { Connectivity_V1_AddressFamily($0) }, { AddressFamily($0) })
-    self.expectPairs(
-      KernelPath.Status.self, { Connectivity_V1_PathStatus($0) }, { KernelPath.Status($0) })
-    self.expectPairs(
-      KernelPath.Reason.self, { Connectivity_V1_PathReason($0) }, { KernelPath.Reason($0) })
-    self.expectPairs(
-      Evidence.Source.self, { Connectivity_V1_EvidenceSource($0) }, { Evidence.Source($0) })
-    self.expectPairs(
-      ChangeCause.Trigger.self, { Connectivity_V1_CauseTrigger($0) }, { ChangeCause.Trigger($0) })
-    self.expectPairs(
-      Invalidation.Reason.self, { Connectivity_V1_InvalidationReason($0) },
-      { Invalidation.Reason($0) })
-    self.expectPairs(
-      Invalidation.Severity.self, { Connectivity_V1_InvalidationSeverity($0) },
-      { Invalidation.Severity($0) })
-    self.expectPairs(
-      FlowRefusal.Code.self, { Connectivity_V1_RefusalCode($0) }, { FlowRefusal.Code($0) })
-    self.expectPairs(
-      MobileGeneration.self, { Connectivity_V1_MobileTechnology($0) }, { MobileGeneration($0) })
-    self.expectPairs(
-      OtherWay.Reason.self, { Connectivity_V1_OtherWayReason($0) }, { OtherWay.Reason($0) })
-    self.expectPairs(
-      WirelessRole.self, { Connectivity_V1_WirelessRole($0) }, { WirelessRole($0) })
+  @Test("the table of an enum has the words and numbers of the .proto file, and its unknown value")
+  func tables() throws {
+    let declarations = try ["connectivity", "diagnostics"].flatMap(EnumDeclaration.all)
+    for type in Self.types { try self.compare(type, declarations) }
+  }
+
+  private func compare<Model: WireEnum>(
+    _ type: Model.Type, _ declarations: [EnumDeclaration]
+  ) throws {
+    let name = "\(Model.WireValue.self)".replacing("Connectivity_V1_", with: "")
+    let declaration = try #require(declarations.first { $0.name == name })
+    // A case without a number is not sent.
+    let sent = Model.allCases.filter { $0.wireValue.rawValue != 0 }
+    let numbers = sent.map { (word($0), $0.wireValue.rawValue) }
+    #expect(Dictionary(uniqueKeysWithValues: numbers) == declaration.numbers, "\(Model.self)")
+    for model in Model.allCases { #expect(Model(known: model.wireValue) == model) }
+    for number in [99, -1] { #expect(Model(known: .init(rawValue: number)) == nil) }
+    guard let closest = Model.self as? any ClosestWireEnum.Type else { return }
+    self.compare(closest, unknown: declaration.unknown)
+  }
+
+  private func compare<Model: ClosestWireEnum>(_ type: Model.Type, unknown: String?) {
+    #expect(Model(.init(rawValue: 99)) == Model.unrecognized)
+    guard let unknown, unknown != "unspecified" else { return }
+    #expect(word(Model.unrecognized) == unknown, "\(Model.self)")
   }
 
   @Test("an unknown value of a newer connd becomes the nearest safe one", arguments: [0, 99])
@@ -57,14 +63,61 @@ struct EnumTests {
     #expect(Medium(.init(rawValue: number)) == .unknown)
     #expect(AddressFamily(.init(rawValue: number)) == .ipv4)
     #expect(KernelPath.Status(.init(rawValue: number)) == .unknown)
-    #expect(KernelPath.Reason(.init(rawValue: number)) == nil)
+    #expect(KernelPath.Reason(known: .init(rawValue: number)) == nil)
     #expect(Evidence.Source(.init(rawValue: number)) == Evidence.Source.none)
     #expect(ChangeCause.Trigger(.init(rawValue: number)) == .kernel)
     #expect(Invalidation.Reason(.init(rawValue: number)) == .categoryChanged)
     #expect(Invalidation.Severity(.init(rawValue: number)) == .advise)
+    #expect(LinkQuality(.init(rawValue: number)) == .unknown)
+    #expect(Validation.State(.init(rawValue: number)) == .unknown)
+    #expect(Validation.Source(.init(rawValue: number)) == .networkd)
     #expect(FlowRefusal.Code(.init(rawValue: number)) == .invalidArgument)
     #expect(OtherWay.Reason(.init(rawValue: number)) == .noOtherPath)
-    #expect(MobileGeneration(.init(rawValue: number)) == nil)
+    #expect(PeerQuestion(.init(rawValue: number)) == PeerQuestion.none)
+    #expect(AttemptOutcome(known: .init(rawValue: number)) == nil)
+    #expect(UnusedReason(.init(rawValue: number)) == .noRoute)
+    #expect(CostEvidence.Source(.init(rawValue: number)) == CostEvidence.Source.none)
+    #expect(Metering(.init(rawValue: number)) == .unknown)
+    #expect(LinkState(known: .init(rawValue: number)) == nil)
+    #expect(Via.Kind(known: .init(rawValue: number)) == nil)
+    #expect(MobileGeneration(known: .init(rawValue: number)) == nil)
     #expect(WirelessRole(.init(rawValue: number)) == .other)
   }
+}
+
+/// An enum of a .proto file. The names of its values lack the enum's name, underscores and case.
+private struct EnumDeclaration {
+  var name: String
+  var numbers: [String: Int]
+  /// The value that its comment names for unknown ones, or `nil` if it names none.
+  var unknown: String?
+
+  /// Reads the enums of a file, except values that are not specified.
+  static func all(in file: String) throws -> [Self] {
+    let path = Checkout.path("Sources/ConnectivityProtocol/Protos/connectivity/v1/\(file).proto")
+    var all: [Self] = []
+    var comment = ""
+    for line in try Command.run(["cat", path]).split(separator: "\n") {
+      if line.hasPrefix("// ") {
+        comment += line.dropFirst(2)
+      } else if let start = line.wholeMatch(of: /enum (\w+) \{/) {
+        let unknown = comment.firstMatch(of: /reats? an unknown value as ([A-Z0-9_]+)\b/)?.1
+        all.append(
+          Self(name: String(start.1), numbers: [:], unknown: unknown.map { plain(String($0)) }))
+      } else if let value = line.wholeMatch(of: /\ +(\w+) = (\d+);/), let last = all.indices.last {
+        let name = plain(String(value.1)).dropFirst(all[last].name.count)
+        if let number = Int(value.2), number != 0 { all[last].numbers[String(name)] = number }
+      }
+      if !line.hasPrefix("//") { comment = "" }
+    }
+    return all
+  }
+}
+
+/// Returns a name without what differs between Swift and protobuf.
+private func plain(_ name: String) -> String { name.lowercased().filter { $0 != "_" } }
+
+/// Returns the word of a case: its raw value, or its name.
+private func word(_ model: some WireEnum) -> String {
+  plain((model as? any RawRepresentable)?.rawValue as? String ?? "\(model)")
 }

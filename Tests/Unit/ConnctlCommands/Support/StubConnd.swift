@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityMonitor
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
 import Glibc
@@ -9,7 +10,7 @@ import TestKit
 @testable import ConnctlCommands
 
 /// A scripted connd.
-final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
+final class StubConnd: RegistrableRPCService {
   typealias Watcher = RPCWriter<Connectivity_V1_WatchResponse>
 
   typealias FlowRequests = RPCAsyncSequence<Connectivity_V1_GuardRequest, any Error>
@@ -37,6 +38,14 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     self.onGuard = onGuard
   }
 
+  func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
+    typealias Method = Connectivity_V1_Connectivity.Method
+    router.unary(Method.GetStatus.self, self.getStatus)
+    router.serverStreaming(Method.Watch.self, self.watch)
+    router.unary(Method.GetPath.self, self.getPath)
+    router.bidirectional(Method.Guard.self, self.guard)
+  }
+
   func getStatus(
     request: Connectivity_V1_GetStatusRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Status {
@@ -51,12 +60,6 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     try await Self.untilCancelled(context) { try await self.onWatch(request, response) }
   }
 
-  func reportAttempt(
-    request: Connectivity_V1_ReportAttemptRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_ReportAttemptResponse {
-    Connectivity_V1_ReportAttemptResponse()
-  }
-
   /// 192.0.2.0/24 is reachable over Wi-Fi, and nothing else is.
   func getPath(
     request: Connectivity_V1_GetPathRequest, context: ServerContext
@@ -67,13 +70,6 @@ final class StubConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     response.destination = request.destination
     response.path = Connectivity_V1_Path(isNear ? .wlan : .unsatisfied(.noRoute))
     return response
-  }
-
-  func watchPath(
-    request: Connectivity_V1_WatchPathRequest,
-    response: RPCWriter<Connectivity_V1_WatchPathResponse>, context: ServerContext
-  ) async throws {
-    throw RPCError(code: .unimplemented, message: "connctl does not follow paths")
   }
 
   func `guard`(

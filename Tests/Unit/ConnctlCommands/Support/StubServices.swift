@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
 import Synchronization
@@ -16,8 +17,16 @@ private func page<Entry>(_ entries: [Entry], _ token: String) throws -> (
 }
 
 /// The costs of a scripted connd.
-struct StubCosts: Connectivity_V1_Costs.SimpleServiceProtocol {
+struct StubCosts: RegistrableRPCService {
   let connd: StubConnd
+
+  func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
+    typealias Method = Connectivity_V1_Costs.Method
+    router.unary(Method.SetCost.self, self.setCost)
+    router.unary(Method.ListNetworks.self, self.listNetworks)
+    router.unary(Method.ForgetNetwork.self, self.forgetNetwork)
+    router.unary(Method.SetAssist.self, self.setAssist)
+  }
 
   func setCost(
     request: Connectivity_V1_SetCostRequest, context: ServerContext
@@ -60,9 +69,20 @@ struct StubCosts: Connectivity_V1_Costs.SimpleServiceProtocol {
 }
 
 /// The diagnostics of a scripted connd.
-struct StubDiagnostics: Connectivity_V1_Diagnostics.SimpleServiceProtocol {
+struct StubDiagnostics: RegistrableRPCService {
   /// Whether it is an older connd without the newest calls.
   let isOld: Bool
+
+  func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
+    typealias Method = Connectivity_V1_Diagnostics.Method
+    router.unary(Method.Explain.self, self.explain)
+    router.unary(Method.ListLinks.self, self.listLinks)
+    router.unary(Method.ListTransitions.self, self.listTransitions)
+    router.unary(Method.GetStatistics.self, self.getStatistics)
+    router.unary(Method.ListClients.self, self.listClients)
+    router.unary(Method.ListConnections.self, self.listConnections)
+    router.unary(Method.GetConfiguration.self, self.getConfiguration)
+  }
 
   func explain(
     request: Connectivity_V1_ExplainRequest, context: ServerContext

@@ -10,7 +10,7 @@ import TestKit
 import Testing
 
 /// A scripted connd that serves `Watch`, `WatchPath` and `Guard`.
-final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
+final class PathConnd: RegistrableRPCService {
   let watches = Calls<Connectivity_V1_WatchRequest, Connectivity_V1_WatchResponse>()
   let pathWatches = Calls<Connectivity_V1_WatchPathRequest, Connectivity_V1_WatchPathResponse>()
 
@@ -82,6 +82,15 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
     }
   }
 
+  func registerMethods(with router: inout RPCRouter<some ServerTransport>) {
+    typealias Method = Connectivity_V1_Connectivity.Method
+    router.serverStreaming(Method.Watch.self, self.watch)
+    router.unary(Method.GetPath.self, self.getPath)
+    router.unary(Method.ReportAttempt.self, self.reportAttempt)
+    router.serverStreaming(Method.WatchPath.self, self.watchPath)
+    router.bidirectional(Method.Guard.self, self.guard)
+  }
+
   func watch(
     request: Connectivity_V1_WatchRequest, response: RPCWriter<Connectivity_V1_WatchResponse>,
     context: ServerContext
@@ -97,10 +106,6 @@ final class PathConnd: Connectivity_V1_Connectivity.SimpleServiceProtocol {
   }
 
   private static let unimplemented = RPCError(code: .unimplemented, message: "this is a stub")
-
-  func getStatus(
-    request: Connectivity_V1_GetStatusRequest, context: ServerContext
-  ) async throws -> Connectivity_V1_Status { throw Self.unimplemented }
 
   func reportAttempt(
     request: Connectivity_V1_ReportAttemptRequest, context: ServerContext

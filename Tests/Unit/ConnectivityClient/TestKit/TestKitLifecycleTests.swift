@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityTestKit
 import GRPCCore
@@ -73,7 +74,11 @@ struct TestKitLifecycleTests {
             clients.addTask { [options] in
               while network.isRunning {
                 try? await withConnd(at: network.socket) { connd in
-                  for _ in 0..<3 { _ = try await connd.getStatus(.init(), options: options) }
+                  for _ in 0..<3 {
+                    _ = try await connd.unary(
+                      ConndMethod.GetStatus.self, .init(),
+                      options: options)
+                  }
                 }
                 answer.yield()
               }
@@ -173,7 +178,7 @@ private struct KeptSocket: Error {
 private func useNetwork() async throws -> String {
   try await withSimulatedNetwork(.wifi) { network in
     try await withConnd(at: network.socket) { connd in
-      try await connd.watch(Connectivity_V1_WatchRequest()) { response in
+      try await connd.serverStreaming(ConndMethod.Watch.self, .init()) { response in
         var messages = response.messages.makeAsyncIterator()
         _ = try await messages.next()
         // The pause uses Swift's timer. The process keeps the timer's descriptor.

@@ -160,9 +160,12 @@ struct TestKitRegistrationTests {
     of network: SimulatedNetwork, to flow: Connectivity_V1_Flow
   ) async throws -> FlowEvent? {
     try await withConnd(at: network.socket) { connd in
-      try await connd.guard { writer in
-        try await writer.write(.with { $0.add = flow })
-      } onResponse: { response in
+      try await connd.bidirectionalStreaming(
+        request: StreamingClientRequest { try await $0.write(.with { $0.add = flow }) },
+        descriptor: ConndMethod.Guard.descriptor,
+        serializer: ProtobufSerializer<Connectivity_V1_GuardRequest>(),
+        deserializer: ProtobufDeserializer<Connectivity_V1_GuardResponse>(), options: .defaults
+      ) { response in
         var messages = response.messages.makeAsyncIterator()
         return try await messages.next().flatMap { try FlowEvent($0) }
       }

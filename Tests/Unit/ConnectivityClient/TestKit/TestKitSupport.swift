@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityTestKit
 import GRPCCore
@@ -8,17 +9,33 @@ import Testing
 @testable import ConnectivityClient
 @testable import ConnectivityMonitor
 
-/// Runs the body with a client of connd's service for applications.
+typealias ConndClient = GRPCClient<HTTP2ClientTransport.Posix>
+typealias ConndMethod = Connectivity_V1_Connectivity.Method
+
+/// Runs the body with a client of connd.
 func withConnd<Result: Sendable>(
-  at socket: ConndSocket,
-  _ body: (Connectivity_V1_Connectivity.Client<HTTP2ClientTransport.Posix>) async throws -> Result
+  at socket: ConndSocket, _ body: (ConndClient) async throws -> Result
 ) async throws -> Result {
-  try await withGRPC(at: socket.path) {
-    try await body(Connectivity_V1_Connectivity.Client(wrapping: $0))
+  let transport = try HTTP2ClientTransport.Posix(
+    target: .unixDomainSocket(path: socket.path, authority: "localhost"),
+    transportSecurity: .plaintext)
+  return try await withGRPCClient(transport: transport) { try await body($0) }
+}
+
+extension GRPCClient {
+  /// Calls a method with one request and a stream of responses.
+  func serverStreaming<Method: ServiceMethod, Result: Sendable>(
+    _ method: Method.Type, _ request: Method.Input,
+    _ receive: @Sendable @escaping (StreamingClientResponse<Method.Output>) async throws -> Result
+  ) async throws -> Result {
+    try await self.serverStreaming(
+      request: ClientRequest(message: request), descriptor: method.descriptor,
+      serializer: ProtobufSerializer<Method.Input>(),
+      deserializer: ProtobufDeserializer<Method.Output>(), options: .defaults, onResponse: receive)
   }
 }
 
-/// Runs `Watch` with the generated client.
+/// Runs `Watch`.
 ///
 /// - Returns: The first `count` events, each as a line.
 func watched(
@@ -27,7 +44,7 @@ func watched(
   try await withConnd(at: network.socket) { connd in
     var request = Connectivity_V1_WatchRequest()
     if let generation { request.sinceGeneration = generation }
-    return try await connd.watch(request) { response in
+    return try await connd.serverStreaming(ConndMethod.Watch.self, request) { response in
       var events: [String] = []
       for try await message in response.messages {
         if let event = try WatchEvent(message) { events.append(event.line) }
@@ -120,24 +137,4 @@ extension FlowGuard {
   convenience init(socket: ConndSocket) {
     self.init(socket: socket.path, through: .shared)
   }
-}
-
-/// Runs the body with a client of connd's diagnostics.
-func withDiagnostics<Result: Sendable>(
-  at socket: ConndSocket,
-  _ body: (Connectivity_V1_Diagnostics.Client<HTTP2ClientTransport.Posix>) async throws -> Result
-) async throws -> Result {
-  try await withGRPC(at: socket.path) {
-    try await body(Connectivity_V1_Diagnostics.Client(wrapping: $0))
-  }
-}
-
-private func withGRPC<Result: Sendable>(
-  at socket: String,
-  _ body: (GRPCClient<HTTP2ClientTransport.Posix>) async throws -> Result
-) async throws -> Result {
-  let transport = try HTTP2ClientTransport.Posix(
-    target: .unixDomainSocket(path: socket, authority: "localhost"),
-    transportSecurity: .plaintext)
-  return try await withGRPCClient(transport: transport) { try await body($0) }
 }

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
 import Testing
@@ -123,38 +124,42 @@ struct TestKitTests {
 
   @Test("the other calls agree with the stream")
   func calls() async throws {
+    typealias Diagnostics = Connectivity_V1_Diagnostics.Method
     try await withSimulatedNetwork(.wired, .wifi) { network in
       try await withConnd(at: network.socket) { connd in
-        let status = try await connd.getStatus(Connectivity_V1_GetStatusRequest())
+        let status = try await connd.unary(ConndMethod.GetStatus.self, .init())
         #expect(status.category == .wired)
         #expect(status.interface == "eth0")
         var wrong = Connectivity_V1_WatchPathRequest()
         wrong.destination = "example.org"
         await #expect(throws: (any Error).self) {
-          try await connd.watchPath(wrong) { for try await _ in $0.messages {} }
+          try await connd.serverStreaming(ConndMethod.WatchPath.self, wrong) {
+            for try await _ in $0.messages {}
+          }
         }
-      }
-      try await withDiagnostics(at: network.socket) { connd in
-        let links = try await connd.listLinks(Connectivity_V1_ListLinksRequest()).links
+        let links = try await connd.unary(Diagnostics.ListLinks.self, .init()).links
         #expect(links.map(\.name) == ["eth0", "wlan0"])
         #expect(links.map(\.state) == [.up, .up])
         #expect(links.map(\.defaultIpv4) == [true, false])
-        let explanation = try await connd.explain(Connectivity_V1_ExplainRequest())
+        let explanation = try await connd.unary(Diagnostics.Explain.self, .init())
         #expect(explanation.category == .wired)
         #expect(explanation.path.interface == "eth0")
         network.become(.wifi)
         var request = Connectivity_V1_ListTransitionsRequest()
         request.limit = 1
-        let history = try await connd.listTransitions(request)
+        let history = try await connd.unary(Diagnostics.ListTransitions.self, request)
         #expect(history.transitions.map(\.current) == [.wifi])
         #expect(history.invalidations.map(\.reason) == [.interfaceLost, .categoryChanged])
         request.pageSize = 1
-        let page = try await connd.listTransitions(request)
+        let page = try await connd.unary(Diagnostics.ListTransitions.self, request)
         #expect(page.transitions == history.transitions && page.invalidations.isEmpty)
         request.pageToken = page.nextPageToken
-        #expect(try await connd.listTransitions(request).invalidations.count == 1)
+        #expect(
+          try await connd.unary(Diagnostics.ListTransitions.self, request).invalidations.count == 1)
         request.limit = 2
-        await #expect(throws: RPCError.self) { try await connd.listTransitions(request) }
+        await #expect(throws: RPCError.self) {
+          try await connd.unary(Diagnostics.ListTransitions.self, request)
+        }
       }
     }
   }
@@ -166,7 +171,7 @@ struct TestKitTests {
       try await withConnd(at: network.socket) { connd in
         var request = Connectivity_V1_WatchPathRequest()
         request.destination = "198.18.0.80"
-        try await connd.watchPath(request) { response in
+        try await connd.serverStreaming(ConndMethod.WatchPath.self, request) { response in
           var paths = response.messages.makeAsyncIterator()
           #expect(try await paths.next()?.path.interface == "eth0")
           network.become(.cellular)

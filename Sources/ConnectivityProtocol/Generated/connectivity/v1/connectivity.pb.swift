@@ -29,6 +29,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 /// A kind of change. Only clients send it.
 public enum Connectivity_V1_EventKind: ProtobufEnum {
@@ -1002,6 +1003,7 @@ public struct Connectivity_V1_Snapshot: Message {
 
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1040,6 +1042,7 @@ public struct Connectivity_V1_Transition: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1049,6 +1052,7 @@ public struct Connectivity_V1_Transition: Message {
   /// The status after the transition.
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1058,6 +1062,7 @@ public struct Connectivity_V1_Transition: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1098,6 +1103,7 @@ public struct Connectivity_V1_PathChange: Message {
   /// The status after the change.
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1106,6 +1112,7 @@ public struct Connectivity_V1_PathChange: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1115,6 +1122,7 @@ public struct Connectivity_V1_PathChange: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1152,6 +1160,7 @@ public struct Connectivity_V1_Invalidation: Message {
   /// If it is empty, the invalidation covers all channels.
   public var scope: Connectivity_V1_Scope {
     get { self._scope.value }
+    set { self._scope.value = newValue }
     _modify { yield &self._scope.value }
   }
   public var hasScope: Bool { self._scope.isSet }
@@ -1160,6 +1169,7 @@ public struct Connectivity_V1_Invalidation: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1169,6 +1179,7 @@ public struct Connectivity_V1_Invalidation: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1292,6 +1303,7 @@ public struct Connectivity_V1_DnsChange: Message {
   /// the first of these that applies.
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -1301,6 +1313,7 @@ public struct Connectivity_V1_DnsChange: Message {
   /// When it was published.
   public var publishTime: Google_Protobuf_Timestamp {
     get { self._publishTime.value }
+    set { self._publishTime.value = newValue }
     _modify { yield &self._publishTime.value }
   }
   public var hasPublishTime: Bool { self._publishTime.isSet }
@@ -1395,6 +1408,7 @@ public struct Connectivity_V1_Gap: Message {
 
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1431,6 +1445,7 @@ public struct Connectivity_V1_Status: Message {
   /// When the category took this value, or last bounced, by the wall clock.
   public var since: Google_Protobuf_Timestamp {
     get { self._since.value }
+    set { self._since.value = newValue }
     _modify { yield &self._since.value }
   }
   public var hasSince: Bool { self._since.isSet }
@@ -1439,6 +1454,7 @@ public struct Connectivity_V1_Status: Message {
 
   public var flags: Connectivity_V1_Flags {
     get { self._flags.value }
+    set { self._flags.value = newValue }
     _modify { yield &self._flags.value }
   }
   public var hasFlags: Bool { self._flags.isSet }
@@ -1473,6 +1489,7 @@ public struct Connectivity_V1_Status: Message {
   /// The path to the default destination, in each family.
   public var ipv4: Connectivity_V1_Path {
     get { self._ipv4.value }
+    set { self._ipv4.value = newValue }
     _modify { yield &self._ipv4.value }
   }
   public var hasIpv4: Bool { self._ipv4.isSet }
@@ -1481,6 +1498,7 @@ public struct Connectivity_V1_Status: Message {
 
   public var ipv6: Connectivity_V1_Path {
     get { self._ipv6.value }
+    set { self._ipv6.value = newValue }
     _modify { yield &self._ipv6.value }
   }
   public var hasIpv6: Bool { self._ipv6.isSet }
@@ -1498,6 +1516,7 @@ public struct Connectivity_V1_Status: Message {
   /// The DNS configuration. Not set if unknown.
   public var dns: Connectivity_V1_Dns {
     get { self._dns.value }
+    set { self._dns.value = newValue }
     _modify { yield &self._dns.value }
   }
   public var hasDns: Bool { self._dns.isSet }
@@ -1643,6 +1662,7 @@ public struct Connectivity_V1_Path: Message {
   /// The evidence for the medium.
   public var evidence: Connectivity_V1_Evidence {
     get { self._evidence.value }
+    set { self._evidence.value = newValue }
     _modify { yield &self._evidence.value }
   }
   public var hasEvidence: Bool { self._evidence.isSet }
@@ -1667,6 +1687,7 @@ public struct Connectivity_V1_Path: Message {
   /// find out. Not set if no source has an answer.
   public var validation: Connectivity_V1_Validation {
     get { self._validation.value }
+    set { self._validation.value = newValue }
     _modify { yield &self._validation.value }
   }
   public var hasValidation: Bool { self._validation.isSet }
@@ -1946,6 +1967,7 @@ public struct Connectivity_V1_GetPathResponse: Message {
   /// The status is UNKNOWN if the kernel cannot be queried.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -1958,6 +1980,7 @@ public struct Connectivity_V1_GetPathResponse: Message {
   /// Not set if it was not requested, or the kernel cannot be queried.
   public var otherWay: Connectivity_V1_OtherWay {
     get { self._otherWay.value }
+    set { self._otherWay.value = newValue }
     _modify { yield &self._otherWay.value }
   }
   public var hasOtherWay: Bool { self._otherWay.isSet }
@@ -1990,6 +2013,7 @@ public struct Connectivity_V1_OtherWay: Message {
   /// Not set if no other path was found or looked for.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -2126,6 +2150,7 @@ public struct Connectivity_V1_WatchPathResponse: Message {
 
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -2245,6 +2270,7 @@ public struct Connectivity_V1_Flow: Message {
   /// could not know its address and port. A different path because of them is not a change.)
   public var knownPath: Connectivity_V1_Path {
     get { self._knownPath.value }
+    set { self._knownPath.value = newValue }
     _modify { yield &self._knownPath.value }
   }
   public var hasKnownPath: Bool { self._knownPath.isSet }
@@ -2389,6 +2415,7 @@ public struct Connectivity_V1_GuardResponse: Message {
   /// an `invalidation` follows. Not set if the client need not ask.
   public var questionEndTime: Google_Protobuf_Timestamp {
     get { self._questionEndTime.value }
+    set { self._questionEndTime.value = newValue }
     _modify { yield &self._questionEndTime.value }
   }
   public var hasQuestionEndTime: Bool { self._questionEndTime.isSet }
@@ -2438,6 +2465,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
 
   public var cause: Connectivity_V1_Cause {
     get { self._cause.value }
+    set { self._cause.value = newValue }
     _modify { yield &self._cause.value }
   }
   public var hasCause: Bool { self._cause.isSet }
@@ -2447,6 +2475,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   /// The current path to the remote address. Not set if connd did not look it up.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -2457,6 +2486,7 @@ public struct Connectivity_V1_FlowInvalidation: Message {
   /// than TCP, for flows without ports, and if the verdict is certain without it.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
+    set { self._socket.value = newValue }
     _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
@@ -2492,6 +2522,7 @@ public struct Connectivity_V1_SocketTestimony: Message {
   /// this message: negative before it. In an Explanation it is relative to the query.
   public var lastHeardOffset: Google_Protobuf_Duration {
     get { self._lastHeardOffset.value }
+    set { self._lastHeardOffset.value = newValue }
     _modify { yield &self._lastHeardOffset.value }
   }
   public var hasLastHeardOffset: Bool { self._lastHeardOffset.isSet }
@@ -2501,6 +2532,7 @@ public struct Connectivity_V1_SocketTestimony: Message {
   /// The smoothed round-trip time.
   public var roundTripDuration: Google_Protobuf_Duration {
     get { self._roundTripDuration.value }
+    set { self._roundTripDuration.value = newValue }
     _modify { yield &self._roundTripDuration.value }
   }
   public var hasRoundTripDuration: Bool { self._roundTripDuration.isSet }
@@ -2552,5 +2584,101 @@ public struct Connectivity_V1_FlowRefused: Message {
   public func write(to writer: inout ProtobufWriter) {
     writer.write(self.code, as: 1)
     writer.write(self.message, as: 2)
+  }
+}
+
+/// For applications: the state of the network, and the fate of their connections.
+public enum Connectivity_V1_Connectivity {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "connectivity.v1.Connectivity")
+
+  public enum Method {
+    /// Returns the status as it was last published.
+    public enum GetStatus: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetStatusRequest
+      public typealias Output = Connectivity_V1_Status
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "GetStatus", type: .unary)
+    }
+
+    /// Sends the current status and then every change, in order, until the client disconnects.
+    ///
+    /// 1. The first message is a `snapshot`. Changes with growing generations follow.
+    /// 2. With `since_generation` the stream resumes: the first message is the first change after that
+    ///    generation. If the history does not reach back that far, or connd never issued the
+    ///    generation, the first message is a `gap`.
+    /// 3. A client that reads too slowly misses changes. It receives a `gap` with the current status
+    ///    instead. It does not delay other clients.
+    /// 4. Losses and gains are published immediately, also for a link that flaps.
+    /// 5. A path that went away and came back is reported even if it looks the same
+    ///    (`Transition.bounced`).
+    /// 6. Invalidations follow the transition or path change that caused them, narrow scopes before
+    ///    wide ones. A client that acts on them closes the connections that the scope covers, except
+    ///    loopback and Unix sockets.
+    public enum Watch: ServiceMethod {
+      public typealias Input = Connectivity_V1_WatchRequest
+      public typealias Output = Connectivity_V1_WatchResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "Watch", type: .serverStreaming)
+    }
+
+    /// Returns the current path to one destination for traffic of the calling user. For many hosts
+    /// this is cheaper than WatchPath, because connd follows nothing after the response.
+    public enum GetPath: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetPathRequest
+      public typealias Output = Connectivity_V1_GetPathResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "GetPath", type: .unary)
+    }
+
+    /// Reports how an attempt to connect by the default way ended, after one failed while a connection
+    /// by another link worked. connd cannot know that otherwise. The report counts for traffic of the
+    /// calling user. It counts for other users only if connd has evidence of its own.
+    public enum ReportAttempt: ServiceMethod {
+      public typealias Input = Connectivity_V1_ReportAttemptRequest
+      public typealias Output = Connectivity_V1_ReportAttemptResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "ReportAttempt", type: .unary)
+    }
+
+    /// Sends the path to one destination for traffic of the calling user: immediately, and again after
+    /// each change. A slow reader misses intermediate paths, but never the last one.
+    public enum WatchPath: ServiceMethod {
+      public typealias Input = Connectivity_V1_WatchPathRequest
+      public typealias Output = Connectivity_V1_WatchPathResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "WatchPath", type: .serverStreaming)
+    }
+
+    /// Guards the caller's connections. The client adds and removes flows. connd answers each addition
+    /// with the flow's path, and reports which flows died, why, and how severely.
+    ///
+    /// 1. connd answers each `add` with the flow's `path`, or with an invalidation if the flow is
+    ///    already dead or in doubt. If it refuses the flow (`refused`), the stream and all other flows
+    ///    are unaffected.
+    /// 2. From then on the client receives an `invalidation` when the flow is no longer viable, and
+    ///    its `path` after any other change. After an invalidation of severity `destroy` connd has
+    ///    forgotten the flow, and its id is free.
+    /// 3. Lookups are made for the calling user, which the kernel identifies (SO_PEERCRED).
+    /// 4. After half-closing the stream, a client can no longer send requests but still receives
+    ///    events. When the stream ends, its flows are no longer guarded. A client that reconnects adds
+    ///    its flows again, each with the last path it received (`known_path`). connd immediately
+    ///    reports what that path shows to have changed. (If another network appeared behind the same
+    ///    link and addresses while connd was away, connd cannot tell.)
+    /// 5. Only current answers of the kernel destroy a flow. Lost messages, a restart of connd, or
+    ///    another category do not.
+    /// 6. connd speaks for its own network namespace, which each response names. A client in another
+    ///    namespace ignores the rest, because connd knows nothing about its connections.
+    /// 7. If `question_end_time` is set, the client asks its peer for a sign of life (`FlowQuestion`).
+    /// 8. If connd repeatedly destroys new connections in its answer to their registration, the client
+    ///    should stop guarding for a while. So it should if connd repeatedly reports a new connection
+    ///    as in doubt and then destroys it without a path in between. Such connections were just made,
+    ///    so they work, and connd is wrong (`refutations` counts them).
+    public enum Guard: ServiceMethod {
+      public typealias Input = Connectivity_V1_GuardRequest
+      public typealias Output = Connectivity_V1_GuardResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Connectivity.descriptor, method: "Guard", type: .bidirectionalStreaming)
+    }
   }
 }

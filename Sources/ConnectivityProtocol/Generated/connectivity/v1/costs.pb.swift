@@ -5,6 +5,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 /// A user's override. Treat an unknown value as AUTO.
 public enum Connectivity_V1_Choice: ProtobufEnum {
@@ -197,6 +198,7 @@ public struct Connectivity_V1_ListNetworksResponse: Message {
 
   public var assistEndTime: Google_Protobuf_Timestamp {
     get { self._assistEndTime.value }
+    set { self._assistEndTime.value = newValue }
     _modify { yield &self._assistEndTime.value }
   }
   public var hasAssistEndTime: Bool { self._assistEndTime.isSet }
@@ -278,6 +280,7 @@ public struct Connectivity_V1_Network: Message {
   /// When an override ends, if it has an end time: the earlier of the two below.
   public var endTime: Google_Protobuf_Timestamp {
     get { self._endTime.value }
+    set { self._endTime.value = newValue }
     _modify { yield &self._endTime.value }
   }
   public var hasEndTime: Bool { self._endTime.isSet }
@@ -286,6 +289,7 @@ public struct Connectivity_V1_Network: Message {
 
   public var constrainedEndTime: Google_Protobuf_Timestamp {
     get { self._constrainedEndTime.value }
+    set { self._constrainedEndTime.value = newValue }
     _modify { yield &self._constrainedEndTime.value }
   }
   public var hasConstrainedEndTime: Bool { self._constrainedEndTime.isSet }
@@ -294,6 +298,7 @@ public struct Connectivity_V1_Network: Message {
 
   public var expensiveEndTime: Google_Protobuf_Timestamp {
     get { self._expensiveEndTime.value }
+    set { self._expensiveEndTime.value = newValue }
     _modify { yield &self._expensiveEndTime.value }
   }
   public var hasExpensiveEndTime: Bool { self._expensiveEndTime.isSet }
@@ -429,5 +434,59 @@ public struct Connectivity_V1_ForgetNetworkResponse: Message {
 
   public func write(to writer: inout ProtobufWriter) {
     writer.write(self.notKept, as: 1)
+  }
+}
+
+/// For settings: which links and networks cost money, or should carry little data.
+public enum Connectivity_V1_Costs {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "connectivity.v1.Costs")
+
+  public enum Method {
+    /// Marks a link or network as constrained (save data) or expensive (metered), for all programs on
+    /// this machine. Such an override takes precedence over what connd detects. The configuration
+    /// takes precedence over it.
+    ///
+    /// Allowed for root, connd's own user, and users that polkit authorizes (action
+    /// `org.connd.set-cost`). Without polkit: members of the group `connd` and the user at the
+    /// machine's seat. Fails with PERMISSION_DENIED for others, and with UNAVAILABLE if polkit is
+    /// running but does not decide. Fails with RESOURCE_EXHAUSTED if the user changes costs too often,
+    /// or too many polkit requests are pending.
+    ///
+    /// The override applies immediately. The response is sent once the override is on disk, or writing
+    /// it has failed: within a second or two.
+    public enum SetCost: ServiceMethod {
+      public typealias Input = Connectivity_V1_SetCostRequest
+      public typealias Output = Connectivity_V1_SetCostResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Costs.descriptor, method: "SetCost", type: .unary)
+    }
+
+    /// Lists the networks that the machine is on, and the networks and links with overrides.
+    public enum ListNetworks: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListNetworksRequest
+      public typealias Output = Connectivity_V1_ListNetworksResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Costs.descriptor, method: "ListNetworks", type: .unary)
+    }
+
+    /// Removes the override for a network or a link. Fails with NOT_FOUND if none exists.
+    /// Permissions are as for SetCost.
+    public enum ForgetNetwork: ServiceMethod {
+      public typealias Input = Connectivity_V1_ForgetNetworkRequest
+      public typealias Output = Connectivity_V1_ForgetNetworkResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Costs.descriptor, method: "ForgetNetwork", type: .unary)
+    }
+
+    /// Sets whether connections may leave a network that carries badly
+    /// (GetPathRequest.with_other_way): ON allows paths that cost money, to programs that want them;
+    /// OFF forbids all; AUTO allows paths that cost nothing. Permissions are as for SetCost.
+    public enum SetAssist: ServiceMethod {
+      public typealias Input = Connectivity_V1_SetAssistRequest
+      public typealias Output = Connectivity_V1_SetAssistResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Costs.descriptor, method: "SetAssist", type: .unary)
+    }
   }
 }

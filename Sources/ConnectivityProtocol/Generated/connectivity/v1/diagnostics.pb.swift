@@ -5,6 +5,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 /// Why traffic does not use a link. Treat an unknown value as NO_ROUTE.
 public enum Connectivity_V1_UnusedReason: ProtobufEnum {
@@ -456,6 +457,7 @@ public struct Connectivity_V1_Explanation: Message {
 
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -489,6 +491,7 @@ public struct Connectivity_V1_Explanation: Message {
 
   public var flags: Connectivity_V1_Flags {
     get { self._flags.value }
+    set { self._flags.value = newValue }
     _modify { yield &self._flags.value }
   }
   public var hasFlags: Bool { self._flags.isSet }
@@ -515,6 +518,7 @@ public struct Connectivity_V1_Explanation: Message {
   /// Whether the path is metered, and which source says so. Not set without a link.
   public var cost: Connectivity_V1_CostEvidence {
     get { self._cost.value }
+    set { self._cost.value = newValue }
     _modify { yield &self._cost.value }
   }
   public var hasCost: Bool { self._cost.isSet }
@@ -524,6 +528,7 @@ public struct Connectivity_V1_Explanation: Message {
   /// The state of the connection's socket. Not set if the socket does not exist.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
+    set { self._socket.value = newValue }
     _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
@@ -588,6 +593,7 @@ public struct Connectivity_V1_Explanation: Message {
 public struct Connectivity_V1_UnusedLink: Message {
   public var link: Connectivity_V1_Link {
     get { self._link.value }
+    set { self._link.value = newValue }
     _modify { yield &self._link.value }
   }
   public var hasLink: Bool { self._link.isSet }
@@ -634,6 +640,7 @@ public struct Connectivity_V1_UnusedLink: Message {
   /// The first rule that names the route's table.
   public var rule: Connectivity_V1_Rule {
     get { self._rule.value }
+    set { self._rule.value = newValue }
     _modify { yield &self._rule.value }
   }
   public var hasRule: Bool { self._rule.isSet }
@@ -807,6 +814,7 @@ public struct Connectivity_V1_Link: Message {
 
   public var evidence: Connectivity_V1_Evidence {
     get { self._evidence.value }
+    set { self._evidence.value = newValue }
     _modify { yield &self._evidence.value }
   }
   public var hasEvidence: Bool { self._evidence.isSet }
@@ -862,6 +870,7 @@ public struct Connectivity_V1_Link: Message {
   /// missing.
   public var wireless: Connectivity_V1_Wireless {
     get { self._wireless.value }
+    set { self._wireless.value = newValue }
     _modify { yield &self._wireless.value }
   }
   public var hasWireless: Bool { self._wireless.isSet }
@@ -872,6 +881,7 @@ public struct Connectivity_V1_Link: Message {
   /// ModemManager is not running.
   public var modem: Connectivity_V1_Modem {
     get { self._modem.value }
+    set { self._modem.value = newValue }
     _modify { yield &self._modem.value }
   }
   public var hasModem: Bool { self._modem.isSet }
@@ -1208,6 +1218,7 @@ public struct Connectivity_V1_GetStatisticsResponse: Message {
   /// When connd started. Counters begin at zero then.
   public var startTime: Google_Protobuf_Timestamp {
     get { self._startTime.value }
+    set { self._startTime.value = newValue }
     _modify { yield &self._startTime.value }
   }
   public var hasStartTime: Bool { self._startTime.isSet }
@@ -1361,6 +1372,7 @@ public struct Connectivity_V1_Client: Message {
   /// When the stream was opened.
   public var startTime: Google_Protobuf_Timestamp {
     get { self._startTime.value }
+    set { self._startTime.value = newValue }
     _modify { yield &self._startTime.value }
   }
   public var hasStartTime: Bool { self._startTime.isSet }
@@ -1471,6 +1483,7 @@ public struct Connectivity_V1_GuardingClient: Message {
   /// When it was reported.
   public var invalidationTime: Google_Protobuf_Timestamp {
     get { self._invalidationTime.value }
+    set { self._invalidationTime.value = newValue }
     _modify { yield &self._invalidationTime.value }
   }
   public var hasInvalidationTime: Bool { self._invalidationTime.isSet }
@@ -1563,6 +1576,7 @@ public struct Connectivity_V1_Connection: Message {
   /// The path that its packets take now.
   public var path: Connectivity_V1_Path {
     get { self._path.value }
+    set { self._path.value = newValue }
     _modify { yield &self._path.value }
   }
   public var hasPath: Bool { self._path.isSet }
@@ -1607,6 +1621,7 @@ public struct Connectivity_V1_Connection: Message {
   /// The state of its socket. Not set if the connection has just ended.
   public var socket: Connectivity_V1_SocketTestimony {
     get { self._socket.value }
+    set { self._socket.value = newValue }
     _modify { yield &self._socket.value }
   }
   public var hasSocket: Bool { self._socket.isSet }
@@ -1692,6 +1707,7 @@ public struct Connectivity_V1_GetConfigurationResponse: Message {
 public struct Connectivity_V1_ReplayedAnswers: Message {
   public var status: Connectivity_V1_Status {
     get { self._status.value }
+    set { self._status.value = newValue }
     _modify { yield &self._status.value }
   }
   public var hasStatus: Bool { self._status.isSet }
@@ -1701,6 +1717,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// The remaining fields are not set if the recording lacks the kernel's answers.
   public var explanation: Connectivity_V1_Explanation {
     get { self._explanation.value }
+    set { self._explanation.value = newValue }
     _modify { yield &self._explanation.value }
   }
   public var hasExplanation: Bool { self._explanation.isSet }
@@ -1712,6 +1729,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// The history of the recorded machine, with what happened during the recording.
   public var history: Connectivity_V1_ListTransitionsResponse {
     get { self._history.value }
+    set { self._history.value = newValue }
     _modify { yield &self._history.value }
   }
   public var hasHistory: Bool { self._history.isSet }
@@ -1721,6 +1739,7 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
   /// When the recording ended.
   public var endTime: Google_Protobuf_Timestamp {
     get { self._endTime.value }
+    set { self._endTime.value = newValue }
     _modify { yield &self._endTime.value }
   }
   public var hasEndTime: Bool { self._endTime.isSet }
@@ -1746,5 +1765,74 @@ public struct Connectivity_V1_ReplayedAnswers: Message {
     for value in self.links { writer.write(value, as: 3) }
     self._history.write(to: &writer, as: 4)
     self._endTime.write(to: &writer, as: 5)
+  }
+}
+
+/// For administrators: why connd answers as it does, and what it does.
+public enum Connectivity_V1_Diagnostics {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "connectivity.v1.Diagnostics")
+
+  public enum Method {
+    /// Explains connd's answer for a destination: queries the kernel now and shows each step.
+    public enum Explain: ServiceMethod {
+      public typealias Input = Connectivity_V1_ExplainRequest
+      public typealias Output = Connectivity_V1_Explanation
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "Explain", type: .unary)
+    }
+
+    /// Lists the machine's links: first the links of the default paths, then by preference.
+    public enum ListLinks: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListLinksRequest
+      public typealias Output = Connectivity_V1_ListLinksResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListLinks", type: .unary)
+    }
+
+    /// Lists the history that connd holds, oldest first: transitions, path changes and invalidations,
+    /// with their causes.
+    public enum ListTransitions: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListTransitionsRequest
+      public typealias Output = Connectivity_V1_ListTransitionsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListTransitions", type: .unary)
+    }
+
+    /// Returns what connd has counted since it started, and its current state: for administrators and
+    /// for collectors of metrics.
+    public enum GetStatistics: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetStatisticsRequest
+      public typealias Output = Connectivity_V1_GetStatisticsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "GetStatistics", type: .unary)
+    }
+
+    /// Lists the open streams of the calling user's programs. Root and connd's own user see those of
+    /// all users.
+    public enum ListClients: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListClientsRequest
+      public typealias Output = Connectivity_V1_ListClientsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListClients", type: .unary)
+    }
+
+    /// Lists the TCP connections of the calling user, and what Guard would report about each. Root and
+    /// connd's own user see those of all users. Omits connections within this machine by loopback
+    /// addresses.
+    public enum ListConnections: ServiceMethod {
+      public typealias Input = Connectivity_V1_ListConnectionsRequest
+      public typealias Output = Connectivity_V1_ListConnectionsResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "ListConnections", type: .unary)
+    }
+
+    /// Returns what a second connd on this machine needs to give the same answers. For connctl report.
+    public enum GetConfiguration: ServiceMethod {
+      public typealias Input = Connectivity_V1_GetConfigurationRequest
+      public typealias Output = Connectivity_V1_GetConfigurationResponse
+      public static let descriptor = MethodDescriptor(
+        service: Connectivity_V1_Diagnostics.descriptor, method: "GetConfiguration", type: .unary)
+    }
   }
 }

@@ -4,6 +4,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 public struct Grpc_Health_V1_HealthCheckRequest: Message {
   /// The full name of a service. Empty means the server as a whole.
@@ -69,5 +70,28 @@ public struct Grpc_Health_V1_HealthCheckResponse: Message {
 
   public func write(to writer: inout ProtobufWriter) {
     writer.write(self.status, as: 1)
+  }
+}
+
+public enum Grpc_Health_V1_Health {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "grpc.health.v1.Health")
+
+  public enum Method {
+    /// Returns the health of a service, or NOT_FOUND for an unknown service.
+    public enum Check: ServiceMethod {
+      public typealias Input = Grpc_Health_V1_HealthCheckRequest
+      public typealias Output = Grpc_Health_V1_HealthCheckResponse
+      public static let descriptor = MethodDescriptor(
+        service: Grpc_Health_V1_Health.descriptor, method: "Check", type: .unary)
+    }
+
+    /// Sends the current health and each change of it, or SERVICE_UNKNOWN for an unknown service.
+    public enum Watch: ServiceMethod {
+      public typealias Input = Grpc_Health_V1_HealthCheckRequest
+      public typealias Output = Grpc_Health_V1_HealthCheckResponse
+      public static let descriptor = MethodDescriptor(
+        service: Grpc_Health_V1_Health.descriptor, method: "Watch", type: .serverStreaming)
+    }
   }
 }

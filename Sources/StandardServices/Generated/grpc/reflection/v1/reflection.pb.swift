@@ -4,6 +4,7 @@
 // swift-format-ignore-file
 
 public import ConnectivityProtobuf
+public import GRPCCore
 
 public struct Grpc_Reflection_V1_ServerReflectionRequest: Message {
   public var host: String = ""
@@ -93,6 +94,7 @@ public struct Grpc_Reflection_V1_ServerReflectionResponse: Message {
 
   public var originalRequest: Grpc_Reflection_V1_ServerReflectionRequest {
     get { self._originalRequest.value }
+    set { self._originalRequest.value = newValue }
     _modify { yield &self._originalRequest.value }
   }
   public var hasOriginalRequest: Bool { self._originalRequest.isSet }
@@ -243,5 +245,19 @@ public struct Grpc_Reflection_V1_ErrorResponse: Message {
   public func write(to writer: inout ProtobufWriter) {
     writer.write(Int64(self.errorCode), as: 1)
     writer.write(self.errorMessage, as: 2)
+  }
+}
+
+public enum Grpc_Reflection_V1_ServerReflection {
+  public static let descriptor = ServiceDescriptor(
+    fullyQualifiedService: "grpc.reflection.v1.ServerReflection")
+
+  public enum Method {
+    public enum ServerReflectionInfo: ServiceMethod {
+      public typealias Input = Grpc_Reflection_V1_ServerReflectionRequest
+      public typealias Output = Grpc_Reflection_V1_ServerReflectionResponse
+      public static let descriptor = MethodDescriptor(
+        service: Grpc_Reflection_V1_ServerReflection.descriptor, method: "ServerReflectionInfo", type: .bidirectionalStreaming)
+    }
   }
 }
