@@ -45,6 +45,13 @@ extension Channel {
     var path: KernelPath?
     /// Whether the address needs no network.
     var isLocal = false
+
+    init(outcome: Outcome) { self.outcome = outcome }
+
+    init(_ outcome: Outcome, of connection: Connection) {
+      (self.outcome, self.flow) = (outcome, connection.flow)
+      (self.path, self.isLocal) = (connection.path, connection.isLocal)
+    }
   }
 
   /// Whether a waiting call may use the path. If none is waiting, whether the last one could.
@@ -79,10 +86,40 @@ extension Channel {
     }
   }
 
+  /// Makes one connection, and returns when it has ended or could not be made.
   func connectOnce(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by way: Way = .usual,
     until deadline: ContinuousClock.Instant, _ hub: GuardHub
   ) async -> Try {
+    let connection: Connection
+    do throws(RPCError) {
+      connection = try await self.begin(id, to: address, by: way)
+    } catch {
+      return Try(outcome: .failed(error))
+    }
+    defer { self.state.withLock { $0.attempts[connection.serial] = nil } }
+    if let objection = await self.objection(to: connection, hub) {
+      return Try(objection, of: connection)
+    }
+    connection.connect()
+    return await withTaskCancellationHandler {
+      if let failure = await self.failure(of: connection, by: way, until: deadline) {
+        return Try(failure, of: connection)
+      }
+      await self.use(connection, by: way, hub)
+      await self.serve(connection)
+      return Try(outcome: .over)
+    } onCancel: {
+      connection.destroy()
+    }
+  }
+
+  /// Creates a connection, before anything is sent.
+  ///
+  /// - Throws: If the TLS configuration cannot work, or the attempt is no longer wanted.
+  private func begin(
+    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by way: Way
+  ) async throws(RPCError) -> Connection {
     let serial = self.state.withLock { state in
       state.lastSerial += 1
       return state.lastSerial
@@ -97,116 +134,113 @@ extension Channel {
         }
       }
     } catch {
-      return Try(
-        outcome: .failed(RPCError(code: .unavailable, message: "\(error)", cause: error)))
+      throw RPCError(code: .unavailable, message: "\(error)", cause: error)
     }
-    guard self.begin(connection) else {
-      return Try(outcome: .failed(ChannelMachine.shutdownError))
+    let isWanted = self.state.withLock { state in
+      if state.machine.isConnecting(id) { state.attempts[serial] = connection }
+      return state.machine.isConnecting(id)
     }
-    defer { self.state.withLock { $0.attempts[serial] = nil } }
-    // Before anything is sent, connd reports what the path costs (C8), even for unguarded
-    // connections.
+    guard isWanted else { throw ChannelMachine.shutdownError }
+    return connection
+  }
+
+  /// Begins to guard a connection. Before anything is sent, connd reports what the path costs (C8),
+  /// even for unguarded connections.
+  ///
+  /// - Returns: Why nothing may be sent, or `nil` if the connection may be made.
+  private func objection(to connection: Connection, _ hub: GuardHub) async -> Outcome? {
     let isRestricted = self.isRestricted
-    let asked = self.guarding(connection, hub, isRestricted: isRestricted)
-    let flow = asked?.onlyAsks == true ? nil : asked
-    connection.flow = flow
-    func over(_ outcome: Outcome) -> Try {
-      Try(outcome: outcome, flow: flow, path: connection.path, isLocal: connection.isLocal)
-    }
-    func objection(to path: KernelPath) -> Outcome? {
-      if let refusal = self.settings.config.access.refusal(of: path) { return .forbidden(refusal) }
-      return self.isWanted(on: path) ? nil : .unwanted
-    }
-    let answer = await asked?.answer(isRestricted: isRestricted)
-    switch answer {
-    case .path(let path):
-      connection.path = path
-      if let objection = objection(to: path) { return over(objection) }
-    case .invalidation(let invalidation):
-      if let path = invalidation.path {
-        connection.path = path
-        if let objection = objection(to: path) { return over(objection) }
-      }
-      if flow != nil { return over(.failed(RPCError(invalidation))) }
-    case .silence where flow != nil:
+    guard let asked = self.guarding(connection, hub, isRestricted: isRestricted) else { return nil }
+    connection.flow = asked.onlyAsks ? nil : asked
+    let answer = await asked.answer(isRestricted: isRestricted)
+    if let path = answer.path { connection.path = path }
+    if answer == .silence, !asked.onlyAsks {
       self.logger?.warning(
         "connd does not answer; the connection is not guarded until it does",
         metadata: connection.metadata)
-    case .silence, .unguarded, nil: break
     }
-    if connection.path == nil, answer != nil, let objection = objection(to: .unknown) {
-      return over(objection)
+    switch answer.admission(for: self.settings.config.access, isWanted: self.isWanted(on:)) {
+    case .granted: return nil
+    case .forbidden(let refusal): return .forbidden(refusal)
+    case .unwanted: return .unwanted
+    case .invalid(let invalidation): return asked.onlyAsks ? nil : .failed(RPCError(invalidation))
     }
-    connection.connect()
-    return await withTaskCancellationHandler {
-      do throws(RPCError) {
-        try await connection.ready(until: deadline)
-      } catch {
-        let wasLeft = connection.wasReady && connection.invalidation == nil
-        // The thread that cut the connection also informs the machine, but perhaps later. Without
-        // this the machine would count a failure, with a backoff.
-        if connection.invalidation != nil {
-          self.update { $0.invalidated(connection) }
-        }
-        connection.destroy()
-        await connection.ended()
-        self.logger?.debug(
-          "the attempt failed",
-          metadata: connection.metadata.merging(["error": "\(error)"]) { $1 })
-        if error.isConnectTimeout { return over(.timedOut(error)) }
-        return over(wasLeft ? .left(error) : .failed(error))
+  }
+
+  /// Waits until calls can start on a connection.
+  ///
+  /// - Returns: Why they cannot, once the connection has ended, or `nil` if they can.
+  private func failure(
+    of connection: Connection, by way: Way, until deadline: ContinuousClock.Instant
+  ) async -> Outcome? {
+    do throws(RPCError) {
+      try await connection.ready(until: deadline)
+    } catch {
+      let wasLeft = connection.wasReady && connection.invalidation == nil
+      // The thread that cut the connection also informs the machine, but perhaps later. Without
+      // this the machine would count a failure, with a backoff.
+      if connection.invalidation != nil {
+        self.update { $0.invalidated(connection) }
       }
-      if case .trial = way, await connection.hasRetransmitted() {
-        connection.giveUp()
-        await connection.ended()
-        return over(.limping)
-      }
-      typealias Losers = (others: [Connection], guards: [ConnectionGuard], isBesideStalled: Bool)
-      let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
-        state.attempts[serial] = nil
-        guard state.machine.isConnecting(id) else { return ([], nil) }
-        state.connections[id] = connection
-        for event in state.news.begin(on: connection.path) { state.events.yield(event) }
-        let losers = (
-          state.takeAttempts { $0.id == id }, state.guards, state.machine.isBesideStalled(id)
-        )
-        state.guards = []
-        return (state.machine.connected(id), losers)
-      }
-      self.noteWay(of: connection, isCurrent: losers != nil, hub)
-      // The network changed in between, and another attempt may be running; or another address was
-      // faster.
-      if losers == nil { connection.destroy() }
-      if let losers {
-        if case .other = way {
-          await self.reportContrast(
-            connection, with: losers.others, isBesideStalled: losers.isBesideStalled)
-        } else {
-          await self.reportReady(connection)
-        }
-      }
-      for other in losers?.others ?? [] { other.giveUp() }
-      for failed in losers?.guards ?? [] { failed.end() }
-      await withDiscardingTaskGroup { group in
-        if let time = self.settings.config.connection.maxIdleTime {
-          group.addTask { await self.drain(connection, whenIdleFor: time) }
-        }
-        await connection.closed()
-        group.cancelAll()
-      }
-      // It may have closed before it was known to be ready.
-      self.update { state in
-        guard state.connections[id] === connection else { return [] }
-        defer { state.connections[id] = nil }
-        return state.closed(connection)
-      }
-      self.forgetWay(of: connection)
-      flow?.end()
-      await connection.ended()
-      return Try(outcome: .over)
-    } onCancel: {
       connection.destroy()
+      await connection.ended()
+      self.logger?.debug(
+        "the attempt failed", metadata: connection.metadata.merging(["error": "\(error)"]) { $1 })
+      return error.isConnectTimeout ? .timedOut(error) : wasLeft ? .left(error) : .failed(error)
     }
+    guard case .trial = way, await connection.hasRetransmitted() else { return nil }
+    connection.giveUp()
+    await connection.ended()
+    return .limping
+  }
+
+  /// Lets calls use a connection that is ready, and gives up the attempts that were slower.
+  private func use(_ connection: Connection, by way: Way, _ hub: GuardHub) async {
+    let id = connection.id
+    typealias Losers = (others: [Connection], guards: [ConnectionGuard], isBesideStalled: Bool)
+    let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
+      state.attempts[connection.serial] = nil
+      guard state.machine.isConnecting(id) else { return ([], nil) }
+      state.connections[id] = connection
+      for event in state.news.begin(on: connection.path) { state.events.yield(event) }
+      let losers = (
+        state.takeAttempts { $0.id == id }, state.guards, state.machine.isBesideStalled(id)
+      )
+      state.guards = []
+      return (state.machine.connected(id), losers)
+    }
+    // The network changed in between, and another attempt may be running; or another address was
+    // faster.
+    guard let losers else { return connection.destroy() }
+    self.noteWay(of: connection, hub)
+    if case .other = way {
+      await self.reportContrast(
+        connection, with: losers.others, isBesideStalled: losers.isBesideStalled)
+    } else {
+      await self.reportReady(connection)
+    }
+    for other in losers.others { other.giveUp() }
+    for failed in losers.guards { failed.end() }
+  }
+
+  /// Returns when a connection that was ready has ended.
+  private func serve(_ connection: Connection) async {
+    await withDiscardingTaskGroup { group in
+      if let time = self.settings.config.connection.maxIdleTime {
+        group.addTask { await self.drain(connection, whenIdleFor: time) }
+      }
+      await connection.closed()
+      group.cancelAll()
+    }
+    // It may have closed before it was known to be ready.
+    self.update { state in
+      guard state.connections[connection.id] === connection else { return [] }
+      defer { state.connections[connection.id] = nil }
+      return state.closed(connection)
+    }
+    self.forgetWay(of: connection)
+    connection.flow?.end()
+    await connection.ended()
   }
 
   /// Closes a connection once it has been idle for the given time, unless it closes before.
@@ -221,15 +255,6 @@ extension Channel {
         return (isOver ? state.closed(connection) : [], isOver)
       }
       if isOver { return connection.drain() }
-    }
-  }
-
-  /// Returns whether the attempt is still wanted.
-  private func begin(_ connection: Connection) -> Bool {
-    self.state.withLock { state in
-      guard state.machine.isConnecting(connection.id) else { return false }
-      state.attempts[connection.serial] = connection
-      return true
     }
   }
 

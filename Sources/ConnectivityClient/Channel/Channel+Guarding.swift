@@ -74,7 +74,7 @@ extension Channel {
 
   private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
     let (event, phase) = (report.event, report.phase)
-    self.warn(report, connection)
+    report.warn(self.logger, connection.metadata)
     self.publish(event, of: connection)
     if let invalidation = self.settings.config.access.invalidation(by: event) {
       // An attempt that would be invalid from the start is not made. That does not justify another
@@ -115,16 +115,6 @@ extension Channel {
       }
       return state.suspend(connection, false)
     }
-  }
-
-  /// Logs that connd cannot be trusted, if the report proves that (I11).
-  private func warn(_ report: ConnectionGuard.Report, _ connection: Connection) {
-    guard let rest = report.rest, case .invalidation(let invalidation) = report.event else {
-      return
-    }
-    self.logger?.warning(
-      "connd wrongly rejects new connections; for \(rest) they are not guarded",
-      metadata: connection.metadata.merging(invalidation.evidence(against: report.flow)) { $1 })
   }
 
   /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
@@ -184,13 +174,8 @@ extension Channel {
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.metrics.invalidated(invalidation)
-    self.logger?.info(
-      "the connection is no longer viable",
-      metadata: connection.metadata.merging([
-        "reason": "\(invalidation.reason.rawValue)",
-        "severity": "\(invalidation.severity.rawValue)",
-        "cause": "\(invalidation.cause.change)", "action": "\(action)",
-      ]) { $1 })
+    self.logger?.log(
+      invalidation, cause: invalidation.cause.change, action, of: connection.metadata)
     switch action {
     case .destroy:
       // Destroy first, because calls are waiting for the error.

@@ -201,8 +201,7 @@ extension Channel {
   // MARK: - The return
 
   /// Notes whether calls use the other way from now on.
-  func noteWay(of connection: Connection, isCurrent: Bool, _ hub: GuardHub) {
-    guard isCurrent else { return }
+  func noteWay(of connection: Connection, _ hub: GuardHub) {
     var use: OtherWayUse?
     if connection.link != nil {
       let remote = connection.target.address.ip

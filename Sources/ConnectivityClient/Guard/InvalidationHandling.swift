@@ -1,5 +1,6 @@
 internal import Connectivity
 internal import ConnectivityMonitor
+internal import Logging
 
 /// How a channel handles an invalidation of its connection.
 @nonexhaustive public enum InvalidationHandling: Sendable {
@@ -31,5 +32,21 @@ internal import ConnectivityMonitor
     case (.drain, .destroy): invalidation.isSurvivable ? .drain : .destroy
     case (.destroy, .destroy): .destroy
     }
+  }
+}
+
+extension Logger {
+  /// Logs that a connection is no longer viable, or may not be.
+  func log(
+    _ invalidation: FlowInvalidation, cause: String, _ action: InvalidationHandling.Action,
+    of connection: Metadata
+  ) {
+    self.info(
+      "the connection is no longer viable",
+      metadata: connection.merging([
+        "reason": "\(invalidation.reason.rawValue)",
+        "severity": "\(invalidation.severity.rawValue)", "cause": "\(cause)",
+        "action": "\(action)",
+      ]) { $1 })
   }
 }

@@ -150,8 +150,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private func decide(by answer: ConnectionGuard.Answer, _ context: ChannelHandlerContext) {
     guard let held = self.held else { return }
     self.held = nil
-    // connd may be running but not know the path either (K8).
-    if let refusal = self.config.access.refusal(of: answer.path ?? .unknown) {
+    if case .forbidden(let refusal) = answer.admission(for: self.config.access) {
       self.end()
       self.config.logger?.info(
         "the connection is not made",
@@ -209,10 +208,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
     self.inquirer = PeerInquirer(context.channel)
-    let breaker = DestinationBreaker(flow, socket: self.config.socket.path)
-    self.unguardedReason = breaker.allowsGuarding ? nil : DestinationBreaker.openReason
     let begun = ConnectionGuard.begin(
-      flow, hub: GuardHub.shared(socket: self.config.socket.path), breaker: breaker,
+      flow, hub: GuardHub.shared(socket: self.config.socket.path),
+      breaker: DestinationBreaker(flow, socket: self.config.socket.path),
       asksOtherwise: isRestricted
     ) { absence in
       eventLoop.execute {
@@ -233,7 +231,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     } askPeer: {
       eventLoop.execute { bound.value.handler.inquirer?.ask(isBusy: false) }
     }
-    if begun?.onlyAsks == false { self.flow = begun }
+    self.flow = begun?.onlyAsks == false ? begun : nil
+    self.unguardedReason = self.flow == nil ? DestinationBreaker.openReason : nil
     return begun
   }
 
@@ -279,23 +278,12 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     for news in self.news.record(event, for: self.config.access) {
       self.fire(news, context)
     }
-    if let rest = report.rest, let invalidation = event.invalidation {
-      self.config.logger?.warning(
-        "connd wrongly rejects new connections; for \(rest) they are not guarded",
-        metadata: self.metadata(context, invalidation.evidence(against: report.flow)))
-    }
+    report.warn(self.config.logger, self.metadata(context))
     guard let invalidation = self.config.access.invalidation(by: event) else { return }
     let action = self.config.onInvalidation.action(for: invalidation)
     ClientMetrics(self.config.metricsFactory).invalidated(invalidation)
-    self.config.logger?.info(
-      "the connection is no longer viable",
-      metadata: self.metadata(
-        context,
-        [
-          "reason": "\(invalidation.reason.rawValue)",
-          "severity": "\(invalidation.severity.rawValue)",
-          "cause": "\(invalidation.cause)", "action": "\(action)",
-        ]))
+    self.config.logger?.log(
+      invalidation, cause: "\(invalidation.cause)", action, of: self.metadata(context))
     if action == .destroy {
       self.end()
       context.fireErrorCaught(invalidation)
@@ -307,7 +295,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   /// Returns the metadata for a log message about the connection.
   private func metadata(
-    _ context: ChannelHandlerContext, _ more: Logger.Metadata
+    _ context: ChannelHandlerContext, _ more: Logger.Metadata = [:]
   ) -> Logger.Metadata {
     var metadata = more
     if let remote = context.remoteAddress { metadata["remote"] = "\(remote)" }

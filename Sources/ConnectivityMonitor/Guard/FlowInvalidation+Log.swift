@@ -1,6 +1,18 @@
 package import Connectivity
 package import Logging
 
+extension ConnectionGuard.Report {
+  /// Logs that connd cannot be trusted, if the report proves that (I11).
+  ///
+  /// - Parameter metadata: Describes the connection.
+  package func warn(_ logger: Logger?, _ metadata: @autoclosure () -> Logger.Metadata) {
+    guard let rest = self.rest, let invalidation = self.event.invalidation else { return }
+    logger?.warning(
+      "connd wrongly rejects new connections; for \(rest) they are not guarded",
+      metadata: invalidation.evidence(against: self.flow).merging(metadata()) { $1 })
+  }
+}
+
 extension FlowInvalidation {
   /// The data of the flow and connd's complete answer, for the log.
   package func evidence(against flow: FlowGuard.Flow) -> Logger.Metadata {

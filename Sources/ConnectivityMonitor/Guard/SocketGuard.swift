@@ -88,7 +88,7 @@ public final class SocketGuard: Sendable {
     let watch: SocketGuard
 
     public func makeAsyncIterator() -> AsyncIterator {
-      AsyncIterator(watch: self.watch, base: self.watch.stream.makeAsyncIterator())
+      AsyncIterator(watch: self.watch, base: self.watch.core.stream.makeAsyncIterator())
     }
 
     /// An iterator that keeps the guard alive.
@@ -108,7 +108,6 @@ public final class SocketGuard: Sendable {
     }
   }
 
-  private let stream: AsyncStream<Event>
   private let core: Core
 
   /// Guards a connected socket: TCP or UDP over IPv4 or IPv6. Its addresses, ports, mark and link
@@ -116,8 +115,7 @@ public final class SocketGuard: Sendable {
   ///
   /// - Throws: ``Failure`` for any other socket.
   public init(descriptor: CInt, config: Config = .defaults) throws(Failure) {
-    let socket = try ConnectedSocket(descriptor: descriptor)
-    (self.stream, self.core) = Core.make(config, socket)
+    self.core = Core(config, try ConnectedSocket(descriptor: descriptor))
     self.core.begin()
   }
 
@@ -134,6 +132,7 @@ public final class SocketGuard: Sendable {
 private final class Core: Sendable {
   let config: SocketGuard.Config
   let socket: ConnectedSocket
+  let stream: AsyncStream<SocketGuard.Event>
   private let events: AsyncStream<SocketGuard.Event>.Continuation
   private struct State {
     var flow: ConnectionGuard?
@@ -145,21 +144,9 @@ private final class Core: Sendable {
   }
   private let state = Mutex(State())
 
-  private init(
-    _ config: SocketGuard.Config, _ socket: ConnectedSocket,
-    _ events: AsyncStream<SocketGuard.Event>.Continuation
-  ) {
-    self.config = config
-    self.socket = socket
-    self.events = events
-  }
-
-  static func make(
-    _ config: SocketGuard.Config, _ socket: ConnectedSocket
-  ) -> (AsyncStream<SocketGuard.Event>, Core) {
-    let (events, continuation) = AsyncStream.makeStream(
-      of: SocketGuard.Event.self, bufferingPolicy: .bufferingNewest(64))
-    return (events, Core(config, socket, continuation))
+  init(_ config: SocketGuard.Config, _ socket: ConnectedSocket) {
+    (self.config, self.socket) = (config, socket)
+    (self.stream, self.events) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(64))
   }
 
   func begin() {
@@ -171,21 +158,18 @@ private final class Core: Sendable {
         mark: socket.mark, boundTo: socket.boundLink, for: config.access,
         guardsLoopback: config.socket.guardsLoopback)
     else { return self.finish("a loopback connection needs no guard") }
-    if let obstacle = self.socket.obstacle(from: self.socket.local) {
+    if let obstacle = socket.obstacle(from: socket.local) {
       return self.finish(obstacle.rawValue)
     }
-    let isMultipath = self.socket.isMultipath
+    let isMultipath = socket.isMultipath
     let subflows = isMultipath ? self.subflows : nil
     if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.rawValue) }
     flow.question = !isMultipath && socket.number == Transport.tcp ? .keepalive : .none
     // Without an established subflow, the connection is closing, and is guarded as one of TCP.
     let isClosing = subflows?.isEmpty == true
     // Only a new connection can show that connd is wrong.
-    let breaker =
-      config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
-    if breaker?.allowsGuarding == false {
-      return self.finish(DestinationBreaker.openReason)
-    }
+    let breaker = config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
+    if breaker?.allowsGuarding == false { return self.finish(DestinationBreaker.openReason) }
     let guarded = ConnectionGuard(
       flow, by: isClosing ? nil : subflows, listSubflows: { [weak self] in self?.subflows ?? [] },
       hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
@@ -268,9 +252,7 @@ private final class Core: Sendable {
   }
 
   private func handle(_ report: ConnectionGuard.Report) {
-    if case .refused(let refusal) = report.event {
-      return self.finish(refusal.message)
-    }
+    if case .refused(let refusal) = report.event { return self.finish(refusal.message) }
     if let path = report.event.ownPath {
       self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
       self.events.yield(.path(path))

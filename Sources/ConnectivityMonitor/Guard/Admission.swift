@@ -1,0 +1,29 @@
+package import Connectivity
+
+/// Whether a connection may be made, by connd's answer before it is made.
+///
+/// Implements rule C8.
+package enum Admission: Sendable {
+  case granted
+  /// The connection's owner may not use the path.
+  case forbidden(NetworkUnavailable)
+  /// No call that waits for the connection may use the path.
+  case unwanted
+  /// connd would immediately end the connection.
+  case invalid(FlowInvalidation)
+}
+
+extension GuardMachine.Answer {
+  /// Judges the answer. connd may be running but not know the path either (K8).
+  ///
+  /// - Parameter isWanted: Whether a call may use the path.
+  package func admission(
+    for access: NetworkAccess, isWanted: (KernelPath) -> Bool = { _ in true }
+  ) -> Admission {
+    let path = self.path ?? .unknown
+    if let refusal = access.refusal(of: path) { return .forbidden(refusal) }
+    if !isWanted(path) { return .unwanted }
+    if case .invalidation(let invalidation) = self { return .invalid(invalidation) }
+    return .granted
+  }
+}
