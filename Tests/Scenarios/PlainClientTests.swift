@@ -2,39 +2,32 @@ import TestKit
 import TestTraits
 import Testing
 
-/// The programs of `docs/how-to/guard-without-grpc.md`, which use neither gRPC nor generated code.
+/// The programs of `Examples/plain`, which use neither gRPC nor generated code.
 @Suite("Plain clients", .needsNamespaces, .blocking)
 struct PlainClientTests {
-  /// A program, by the language of its block in the page.
   enum Program: String, CaseIterable {
-    case python
+    case python = "py"
     case js
 
-    func source() throws -> String {
-      let page = try Command.run(["cat", Checkout.path("docs/how-to/guard-without-grpc.md")])
-      let blocks = page.split(
-        separator: "\n```\(self.rawValue)\n", omittingEmptySubsequences: false)
-      try #require(blocks.count == 2)
-      return String(try #require(blocks[1].split(separator: "\n```\n").first)) + "\n"
-    }
+    private var file: String { Checkout.path("Examples/plain/guard.\(self.rawValue)") }
+
+    func source() throws -> String { try Command.run(["cat", self.file]) }
 
     func start(
-      _ directory: TemporaryDirectory, _ arguments: [String], in namespace: NetworkNamespace,
-      connd: String
+      _ arguments: [String], in namespace: NetworkNamespace, connd: String
     ) throws -> RunningCommand {
-      let file = try directory.write(try self.source(), to: "guard.\(self.rawValue)")
       let environment = ["CONND_SOCKET": connd]
       switch self {
       case .python:
-        return try Python.run(file, arguments, in: namespace, environment: environment)
+        return try Python.run(self.file, arguments, in: namespace, environment: environment)
       case .js:
         try TestSize.needsAll("Node.js")
-        return try namespace.spawn(["node", file] + arguments, environment: environment)
+        return try namespace.spawn(["node", self.file] + arguments, environment: environment)
       }
     }
   }
 
-  @Test("the programs of the page have at most 45 lines", arguments: Program.allCases)
+  @Test("the programs have at most 45 lines", arguments: Program.allCases)
   func length(_ program: Program) throws {
     #expect(
       try program.source().split(separator: "\n", omittingEmptySubsequences: false).count <= 46)
@@ -51,9 +44,8 @@ struct PlainClientTests {
     try lab.namespace.ip("route add default via 192.0.2.1")
     try lab.startConnd()
     let server = try EchoServer(lab)
-    let directory = try TemporaryDirectory()
     let client = try program.start(
-      directory, ["192.0.2.1", "\(EchoServer.port)"], in: lab.namespace, connd: lab.socket)
+      ["192.0.2.1", "\(EchoServer.port)"], in: lab.namespace, connd: lab.socket)
     #expect(try client.nextLine() == "guarded")
     try body(lab, client)
     try lab.namespace.ip("link set eth0 down")

@@ -25,10 +25,3 @@ func connectivityClientFollow() async {
   }
   // end
 }
-
-func connectivityClientOnce() async {
-  // snippet: once
-  let path = await PathMonitor().currentPath
-  show("\(path.category) by \(path.interface ?? "no link")")
-  // end
-}

@@ -35,16 +35,6 @@ func followTheNetworkWait() async {
   // end
 }
 
-func followTheNetworkReconnect() async {
-  // snippet: reconnect
-  var wasOnline = true
-  for await path in PathMonitor() {
-    if path.isOnline, !wasOnline { await reconnect() }
-    wasOnline = path.isOnline
-  }
-  // end
-}
-
 func followTheNetworkDestination() async {
   // snippet: destination
   guard let server = IPAddress("192.0.2.10") else { return }
@@ -60,14 +50,5 @@ func followTheNetworkSome() async {
   for await path in PathMonitor(access: .requiring([.wifi, .wired])) {
     show(path.refusal.map { "there is a network, but \($0)" } ?? path.description)
   }
-  // end
-}
-
-func followTheNetworkTask() async {
-  // snippet: task
-  let following = Task {
-    for await path in PathMonitor() { show(path.description) }
-  }
-  following.cancel()
   // end
 }

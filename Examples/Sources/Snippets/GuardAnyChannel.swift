@@ -46,7 +46,6 @@ private final class MyHandler: ChannelInboundHandler {
   // end
 }
 
-// snippet: httpClient
 extension HTTPClient.Configuration {
   /// Guards all connections of a client.
   package mutating func guardConnections(_ config: ConnectivityGuardHandler.Config = .defaults) {
@@ -62,14 +61,6 @@ extension HTTPClient.Configuration {
     // The client runs its hook after connecting. Until then, only this limit ends an attempt.
     self.timeout.connect = .seconds(2)
   }
-}
-// end
-
-func guardAnyChannelDrain() {
-  // snippet: drain
-  let handler = ConnectivityGuardHandler(config: .defaults { $0.onInvalidation = .drain })
-  // end
-  show("\(handler)")
 }
 
 func guardAnyChannelRefuse() {
@@ -111,18 +102,4 @@ func guardAnyChannelDescriptor(_ connection: OpaquePointer) throws {
     descriptor: PQsocket(connection), config: .defaults { $0.shutsDown = true })
   // end
   watch.end()
-}
-
-func guardAnyChannelSocketEvents(_ descriptor: CInt) async throws {
-  // snippet: socketEvents
-  for await event in try SocketGuard(descriptor: descriptor).events {
-    switch event {
-    case .path(let path): show("by \(path.interface ?? "nothing")")
-    case .invalidated(let why): show("\(why.severity.rawValue): \(why.reason.rawValue)")
-    case .betterPathUnavailable: show("what it has is the best again")
-    case .unguarded(let why): show("no longer guarded: \(why)")
-    @unknown default: break
-    }
-  }
-  // end
 }

@@ -7,13 +7,10 @@ import GRPCCore
 import GRPCNIOTransportHTTP2Posix
 // end
 import Logging
-import ServiceLifecycle
-import UnixSignals
 
 private let logger = Logger(label: "example")
 private func show(_ text: String) {}
-private func report(_ options: CallOptions = .defaults) async throws {}
-private func download(_ quality: String) async throws -> String { quality }
+private func report() async throws {}
 private func use(_ client: GRPCClient<NetworkAwareTransport>) async throws {}
 
 func networkAwareChannelsMake() async throws {
@@ -37,60 +34,12 @@ func networkAwareChannelsRepeat() async throws {
   // end
 }
 
-func networkAwareChannelsRetry() async throws {
-  // snippet: retry
-  var options = CallOptions.defaults
-  options.executionPolicy = .retry(
-    RetryPolicy(
-      maxAttempts: 2, initialBackoff: .milliseconds(100), maxBackoff: .seconds(1),
-      backoffMultiplier: 2, retryableStatusCodes: [.unavailable]))
-  try await report(options)
-  // end
-}
-
-func networkAwareChannelsFallback() async throws {
-  // snippet: fallback
-  let image = try await withFallback(on: [.constrained, .expensive]) {
-    try await download("large")
-  } fallback: { reason in
-    try await download("small")
-  }
-  // end
-  show(image)
-}
-
 func networkAwareChannelsAccess() {
   // snippet: access
   let config = NetworkAwareTransport.Config.defaults {
     $0.access.allowsExpensiveAccess = false
     $0.access.prohibitedMedia = [.cellular]
-  }
-  // end
-  show("\(config)")
-}
-
-func networkAwareChannelsAssist() {
-  // snippet: assist
-  let config = NetworkAwareTransport.Config.defaults {
-    $0.assist = .never
-  }
-  // end
-  show("\(config)")
-}
-
-func networkAwareChannelsMultipath() {
-  // snippet: multipath
-  let config = NetworkAwareTransport.Config.defaults {
-    $0.multipath = .handover
-  }
-  // end
-  show("\(config)")
-}
-
-func networkAwareChannelsDrain() {
-  // snippet: drain
-  let config = NetworkAwareTransport.Config.defaults {
-    $0.onInvalidation = .drain
+    $0.access.whenUnknown = .refuse
   }
   // end
   show("\(config)")
@@ -125,21 +74,6 @@ func networkAwareChannelsConfig() throws {
   show("\(transport)")
 }
 
-func networkAwareChannelsService(_ transport: NetworkAwareTransport) async throws {
-  // snippet: service
-  let client = GRPCClient(transport: transport)
-  let group = ServiceGroup(
-    services: [GRPCClientService(client)], gracefulShutdownSignals: [.sigterm], logger: logger)
-  try await group.run()
-  // end
-}
-
-func networkAwareChannelsStates(_ transport: NetworkAwareTransport) async {
-  // snippet: states
-  for await state in transport.connectivityStates { show("\(state)") }
-  // end
-}
-
 func networkAwareChannelsEvents(_ transport: NetworkAwareTransport) async {
   // snippet: events
   for await event in transport.events {
@@ -165,26 +99,7 @@ func networkAwareChannelsWait() async throws {
   // end
 }
 
-func networkAwareChannelsRefuse() {
-  // snippet: refuse
-  let config = NetworkAwareTransport.Config.defaults {
-    $0.access.allowsExpensiveAccess = false
-    $0.access.whenUnknown = .refuse
-  }
-  // end
-  show("\(config)")
-}
-
-func networkAwareChannelsInterface() {
-  // snippet: interface
-  let config = NetworkAwareTransport.Config.defaults {
-    $0.interface = "wlan0"
-  }
-  // end
-  show("\(config)")
-}
-
-// snippet: spans
+/// Adds the path of each call to the call's span, under OpenTelemetry's names.
 struct NetworkAttributes: ClientInterceptor {
   /// Sets an attribute of the current span.
   let setAttribute: @Sendable (_ name: String, _ value: String) -> Void
@@ -203,4 +118,3 @@ struct NetworkAttributes: ClientInterceptor {
     }
   }
 }
-// end

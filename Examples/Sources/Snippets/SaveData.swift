@@ -32,12 +32,6 @@ func saveDataBackup() async throws {
   // end
 }
 
-func saveDataPromote(_ backup: DiscretionaryTask) {
-  // snippet: promote
-  backup.promote()
-  // end
-}
-
 func saveDataRestarting() async throws {
   // snippet: restarting
   let map = try await DiscretionaryTask().run { network in
@@ -57,19 +51,6 @@ func saveDataExpires() async throws {
   }
   // end
   show(article)
-}
-
-func saveDataDestination() async throws {
-  // snippet: destination
-  guard let server = IPAddress("192.0.2.10") else { return }
-  let backup = DiscretionaryTask(
-    config: .defaults {
-      $0.monitor = PathMonitor(destination: server)
-      $0.access = .requiring([.wired])
-      $0.access.whenUnknown = .refuse
-    })
-  // end
-  backup.promote()
 }
 
 private func saveDataPicture(_ client: Client) async throws {

@@ -17,12 +17,11 @@ function times(n, subject, reference, what) {
         return p50[n, subject, what] == "" ? "" : p50[n, subject, what] == "never" ? "never" : "–"
     return sprintf("%.1f ×", p50[n, subject, what] / p50[n, reference, what])
 }
-function duration(value) { return value < 10000 ? sprintf("%.0f µs", value) : sprintf("%.1f ms", value / 1000) }
-function cell(n, subject, what,    one, nine, ratio) {
-    one = p50[n, subject, what]; nine = p90[n, subject, what]
-    if (!is_time(one)) return one
-    ratio = one / p50[n, floor, what]
-    return sprintf("%s, " (ratio < 100 ? "%.1f" : "%.0f") " × (p90 %s)", duration(one), ratio, duration(nine))
+# Milliseconds: the median and, in parentheses, p90.
+function milliseconds(value) { return sprintf(value < 10000 ? "%.2f" : "%.0f", value / 1000) }
+function cell(n, subject, what,    one) {
+    one = p50[n, subject, what]
+    return is_time(one) ? milliseconds(one) " (" milliseconds(p90[n, subject, what]) ")" : one
 }
 function heading(first,    i) {
     printf "\n| %s |", first

@@ -73,10 +73,6 @@ struct DocumentationTests {
       of: "man/connctl-json.5", from: "\n.It change\n", to: "there may be more",
       #/\b([a-z]+[A-Z]\w*|dormant|started|resumed|resynchronised|reloaded)\b/#)
     #expect(manual == code, "\(manual.symmetricDifference(code))")
-    let surface = try Self.words(
-      of: "Sources/ConnectivityClient/ConnectivityClient.docc/StableSurface.md",
-      from: "The words of `change` in a cause:", to: "\n\n", #/`(\w+)`/#)
-    #expect(surface == code, "\(surface.symmetricDifference(code))")
     let api = try Self.words(
       of: "Sources/ConnectivityProtocol/Protos/connectivity/v1/connectivity.proto",
       from: "  //   any            ", to: "  string change", #/\b([a-z][A-Za-z]+)\b/#)
