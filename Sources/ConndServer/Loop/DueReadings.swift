@@ -1,6 +1,6 @@
 import ConnectivityRules
 import DequeModule
-import UnixTransport
+import LinuxSupport
 
 /// The readings of the kernel that are due, and the answers that wait for them: the effect of a
 /// client's query is published before the query is answered.
