@@ -312,6 +312,10 @@ check-rules: ## check that each rule has a source and a test, and the index of t
 check-api: deps deps-test ## check that the public API of the libraries matches Tests/Fixtures/api
 	@dev/check-api
 
+.PHONY: check-docs
+check-docs: deps deps-test ## check that DocC has no warning about the documentation of the libraries
+	@dev/check-docs
+
 .PHONY: api
 api: deps deps-test ## write the public API of the libraries to Tests/Fixtures/api
 	@dev/check-api update
