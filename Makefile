@@ -298,10 +298,11 @@ update: ## update the packages that connd is built from (Package.resolved)
 	@dev/swift package update
 
 .PHONY: lint
-lint: ## check the format of the sources, and the English of all prose
+lint: ## check the format and the size of the sources, and the English of all prose
 	@$(sources) | xargs swift format lint --strict --parallel
 	@! grep -rnE --include='*.swift' '\.blocking.*\.timeLimit' Tests || { echo 'a time limit would count the wait for a thread that may block' >&2; exit 1; }
 	@dev/check-english
+	@dev/check-shape
 
 .PHONY: check-rules
 check-rules: ## check that each rule has a source and a test, and the index of the rules
@@ -310,6 +311,10 @@ check-rules: ## check that each rule has a source and a test, and the index of t
 .PHONY: check-api
 check-api: deps deps-test ## check that the public API of the libraries matches Tests/Fixtures/api
 	@dev/check-api
+
+.PHONY: check-docs
+check-docs: deps deps-test ## check that DocC has no warning about the documentation of the libraries
+	@dev/check-docs
 
 .PHONY: api
 api: deps deps-test ## write the public API of the libraries to Tests/Fixtures/api

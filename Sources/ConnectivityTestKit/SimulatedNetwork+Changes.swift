@@ -95,7 +95,10 @@ extension SimulatedNetwork {
   /// Invalidates some of the guarded flows, independent of the network. `Watch` does not report
   /// single flows.
   ///
-  /// - Parameter isMeant: Selects among the guarded flows.
+  /// - Parameters:
+  ///   - reason: The reason that clients receive.
+  ///   - severity: The severity that clients receive.
+  ///   - isMeant: Selects among the guarded flows.
   public func invalidate(
     _ reason: Invalidation.Reason = .categoryChanged, _ severity: Invalidation.Severity = .destroy,
     where isMeant: (GuardedFlow) throws -> Bool

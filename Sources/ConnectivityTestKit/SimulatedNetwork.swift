@@ -14,6 +14,7 @@ private import Synchronization
 /// ```
 ///
 /// - Parameters:
+///   - isolation: The actor on which `body` runs.
 ///   - networks: The initial networks, most preferred first.
 ///   - policy: The grace periods and the handling of better paths, as in connd's configuration.
 ///   - treatsLoopbackAsRemote: Whether traffic to loopback addresses uses the default network. Set

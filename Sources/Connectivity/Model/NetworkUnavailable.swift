@@ -10,7 +10,7 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// Its path costs money.
     case expensive
-    /// Its cost is unknown. Only discretionary work (``DiscretionaryTask``) is held back because of
+    /// Its cost is unknown. Only discretionary work (`DiscretionaryTask`) is held back because of
     /// that.
     case costUnknown
     /// The user asked to save data.

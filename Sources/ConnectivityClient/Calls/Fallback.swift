@@ -26,6 +26,7 @@ private import NIOPosix
 ///
 /// - Parameters:
 ///   - reasons: The reasons that lead to `fallback`. If empty, only `operation` runs.
+///   - isolation: The actor on which the closures run.
 ///   - operation: Makes the preferred calls.
 ///   - fallback: Makes lighter calls. It receives the reason.
 /// - Returns: The result of the last closure that ran.

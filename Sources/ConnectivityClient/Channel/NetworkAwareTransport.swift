@@ -16,7 +16,7 @@ public import NIOPosix
 ///
 /// 1. The first call makes the connection, and later calls reuse it (C1).
 /// 2. When connd reports that the connection is no longer viable, calls in flight fail immediately
-///    with `UNAVAILABLE`. The error's cause is a ``FlowInvalidation`` (C2). The next call resolves
+///    with `UNAVAILABLE`. The error's cause is a `FlowInvalidation` (C2). The next call resolves
 ///    the name again and makes a new connection, without a backoff (C3).
 /// 3. If no connection can be made, calls wait for the outcome of one attempt. It starts after the
 ///    backoff of gRPC's connection-backoff document, or as soon as the path is satisfied (C4). If

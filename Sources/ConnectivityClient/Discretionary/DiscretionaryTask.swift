@@ -28,7 +28,7 @@ private import Synchronization
 ///    or after ``promote()``. The priority of the task does not matter, because everything that the
 ///    main actor starts has a high one.
 /// 4. Without connd the work runs as if nothing had a cost (C7). If
-///    ``NetworkAccess/whenUnknown`` refuses an unknown network, the work waits, and running work
+///    `NetworkAccess.whenUnknown` refuses an unknown network, the work waits, and running work
 ///    continues to its next safe point. A restart of connd has no effect.
 /// 5. Cancelling its task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
 ///    keeps running.
@@ -43,7 +43,7 @@ public final class DiscretionaryTask: Sendable {
     /// The networks that the work may use, in addition to the monitor's rules.
     public var access: NetworkAccess = .inexpensive
     /// The path that counts: the system's, or that to one destination
-    /// (``PathMonitor/init(destination:mark:access:socket:)``).
+    /// (`PathMonitor.init(destination:mark:access:socket:)`).
     public var monitor = PathMonitor()
     /// How long the work may be held back, from the start of its run, in the machine's uptime. If
     /// it still may not run then, it ends with ``Expired``. Running work does not expire. The first
@@ -70,7 +70,7 @@ public final class DiscretionaryTask: Sendable {
 
   /// The error of work that was held back until its time limit.
   ///
-  /// ``NetworkUnavailable/Reason/init(of:)`` finds the reason in it, so it also triggers the
+  /// `NetworkUnavailable.Reason.init(of:)` finds the reason in it, so it also triggers the
   /// fallback of ``withFallback(on:isolation:operation:fallback:)``.
   public struct Expired: Error, Hashable, Sendable, CustomStringConvertible {
     /// The current path.
@@ -108,7 +108,9 @@ public final class DiscretionaryTask: Sendable {
 
   /// Waits until the network may be used, and then runs `operation`.
   ///
-  /// - Parameter operation: The work. It receives the network, to wait for it at its safe points.
+  /// - Parameters:
+  ///   - isolation: The actor on which `operation` runs.
+  ///   - operation: The work. It receives the network, to wait for it at its safe points.
   /// - Returns: The result of `operation`.
   /// - Throws: The error of `operation`; ``Expired``; `CancellationError` if the task is cancelled
   ///   while it waits.

@@ -7,7 +7,7 @@ extension ConnectivityGuardHandler {
   /// the first makes no progress. Returns `nil` if connd is not running, or is in another network
   /// namespace (C7), and for a Unix socket.
   ///
-  /// Use the way only if ``OtherWay/isAllowed``. Bind the second channel to its link before you
+  /// Use the way only if `OtherWay.isAllowed`. Bind the second channel to its link before you
   /// connect. Use the connection that is ready first, and do not send the same request on both.
   ///
   /// - Parameters:

@@ -28,10 +28,10 @@ public import NIOCore
 /// 1. If added before the connection is made, it guards the connection from the start. It connects
 ///    once connd has reported which network the connection would use, so no change is missed. (If
 ///    connd is silent for a second, it connects anyway.) A connection that may not use that network
-///    fails with ``NetworkUnavailable``, and nothing is sent (C8). If added later, it guards the
+///    fails with `NetworkUnavailable`, and nothing is sent (C8). If added later, it guards the
 ///    connection from then on.
 /// 2. It informs the handlers after it with ``ConnectivityEvents``, as inbound user events.
-/// 3. When connd reports that the connection is no longer viable, it fires the ``FlowInvalidation``
+/// 3. When connd reports that the connection is no longer viable, it fires the `FlowInvalidation`
 ///    as an error and closes the channel. It does not wait for a TLS close or anything else.
 ///    ``InvalidationHandling`` changes that. With `drain`, it only fires events as long as the
 ///    connection may still work.

@@ -8,12 +8,13 @@ extension SocketGuard {
   /// first makes no progress. Returns `nil` if connd is not running, or is in another network
   /// namespace (C7).
   ///
-  /// Use the way only if ``OtherWay/isAllowed``. Bind the second socket to its link before you
+  /// Use the way only if `OtherWay.isAllowed`. Bind the second socket to its link before you
   /// connect (`SO_BINDTODEVICE`, or `SO_BINDTOIFINDEX`). Use the connection that is ready first,
   /// and do not send the same request on both.
   ///
   /// - Parameters:
   ///   - remote: The address of the host, as the default way's resolver returned it.
+  ///   - port: The port of the host.
   ///   - access: The networks that the connection may use.
   ///   - socket: connd's socket.
   public static func otherWay(

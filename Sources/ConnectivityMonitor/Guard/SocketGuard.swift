@@ -62,7 +62,7 @@ public final class SocketGuard: Sendable {
   @nonexhaustive public enum Event: Hashable, Sendable {
     /// The connection's path: the first one, and after each change.
     case path(KernelPath)
-    /// It is no longer viable, or may not be (``FlowInvalidation/severity``).
+    /// It is no longer viable, or may not be (`FlowInvalidation.severity`).
     case invalidated(FlowInvalidation)
     /// The better path that was reported, and that it did not move to, is gone. New connections use
     /// its own path again.

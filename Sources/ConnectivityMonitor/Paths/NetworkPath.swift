@@ -37,7 +37,9 @@ public struct NetworkPath: Hashable, Sendable {
 
   /// The path to a destination.
   ///
-  /// - Parameter family: The family of the destination.
+  /// - Parameters:
+  ///   - path: The kernel's path.
+  ///   - family: The family of the destination.
   public init(_ path: KernelPath, family: AddressFamily) {
     (self.dns, self.refusal) = (nil, nil)
     let known = path.status == .unknown ? nil : path

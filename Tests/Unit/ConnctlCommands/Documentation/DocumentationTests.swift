@@ -7,7 +7,7 @@ import Testing
 
 @testable import ConnctlCommands
 
-/// The manual page and the list of the stable interface agree with the code.
+/// Manual pages, articles and how-tos agree with the code.
 @Suite("Documentation")
 struct DocumentationTests {
   private static func text(_ path: String) throws -> String {
@@ -83,6 +83,21 @@ struct DocumentationTests {
   func version() throws {
     #expect(try Self.text("VERSION") == Version.string + "\n")
     #expect(try Self.text("CHANGELOG.md").contains("\n## \(Version.string)\n"))
+  }
+
+  @Test(
+    "how-tos for maintainers name files that exist",
+    arguments: Self.files("docs/how-to/add-*.md") + [".github/CONTRIBUTING.md"])
+  func namedFiles(page: String) throws {
+    let names = try Self.text(page).matches(
+      of: #/`((?:Sources|Tests|man|config|docs|dev)/[^`\s]+|[\w+]+\.swift)`/#
+    ).map { String($0.1) }
+    #expect(names.count >= 5)
+    for name in names {
+      let isPath = name.contains("/")
+      let folders = isPath ? [""] : ["Sources/*/", "Sources/*/*/", "Tests/*/*/*/"]
+      #expect(folders.contains { !Self.files($0 + name).isEmpty }, "\(name)")
+    }
   }
 
   // MARK: - Media
