@@ -23,7 +23,7 @@ enum KernelQuestion: Hashable {
   case neighbour(IPAddress, on: UInt32)
   /// The bridge port behind which a MAC address is.
   case bridgePort([UInt8], on: UInt32)
-  /// What nl80211 reports about a link.
+  /// The state of a Wi-Fi link by nl80211.
   case wirelessLink(UInt32)
   case wirelessSignal(UInt32)
   /// The state of a connection's socket. The connection must name it (``Destination/namesSocket``).

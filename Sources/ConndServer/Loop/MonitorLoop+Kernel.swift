@@ -153,7 +153,7 @@ extension MonitorLoop {
   }
 }
 
-/// What is known about kernel messages that wait.
+/// The kernel messages that wait.
 struct WaitingMessages {
   /// Whether the next pass reads messages even if nothing has woken the loop for them.
   var areDue = false

@@ -21,7 +21,7 @@ struct MonitorLoop {
   private(set) var kernel: (any Kernel)?
   var engine: Engine
   var feed: ChangeFeed
-  /// What must be read in the next pass.
+  /// The readings that are due in the next pass.
   var readings = DueReadings()
   var messages = WaitingMessages()
   /// Facts that are not applied yet.

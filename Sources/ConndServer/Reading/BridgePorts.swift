@@ -31,7 +31,7 @@ struct BridgePorts {
     Set(self.ports.keys.map(\.hardwareAddress)).sorted { $0.lexicographicallyPrecedes($1) }
   }
 
-  /// What to ask after the filter was set.
+  /// The questions after the filter was set.
   var keys: [Key] { Array(self.ports.keys) }
 
   /// Follows a MAC address: from now on the kernel reports when the bridge learns more.
@@ -44,7 +44,7 @@ struct BridgePorts {
 
   /// Updates from the kernel's answer, or `nil` if the bridge does not know the MAC address now.
   ///
-  /// - Returns: Where the bridge reaches it, or reached it before it forgot the address.
+  /// - Returns: The place at which the bridge reaches it, or reached it last.
   mutating func learn(_ port: UInt32?, of key: Key) -> Place {
     if let port { self.ports[key] = port }
     return Place(port: self.ports[key] ?? nil, isPresent: port != nil)

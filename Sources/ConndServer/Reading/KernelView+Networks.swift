@@ -61,7 +61,7 @@ extension KernelView {
     self.subscriptions.gateways.learn(neighbour, of: gateway)
   }
 
-  /// Returns where a bridge reaches a MAC address, or reached it before it forgot the address.
+  /// Returns the place at which a bridge reaches a MAC address, or reached it last.
   func place(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> BridgePorts.Place {
