@@ -5,8 +5,10 @@ import Glibc
 // The flows that clients guard, and the paths that they watch.
 extension MonitorLoop {
   /// Whether flows are due for evaluation now.
+  /// During a pause they wait, because messages may explain a loss.
   var flowsAreDue: Bool {
-    self.kernel != nil && self.engine.flows.isBusy && self.pauses.sweep.isOver(at: self.clock.now)
+    self.kernel != nil && self.listens && self.engine.flows.isBusy
+      && self.pauses.sweep.isOver(at: self.clock.now)
   }
 
   /// Evaluates the next slice of flows and notifies their clients.
@@ -17,6 +19,7 @@ extension MonitorLoop {
   mutating func evaluateFlows() {
     guard self.flowsAreDue, let kernel = self.kernel else { return }
     if self.messages.waits == 0, kernel.hasMessages { return self.awaitMessages() }
+    self.messages.waits = max(self.messages.waits, 1)
     let isFinal = self.messages.waits == WaitingMessages.maxWaits
     let (clock, before) = (self.clock, self.engine.flows.count)
     let slice: FlowTable.Slice

@@ -10,12 +10,12 @@ extension MonitorLoop {
 
   /// Reads a batch of the waiting messages, always before requests: a message that the kernel sent
   /// before a client registered a flow is not about that flow.
-  mutating func readMessages(on woken: Waiter.Woken) {
+  mutating func readMessages(on woken: Waiter.Woken?) {
     let isRested = self.pauses.overrun.ends(by: self.clock.now)
-    guard self.listens,
-      woken.hasMessages || isRested || self.guards.hasRequests || self.messages.areDue,
-      let kernel = self.kernel
-    else { return }
+    let areDue =
+      woken?.hasMessages ?? false || isRested || self.guards.hasRequests || self.messages.areDue
+    // Facts that were learnt before these messages apply first.
+    guard areDue, self.listens, self.facts.isEmpty, let kernel = self.kernel else { return }
     var events: [KernelEvent] = []
     do throws(KernelUnavailable) {
       self.messages.areDue = try self.drain(kernel, into: &events)

@@ -25,7 +25,9 @@ struct MonitorLoop {
   var readings = DueReadings()
   var messages = WaitingMessages()
   /// Facts that are not applied yet.
-  private var facts: Deque<FactUpdate> = []
+  private(set) var facts: Deque<FactUpdate> = []
+  /// The work that was done in this turn, and that a turn does only once.
+  private var done: Set<Work> = []
   var filter = InstalledFilter()
   var pauses = Pauses()
   /// The clients that guard flows.
@@ -62,8 +64,9 @@ struct MonitorLoop {
       // connections (I7).
       source.settle(within: .milliseconds(250))
       // The facts are compared with those of an earlier run.
-      for update in source.process() { self.apply(update, learntLate: true) }
+      self.facts += source.process()
     }
+    while let update = self.facts.popFirst() { self.apply(update, learntLate: true) }
     self.open(.start)
     self.readDue()
     self.adaptFilter()
@@ -85,18 +88,27 @@ struct MonitorLoop {
   /// Whether something must be read before the work that concerns single clients.
   var mustRead: Bool { self.readings.areDue || self.messages.areDue || !self.facts.isEmpty }
 
-  mutating func perform(_ work: Work, on woken: Waiter.Woken) {
-    if work.awaitsReadings, self.mustRead { return }
+  /// Does one kind of work, if it is time for it.
+  ///
+  /// - Parameter woken: `nil` unless this is the first pass of a turn.
+  mutating func perform(_ work: Work, on woken: Waiter.Woken?) {
+    if work == .messages, woken != nil { self.done = [] }
+    if work.awaitsReadings, self.mustRead || self.done.contains(work) { return }
     switch work {
     case .messages: self.readMessages(on: woken)
     case .read: self.readDue()
     case .facts: self.takeFacts(on: woken)
     case .deadlines: self.meetDeadlines()
-    case .filter: self.adaptFilter()
+    case .filter:
+      self.adaptFilter()
+      // Endless changes of a neighbour must not keep connd from the clients.
+      if self.readings.areDue { self.done.insert(.filter) }
     case .flows: self.evaluateFlows()
     case .requests: self.handleRequests()
     case .paths: self.evaluatePaths()
-    case .queries: self.answerQueries()
+    case .queries:
+      self.answerQueries()
+      self.done.insert(.queries)
     case .reports: self.report()
     }
   }
@@ -120,7 +132,7 @@ struct MonitorLoop {
         self.engine.deadline?.due, self.engine.flows.deadline, self.pauses.overrun.end,
         self.overridesEnd, self.pauses.repetition.due, self.engine.conditions.deadline,
       ]
-      if self.engine.flows.isBusy { due.append(self.pauses.sweep.end) }
+      if self.engine.flows.isBusy, self.listens { due.append(self.pauses.sweep.end) }
     }
     return due.compactMap { $0 }.min()
   }
@@ -175,10 +187,10 @@ struct MonitorLoop {
       // Registrations that waited for the kernel come before later requests about the same flows.
       self.guards.repeatRegistrations(self.engine.flows.takePending())
       self.engine.follow(step)
-      self.pauses.reopening.succeeded()
     } catch {
       self.lose(error)
     }
+    if self.kernel != nil { self.pauses.reopening.succeeded() }
     if case .events(let events) = trigger, events.contains(.overrun),
       self.pauses.overrun.begins(at: self.clock.now)
     {
@@ -191,19 +203,21 @@ struct MonitorLoop {
   private mutating func meetDeadlines() {
     let now = self.clock.now
     self.watchdog.answer(at: now)
-    // A reading moves deadlines.
+    // Each deadline has its own cause, and a reading moves others, so each is read before the next.
     guard !self.readings.areDue else { return }
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
-      self.note(deadline.trigger)
+      return self.note(deadline.trigger)
     }
     if self.kernel != nil, self.isDue(self.engine.flows.deadline, at: now) {
       self.engine.flows.lookAtOverdue(at: now)
     }
-    if self.kernel != nil, self.pauses.repetition.begins(at: now) { self.note(.kernelBack) }
+    if self.kernel != nil, self.pauses.repetition.begins(at: now) { return self.note(.kernelBack) }
     self.endOverrides()
+    guard !self.readings.areDue else { return }
     if self.kernel != nil, self.isDue(self.engine.conditions.deadline, at: now) {
       self.change { $0.expire(at: now) }
     }
+    guard !self.readings.areDue else { return }
     if self.isDue(self.pauses.reopening.due, at: now) { self.open(.kernelBack) }
   }
 
@@ -215,19 +229,22 @@ struct MonitorLoop {
 
   // MARK: - Facts
 
-  private mutating func takeFacts(on woken: Waiter.Woken) {
+  private mutating func takeFacts(on woken: Waiter.Woken?) {
     // A new link may be a new modem, so the sources look again.
     if self.messages.haveNamedLinks {
       self.messages.haveNamedLinks = false
       for source in self.sources { self.facts += source.noteLinks() }
     }
-    for (index, source) in self.sources.enumerated()
-    where woken.sources.contains(SourceSet(index: index)) || source.timeout == .zero {
-      self.facts += source.process()
+    // While facts wait, the sources do, too: a hostile router must not fill the memory.
+    if let woken, self.facts.isEmpty {
+      for (index, source) in self.sources.enumerated()
+      where woken.sources.contains(SourceSet(index: index)) || source.timeout == .zero {
+        self.facts += source.process()
+      }
     }
     // Each fact has its own cause, so what it changes is read before the next one applies.
     while !self.readings.areDue, let update = self.facts.popFirst() { self.apply(update) }
-    if let slept = woken.slept { self.note(.resumed(slept)) }
+    if let slept = woken?.slept { self.note(.resumed(slept)) }
   }
 
   /// Stores new facts, and publishes their effect or notes that the kernel must be read for it.
@@ -325,7 +342,7 @@ struct MonitorLoop {
     guard !error.isOfOneQuestion else { return self.note(refusal: error) }
     self.kernel = nil
     self.readings.drop()
-    self.messages = WaitingMessages()
+    (self.messages.areDue, self.messages.waits) = (false, 0)
     self.pauses.lost(at: self.clock.now)
     self.feed.statistics.kernelLosses.increment()
     self.feed.logger.error(

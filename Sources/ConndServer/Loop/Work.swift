@@ -37,7 +37,7 @@ enum Work: CaseIterable {
 
 /// The work of a turn in its order: passes until nothing must be read, then the reports. A value.
 struct Passes {
-  private var woken: Waiter.Woken
+  private var woken: Waiter.Woken?
   private var rest = Work.allCases[...]
   private var count = 1
 
@@ -47,12 +47,13 @@ struct Passes {
 
   init(_ woken: Waiter.Woken) { self.woken = woken }
 
-  /// Returns the next work and what has woken the loop for it, or `nil` at the end of the turn.
+  /// Returns the next work, or `nil` at the end of the turn, and what has woken the loop, which only
+  /// the first pass receives.
   ///
   /// - Parameter mustRead: Whether something must be read.
-  mutating func next(mustRead: Bool) -> (work: Work, woken: Waiter.Woken)? {
+  mutating func next(mustRead: Bool) -> (work: Work, woken: Waiter.Woken?)? {
     if self.rest.first == .reports, mustRead, self.count < Self.maxPasses {
-      (self.woken, self.rest) = (Waiter.Woken(), Work.allCases[...])
+      (self.woken, self.rest) = (nil, Work.allCases[...])
       self.count += 1
     }
     return self.rest.popFirst().map { ($0, self.woken) }

@@ -167,6 +167,44 @@ struct MonitorLoopTests {
   }
 
   @Test(
+    "D4 K8 messages keep getting lost beside a flow → each turn ends, and the flow is not ended")
+  func overrunsBesideFlow() throws {
+    var loop = try TestLoop.started()
+    #expect(try loop.guardFlow(1) == ["1 path eth0"])
+    let kernel = loop.kernel
+    for _ in 0..<3 {
+      kernel.untold = [{ [.overrun] }]
+      _ = loop.turn(after: .milliseconds(1))
+    }
+    #expect(!loop.loop.listens, "reading pauses")
+    // Messages that are not read during the pause explain why the flow's route is away.
+    kernel.untold = [{ [.rule(.ipv4)] }]
+    let routes = kernel.routes
+    kernel.routes = []
+    #expect(loop.turn(after: .milliseconds(1)) == [] && !loop.loop.isBusy)
+    kernel.routes = routes
+    #expect(loop.turn(after: .milliseconds(20)) == [] && loop.loop.listens)
+  }
+
+  @Test("D4 a source reports changes without end → clients' queries are answered in between")
+  func endlessFacts() throws {
+    var loop = try TestLoop.started()
+    var isMetered = false
+    var answers = 0
+    for _ in 0..<20 {
+      loop.metering.updates = (0..<64).map { _ in
+        isMetered.toggle()
+        return .metering(MeteringWords(manager: ["eth0": isMetered ? .yes : .no], phones: []))
+      }
+      loop.loop.turn(
+        on: .init(sources: SourceSet(index: 2)), taking: [.awaitFirstReading(.unheard)])
+      for _ in 0..<16 where loop.loop.isBusy { loop.loop.turn(on: .init()) }
+      if !loop.loop.mustRead { answers += 1 }
+    }
+    #expect(answers == 20 && loop.loop.facts.isEmpty)
+  }
+
+  @Test(
     "I5 evaluating all flows takes long → clients that watch changes are served first",
     .blocking,
     arguments: [4096, 4097])
