@@ -1,3 +1,4 @@
+import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtocol
 import GRPCCore
@@ -74,13 +75,13 @@ extension ConndServices {
   /// Returns the history, oldest first.
   ///
   /// - Parameter limit: The maximum number of transitions, the latest, or `nil` for all.
-  func history(limit: UInt32? = nil) async throws -> [HistoryEntry] {
+  func history(limit: UInt32? = nil) async throws -> [ConnectivityChange] {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListTransitionsRequest()
       if let limit { request.limit = limit }
       request.pageToken = token
       let page = try await self.diagnostics.listTransitions(request, options: .prompt)
-      return (try HistoryEntry.all(page), page.nextPageToken)
+      return (try page.changes(), page.nextPageToken)
     }
   }
 

@@ -29,7 +29,9 @@ extension Connectivity_V1_Explanation {
         $0.agrees = probe.agrees
       }
     }
-    if let cost = explanation.cost { self.cost = Connectivity_V1_CostEvidence(cost) }
+    if let cost = explanation.cost {
+      self.cost = .with { ($0.metering, $0.source) = (cost.state.message, cost.source.message) }
+    }
     self.links = explanation.links.map { Connectivity_V1_Link($0) }
     self.qualityReasons = explanation.qualityReasons
     self.diversions = explanation.diversions
@@ -46,7 +48,7 @@ extension Connectivity_V1_UnusedLink {
   fileprivate init(_ unused: UnusedLink, _ report: LinkReport) {
     self.init()
     self.link = Connectivity_V1_Link(report)
-    self.reason = Connectivity_V1_UnusedReason(unused.reason)
+    self.reason = unused.reason.message
     if let route = unused.route {
       self.routePrefix = route.prefix.description
       (self.routePriority, self.routeTable) = (route.priority, route.table)
@@ -56,58 +58,10 @@ extension Connectivity_V1_UnusedLink {
   }
 }
 
-extension Connectivity_V1_UnusedReason {
-  init(_ reason: UnusedReason) {
-    switch reason {
-    case .down: self = .down
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .port: self = .port
-    case .noAddress: self = .noAddress
-    case .noRoute: self = .noRoute
-    case .laterRule: self = .laterRule
-    case .lessSpecific: self = .lessSpecific
-    case .higherMetric: self = .higherMetric
-    case .equalMetric: self = .equalMetric
-    case .discarded: self = .discarded
-    }
-  }
-}
-
 extension Connectivity_V1_Rule {
   fileprivate init(_ rule: Rule, table: UInt32) {
     self.init()
     (self.priority, self.table, self.selector) = (rule.priority, table, rule.selector)
-  }
-}
-
-extension Connectivity_V1_CostEvidence {
-  fileprivate init(_ evidence: CostEvidence) {
-    self.init()
-    self.source = Connectivity_V1_CostSource(evidence.source)
-    switch evidence.state {
-    case .unknown: self.metering = .unknown
-    case .yes: self.metering = .yes
-    case .no: self.metering = .no
-    case .guessYes: self.metering = .guessYes
-    case .guessNo: self.metering = .guessNo
-    }
-  }
-}
-
-extension Connectivity_V1_CostSource {
-  init(_ source: CostEvidence.Source) {
-    switch source {
-    case .configuration: self = .configuration
-    case .user: self = .user
-    case .networkManager: self = .networkManager
-    case .medium: self = .medium
-    case .accessPoint: self = .accessPoint
-    case .driver: self = .driver
-    case .dhcp: self = .dhcp
-    case .lastKnown: self = .lastKnown
-    case .none: self = .none
-    }
   }
 }
 
@@ -123,12 +77,12 @@ extension Connectivity_V1_Link {
     if let kind = link.kind { self.kind = kind }
     self.medium = Connectivity_V1_Medium(report.evidence.medium)
     self.evidence = Connectivity_V1_Evidence(report.evidence)
-    self.state = Connectivity_V1_LinkState(link.stateAsPort)
+    self.state = link.stateAsPort.message
     self.expensive = report.isExpensive
     self.constrained = report.isConstrained
     self.hardwareType = UInt32(link.hardwareType)
     if let via = report.facts.via {
-      (self.via, self.viaGuessed) = (Connectivity_V1_DeviceKind(via.kind), via.isGuess)
+      (self.via, self.viaGuessed) = (via.kind.message, via.isGuess)
     }
     if let mtu = link.mtu { self.mtu = mtu }
     self.addresses = report.addresses.map { "\($0.address)/\($0.prefixLength)" }
@@ -144,25 +98,6 @@ extension Connectivity_V1_Link {
     if let lower = report.lower { (self.lower, self.lowerGuessed) = (lower.name, lower.isGuess) }
     self.defaultIpv4 = report.defaultFamilies.contains(.ipv4)
     self.defaultIpv6 = report.defaultFamilies.contains(.ipv6)
-  }
-}
-
-extension Connectivity_V1_DeviceKind {
-  fileprivate init(_ kind: Via.Kind) {
-    switch kind {
-    case .phone: self = .phone
-    }
-  }
-}
-
-extension Connectivity_V1_LinkState {
-  init(_ state: LinkState) {
-    switch state {
-    case .down: self = .down
-    case .noCarrier: self = .noCarrier
-    case .dormant: self = .dormant
-    case .up: self = .up
-    }
   }
 }
 

@@ -84,9 +84,7 @@ extension Connectivity_V1_Connection {
     self.socketInode = connection.inode
     self.path = Connectivity_V1_Path(report.path)
     if let link = report.link {
-      (self.interface, self.interfaceState) = (
-        link.name, Connectivity_V1_LinkState(link.stateAsPort)
-      )
+      (self.interface, self.interfaceState) = (link.name, link.stateAsPort.message)
     }
     if let verdict = report.verdict {
       self.reason = Connectivity_V1_InvalidationReason(verdict.reason)

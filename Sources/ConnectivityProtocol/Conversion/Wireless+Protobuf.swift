@@ -6,7 +6,7 @@ extension Connectivity_V1_Wireless {
     self.role = Connectivity_V1_WirelessRole(link.role)
     if let network = link.network {
       if isNamed { self.ssid = network.name }
-      self.security = network.security?.messages ?? []
+      self.security = network.security?.methods.map(\.message) ?? []
     }
     if let accessPoint = link.accessPoint {
       if isNamed { self.bssid = accessPoint.bssid.hardwareAddress }
@@ -39,16 +39,6 @@ extension WirelessRole {
   /// `other` for an unknown value.
   package init(_ message: Connectivity_V1_WirelessRole) {
     self = Self.allCases.first { Connectivity_V1_WirelessRole($0) == message } ?? .other
-  }
-}
-
-extension WirelessSecurity {
-  fileprivate var messages: [Connectivity_V1_WirelessSecurity] {
-    let pairs: [(WirelessSecurity, Connectivity_V1_WirelessSecurity)] = [
-      (.open, .open), (.wep, .wep), (.personal, .personal), (.enterprise, .enterprise),
-      (.other, .other),
-    ]
-    return pairs.filter { self.contains($0.0) }.map(\.1)
   }
 }
 

@@ -224,19 +224,6 @@ extension LinkFacts {
   package var isSwitch: Bool { self.isOpenVSwitch || self.link.kind == "bridge" }
 }
 
-/// Whether a link carries traffic.
-package enum LinkState: String, Hashable, Sendable, CaseIterable {
-  /// Administratively down.
-  case down
-  /// Administratively up, but nothing is at the other end.
-  case noCarrier
-  /// It has a carrier and waits for something: 802.1X, the Wi-Fi handshake, a modem that has not
-  /// dialled, or a bridge's spanning tree.
-  case dormant
-  /// It carries traffic.
-  case up
-}
-
 extension Link {
   /// The state as a port of its bridge, which blocks frames while the port is not forwarding. Links
   /// on top of the port, such as a VLAN, bypass the bridge.

@@ -1,26 +1,5 @@
 package import Connectivity
 
-/// Why traffic does not use a link.
-package enum UnusedReason: Hashable, Sendable, CaseIterable {
-  case down
-  case noCarrier
-  case dormant
-  /// It is a port of a bridge, bond, team or VRF.
-  case port
-  /// It has no address of the destination's family.
-  case noAddress
-  case noRoute
-  /// A rule with another table comes first.
-  case laterRule
-  /// The route that is used has a longer prefix.
-  case lessSpecific
-  case higherMetric
-  /// The routes are equal, and the kernel prefers the other one.
-  case equalMetric
-  /// A rule or route discards the traffic, by whichever link it would leave.
-  case discarded
-}
-
 extension UnusedReason {
   /// Explains why a link's route is not the one that the kernel uses. The order of the comparisons
   /// is the kernel's: rules, prefix lengths, metrics.

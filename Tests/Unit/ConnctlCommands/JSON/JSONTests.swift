@@ -224,7 +224,9 @@ struct JSONShapeTests {
 
   @Test("every source of a cost has the word that connd uses")
   func costSources() {
-    let words = Connectivity_V1_CostSource.allCases.filter { $0 != .unspecified }.map(\.word)
+    let words = Connectivity_V1_CostSource.allCases.filter { $0 != .unspecified }.map {
+      CostEvidence.Source($0)?.rawValue
+    }
     #expect(
       words == [
         "configuration", "user", "networkManager", "medium", "accessPoint", "driver", "dhcp",
@@ -242,7 +244,9 @@ struct JSONShapeTests {
         #", "unused": [{"interface": "eth1", "medium": "wired", "state": "up", "#
           + #""reason": "higherMetric", "routePrefix": "0.0.0.0/0", "routePriority": 700, "#
           + #""routeTable": 254, "gateway": "192.0.2.1", "rulePriority": 32766}]}"#))
-    let words = Connectivity_V1_UnusedReason.allCases.filter { $0 != .unspecified }.map(\.word)
+    let words = Connectivity_V1_UnusedReason.allCases.filter { $0 != .unspecified }.map {
+      UnusedReason($0)?.rawValue
+    }
     #expect(
       words == [
         "down", "noCarrier", "dormant", "port", "noAddress", "noRoute", "laterRule",
