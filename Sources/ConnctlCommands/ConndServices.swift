@@ -1,3 +1,4 @@
+import Connectivity
 import ConnectivityMonitor
 import ConnectivityProtobuf
 import ConnectivityProtocol
@@ -96,13 +97,13 @@ extension ConndServices {
   /// Returns the history, oldest first.
   ///
   /// - Parameter limit: The maximum number of transitions, the latest, or `nil` for all.
-  func history(limit: UInt32? = nil) async throws -> [HistoryEntry] {
+  func history(limit: UInt32? = nil) async throws -> [ConnectivityChange] {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListTransitionsRequest()
       if let limit { request.limit = limit }
       request.pageToken = token
       let page = try await self.call(Diagnostics.ListTransitions.self, request)
-      return (try HistoryEntry.all(page), page.nextPageToken)
+      return (try page.changes(), page.nextPageToken)
     }
   }
 

@@ -71,30 +71,18 @@ struct Console: Sendable {
       let printable = String(line).printable
       return (self.errorIsASCII ? printable.ascii : printable)[...]
     }
-    guard let width = self.errorWidth else {
-      return self.complain(lines.joined(separator: "\n"))
-    }
-    self.complain(lines.flatMap { Self.lines(of: $0, width: width) }.joined(separator: "\n"))
+    let style = Style(width: self.errorWidth ?? .max, localTime: self.style.localTime)
+    self.complain(lines.flatMap { Self.lines(of: $0, style) }.joined(separator: "\n"))
   }
 
-  private static func lines(of text: Substring, width: Int) -> [String] {
-    guard text.count > width else { return [String(text)] }
-    var lines: [String] = []
+  private static func lines(of text: Substring, _ style: Style) -> [String] {
+    guard text.count > style.width else { return [String(text)] }
     // Leading spaces belong to the first word.
-    let start = text.firstIndex { $0 != " " } ?? text.endIndex
-    var line = String(text[..<start])
-    for word in text[start...].split(separator: " ") {
-      if line.contains(where: { $0 != " " }) {
-        if line.count + 1 + word.count > width {
-          lines.append(line)
-          line = "  "
-        } else {
-          line += " "
-        }
-      }
-      line += word
-    }
-    return lines + [line]
+    let rest = text.drop { $0 == " " }
+    let spaces = String(repeating: Character(Text.tie), count: text.count - rest.count)
+    var table = Table()
+    table.add(Text(spaces + rest))
+    return table.lines(style)
   }
 }
 

@@ -79,6 +79,9 @@ public enum Program {
         ?? (command as? Connctl).map { $0.options.socket ?? ConndSocket.default.path }
       console.remark(error.advice(socket: socket))
       return error.exitStatus
+    case let failure as CommandFailure:
+      console.remark("\(failure)")
+      return failure.exitStatus
     case let foreign as ForeignNamespace:
       console.remark("\(foreign): run this command in connd's namespace")
       return ExitStatus.notThere

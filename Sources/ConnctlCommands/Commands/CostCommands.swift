@@ -162,7 +162,7 @@ extension CostCommand {
     case .link(let name):
       var place = CostPlace(name: "the link \(name)", arguments: " \(name.shellWord)")
       if let links = try? await connd.links(),
-        !links.contains(where: { $0.name == name || $0.alternativeNames.contains(name) })
+        !links.contains(where: { $0.isNamed(name) })
       {
         place.remark = "the link “\(name)” does not exist; the override applies once it does"
       }

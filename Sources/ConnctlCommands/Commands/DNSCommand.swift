@@ -32,7 +32,7 @@ extension Style {
   /// Returns the text of `connctl dns`.
   func dns(_ settings: DNSSettings?) -> [String] {
     guard let settings else { return ["unknown"] }
-    var rows = Columns()
+    var rows = Table()
     func add(_ name: String, _ servers: [DNSSettings.Server], _ search: [String]) {
       let words = DNSSettings(servers: servers, search: search).words
       rows.add(Text(name), Text(words))

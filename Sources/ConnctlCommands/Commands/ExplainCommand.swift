@@ -96,7 +96,7 @@ struct ExplainCommand: ConnctlCommand {
       !remote.host.contains("."), !remote.host.contains(":")
     else { return false }
     return try await connector.withServices(at: self.socket) { try await $0.links() }.contains {
-      $0.name == remote.host || $0.alternativeNames.contains(remote.host)
+      $0.isNamed(remote.host)
     }
   }
 

@@ -49,7 +49,7 @@ struct HistoryCommand: ConnctlCommand {
       try await connd.history(limit: self.limit)
     }
     let now = self.console.now()
-    let all = HistoryEntry.changes(entries).filter { change in
+    let all = FoldedChange.groups(entries).filter { change in
       guard let since, let time = change.first?.time else { return true }
       return time.duration(to: now) <= since.duration
     }
@@ -68,7 +68,7 @@ struct HistoryCommand: ConnctlCommand {
     }
   }
 
-  private func draw(_ entries: [HistoryEntry]) throws {
+  private func draw(_ entries: [ConnectivityChange]) throws {
     let style = self.console.style
     let timeline = Timeline(entries, until: self.console.now())
     let lines = timeline?.lines(
@@ -77,37 +77,13 @@ struct HistoryCommand: ConnctlCommand {
   }
 }
 
-/// An entry of the history: a change that concerns connections.
-enum HistoryEntry: Hashable, Sendable {
-  case transition(Transition)
-  case invalidation(Invalidation)
-  /// A change of the path or its cost, within the same category.
-  case path(PathChange)
-
-  /// Groups entries by change. A group is a transition with its invalidations, or invalidations
-  /// without a transition.
-  static func changes(_ entries: [HistoryEntry]) -> [[HistoryEntry]] {
-    FoldedChange.groups(entries, \.change)
+extension Connectivity_V1_ListTransitionsResponse {
+  /// The changes in the order of publication.
+  func changes() throws -> [ConnectivityChange] {
+    let changes =
+      try self.transitions.map { ConnectivityChange.transition(try Transition($0)) }
+      + self.invalidations.map { .invalidation(try Invalidation($0)) }
+      + self.paths.map { .path(try PathChange($0)) }
+    return changes.sorted { $0.generation < $1.generation }
   }
-
-  /// Returns the entries of a response in the order of publication.
-  static func all(_ response: Connectivity_V1_ListTransitionsResponse) throws -> [HistoryEntry] {
-    let entries =
-      try response.transitions.map { Self.transition(try Transition($0)) }
-      + response.invalidations.map { Self.invalidation(try Invalidation($0)) }
-      + response.paths.map { Self.path(try PathChange($0)) }
-    return entries.sorted { $0.generation < $1.generation }
-  }
-
-  var time: WallTime { self.change.time }
-
-  var change: ConnectivityChange {
-    switch self {
-    case .transition(let transition): .transition(transition)
-    case .invalidation(let invalidation): .invalidation(invalidation)
-    case .path(let change): .path(change)
-    }
-  }
-
-  private var generation: UInt64 { self.change.generation }
 }

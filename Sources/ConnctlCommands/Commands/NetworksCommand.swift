@@ -103,8 +103,7 @@ extension JSON {
 extension Style {
   /// Returns the text of `connctl networks`.
   func networks(_ networks: [Connectivity_V1_Network]) -> [String] {
-    var rows = Columns()
-    rows.rows.append(["NAME", "IDENTITY", "MEDIUM", "SETTINGS"].map { Text($0, .faint) })
+    var rows = Table(["NAME", "IDENTITY", "MEDIUM", "SETTINGS"])
     for (place, network) in networks.enumerated() {
       // The name of a Wi-Fi network means the open and the protected one, unless the machine is on
       // one of them.

@@ -63,12 +63,7 @@ struct OnCommand: ConnctlCommand {
   }
 
   func run(through connector: Connector) async throws {
-    do {
-      try ChildProcess.check(self.command)
-    } catch let failure as CommandFailure {
-      self.console.remark("\(failure)")
-      throw failure.exitStatus
-    }
+    try ChildProcess.check(self.command)
     let last = Mutex<ConnectivitySnapshot?>(nil)
     // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
     // as well.
@@ -138,23 +133,17 @@ struct OnCommand: ConnctlCommand {
   static func variables(
     _ event: StatusEvent, _ snapshot: ConnectivitySnapshot?
   ) -> [(name: String, value: String)] {
-    var (name, generation, from) = ("gap", snapshot?.generation ?? 0, "")
-    var interface = snapshot?.status.interface ?? ""
-    switch event {
-    case .change(.transition(let transition)):
-      (name, from) = ("transition", transition.from.rawValue)
-    case .change(.path): name = "path"
-    case .change(.invalidation(let invalidation)):
-      (name, generation) = ("invalidation", invalidation.generation)
-      interface = invalidation.scope.interface ?? ""
-    case .change(.dns(let change)): (name, generation) = ("dns", change.generation)
-    case .snapshot: name = "snapshot"
-    case .gap, .disconnected, .resumed: break
-    }
+    let change = event.change
+    let generation = change?.generation ?? snapshot?.generation ?? 0
+    let interface =
+      if let invalidation = change?.invalidation { invalidation.scope.interface } else {
+        snapshot?.status.interface
+      }
     return [
-      ("CONND_EVENT", name), ("CONND_GENERATION", String(generation)),
-      ("CONND_CATEGORY", snapshot?.status.category.rawValue ?? ""), ("CONND_FROM", from),
-      ("CONND_INTERFACE", interface),
+      ("CONND_EVENT", event.name ?? ""), ("CONND_GENERATION", String(generation)),
+      ("CONND_CATEGORY", snapshot?.status.category.rawValue ?? ""),
+      ("CONND_FROM", change?.transition?.from.rawValue ?? ""),
+      ("CONND_INTERFACE", interface ?? ""),
     ]
   }
 }

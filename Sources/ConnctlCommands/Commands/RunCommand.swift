@@ -53,19 +53,11 @@ struct RunCommand: ConnctlCommand {
   private struct Holds: Error {}
 
   func run(through connector: Connector) async throws {
+    if self.stop { throw try await self.supervised(through: connector) }
     do {
-      if self.stop {
-        throw try await self.supervised(through: connector)
-      } else {
-        do {
-          try await self.follow(through: connector) { if $0 { throw Holds() } }
-        } catch is Holds {
-          try self.become()
-        }
-      }
-    } catch let failure as CommandFailure {
-      self.console.remark("\(failure)")
-      throw failure.exitStatus
+      try await self.follow(through: connector) { if $0 { throw Holds() } }
+    } catch is Holds {
+      try self.become()
     }
   }
 

@@ -15,18 +15,13 @@ extension JSON {
   }
 
   /// Returns the object of `connctl history --json`: that of `watch`, with the time.
-  static func history(_ entry: HistoryEntry) -> JSON {
-    switch entry {
+  static func history(_ change: ConnectivityChange) -> JSON {
+    let time: JSON = ["time": .string(change.time.description)]
+    return switch change {
     case .transition(let transition):
-      .head("transition", transition.snapshot.generation)
-        .appending(["time": .string(transition.time.description)])
-        .appending(.body(transition))
-    case .invalidation(let invalidation):
-      .invalidation(invalidation)
-    case .path(let change):
-      .head("path", change.snapshot.generation)
-        .appending(["time": .string(change.time.description)])
-        .appending(.body(change))
+      .head("transition", change.generation).appending(time).appending(.body(transition))
+    case .path(let path): .head("path", change.generation).appending(time).appending(.body(path))
+    case .invalidation, .dns: .event(change)
     }
   }
 

@@ -13,7 +13,7 @@ extension JSON {
       "kind": .string(link.hasKind ? link.kind : nil),
       "medium": .string(Medium(link.medium).rawValue),
       "evidence": .evidence(link.hasEvidence ? Evidence(link.evidence) : nil),
-      "state": .string(link.state.word),
+      "state": .string(LinkState(known: link.state)?.rawValue),
       "expensive": .bool(link.expensive),
       "constrained": .bool(link.constrained),
       "addresses": .array(link.addresses.map { .string($0) }),
@@ -25,7 +25,7 @@ extension JSON {
       "mtu": .number(link.hasMtu ? link.mtu : nil),
       "wireless": link.hasWireless ? .wireless(link.wireless) : .null,
       "modem": link.hasModem ? .modem(link.modem) : .null,
-      "via": .string(link.hasVia ? link.via.word : nil),
+      "via": .string(link.hasVia ? link.viaWord : nil),
       "viaGuessed": .bool(link.viaGuessed),
       "lowerGuessed": .bool(link.lowerGuessed),
       "alternativeNames": .array(link.alternativeNames.map { .string($0) }),
@@ -38,7 +38,7 @@ extension JSON {
     [
       "connected": .bool(modem.connected),
       "suspended": .bool(modem.suspended),
-      "technology": .string(modem.word),
+      "technology": .string(modem.generation),
       "roaming": .bool(modem.roaming),
       "signalQuality": .number(modem.hasSignalQuality ? modem.signalQuality : nil),
     ]
@@ -49,7 +49,9 @@ extension JSON {
     [
       "role": .string(WirelessRole(wireless.role).rawValue),
       "ssid": .string(wireless.hasSsid ? wireless.ssid : nil),
-      "security": .array(wireless.security.compactMap(\.word).map { .string($0) }),
+      "security": .array(
+        wireless.security.compactMap { WirelessSecurity.Method(known: $0)?.rawValue }
+          .map { .string($0) }),
       "bssid": .string(wireless.hasBssid ? wireless.bssid : nil),
       "frequency": .number(wireless.hasFrequency ? wireless.frequency : nil),
       "signal": .number(wireless.hasSignal ? wireless.signal : nil),
@@ -86,11 +88,9 @@ extension JSON {
         }),
       "guessedLinks": .number(explanation.path.guessedLinks),
       "guessedBy": .string(explanation.hasGuessedBy ? explanation.guessedBy : nil),
-      "cost": explanation.hasCost
-        ? [
-          "metering": .string(Metering(explanation.cost.metering).rawValue),
-          "source": .string(CostEvidence.Source(explanation.cost.source).rawValue),
-        ] : .null,
+      "cost": explanation.costEvidence.map {
+        ["metering": .string($0.state.rawValue), "source": .string($0.source.rawValue)]
+      } ?? .null,
       "lookupIsProof": explanation.hasSocket ? .bool(explanation.diversions.isEmpty) : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
       "unused": .array(explanation.unusedLinks.map { .unused($0) }),
@@ -102,7 +102,7 @@ extension JSON {
     [
       "interface": .string(unused.link.name),
       "medium": .string(Medium(unused.link.medium).rawValue),
-      "state": .string(unused.link.state.word),
+      "state": .string(LinkState(known: unused.link.state)?.rawValue),
       "reason": .string(UnusedReason(unused.reason).rawValue),
       "routePrefix": .string(unused.hasRoutePrefix ? unused.routePrefix : nil),
       "routePriority": .number(unused.hasRoutePriority ? unused.routePriority : nil),
@@ -111,35 +111,4 @@ extension JSON {
       "rulePriority": .number(unused.hasRule ? unused.rule.priority : nil),
     ]
   }
-}
-
-extension Connectivity_V1_DeviceKind {
-  /// The word in JSON. `device` for an unknown value of a newer connd.
-  var word: String { Via.Kind(known: self)?.rawValue ?? "device" }
-}
-
-extension Connectivity_V1_Modem {
-  /// The technology, such as `4G`, or `nil` if it is unknown.
-  var word: String? {
-    self.hasTechnology ? MobileGeneration(known: self.technology)?.rawValue : nil
-  }
-}
-
-extension Connectivity_V1_WirelessSecurity {
-  /// The word in JSON, or `nil` for an unknown value of a newer connd.
-  var word: String? {
-    switch self {
-    case .open: "open"
-    case .wep: "wep"
-    case .personal: "personal"
-    case .enterprise: "enterprise"
-    case .other: "other"
-    case .unspecified, .UNRECOGNIZED: nil
-    }
-  }
-}
-
-extension Connectivity_V1_LinkState {
-  /// The word in JSON, or `nil` for an unknown value of a newer connd.
-  var word: String? { LinkState(known: self)?.rawValue }
 }

@@ -29,7 +29,7 @@ extension Overview {
       if hasKind { cells.append(Text(link.kind)) }
       let medium = Medium(link.medium)
       cells.append(medium == .unknown ? Text("-", .faint) : Text(medium.rawValue))
-      cells.append(Text((link.state.word ?? "unknown").separatingWords, link.state.ink))
+      cells.append(link.stateText)
       if hasSignal {
         cells.append(link.signal.map { Text($0.words(drawing.glyphs), $0.ink) } ?? "")
       }
@@ -75,14 +75,8 @@ extension Overview {
   fileprivate static func notes(
     on link: Connectivity_V1_Link, _ first: [String]
   ) -> String {
-    var notes = first
-    if link.expensive { notes.append("metered") }
-    if link.constrained { notes.append("constrained") }
-    if link.hasModem { notes += link.modem.words }
-    if let words = link.viaWords { notes.append(words) }
-    if link.lowerGuessed { notes.append("maybe over \(link.lower)") }
-    if link.hasWireless, link.wireless.hasSsid { notes.append("\"\(link.wireless.ssid)\"") }
-    return notes.joined(separator: ", ")
+    let network = link.wireless.hasSsid ? ["\"\(link.wireless.ssid)\""] : []
+    return (first + link.notes(withSignal: false) + network).joined(separator: ", ")
   }
 
   // MARK: Changes
@@ -91,7 +85,7 @@ extension Overview {
     guard !self.changes.isEmpty else { return nil }
     var table = Table([.init("CHANGES"), .init(""), .init("")])
     let today = drawing.style.localTime(drawing.now).date
-    let folded = FoldedChange.groups(self.changes, { $0 }).compactMap { FoldedChange($0) }
+    let folded = FoldedChange.groups(self.changes).compactMap { FoldedChange($0) }
     let shown = folded.filter { drawing.options.shows($0.headline.string, $0.details) }
     for change in shown.suffix(drawing.rows ?? 10).reversed() {
       let local = drawing.style.localTime(change.time)
@@ -159,8 +153,8 @@ extension Overview {
 extension Connectivity_V1_Link {
   /// The signal of its network, or `nil` if unknown.
   fileprivate var signal: Signal? {
-    if self.hasWireless, self.wireless.hasSignal { return .strength(self.wireless.signal) }
-    if self.hasModem, self.modem.hasSignalQuality { return .quality(self.modem.signalQuality) }
+    if self.wireless.hasSignal { return .strength(self.wireless.signal) }
+    if self.modem.hasSignalQuality { return .quality(self.modem.signalQuality) }
     return nil
   }
 }

@@ -41,7 +41,7 @@ final class OverviewFeed: Sendable {
   struct Answers {
     var links: [Connectivity_V1_Link]
     var status: Connectivity_V1_Status
-    var history: [HistoryEntry]
+    var history: [ConnectivityChange]
     var clients: [Connectivity_V1_Client]?
 
     init(of connd: ConndServices) async throws {
@@ -102,7 +102,7 @@ extension Overview {
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
     self.links = answers.links
     self.correct(try ConnectivitySnapshot(answers.status))
-    self.note(answers.history.map(\.change))
+    self.note(answers.history)
     // This view is a client, too.
     self.clients = answers.clients?.filter { $0.process != UInt32(getpid()) }
     for user in Set((self.clients ?? []).map(\.user)) where self.userNames[user] == nil {

@@ -82,7 +82,7 @@ extension Connector {
   func link(named name: String, at socket: String) async -> LinkSearch {
     let links = try? await self.withServices(at: socket) { try await $0.links() }
     guard let links else { return .unknown }
-    let link = links.first { $0.name == name || $0.alternativeNames.contains(name) }
+    let link = links.first { $0.isNamed(name) }
     return link.map { .found($0.name) } ?? .missing
   }
 }

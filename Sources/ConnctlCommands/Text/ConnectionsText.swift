@@ -85,15 +85,15 @@ struct ListedConnection: Equatable {
 
   private var why: String {
     let link = self.connection.hasInterface ? self.connection.interface : nil
-    switch self.connection.reason {
+    switch Invalidation.Reason(self.connection.reason) {
     case .sourceAddressLost: return "\(self.connection.local) is gone"
     case .interfaceLost:
       guard let link else { return "its link is gone" }
-      switch self.connection.interfaceState {
+      switch LinkState(known: self.connection.interfaceState) {
       case .down: return "\(link) is down"
       case .noCarrier: return "\(link) has no carrier"
       case .dormant: return "\(link) is dormant"
-      case .up, .unspecified, .UNRECOGNIZED: return "no route by \(link)"
+      case .up, nil: return "no route by \(link)"
       }
     case .networkChanged: return "\(link ?? "its link") is on another network"
     case .betterPath:
@@ -102,7 +102,7 @@ struct ListedConnection: Equatable {
     case .silent: return self.unanswered ?? "no answer"
     case .resumed: return "the machine slept"
     case .policy: return "its path is forbidden"
-    case .categoryChanged, .unspecified, .UNRECOGNIZED: return "another network"
+    case .categoryChanged: return "another network"
     }
   }
 
@@ -130,28 +130,21 @@ extension Style {
   /// Returns the text of `connctl connections`.
   func connections(_ connections: [ListedConnection]) -> [String] {
     guard !connections.isEmpty else { return [] }
-    var columns = Columns()
-    columns.rows.append(
-      ["LOCAL", "REMOTE", "LINK", "PROCESS", "STATE"].map { Text($0, .faint) })
+    var table = Table(["LOCAL", "REMOTE", "LINK", "PROCESS", "STATE"])
     for connection in connections.worstFirst {
-      columns.rows.append([
+      table.add(
         Text(connection.local), Text(connection.remote), Text(connection.link),
-        Text(connection.ownerWords), Text(connection.words, connection.verdict.ink),
-      ])
+        Text(connection.ownerWords), Text(connection.words, connection.verdict.ink))
     }
-    return columns.lines(self)
+    return table.lines(self)
   }
 
   /// Returns a line of `connctl connections --watch`.
   ///
   /// - Parameter hasEnded: Whether the connection no longer exists.
   func connection(_ connection: ListedConnection, hasEnded: Bool, now: WallTime) -> [String] {
-    var columns = Columns(minimum: [12, 16])
-    columns.add(
-      Text(self.localTime(now).time, .faint),
-      hasEnded
-        ? Text("ended", .faint) : Text(connection.words, connection.verdict.ink),
-      Text("\(connection.local) to \(connection.remote) \(connection.ownerWords)"))
-    return columns.lines(self)
+    self.row(
+      now, hasEnded ? Text("ended", .faint) : Text(connection.words, connection.verdict.ink),
+      "\(connection.local) to \(connection.remote) \(connection.ownerWords)")
   }
 }

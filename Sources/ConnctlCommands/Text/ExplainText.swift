@@ -11,18 +11,14 @@ extension Style {
   ) throws -> [String] {
     let path = try KernelPath(explanation.path)
     let category = NetworkCategory(explanation.category)
-    var steps = Columns(indent: 2)
+    var steps = Table(indent: 2)
 
-    for (position, rule) in explanation.rules.enumerated() {
-      steps.add(position == 0 ? "rule" : "or", Text("\(rule.priority): \(rule.selector)"))
-    }
+    steps.add("rule", then: "or", explanation.rules.map { "\($0.priority): \($0.selector)" })
     if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
     steps.add("route", Text(explanation.route(path)))
     if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
     if let source = path.source { steps.add("source", Text(explanation.words(source))) }
-    for (position, link) in explanation.links.enumerated() {
-      steps.add(position == 0 ? "link" : "below", Text(link.words))
-    }
+    steps.add("link", then: "below", explanation.links.map(\.words))
     if let guess = explanation.guessWords { steps.add("guess", Text(guess)) }
     steps.add("path", Text(path.verdict + path.costs, path.status.ink))
     if path.chain.isEmpty, let sink = explanation.links.last {
@@ -31,7 +27,7 @@ extension Style {
     if !path.chain.isEmpty {
       steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
     }
-    if let words = explanation.costWords { steps.add("metered", Text(words)) }
+    if let cost = explanation.costEvidence { steps.add("metered", Text(cost.words)) }
     if let words = path.validation.explanation { steps.add("internet", Text(words)) }
     if path.quality != .unknown {
       let reasons = explanation.qualityReasons.joined(separator: "; ")
@@ -45,21 +41,21 @@ extension Style {
     }
     steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
     steps.add("category", Text(category.rawValue, category.ink))
-    for (position, probe) in explanation.probes.enumerated() {
-      let answer = KernelPath.Reason(rawValue: probe.answer)?.words ?? probe.answer
-      let outvoted = probe.agrees ? "" : " (outvoted)"
-      steps.add(
-        position == 0 ? "probes" : "", Text("\(probe.destination): \(answer)\(outvoted)"))
-    }
+    steps.add(
+      "probes",
+      explanation.probes.map { probe in
+        let answer = KernelPath.Reason(rawValue: probe.answer)?.words ?? probe.answer
+        return "\(probe.destination): \(answer)\(probe.agrees ? "" : " (outvoted)")"
+      })
     if let link, explanation.unusedLinks.isEmpty {
       steps.add("not by", Text("\(link): it is used"))
     }
-    for (position, unused) in explanation.unusedLinks.enumerated() {
-      steps.add(
-        position == 0 ? "not by" : "", Text("\(unused.link.name): \(explanation.words(unused))"))
-    }
-    return Columns(rows: [[Text(explanation.summary(path, comparedWith: link), path.status.ink)]])
-      .lines(self)
+    steps.add(
+      "not by",
+      explanation.unusedLinks.map { "\($0.link.name): \(explanation.words($0))" })
+    var summary = Table()
+    summary.add(Text(explanation.summary(path, comparedWith: link), path.status.ink))
+    return summary.lines(self)
       + [self.paint(explanation.title(host), .heading)] + steps.lines(self)
   }
 }
@@ -102,11 +98,18 @@ extension Connectivity_V1_Explanation {
 }
 
 extension Connectivity_V1_Explanation {
-  /// The text `probably: NetworkManager says so`.
-  fileprivate var costWords: String? {
+  /// The evidence for the cost, or `nil` if no link is known. A value of a newer connd is unknown.
+  var costEvidence: CostEvidence? {
     guard self.hasCost else { return nil }
+    return CostEvidence(Metering(self.cost.metering), CostEvidence.Source(self.cost.source))
+  }
+}
+
+extension CostEvidence {
+  /// The text `probably: NetworkManager says so`.
+  fileprivate var words: String {
     let source =
-      switch self.cost.source {
+      switch self.source {
       case .configuration: "the configuration says so"
       case .user: "a user says so"
       case .networkManager: "NetworkManager says so"
@@ -115,22 +118,15 @@ extension Connectivity_V1_Explanation {
       case .driver: "the link's driver is for phones"
       case .dhcp: "the DHCP server says so"
       case .lastKnown: "as before the tunnel's uplink was lost"
-      case .none, .unspecified, .UNRECOGNIZED: "nothing says so"
+      case .none: "nothing says so"
       }
-    return "\(self.cost.metering.phrase): \(source)"
-  }
-}
-
-extension Connectivity_V1_Metering {
-  /// The text `probably not`.
-  fileprivate var phrase: String {
-    switch self {
-    case .yes: "yes"
-    case .no: "no"
-    case .guessYes: "probably"
-    case .guessNo: "probably not"
-    case .unknown, .unspecified, .UNRECOGNIZED: "unknown"
-    }
+    let state =
+      switch self.state {
+      case .yes, .no, .unknown: self.state.rawValue
+      case .guessYes: "probably"
+      case .guessNo: "probably not"
+      }
+    return "\(state): \(source)"
   }
 }
 
@@ -139,9 +135,9 @@ extension Connectivity_V1_Link {
   var words: String {
     var words = [self.name]
     if self.hasKind { words.append(self.kind) }
-    if let state = self.state.word { words.append(state.separatingWords) }
+    if let state = LinkState(known: self.state) { words.append(state.words) }
     if self.hasMaster { words.append("port of \(self.master)") }
-    if self.hasModem { words += self.modem.words + [self.modem.signalWords].compactMap { $0 } }
+    if self.hasModem { words += self.modem.words(withSignal: true) }
     if let via = self.viaWords { words.append(via) }
     if let alias = self.alternativeNameWords { words.append(alias) }
     return words.joined(separator: ", ")

@@ -9,21 +9,17 @@ struct FoldedChange: Hashable, Sendable {
 
   /// Groups changes in the order of publication: a transition or a path change with its
   /// invalidations, or invalidations alone.
-  static func groups<Element>(_ all: [Element], _ change: (Element) -> ConnectivityChange)
-    -> [[Element]]
-  {
-    all.reduce(into: []) { groups, element in
-      if case .invalidation(let invalidation) = change(element),
-        let first = groups.last?.first.map(change), first.time == invalidation.time
-      {
-        groups[groups.count - 1].append(element)
+  static func groups(_ changes: [ConnectivityChange]) -> [[ConnectivityChange]] {
+    changes.reduce(into: []) { groups, change in
+      if case .invalidation = change, groups.last?.first?.time == change.time {
+        groups[groups.count - 1].append(change)
       } else {
-        groups.append([element])
+        groups.append([change])
       }
     }
   }
 
-  /// - Parameter group: As from ``groups(_:_:)``.
+  /// - Parameter group: As from ``groups(_:)``.
   init?(_ group: [ConnectivityChange]) {
     guard let first = group.first else { return nil }
     self.time = first.time
@@ -31,16 +27,15 @@ struct FoldedChange: Hashable, Sendable {
     switch first {
     case .transition(let transition):
       let losses = group.compactMap(\.invalidation).filter { $0.reason != .categoryChanged }
-      self.details = ([transition.briefDetails] + losses.consequences).joined(separator: " · ")
+      self.details = ([transition.details(transition.cause.brief)] + losses.consequences).joined(
+        separator: " · ")
     case .path(let change) where change.cause.trigger == .user:
       self.headline = "cost"
       let losses = group.compactMap(\.invalidation).consequences
       self.details = ([change.overrideWords] + losses).joined(separator: " · ")
     case .path(let change):
-      let path = change.snapshot.status
-      let what = "\(path.families + path.costs): \(change.cause.brief)"
       let losses = group.compactMap(\.invalidation).consequences
-      self.details = ([what] + losses).joined(separator: " · ")
+      self.details = ([change.details(change.cause.brief)] + losses).joined(separator: " · ")
     case .invalidation(let first):
       let all = group.compactMap(\.invalidation).narrow
       let worst = all.map(\.severity).min { $0.rank < $1.rank } ?? first.severity
@@ -50,16 +45,6 @@ struct FoldedChange: Hashable, Sendable {
     case .dns:
       self.details = first.details
     }
-  }
-}
-
-extension Transition {
-  /// The text `via wlan0: route removed on eth0`.
-  fileprivate var briefDetails: String {
-    if self.cause.isStart { return self.snapshot.status.summary }
-    let interface = self.to == .none ? nil : self.snapshot.status.interface
-    return (interface.map { Text.tied("via", $0) + ": " } ?? "") + self.cause.brief
-      + (self.bounced && self.from != self.to ? ", after a bounce" : "")
   }
 }
 

@@ -14,9 +14,7 @@ extension Style {
     let rows =
       asTree
       ? LinkTree(links).rows : (folding?.links ?? links).map { .init(link: $0, branch: "") }
-    var columns = Columns()
-    let titles = ["LINK", "KIND", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"]
-    columns.rows.append(titles.map { Text($0, .faint) })
+    var table = Table(["LINK", "KIND", "MEDIUM", "STATE", "DEFAULT", "ADDRESSES"])
     for row in rows {
       let link = row.link
       let medium = Medium(link.medium)
@@ -24,21 +22,15 @@ extension Style {
       var notes = link.addresses
       if let words = folding?.portWords(of: link) { notes.append(words) }
       if let words = link.alternativeNameWords { notes.append(words) }
-      if link.expensive { notes.append("metered") }
-      if link.constrained { notes.append("constrained") }
-      if link.hasWireless, let words = link.wireless.words { notes.append(words) }
-      if link.hasModem { notes += link.modem.words + [link.modem.signalWords].compactMap { $0 } }
-      if let words = link.viaWords { notes.append(words) }
-      if link.lowerGuessed { notes.append("maybe over \(link.lower)") }
-      columns.rows.append([
+      notes += link.notes(link.wireless.words, withSignal: true)
+      table.add(
         Text(row.branch + link.name), Text(link.kind),
         medium == .unknown ? Text("-", .faint) : Text(medium.rawValue),
-        Text((link.state.word ?? "unknown").separatingWords, link.state.ink),
+        link.stateText,
         Text(defaults.compactMap { $0 }.joined(separator: " ")),
-        Text(notes.joined(separator: " ")),
-      ])
+        Text(notes.joined(separator: " ")))
     }
-    return columns.withoutEmptyColumns.lines(self)
+    return table.withoutEmptyColumns.lines(self)
   }
 }
 
@@ -53,21 +45,34 @@ extension Connectivity_V1_Wireless {
 }
 
 extension Connectivity_V1_Modem {
-  /// The texts `4G`, `roaming`.
-  var words: [String] {
+  /// Returns the texts `4G`, `roaming`, `signal 67%`.
+  func words(withSignal: Bool) -> [String] {
     [
-      self.word, self.roaming ? "roaming" : nil,
+      self.generation, self.roaming ? "roaming" : nil,
       self.suspended ? "suspended" : nil, self.connected ? nil : "not connected",
+      withSignal && self.hasSignalQuality ? "signal \(self.signalQuality)%" : nil,
     ].compactMap { $0 }
   }
 
-  /// The text `signal 67%`.
-  var signalWords: String? {
-    self.hasSignalQuality ? "signal \(self.signalQuality)%" : nil
+  /// The technology, such as `4G`, or `nil` if it is unknown.
+  var generation: String? {
+    self.hasTechnology ? MobileGeneration(known: self.technology)?.rawValue : nil
   }
 }
 
 extension Connectivity_V1_Link {
+  /// Whether this is its name or an alternative name.
+  func isNamed(_ name: String) -> Bool { ([self.name] + self.alternativeNames).contains(name) }
+
+  /// Returns the costs of a link, and the device or link behind it.
+  ///
+  /// - Parameter network: The words about its Wi-Fi network.
+  func notes(_ network: String? = nil, withSignal: Bool) -> [String] {
+    [self.expensive ? "metered" : nil, self.constrained ? "constrained" : nil, network]
+      .compactMap { $0 } + (self.hasModem ? self.modem.words(withSignal: withSignal) : [])
+      + [self.viaWords, self.lowerGuessed ? "maybe over \(self.lower)" : nil].compactMap { $0 }
+  }
+
   /// The text `alias enx020000000001`, or `nil` if the link has no other name.
   var alternativeNameWords: String? {
     self.alternativeNames.isEmpty
@@ -77,15 +82,25 @@ extension Connectivity_V1_Link {
   /// The text `via phone`, or `nil` if the link is what it looks like.
   var viaWords: String? {
     guard self.hasVia else { return nil }
-    return (self.viaGuessed ? "maybe via " : "via ") + self.via.word
+    return (self.viaGuessed ? "maybe via " : "via ") + self.viaWord
+  }
+
+  /// The kind of the device behind the link. `device` for an unknown kind of a newer connd.
+  var viaWord: String { Via.Kind(known: self.via)?.rawValue ?? "device" }
+
+  var stateText: Text {
+    let state = LinkState(known: self.state)
+    return Text(state?.words ?? "unknown", state?.ink ?? .middling)
   }
 }
 
-extension Connectivity_V1_LinkState {
-  var ink: TextStyle {
+extension LinkState {
+  var words: String { self.rawValue.separatingWords }
+
+  fileprivate var ink: TextStyle {
     switch self {
     case .up: .good
-    case .dormant, .unspecified, .UNRECOGNIZED: .middling
+    case .dormant: .middling
     case .down, .noCarrier: .faint
     }
   }

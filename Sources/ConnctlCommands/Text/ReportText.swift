@@ -16,7 +16,7 @@ extension Style {
     _ answers: Connectivity_V1_ReplayedAnswers, _ start: StartingState?
   ) throws -> [String] {
     let snapshot = try ConnectivitySnapshot(answers.status)
-    let history = try HistoryEntry.changes(HistoryEntry.all(answers.history.withoutUserNames))
+    let history = FoldedChange.groups(try answers.history.withoutUserNames.changes())
     let missing = ["not available: the recording lacks answers from the kernel"]
     let explanation =
       try answers.hasExplanation ? self.explanation(answers.explanation, host: nil) : missing

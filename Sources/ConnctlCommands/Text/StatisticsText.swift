@@ -16,26 +16,13 @@ extension Style {
   }
 
   private func rows(_ statistics: [Connectivity_V1_Statistic]) -> [String] {
-    let names = statistics.map { statistic in
+    var table = Table([.init(minimum: 28), .init(isRight: true)], indent: 2)
+    for statistic in statistics {
       let words = statistic.name.split(separator: "_").joined(separator: " ")
-      return statistic.kind.isEmpty ? words : "\(words): \(statistic.kind.separatingWords)"
+      let kind = statistic.kind.isEmpty ? "" : ": \(statistic.kind.separatingWords)"
+      let value = Text(String(statistic.value), statistic.value == 0 ? .faint : nil)
+      table.add(Text(words + kind), value, "")
     }
-    let digits = statistics.map { String($0.value).count }.max() ?? 0
-    var columns = Columns(indent: 2)
-    columns.minimum = [28]
-    for (name, statistic) in zip(names, statistics) {
-      let value = String(statistic.value)
-      let padding = String(repeating: " ", count: digits - value.count)
-      columns.rows.append([
-        Text(name), Text(padding + value, statistic.value == 0 ? .faint : nil), Text(""),
-      ])
-    }
-    return columns.lines(self).map { $0.trimmingEnd }
-  }
-}
-
-extension String {
-  fileprivate var trimmingEnd: String {
-    String(self[..<(self.lastIndex { $0 != " " }.map(self.index(after:)) ?? self.startIndex)])
+    return table.lines(self)
   }
 }

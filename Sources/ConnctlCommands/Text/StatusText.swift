@@ -9,7 +9,7 @@ extension Style {
     var header = self.paint(status.summary, status.category.ink)
     header += self.paint("\(status.costs) (since \(age.words))", nil)
     if status.category == .unknown { header += ": assume online" }
-    var families = Columns(indent: 2)
+    var families = Table(indent: 2)
     for family in AddressFamily.allCases {
       let path = status[family]
       guard !status.isUnused(family) else {
@@ -26,13 +26,13 @@ extension Style {
 
   /// Returns the text of `connctl path`: one block per destination.
   func path(_ path: KernelPath, to destination: String) -> [String] {
-    var header = Columns()
+    var header = Table()
     header.add(Text(destination), Text(path.verdict, path.status.ink))
     return header.lines(self) + self.steps(path).lines(self)
   }
 
-  private func steps(_ path: KernelPath) -> Columns {
-    var steps = Columns(indent: 2)
+  private func steps(_ path: KernelPath) -> Table {
+    var steps = Table(indent: 2)
     if !path.chain.isEmpty {
       steps.add("link", Text(path.chainWords))
       steps.add("medium", Text(path.medium.rawValue + path.costs))

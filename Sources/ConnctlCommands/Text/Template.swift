@@ -11,12 +11,7 @@ struct Template: Hashable, Sendable {
 
     /// Whether it describes an event rather than the status.
     fileprivate var isOfEvent: Bool {
-      switch self {
-      case .event, .generation, .time, .from, .cause, .reason, .severity, .scope: true
-      case .category, .interface, .medium, .metered, .constrained, .ipv4, .ipv6, .source, .gateway,
-        .dns, .since:
-        false
-      }
+      [.event, .generation, .time, .from, .cause, .reason, .severity, .scope].contains(self)
     }
   }
 
@@ -123,6 +118,8 @@ struct Template: Hashable, Sendable {
   ) -> Value {
     let status = snapshot.status
     let isOnline = status.category.isOnline
+    let change = event.change
+    let (transition, invalidation) = (change?.transition, change?.invalidation)
     return switch field {
     case .category: .word(status.category.rawValue)
     // A link that carries nothing would look like the one in use.
@@ -136,17 +133,6 @@ struct Template: Hashable, Sendable {
     case .gateway: .word(isOnline ? status.path.gateway?.description : nil)
     case .dns: .word(snapshot.dns?.servers.map(\.description).joined(separator: " "))
     case .since: .word(snapshot.since.description)
-    case .event, .generation, .time, .from, .cause, .reason, .severity, .scope:
-      self.value(of: field, event, snapshot)
-    }
-  }
-
-  private static func value(
-    of field: Field, _ event: StatusEvent, _ snapshot: ConnectivitySnapshot
-  ) -> Value {
-    let change: ConnectivityChange? = if case .change(let change) = event { change } else { nil }
-    let (transition, invalidation) = (change?.transition, change?.invalidation)
-    return switch field {
     case .event: .word(event.name)
     case .generation: .number(change?.generation ?? snapshot.generation)
     case .time: .word(change?.time.description)
@@ -155,12 +141,13 @@ struct Template: Hashable, Sendable {
     case .reason: .word(invalidation?.reason.rawValue)
     case .severity: .word(invalidation?.severity.rawValue)
     case .scope: .word(invalidation?.scope.words)
-    default: .word(nil)
     }
   }
 }
 
 extension StatusEvent {
+  var change: ConnectivityChange? { if case .change(let change) = self { change } else { nil } }
+
   /// The event's word in JSON, or `nil` for events of the connection.
   var name: String? {
     switch self {

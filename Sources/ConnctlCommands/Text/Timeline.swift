@@ -6,14 +6,14 @@ import Connectivity
 /// A column stands for a span of time. A short event is visible in its column, but its duration is
 /// not.
 struct Timeline {
-  private let entries: [HistoryEntry]
+  private let entries: [ConnectivityChange]
   private let start: WallTime
   private let end: WallTime
 
   /// Returns `nil` if there is nothing to draw.
   ///
   /// - Parameter entries: In the order of publication.
-  init?(_ entries: [HistoryEntry], until now: WallTime) {
+  init?(_ entries: [ConnectivityChange], until now: WallTime) {
     guard let first = entries.map(\.time).min(), let last = entries.map(\.time).max() else {
       return nil
     }
@@ -92,7 +92,7 @@ struct Timeline {
 
   private func counts(_ count: Int) -> [(name: String, ink: TextStyle, columns: [Int])] {
     var rows: [(name: String, ink: TextStyle, columns: [Int])] = []
-    func add(_ name: String, _ ink: TextStyle, _ isMeant: (HistoryEntry) -> Bool) {
+    func add(_ name: String, _ ink: TextStyle, _ isMeant: (ConnectivityChange) -> Bool) {
       var columns = Array(repeating: 0, count: count)
       for entry in self.entries where isMeant(entry) {
         columns[self.column(of: entry.time, count)] += 1

@@ -35,7 +35,7 @@ extension Connectivity_V1_Explanation {
   private func advantage(over unused: Connectivity_V1_UnusedLink) -> String? {
     guard unused.hasRoutePrefix else { return nil }
     let name = unused.link.name
-    switch unused.reason {
+    switch UnusedReason(unused.reason) {
     case .higherMetric:
       return "its route has the lower metric (\(self.routePriority) < \(unused.routePriority))"
     case .lessSpecific: return "its route is more specific (\(self.routePrefix))"
@@ -49,20 +49,20 @@ extension Connectivity_V1_Explanation {
     case .down: return "\(name) is down"
     case .noCarrier: return "\(name) has no carrier"
     case .dormant: return "\(name) is dormant"
-    case .noRoute, .noAddress, .port, .discarded, .unspecified, .UNRECOGNIZED: return nil
+    case .noRoute, .noAddress, .port, .discarded: return nil
     }
   }
 
   /// The text `metric 600, loses: 100 is lower` about a link that the traffic does not use.
   func words(_ unused: Connectivity_V1_UnusedLink) -> String {
     let metric = "metric \(unused.routePriority)"
-    switch unused.reason {
+    switch UnusedReason(unused.reason) {
     case .down: return "down"
     case .noCarrier: return "no carrier"
     case .dormant: return "dormant"
     case .port: return "a port" + (unused.link.hasMaster ? " of \(unused.link.master)" : "")
     case .noAddress: return "up, no \(self.familyWords) address, no \(self.routeWords)"
-    case .noRoute, .unspecified, .UNRECOGNIZED: return "up, no \(self.routeWords)"
+    case .noRoute: return "up, no \(self.routeWords)"
     case .laterRule:
       let table = RoutingTable.name(unused.routeTable)
       let later = unused.hasRule ? "rule \(unused.rule.priority)" : "a later rule"

@@ -18,8 +18,8 @@ extension Style {
   }
 
   /// Returns the lines of `connctl history` for one change and its consequences.
-  func history(_ change: [HistoryEntry]) -> [String] {
-    FoldedChange(change.map(\.change)).map {
+  func history(_ change: [ConnectivityChange]) -> [String] {
+    FoldedChange(change).map {
       self.row($0.time, $0.headline, $0.details, dated: true)
     } ?? []
   }
@@ -45,29 +45,21 @@ extension Style {
     }
   }
 
-  private func row(
+  /// Returns the line of an event.
+  func row(
     _ time: WallTime, _ what: Text, _ details: String, dated: Bool = false
   ) -> [String] {
     let local = self.localTime(time)
     let time = dated ? Text.tied(local.date, local.time) : local.time
     // Wide enough for “cellular → wired”, so that lines of a stream are aligned although each is
     // printed separately.
-    var columns = Columns(minimum: [12, 16])
-    columns.add(Text(time, .faint), what, Text(details))
-    return columns.lines(self)
+    var table = Table([.init(minimum: 12), .init(minimum: 16)])
+    table.add(Text(time, .faint), what, Text(details))
+    return table.lines(self)
   }
 }
 
 extension ConnectivityChange {
-  var time: WallTime {
-    switch self {
-    case .transition(let transition): transition.time
-    case .path(let change): change.time
-    case .invalidation(let invalidation): invalidation.time
-    case .dns(let change): change.time
-    }
-  }
-
   /// The change in one to three words.
   var headline: Text {
     switch self {
@@ -81,9 +73,8 @@ extension ConnectivityChange {
   /// The rest of the line.
   var details: String {
     switch self {
-    case .transition(let transition): transition.details
-    case .path(let change):
-      "\(change.snapshot.status.families + change.snapshot.status.costs): \(change.cause.words)"
+    case .transition(let transition): transition.details(transition.cause.words)
+    case .path(let change): change.details(change.cause.words)
     case .invalidation(let invalidation): invalidation.details
     case .dns(let change): "\(change.cause.words): \(change.settings.words)"
     }
@@ -97,14 +88,20 @@ extension Transition {
     return Text("\(self.from.rawValue) → \(self.to.rawValue)", self.to.ink)
   }
 
-  fileprivate var details: String {
+  /// Returns the text `via wlan0: route removed on eth0`, with these words for the cause.
+  func details(_ cause: String) -> String {
     if self.cause.isStart { return self.snapshot.status.summary }
     // A link without traffic is not named.
     let interface = self.to == .none ? nil : self.snapshot.status.interface
-    var words = interface.map { Text.tied("via", $0) + ": " } ?? ""
-    words += self.cause.words
-    if self.bounced && self.from != self.to { words += ", after a bounce" }
-    return words
+    return (interface.map { Text.tied("via", $0) + ": " } ?? "") + cause
+      + (self.bounced && self.from != self.to ? ", after a bounce" : "")
+  }
+}
+
+extension PathChange {
+  /// Returns the paths, and these words for the cause.
+  func details(_ cause: String) -> String {
+    "\(self.snapshot.status.families + self.snapshot.status.costs): \(cause)"
   }
 }
 

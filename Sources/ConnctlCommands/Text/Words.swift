@@ -85,11 +85,7 @@ extension ConnectivityStatus {
   }
 
   /// The text `, metered, constrained, captive portal`. Empty if no traffic flows.
-  var costs: String {
-    guard self.category != .none else { return "" }
-    return (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
-      + self.path.validation.words
-  }
+  var costs: String { self.category == .none ? "" : self.path.costs }
 }
 
 extension Validation {
@@ -128,13 +124,7 @@ extension Validation {
 
 extension ChangeCause {
   /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
-  var words: String {
-    var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords
-    if let interface = self.interface { words += " " + Text.tied("on", interface) }
-    if let message = self.message { words += " (\(message))" }
-    if self.learntLate { words += ", learnt late" }
-    return words
-  }
+  var words: String { self.words { Text.tied($0, $1) } }
 }
 
 extension Invalidation.Severity {
@@ -149,23 +139,7 @@ extension Invalidation.Severity {
 
 extension Invalidation.Scope {
   /// The text `connections on wlan0 (ipv4)`.
-  var words: String {
-    var words: [String] = []
-    switch self.destination {
-    case .address(let address): words.append(Text.tied("to", address.description))
-    case .offLink: words.append("by a gateway")
-    case nil: break
-    }
-    if let addresses = self.localAddresses {
-      let list = addresses.map(\.description)
-      words.append(
-        Text.tied("from", list.first ?? "") + list.dropFirst().map { ", " + $0 }.joined())
-    }
-    if let interface = self.interface { words.append(Text.tied("on", interface)) }
-    words.insert(words.isEmpty ? Text.tied("all", "connections") : "connections", at: 0)
-    if let family = self.family { words.append("(\(family.rawValue))") }
-    return words.joined(separator: " ")
-  }
+  var words: String { self.words("connections") { Text.tied($0, $1) } }
 }
 
 extension Duration {

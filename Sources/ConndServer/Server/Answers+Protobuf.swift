@@ -29,7 +29,9 @@ extension Connectivity_V1_Explanation {
         $0.agrees = probe.agrees
       }
     }
-    if let cost = explanation.cost { self.cost = Connectivity_V1_CostEvidence(cost) }
+    if let cost = explanation.cost {
+      self.cost = .with { ($0.metering, $0.source) = (.init(cost.state), .init(cost.source)) }
+    }
     self.links = explanation.links.map { Connectivity_V1_Link($0) }
     self.qualityReasons = explanation.qualityReasons
     self.diversions = explanation.diversions
@@ -60,14 +62,6 @@ extension Connectivity_V1_Rule {
   fileprivate init(_ rule: Rule, table: UInt32) {
     self.init()
     (self.priority, self.table, self.selector) = (rule.priority, table, rule.selector)
-  }
-}
-
-extension Connectivity_V1_CostEvidence {
-  fileprivate init(_ evidence: CostEvidence) {
-    self.init()
-    self.source = Connectivity_V1_CostSource(evidence.source)
-    self.metering = Connectivity_V1_Metering(evidence.state)
   }
 }
 

@@ -103,6 +103,15 @@ package struct WirelessSecurity: OptionSet, Hashable, Sendable {
   package static let enterprise = WirelessSecurity(rawValue: 1 << 3)
   /// An unknown method.
   package static let other = WirelessSecurity(rawValue: 1 << 4)
+
+  /// One method, in the order of the bits.
+  package enum Method: String, CaseIterable {
+    case open, wep, personal, enterprise, other
+  }
+
+  package var methods: [Method] {
+    zip(Method.allCases, 0...).filter { self.rawValue & 1 << $1 != 0 }.map(\.0)
+  }
 }
 
 /// A notification of nl80211 about a Wi-Fi link.

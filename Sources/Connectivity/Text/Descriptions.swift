@@ -41,9 +41,12 @@ extension ConnectivitySnapshot: CustomStringConvertible {
 
 extension ChangeCause: CustomStringConvertible {
   /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
-  public var description: String {
+  public var description: String { self.words { "\($0) \($1.escaped)" } }
+
+  /// - Parameter phrase: Joins a preposition and a name.
+  package func words(_ phrase: (String, String) -> String) -> String {
     var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords
-    if let interface = self.interface { words += " on \(interface.escaped)" }
+    if let interface = self.interface { words += " " + phrase("on", interface) }
     if let message = self.message { words += " (\(message))" }
     if self.learntLate { words += ", learnt late" }
     return words
@@ -92,18 +95,24 @@ extension Invalidation: CustomStringConvertible {
 
 extension Invalidation.Scope: CustomStringConvertible {
   /// The text `all channels`, or `channels to 192.0.2.9 from 192.0.2.7 on wlan0 (ipv4)`.
-  public var description: String {
+  public var description: String { self.words("channels") { "\($0) \($1.escaped)" } }
+
+  /// - Parameters:
+  ///   - noun: The connections that the scope selects.
+  ///   - phrase: Joins two words, such as a preposition and a name.
+  package func words(_ noun: String, _ phrase: (String, String) -> String) -> String {
     var words: [String] = []
     switch self.destination {
-    case .address(let address): words.append("to \(address)")
+    case .address(let address): words.append(phrase("to", address.description))
     case .offLink: words.append("by a gateway")
     case nil: break
     }
     if let addresses = self.localAddresses {
-      words.append("from " + addresses.map(\.description).joined(separator: ", "))
+      let list = addresses.map(\.description)
+      words.append(([phrase("from", list.first ?? "")] + list.dropFirst()).joined(separator: ", "))
     }
-    if let interface = self.interface { words.append("on \(interface.escaped)") }
-    words.insert(words.isEmpty ? "all channels" : "channels", at: 0)
+    if let interface = self.interface { words.append(phrase("on", interface)) }
+    words.insert(words.isEmpty ? phrase("all", noun) : noun, at: 0)
     if let family = self.family { words.append("(\(family.rawValue))") }
     return words.joined(separator: " ")
   }

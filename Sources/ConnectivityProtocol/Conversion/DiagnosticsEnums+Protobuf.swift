@@ -100,3 +100,15 @@ extension WirelessRole: ClosestWireEnum {
     }
   }
 }
+
+extension WirelessSecurity.Method: WireEnum {
+  package var wireValue: Connectivity_V1_WirelessSecurity {
+    switch self {
+    case .open: .open
+    case .wep: .wep
+    case .personal: .personal
+    case .enterprise: .enterprise
+    case .other: .other
+    }
+  }
+}

@@ -6,7 +6,7 @@ extension Connectivity_V1_Wireless {
     self.role = Connectivity_V1_WirelessRole(link.role)
     if let network = link.network {
       if isNamed { self.ssid = network.name }
-      self.security = network.security?.messages ?? []
+      self.security = network.security?.methods.map(\.wireValue) ?? []
     }
     if let accessPoint = link.accessPoint {
       if isNamed { self.bssid = accessPoint.bssid.hardwareAddress }
@@ -17,16 +17,6 @@ extension Connectivity_V1_Wireless {
     if let rate = signal?.transmitRate { self.transmitRate = rate }
     if let rate = signal?.receiveRate { self.receiveRate = rate }
     if let retries = signal?.retries { self.retries = retries }
-  }
-}
-
-extension WirelessSecurity {
-  fileprivate var messages: [Connectivity_V1_WirelessSecurity] {
-    let pairs: [(WirelessSecurity, Connectivity_V1_WirelessSecurity)] = [
-      (.open, .open), (.wep, .wep), (.personal, .personal), (.enterprise, .enterprise),
-      (.other, .other),
-    ]
-    return pairs.filter { self.contains($0.0) }.map(\.1)
   }
 }
 

@@ -14,7 +14,8 @@ struct EnumTests {
     LinkQuality.self, Validation.State.self, Validation.Source.self, OtherWay.Reason.self,
     AttemptOutcome.self, PeerQuestion.self, FlowRefusal.Code.self, UnusedReason.self,
     CostEvidence.Source.self, Metering.self, LinkState.self, Via.Kind.self,
-    MobileGeneration.self, WirelessRole.self, StatusEvent.Kind.self,
+    MobileGeneration.self, WirelessRole.self, WirelessSecurity.Method.self,
+    StatusEvent.Kind.self,
   ]
 
   @Test("every enum with a table is compared")
@@ -82,6 +83,7 @@ struct EnumTests {
     #expect(Via.Kind(known: .init(rawValue: number)) == nil)
     #expect(MobileGeneration(known: .init(rawValue: number)) == nil)
     #expect(WirelessRole(.init(rawValue: number)) == .other)
+    #expect(WirelessSecurity.Method(known: .init(rawValue: number)) == nil)
   }
 }
 

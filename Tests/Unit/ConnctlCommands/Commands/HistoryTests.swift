@@ -21,7 +21,7 @@ struct HistoryTests {
       invalidation.time = .sample.adding(seconds: Int64(seconds))
       return Connectivity_V1_Invalidation(invalidation)
     }
-    let changes = HistoryEntry.changes(try HistoryEntry.all(response))
+    let changes = FoldedChange.groups(try response.changes())
     #expect(changes.map(\.count) == [2, 1, 2])
     guard case .transition = changes[0][0] else {
       Issue.record("the transition stands before its invalidation")
@@ -33,7 +33,7 @@ struct HistoryTests {
   func twins() throws {
     var response = Connectivity_V1_ListTransitionsResponse()
     response.transitions = [Transition.sample, .bounce].map { Connectivity_V1_Transition($0) }
-    #expect(HistoryEntry.changes(try HistoryEntry.all(response)).map(\.count) == [1, 1])
+    #expect(FoldedChange.groups(try response.changes()).map(\.count) == [1, 1])
   }
 
   @Test("history keeps the order of publication")
@@ -49,14 +49,7 @@ struct HistoryTests {
       invalidation.generation = generation
       return Connectivity_V1_Invalidation(invalidation)
     }
-    let generations = try HistoryEntry.all(response).map { entry in
-      switch entry {
-      case .transition(let transition): transition.snapshot.generation
-      case .invalidation(let invalidation): invalidation.generation
-      case .path(let change): change.snapshot.generation
-      }
-    }
-    #expect(generations == [2, 3, 4, 5, 7, 8])
+    #expect(try response.changes().map(\.generation) == [2, 3, 4, 5, 7, 8])
   }
 
   @Test("history shows overrides with their users, and their effect on the path")
@@ -72,7 +65,7 @@ struct HistoryTests {
         .user, "constrainedSet", message: "uid \(user)", interface: "wlan0")
       return Connectivity_V1_PathChange(change)
     }
-    let changes = HistoryEntry.changes(try HistoryEntry.all(response))
+    let changes = FoldedChange.groups(try response.changes())
     let lines = changes.flatMap { Style.plain(width: 200).history($0) }
     #expect(lines.count == 2)
     #expect(lines.first?.hasSuffix("cost              constrained on wlan0, by root") == true)

@@ -77,7 +77,7 @@ struct LineTests {
   func text() {
     var style = Style.plain()
     style.isASCII = true
-    var columns = Columns()
+    var columns = Table()
     columns.add("a → b", "“é” … ·")
     columns.add("a", Text(Text.tied("x", "y")))
     #expect(columns.lines(style) == ["a -> b  \"?\" ... -", "a       x y"])

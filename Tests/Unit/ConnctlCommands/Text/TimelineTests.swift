@@ -8,7 +8,7 @@ struct TimelineTests {
   private static func transition(
     _ from: NetworkCategory, _ to: NetworkCategory, _ seconds: Int64,
     bounced: Bool = false
-  ) -> HistoryEntry {
+  ) -> ConnectivityChange {
     var transition = Transition.sample
     (transition.from, transition.to, transition.bounced) = (from, to, bounced)
     transition.time = .sample.adding(seconds: seconds)
@@ -17,7 +17,7 @@ struct TimelineTests {
 
   private static func invalidation(
     _ severity: Invalidation.Severity, _ seconds: Int64
-  ) -> HistoryEntry {
+  ) -> ConnectivityChange {
     var invalidation = Invalidation.sample
     invalidation.severity = severity
     invalidation.time = .sample.adding(seconds: seconds)
@@ -32,7 +32,7 @@ struct TimelineTests {
   ]
 
   private func lines(
-    _ entries: [HistoryEntry] = Self.entries, until seconds: Int64 = 3600, columns: Int = 80,
+    _ entries: [ConnectivityChange] = Self.entries, until seconds: Int64 = 3600, columns: Int = 80,
     _ glyphs: Glyphs = .unicode
   ) -> [String] {
     Timeline(entries, until: .sample.adding(seconds: seconds))?
