@@ -39,9 +39,8 @@ extension Message {
     left.serializedBytes() == right.serializedBytes()
   }
 
-  /// - Parameter capacity: The expected number of bytes, or 0 if it is unknown.
-  public func serializedBytes(reserving capacity: Int = 0) -> [UInt8] {
-    var writer = ProtobufWriter(reserving: capacity)
+  public func serializedBytes() -> [UInt8] {
+    var writer = ProtobufWriter()
     self.write(to: &writer)
     return writer.bytes
   }

@@ -81,6 +81,13 @@ public struct ProtobufWriter {
     self.endBytes(at: place)
   }
 
+  /// Writes an embedded message.
+  public mutating func message(as field: UInt32, _ write: (inout ProtobufWriter) -> Void) {
+    let place = self.beginBytes(field)
+    write(&self)
+    self.endBytes(at: place)
+  }
+
   /// Begins a field whose length is known afterwards. Returns the place of the length.
   private mutating func beginBytes(_ field: UInt32) -> Int {
     self.append(UInt64(field << 3 | 2))

@@ -12,8 +12,7 @@ final class Published: Sendable {
 
   init(_ change: ConnectivityChange) {
     self.change = change
-    let response = Connectivity_V1_WatchResponse(change, networkNamespace: ProcessNamespace.told)
-    self.message = response.serializedBytes(reserving: 512)
+    self.message = change.watchResponse(networkNamespace: ProcessNamespace.told)
   }
 
   /// Decodes a stored message.

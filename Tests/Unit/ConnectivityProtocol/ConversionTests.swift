@@ -22,6 +22,17 @@ struct ConversionTests {
     #expect(try self.overTheWire(.gap(snapshot)) == .gap(snapshot))
   }
 
+  @Test(
+    "a change written by hand has the bytes that the generated code writes",
+    arguments: 0..<300 as Range<UInt64>)
+  func ownBytes(seed: UInt64) {
+    var model = RandomModel(seed: seed)
+    let change = model.change()
+    let expected = Connectivity_V1_WatchResponse(change, networkNamespace: seed)
+      .serializedBytes()
+    #expect(change.watchResponse(networkNamespace: seed) == expected)
+  }
+
   @Test("the generation is on every level of a message")
   func generations() {
     var model = RandomModel(seed: 1)
