@@ -1,7 +1,6 @@
 import Connectivity
 import ConnectivityRules
 import LinuxSupport
-import UnixTransport
 
 // Answers to clients' queries. They change nothing that connd follows.
 extension MonitorLoop {
