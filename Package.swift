@@ -128,7 +128,7 @@ let daemon: [Target] = [
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
       ], core),
-    swiftSettings: settingsBesideC),
+    exclude: ["Recording/Format/Protos"], swiftSettings: settingsBesideC),
   .executableTarget(
     name: "connd", dependencies: ["ConndServer", arguments], swiftSettings: swiftSettings),
 ]

@@ -1,7 +1,6 @@
 import Connectivity
 import ConnectivityRules
 import LinuxSupport
-import UnixTransport
 
 /// Registration of flows, and repeated registration after the kernel was unavailable.
 ///

@@ -1,7 +1,6 @@
 import Connectivity
 import LinuxSupport
 import Synchronization
-import UnixTransport
 
 /// A client's query, answered on the monitor thread.
 struct KernelQuery: Sendable {

@@ -26,7 +26,7 @@ struct MonitorDependencies {
   func sources() -> [any FactSource] {
     let sources = FactSources.all(self.dnsFiles, self.devices.serialLines)
     guard let recorder else { return sources }
-    return sources.map { RecordedFacts(source: $0, recorder: recorder) }
+    return sources.map { RecordedSource(source: $0, recorder: recorder) }
   }
 
   /// - Parameter adopted: The descriptor that systemd passed, for the first listener.

@@ -1,7 +1,6 @@
 import Connectivity
 import ConnectivityRules
 import LinuxSupport
-import UnixTransport
 
 // Answers to clients' queries. If a query changes something, its answer waits until that is
 // published.

@@ -1,5 +1,4 @@
 import LinuxSupport
-import UnixTransport
 
 /// The amount of a resource in use, by account. A value without I/O.
 struct Usage: Sendable {

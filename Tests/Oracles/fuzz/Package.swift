@@ -57,7 +57,8 @@ let package = Package(
     ours("Systemd", "CLinux", "CSystemd", "LinuxSupport", logging),
     ours("UnixTransport", "CLinux", "CNghttp2", "LinuxSupport", deque, grpc),
     ours(
-      "ConndServer", "CLinux", "Netlink", "Connectivity", "ConnectivityJSON",
+      "ConndServer", exclude: ["Recording/Format/Protos"], "CLinux", "Netlink", "Connectivity",
+      "ConnectivityJSON",
       "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "LinuxSupport",
       "StandardServices", "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging,
       ordered,

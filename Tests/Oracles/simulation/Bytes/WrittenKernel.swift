@@ -49,6 +49,12 @@ struct WrittenClock: MonitorClock {
     if !self.writer.isPaused { self.writer.recorder?.note(.time(time.microseconds)) }
     return time
   }
+
+  var worked: Duration {
+    let worked = self.clock.worked
+    if !self.writer.isPaused { self.writer.recorder?.note(.worked(worked.nanoseconds)) }
+    return worked
+  }
 }
 
 /// The model kernel behind netlink's bytes, which connd's own code reads, with a recorder. The

@@ -1,4 +1,5 @@
 import Connectivity
+import ConnectivityProtobuf
 import ConnectivityRules
 import Glibc
 import LinuxSupport
@@ -33,48 +34,87 @@ struct RecordingTests {
   @Test(
     "each item is unchanged after writing and reading",
     arguments: [
-      .turn(RecordedWake(hasMessages: true, sources: [], slept: 5)),
-      .turn(RecordedWake(hasMessages: false, sources: .dns)), .now(.max / 2), .time(1),
-      .opened(.listener, error: EMFILE, operation: "open a netlink socket"),
-      .bound(.requester, error: 0, port: 4711),
-      .option(.wirelessListener, isSocketLevel: true, option: SO_RCVBUF, error: ENOMEM),
-      .sent(.requester, error: 0, [1, 2, 3]), .received(.listener, .datagram([])),
-      .received(.listener, .truncated(size: 70_000)), .received(.listener, .foreign),
-      .received(.listener, .nothing), .received(.listener, .overrun),
-      .received(.wirelessRequester, .failed(error: EBADF)), .readable(true),
-      .file(FileQuestion(.page, "/sys/class/net/lo/ifindex"), error: 0, Array("1\n".utf8)),
-      .input([1, 2]), .full,
-    ] as [RecordedItem])
-  func items(_ item: RecordedItem) throws {
-    #expect(try RecordedItem(decoding: item.encoded) == item)
-    #expect(throws: FieldReader.Fault.self) { try RecordedItem(decoding: item.encoded + [0]) }
-    #expect(throws: FieldReader.Fault.self) {
-      try RecordedItem(decoding: item.encoded.dropLast())
+      .turn(
+        .with {
+          $0.hasMessages = true
+          $0.slept = 5
+        }), .turn(.with { $0.sources = UInt32(SourceSet.dns.rawValue) }), .now(.max / 2), .time(1),
+      .worked(0), .bound(.with { $0.port = 4711 }), .option(.with { $0.error = ENOMEM }),
+      .sent(.with { $0.datagram = [1, 2, 3] }), .readable(false), .readable(true), .full(true),
+      .opened(.with { $0.operation = "open a netlink socket" }), .turnEnded(true),
+      .input(.with { $0.dismiss = 3 }),
+    ] as [RecordedItem.OneOf_Kind])
+  func items(_ kind: RecordedItem.OneOf_Kind) throws {
+    let item = RecordedItem(kind)
+    let bytes = item.serializedBytes()
+    let read = try RecordedItem(serializedBytes: bytes)
+    #expect(read == item && read.isPossible)
+    #expect(throws: ProtobufError.self) { try RecordedItem(serializedBytes: bytes + [0]) }
+    #expect(throws: ProtobufError.self) { try RecordedItem(serializedBytes: bytes.dropLast()) }
+  }
+
+  @Test(
+    "an item of an unknown kind, or with an impossible time → not valid",
+    arguments: [
+      [], [0x98, 6, 1], RecordedItem(.now(-1)).serializedBytes(),
+      RecordedItem(.time(.max)).serializedBytes(), RecordedItem(.worked(.max)).serializedBytes(),
+    ] as [[UInt8]])
+  func impossible(bytes: [UInt8]) throws {
+    #expect(try !RecordedItem(serializedBytes: bytes).isPossible)
+  }
+
+  @Test(
+    "each result of reading a socket is unchanged after writing and reading",
+    arguments: [
+      .datagram([]), .datagram([1, 2]), .truncated(size: 70_000), .foreign, .nothing, .overrun,
+      .failed(error: EBADF),
+    ] as [RecordedReception])
+  func receptions(_ reception: RecordedReception) throws {
+    for role in SocketRole.allCases {
+      let bytes = reception.message(on: role).serializedBytes()
+      let message = try Connd_Recording_V2_Reception(serializedBytes: bytes)
+      #expect(message.socket.role == role && RecordedReception(message) == reception)
+      #expect(RecordedRole.allCases.contains(message.socket))
     }
+  }
+
+  @Test("each query to a file is unchanged after writing and reading")
+  func files() {
+    for kind in FileQuestion.Kind.allCases {
+      let question = FileQuestion(kind, "/sys/class/net/lo/ifindex")
+      for answer in [.success(Array("1\n".utf8)), .failure(SystemError(ENOENT))] as [FileAnswer] {
+        let message = Connd_Recording_V2_File(question, answer)
+        #expect(message.question == question && message.answer == answer)
+      }
+    }
+    #expect(Connd_Recording_V2_File.with { $0.kind = 99 }.question == nil)
   }
 
   private func costs(_ request: CostRequest) -> Input {
     .query(KernelQuery(id: 5, account: Account(number: 1000), kind: .costs(request, .unheard)))
   }
 
-  @Test("modem states are unchanged after writing and reading")
-  func modems() throws {
+  @Test("facts are unchanged after writing and reading")
+  func facts() throws {
     let links = [
       "wwan0": ModemLink(
         isSuspended: true, generation: .fifth, isRoaming: true,
         mobileOperator: MobileOperator(code: "26201", name: "Example")), "ppp0": .silent,
     ]
-    let bytes = ModemLink.encoded(links)
-    #expect(try ModemLink.decoded(bytes) == links)
-    // Earlier versions did not write operators, which come last.
-    let earlier = bytes.count - (1 + 1 + 4 + 5 + 4 + 7)
-    for length in bytes.indices where length != earlier {
-      #expect(throws: FieldReader.Fault.self) {
-        try ModemLink.decoded(Array(bytes.prefix(length)))
-      }
+    let metering = MeteringWords(
+      manager: ["a": .unknown, "b": .yes, "c": .no, "d": .guessYes, "e": .guessNo], phones: ["x"])
+    for update in [
+      .modems([:]), .modems(links), .metering(MeteringWords()),
+      .metering(MeteringWords(phones: ["usb0", "wlan0"])), .metering(metering), .checks([:]),
+      .checks(["a": .init(ipv4: .portal), "b": .init(ipv4: .full, ipv6: .limited)]),
+      .portals(["a": "https://example.com/"]),
+      .advertisement(PortalAdvertisement(link: 7, portal: "https://example.com/")),
+    ] as [FactUpdate] {
+      let facts = try #require(RecordedFacts(update, afterLinks: true))
+      let read = try RecordedFacts(serializedBytes: facts.serializedBytes())
+      #expect(read.update == update && read.afterLinks)
     }
-    let known = try ModemLink.decoded(Array(bytes.prefix(earlier)))
-    #expect(known["wwan0"]?.isSuspended == true && known["wwan0"]?.mobileOperator == nil)
+    #expect(RecordedFacts(.dns(DNSSettings()), afterLinks: false) == nil)
   }
 
   @Test("K5 the link on a serial line is recorded → a replay finds it without the files")
@@ -127,16 +167,31 @@ struct RecordingTests {
             target: .network("Home"), constrained: .on, expensive: .auto,
             end: .after(.seconds(5)), user: 7))),
     ] as [Input] {
-      let bytes = try #require(RecordedInput.encoded(input))
-      #expect(RecordedInput.encoded(try RecordedInput.decoded(bytes)) == bytes)
+      let message = try #require(RecordedInput(input))
+      let bytes = message.serializedBytes()
+      let read = try RecordedInput(serializedBytes: bytes)
+      #expect(read.input.flatMap { RecordedInput($0) } == message)
+      // A part is another request, or invalid.
       for length in bytes.indices {
-        #expect(throws: FieldReader.Fault.self) {
-          try RecordedInput.decoded(Array(bytes.prefix(length)))
-        }
+        _ = try? RecordedInput(serializedBytes: Array(bytes.prefix(length))).input
       }
     }
-    #expect(RecordedInput.encoded(.awaitFirstReading(.unheard)) == nil)
+    #expect(RecordedInput(.awaitFirstReading(.unheard)) == nil)
   }
+
+  @Test(
+    "an invalid request → ignored",
+    arguments: [
+      .with { $0.configure = "no configuration" }, .with { $0.query.id = 1 },
+      .with { $0.query.path.address = [1, 2] }, .with { $0.query.attempt.outcome = 1 },
+      .with { $0.query.costs.set.user = 1 }, .with { $0.query.costs.assist.value = 9 },
+      .with { $0.add.key.id = 1 }, RecordedInput(),
+      .with {
+        $0.unwatch.destination.address = [192, 0, 2, 1]
+        $0.unwatch.destination.source = Array(repeating: 1, count: 16)
+      },
+    ] as [RecordedInput])
+  func invalid(_ message: RecordedInput) { #expect(message.input == nil) }
 
   @Test("a file is read as written, header and turns")
   func roundTrip() throws {
@@ -145,13 +200,15 @@ struct RecordingTests {
       recorder.note(.now(1))
       recorder.begin(.init(hasMessages: true, slept: .seconds(1)))
       recorder.note(.now(2))
-      recorder.note(.received(.listener, .overrun))
+      recorder.note(.worked(3))
+      recorder.note(.received(RecordedReception.overrun.message(on: .listener)))
       recorder.flush()
     }
     let recording = try self.read()
     #expect(recording.header == Self.header)
     #expect(recording.end == nil)
     #expect(recording.turns.map(\.instants) == [[1], [2]])
+    #expect(recording.turns.map(\.work) == [[], [3]])
     #expect(recording.turns[1].wake?.slept == 1_000_000_000)
     #expect(recording.turns[1].heard == [.listener: [.overrun]])
   }
@@ -192,7 +249,7 @@ struct RecordingTests {
       }
     }
     let whole = try contents(of: self.path, max: 1 << 20)
-    let record = RecordFrame.framed(RecordedItem.turnEnded.encoded).count
+    let record = RecordFrame.framed(RecordedItem.endOfTurn.serializedBytes()).count
     let torn = try Recording(whole.dropLast())
     #expect(torn.end == .torn(offset: whole.count - record))
     #expect(torn.turns.map(\.instants) == [[], [1], [2]])
@@ -202,10 +259,14 @@ struct RecordingTests {
     var flipped = whole
     flipped[whole.count - 1] ^= 1
     #expect(try Recording(flipped).end == .damaged(offset: whole.count - record))
-    let later = try #require(RecordingHeader.line.firstIndex(of: UInt8(ascii: "1")))
-    flipped = whole
-    flipped[later] = UInt8(ascii: "2")
-    #expect(throws: RecordingError.self) { try Recording(flipped) }
+    let later = try #require(RecordingHeader.line.firstIndex(of: UInt8(ascii: "2")))
+    for version in "13" {
+      flipped = whole
+      flipped[later] = try #require(version.asciiValue)
+      let error = #expect(throws: RecordingError.self) { try Recording(flipped) }
+      #expect(
+        error?.description.hasPrefix("is a recording in the format of another version") == true)
+    }
     for length in 0..<(RecordingHeader.line.count + 12) {
       #expect(throws: RecordingError.self) { try Recording(Array(whole.prefix(length))) }
     }

@@ -59,16 +59,4 @@ struct MeteringTests {
     _ = loop.tell([.link(try #require(loop.kernel.linkTable[2]).link)])
     #expect(loop.metering.searches == 1)
   }
-
-  @Test(
-    "metering information is unchanged after writing and reading",
-    arguments: [
-      MeteringWords(), MeteringWords(phones: ["usb0", "wlan0"]),
-      MeteringWords(
-        manager: ["a": .unknown, "b": .yes, "c": .no, "d": .guessYes, "e": .guessNo], phones: ["x"]),
-    ])
-  func recorded(words: MeteringWords) throws {
-    #expect(try MeteringWords(decoding: words.encoded) == words)
-    #expect(throws: (any Error).self) { try MeteringWords(decoding: words.encoded + [0]) }
-  }
 }

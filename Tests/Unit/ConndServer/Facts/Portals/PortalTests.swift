@@ -78,17 +78,4 @@ struct PortalTests {
     try directory.write("CAPTIVE_PORTAL=https://a/\u{1B}[2J\n", to: name)
     #expect(files.portals() == [:])
   }
-
-  @Test("facts about validation are unchanged after writing and reading")
-  func recorded() throws {
-    let facts: [FactUpdate] = [
-      .checks([:]), .checks(["a": .init(ipv4: .portal), "b": .init(ipv4: .full, ipv6: .limited)]),
-      .portals(["a": Self.portal]), .advertisement(.init(link: 7, portal: Self.portal)),
-    ]
-    for fact in facts {
-      let (kind, bytes) = try #require(fact.recorded)
-      #expect(FactUpdate(kind, bytes) == fact)
-      #expect(FactUpdate(kind, bytes + [0]) == nil)
-    }
-  }
 }

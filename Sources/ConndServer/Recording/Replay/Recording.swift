@@ -16,9 +16,10 @@ struct Recording {
     var wake: RecordedWake?
     var instants: [Int64] = []
     var times: [Int64] = []
+    var work: [Int64] = []
     var heard: [SocketRole: [RecordedReception]] = [:]
     var polls: [Bool] = []
-    var inputs: [[UInt8]] = []
+    var inputs: [RecordedInput] = []
     /// The facts from the sources themselves, and those after the kernel had reported links.
     var facts: [FactUpdate] = []
     var factsAfterLinks: [FactUpdate] = []
@@ -98,46 +99,58 @@ extension Recording {
 
   private var turn: Int { self.turns.count - 1 }
 
+  /// Takes an item. Invalid ones are ignored.
   private mutating func take(_ item: RecordedItem, _ exchanges: inout Exchanges) {
-    switch item {
-    case .turn(let wake): self.turns.append(Turn(wake: wake))
-    case .now(let nanoseconds): self.turns[self.turn].instants.append(nanoseconds)
-    case .time(let microseconds): self.turns[self.turn].times.append(microseconds)
-    case .opened(let role, let error, let operation):
-      let failure = error == 0 ? nil : NetlinkError(operation: operation, code: error)
+    switch item.kind {
+    case .turn(let wake)?: self.turns.append(Turn(wake: wake))
+    case .now(let nanoseconds)?: self.turns[self.turn].instants.append(nanoseconds)
+    case .time(let microseconds)?: self.turns[self.turn].times.append(microseconds)
+    case .worked(let nanoseconds)?: self.turns[self.turn].work.append(nanoseconds)
+    case .opened(let opening)?:
+      guard let role = opening.socket.role else { return }
+      let failure =
+        opening.error == 0
+        ? nil : NetlinkError(operation: opening.operation, code: opening.error)
       self.answers.openings.append(failure, to: role, in: self.turn)
-    case .bound(let role, let error, let port):
-      exchanges.ports[role] = port
+    case .bound(let binding)?:
+      guard let role = binding.socket.role else { return }
+      exchanges.ports[role] = binding.port
       self.answers.bindings.append(
-        error == 0 ? .success(port) : .failure(SystemError(error)), to: role, in: self.turn)
-    case .option(let role, let isSocketLevel, let option, let error):
+        binding.error == 0 ? .success(binding.port) : .failure(SystemError(binding.error)),
+        to: role, in: self.turn)
+    case .option(let option)?:
+      guard let role = option.socket.role else { return }
       self.answers.options.append(
-        error, to: SocketOption(role: role, isSocketLevel: isSocketLevel, option: option),
+        option.error,
+        to: SocketOption(
+          role: role, isSocketLevel: option.isSocketLevel, option: option.option),
         in: self.turn)
-    case .sent(let role, let error, let bytes):
-      exchanges.begin(role, bytes, error, in: self.turn, &self.answers)
-    case .received(let role, let reception):
+    case .sent(let sending)?:
+      guard let role = sending.socket.role else { return }
+      exchanges.begin(role, sending.datagram, sending.error, in: self.turn, &self.answers)
+    case .received(let message)?:
+      guard let role = message.socket.role, let reception = RecordedReception(message) else {
+        return
+      }
       switch role {
       case .listener, .wirelessListener:
         self.turns[self.turn].heard[role, default: []].append(reception)
       case .requester, .wirelessRequester, .socketDiagnosis, .linkDump:
         exchanges.receive(role, reception)
       }
-    case .readable(let isReadable): self.turns[self.turn].polls.append(isReadable)
-    case .file(let question, let error, let bytes):
-      self.answers.files.append(
-        error == 0 ? .success(bytes) : .failure(SystemError(error)), to: question,
-        in: self.turn)
-    case .fact(let kind, let afterLinks, let bytes):
-      // Invalid facts are ignored.
-      guard let update = FactUpdate(kind, bytes) else { return }
-      if afterLinks {
+    case .readable(let isReadable)?: self.turns[self.turn].polls.append(isReadable)
+    case .file(let file)?:
+      guard let question = file.question else { return }
+      self.answers.files.append(file.answer, to: question, in: self.turn)
+    case .facts(let facts)?:
+      guard let update = facts.update else { return }
+      if facts.afterLinks {
         self.turns[self.turn].factsAfterLinks.append(update)
       } else {
         self.turns[self.turn].facts.append(update)
       }
-    case .input(let bytes): self.turns[self.turn].inputs.append(bytes)
-    case .full, .turnEnded: break
+    case .input(let input)?: self.turns[self.turn].inputs.append(input)
+    case .full?, .turnEnded?, nil: break
     }
   }
 }

@@ -121,7 +121,19 @@ struct ReplayedClock: MonitorClock {
 
   var now: Instant { self.tape.now }
   var time: WallTime { self.tape.time }
-  var worked: Duration { .zero }
+  var worked: Duration { self.tape.worked }
+}
+
+/// The facts of a recording.
+struct ReplayedFacts: FactSource {
+  let tape: RecordingCursor
+
+  let descriptors: [pollfd] = []
+  /// Zero while there are recorded facts, because nothing else was recorded about their source.
+  var timeout: Duration? { self.tape.hasFacts ? .zero : nil }
+
+  func process() -> [FactUpdate] { self.tape.takeFacts(afterLinks: false) }
+  func noteLinks() -> [FactUpdate] { self.tape.takeFacts(afterLinks: true) }
 }
 
 /// The DNS files of a recording.

@@ -32,7 +32,8 @@ final class Recorder {
     guard descriptor >= 0 else { throw SystemError() }
     // The first mark shows that the file marks the ends of turns, even if everything after it is
     // cut off.
-    let records = [header.encoded, RecordedItem.turnEnded.encoded].flatMap(RecordFrame.framed)
+    let records = [header.encoded, RecordedItem.endOfTurn.serializedBytes()].flatMap(
+      RecordFrame.framed)
     let error = Self.prepare(descriptor, RecordingHeader.line + records)
     guard error == 0 else {
       close(descriptor)
@@ -60,9 +61,9 @@ final class Recorder {
     return 0
   }
 
-  func note(_ item: RecordedItem) {
+  func note(_ kind: RecordedItem.OneOf_Kind) {
     guard self.descriptor >= 0 else { return }
-    let record = RecordFrame.framed(item.encoded)
+    let record = RecordFrame.framed(RecordedItem(kind).serializedBytes())
     // Leaves room for the record that says the file is full.
     guard self.length + self.turn.count + record.count + 64 <= self.largest else {
       return self.endFull()
@@ -71,14 +72,14 @@ final class Recorder {
   }
 
   func note(_ input: Input) {
-    guard self.descriptor >= 0, let bytes = RecordedInput.encoded(input) else { return }
-    self.note(.input(bytes))
+    guard self.descriptor >= 0, let input = RecordedInput(input) else { return }
+    self.note(.input(input))
   }
 
   /// Writes the complete turn.
   func flush() {
     guard self.descriptor >= 0, !self.turn.isEmpty else { return }
-    self.turn += RecordFrame.framed(RecordedItem.turnEnded.encoded)
+    self.turn += RecordFrame.framed(RecordedItem.endOfTurn.serializedBytes())
     guard RecordFrame.write(self.turn, to: self.descriptor) else {
       let error = SystemError()
       // A partial turn could not be replayed correctly.
@@ -91,7 +92,8 @@ final class Recorder {
 
   /// Ends the recording. A turn without enough room is left out completely.
   private func endFull() {
-    _ = RecordFrame.write(RecordFrame.framed(RecordedItem.full.encoded), to: self.descriptor)
+    _ = RecordFrame.write(
+      RecordFrame.framed(RecordedItem(.full(true)).serializedBytes()), to: self.descriptor)
     self.end("recording stopped: maximum size reached")
   }
 

@@ -4,7 +4,7 @@ import Glibc
 /// The header of a recording: the versions that made it, and connd's state before it read anything.
 struct RecordingHeader: Hashable {
   /// The line at the start of the file with the format's name.
-  static let line = Array("connd recording 1\n".utf8)
+  static let line = Array("connd recording 2\n".utf8)
 
   var version: String
   /// The version of the kernel, as in uname(2).
@@ -17,7 +17,7 @@ struct RecordingHeader: Hashable {
   var restored: ConnectivitySnapshot
   /// The users' cost overrides.
   var costs: OverrideFile.Contents
-  /// The history of earlier runs, oldest first. Older recordings lack it.
+  /// The history of earlier runs, oldest first.
   var past: [ConnectivityChange] = []
 
   /// A fixed ID, so that an override until reboot does not end in a replay.
@@ -25,43 +25,28 @@ struct RecordingHeader: Hashable {
   private static let largestGeneration: UInt64 = 1 << 53
 
   var encoded: [UInt8] {
-    var fields = FieldWriter()
-    fields.put(self.version)
-    fields.put(self.kernel)
-    fields.put(self.configuration)
-    fields.put(self.watchdogTimeout) { $0.put($1) }
-    fields.put(self.restored.stored)
-    fields.put(OverrideFile.text(self.costs, boot: Self.boot))
-    fields.put(self.past.map { Published($0) }) { $0.put($1.message) }
-    return fields.bytes
+    Connd_Recording_V2_Header.with {
+      ($0.version, $0.kernel, $0.configuration) = (self.version, self.kernel, self.configuration)
+      if let timeout = self.watchdogTimeout { $0.watchdogTimeout = timeout }
+      $0.restored = self.restored.stored
+      $0.overrides = OverrideFile.text(self.costs, boot: Self.boot)
+      $0.past = self.past.map { Published($0).message }
+    }.serializedBytes()
   }
-}
 
-extension RecordingHeader {
-  init(decoding bytes: [UInt8]) throws(FieldReader.Fault) {
-    var fields = FieldReader(bytes)
-    self.version = try fields.text()
-    self.kernel = try fields.text()
-    self.configuration = try fields.text()
-    self.watchdogTimeout = try fields.optional { (fields) throws(FieldReader.Fault) in
-      try fields.number()
-    }
-    let snapshot = try fields.bytes()
-    let costs = try fields.text()
-    let past =
-      fields.isAtEnd
-      ? []
-      : try fields.list { (fields) throws(FieldReader.Fault) in
-        try fields.bytes()
-      }
-    guard let costs = try? OverrideFile.read(Array(costs.utf8), boot: Self.boot),
-      fields.isAtEnd, self.watchdogTimeout ?? 1 > 0,
-      let restored = try? ConnectivitySnapshot(stored: snapshot),
+  /// - Returns: `nil` if the bytes are invalid.
+  init?(decoding bytes: [UInt8]) {
+    guard let message = try? Connd_Recording_V2_Header(serializedBytes: bytes),
+      let costs = try? OverrideFile.read(Array(message.overrides.utf8), boot: Self.boot),
+      !message.hasWatchdogTimeout || message.watchdogTimeout > 0,
+      let restored = try? ConnectivitySnapshot(stored: message.restored),
       restored.generation < Self.largestGeneration
-    else { throw FieldReader.Fault() }
-    self.restored = restored
-    self.costs = costs
-    self.past = past.compactMap { (try? Published(decoding: $0))?.change }
+    else { return nil }
+    (self.version, self.kernel, self.configuration) =
+      (message.version, message.kernel, message.configuration)
+    self.watchdogTimeout = message.hasWatchdogTimeout ? message.watchdogTimeout : nil
+    (self.restored, self.costs) = (restored, costs)
+    self.past = message.past.compactMap { (try? Published(decoding: $0))?.change }
   }
 
   /// Creates the header of a recording that begins now.

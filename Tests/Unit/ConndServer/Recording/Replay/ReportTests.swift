@@ -258,7 +258,7 @@ struct ReportTests {
     let registration = FlowTable.Registration(
       key: .init(mailbox: 1, id: 1), flow: Flow(Destination(remote), local: remote),
       knownPath: path)
-    let request = CostRequest.CostOverrideRequest(
+    let override = CostRequest.CostOverrideRequest(
       target: .network(Secret.name), constrained: .on, expensive: nil, end: nil, user: 5)
     let inputs: [Input] = [
       .configure(try .parse(text, file: ""), .unheard), .flow(.add(registration)),
@@ -270,23 +270,36 @@ struct ReportTests {
         KernelQuery(
           id: 4, account: Account(number: 5), kind: .judge([registration], .unheard))),
       .query(
-        KernelQuery(id: 2, account: Account(number: 5), kind: .costs(.set(request), .unheard))),
+        KernelQuery(id: 2, account: Account(number: 5), kind: .costs(.set(override), .unheard))),
       .query(
         KernelQuery(
           id: 3, account: Account(number: 5),
           kind: .costs(.forget(name: Secret.name, user: 5), .unheard))),
     ]
-    var items = Self.datagrams.map { RecordedItem.received($0, .datagram($1)) }
+    var items = Self.datagrams.map { role, bytes in
+      RecordedItem(.received(RecordedReception.datagram(bytes).message(on: role)))
+    }
+    let request = Self.message(RTM_GETROUTE, Self.floods(header: [])[0])
     items.append(
-      .sent(.requester, error: 0, Self.message(RTM_GETROUTE, Self.floods(header: [])[0])))
-    items += inputs.compactMap { RecordedInput.encoded($0).map { .input($0) } }
-    items.append(.input(Self.name))
-    items.append(.fact(.modems, afterLinks: true, ModemLink.encoded([Secret.name: .silent])))
-    items.append(.fact(.modems, afterLinks: true, Self.name))
+      RecordedItem(
+        .sent(
+          .with {
+            $0.socket = .requester
+            $0.datagram = request
+          })))
+    items += inputs.compactMap { RecordedInput($0).map { RecordedItem(.input($0)) } }
+    items.append(RecordedItem(.input(.with { $0.configure = Secret.name })))
     let mobile = ModemLink(mobileOperator: MobileOperator(code: "26299", name: Secret.name))
-    items.append(.fact(.modems, afterLinks: true, ModemLink.encoded(["wwan0": mobile])))
     let metering = MeteringWords(manager: [Secret.name: .yes], phones: [Secret.name])
-    items.append(.fact(.metering, afterLinks: false, metering.encoded))
+    let facts: [FactUpdate] = [
+      .modems([Secret.name: .silent]), .modems(["wwan0": mobile]), .metering(metering),
+      .portals([Secret.name: "https://\(Secret.name)/"]),
+    ]
+    items += facts.compactMap { RecordedFacts($0, afterLinks: true) }.map {
+      RecordedItem(.facts($0))
+    }
+    let unknown = RecordedFacts.Modem.with { ($0.link, $0.generation) = ("wwan0", Secret.name) }
+    items.append(RecordedItem(.facts(.with { $0.modems.links = [unknown] })))
     for kind in FileQuestion.Kind.allCases {
       for path in [
         "/sys/class/net/\(Secret.name)/ifindex", "/sys/class/net/\(Secret.name)/device/driver",
@@ -307,12 +320,13 @@ struct ReportTests {
           "LCK..tty\(Secret.name)\0LCK..ttyS\(Secret.name)7\0", "4711 \(Secret.name)\n",
           "\(Secret.name)\n0100 \(Secret.name) \(Secret.name)\n",
         ] {
-          items.append(.file(FileQuestion(kind, path), error: 0, Array(text.utf8)))
+          items.append(
+            RecordedItem(.file(.init(FileQuestion(kind, path), .success(Array(text.utf8))))))
         }
       }
     }
     return RecordingHeader.line
-      + ([header.encoded] + items.map(\.encoded)).flatMap(RecordFrame.framed)
+      + ([header.encoded] + items.map { $0.serializedBytes() }).flatMap(RecordFrame.framed)
   }
 
   @Test("no address or name of a recording is in its report, wherever it stood", .blocking)

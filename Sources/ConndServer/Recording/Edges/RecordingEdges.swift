@@ -25,10 +25,10 @@ final class RecordedSocket: DatagramSocket {
     do throws(NetlinkError) {
       try self.socket.bind()
     } catch {
-      self.recorder.note(.bound(self.role, error: error.code, port: 0))
+      self.recorder.noteBinding(of: self.role, error: error.code)
       throw error
     }
-    self.recorder.note(.bound(self.role, error: 0, port: self.socket.port))
+    self.recorder.noteBinding(of: self.role, port: self.socket.port)
   }
 
   func set(_ option: CInt, _ value: CInt) -> Bool {
@@ -42,7 +42,12 @@ final class RecordedSocket: DatagramSocket {
   private func noting(_ option: CInt, isSocketLevel: Bool, _ isSet: Bool) -> Bool {
     let code = isSet ? 0 : errno
     self.recorder.note(
-      .option(self.role, isSocketLevel: isSocketLevel, option: option, error: code))
+      .option(
+        .with {
+          $0.socket = RecordedRole(self.role)
+          $0.isSocketLevel = isSocketLevel
+          ($0.option, $0.error) = (option, code)
+        }))
     errno = code
     return isSet
   }
@@ -51,21 +56,32 @@ final class RecordedSocket: DatagramSocket {
     do throws(NetlinkError) {
       try self.socket.send(messages, operation: operation)
     } catch {
-      self.recorder.note(.sent(self.role, error: error.code, Array(messages)))
+      self.noteSending(messages, error: error.code)
       throw error
     }
-    self.recorder.note(.sent(self.role, error: 0, Array(messages)))
+    self.noteSending(messages, error: 0)
+  }
+
+  private func noteSending(_ messages: UnsafeRawBufferPointer, error: CInt) {
+    self.recorder.note(
+      .sent(
+        .with {
+          $0.socket = RecordedRole(self.role)
+          $0.error = error
+          $0.datagram = Array(messages)
+        }))
   }
 
   func receive(flags: CInt) -> Reception {
     let reception = self.socket.receive(flags: flags)
-    self.recorder.note(.received(self.role, RecordedReception(reception)))
+    self.recorder.note(.received(RecordedReception(reception).message(on: self.role)))
     return reception
   }
 
   func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool {
     self.socket.receiveSmall { datagram in
-      self.recorder.note(.received(self.role, .datagram(Array(datagram))))
+      self.recorder.note(
+        .received(RecordedReception.datagram(Array(datagram)).message(on: self.role)))
       return take(datagram)
     }
   }
@@ -81,13 +97,22 @@ struct RecordedSockets: SocketSource {
     do throws(NetlinkError) {
       socket = try self.sockets.open(role)
     } catch {
-      self.recorder.note(.opened(role, error: error.code, operation: error.operation))
+      self.noteOpening(of: role, error)
       throw error
     }
-    self.recorder.note(.opened(role, error: 0, operation: ""))
+    self.noteOpening(of: role, nil)
     // An adopted socket is already bound.
-    if socket.port != 0 { self.recorder.note(.bound(role, error: 0, port: socket.port)) }
+    if socket.port != 0 { self.recorder.noteBinding(of: role, port: socket.port) }
     return RecordedSocket(socket, role, self.recorder)
+  }
+
+  private func noteOpening(of role: SocketRole, _ error: NetlinkError?) {
+    self.recorder.note(
+      .opened(
+        .with {
+          $0.socket = RecordedRole(role)
+          ($0.error, $0.operation) = (error?.code ?? 0, error?.operation ?? "")
+        }))
   }
 
   func isReadable(_ fileDescriptor: CInt) -> Bool {
@@ -104,20 +129,21 @@ struct RecordedFiles: FileReader {
 
   func answer(_ question: FileQuestion) -> FileAnswer {
     let answer = self.files.answer(question)
-    switch answer {
-    case .success(let bytes): self.recorder.note(.file(question, error: 0, bytes))
-    case .failure(let error): self.recorder.note(.file(question, error: error.code, []))
-    }
+    self.recorder.note(.file(.init(question, answer)))
     return answer
   }
 }
 
-/// A clock whose readings are recorded, except the processor time.
+/// A clock whose readings are recorded.
 struct RecordedClock: MonitorClock {
   let clock: any MonitorClock
   let recorder: Recorder
 
-  var worked: Duration { self.clock.worked }
+  var worked: Duration {
+    let worked = self.clock.worked
+    self.recorder.note(.worked(worked.nanoseconds))
+    return worked
+  }
 
   var now: Instant {
     let now = self.clock.now
@@ -137,8 +163,19 @@ extension Recorder {
   func begin(_ woken: Waiter.Woken) {
     self.note(
       .turn(
-        RecordedWake(
-          hasMessages: woken.hasMessages, sources: woken.sources,
-          slept: woken.slept?.nanoseconds)))
+        .with {
+          $0.hasMessages = woken.hasMessages
+          $0.sources = UInt32(woken.sources.rawValue)
+          if let slept = woken.slept { $0.slept = slept.nanoseconds }
+        }))
+  }
+
+  fileprivate func noteBinding(of role: SocketRole, error: CInt = 0, port: UInt32 = 0) {
+    self.note(
+      .bound(
+        .with {
+          $0.socket = RecordedRole(role)
+          ($0.error, $0.port) = (error, port)
+        }))
   }
 }

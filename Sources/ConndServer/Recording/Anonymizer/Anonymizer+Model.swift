@@ -113,15 +113,8 @@ extension Anonymizer {
 
   // MARK: - Inputs
 
-  /// Returns a recorded request with substitutes, or `nil` if it is invalid.
-  func input(_ bytes: [UInt8]) -> [UInt8]? {
-    guard let input = try? RecordedInput.decoded(bytes), let substitute = self.input(input) else {
-      return nil
-    }
-    return RecordedInput.encoded(substitute)
-  }
-
-  private func input(_ input: Input) -> Input? {
+  /// Returns a request with substitutes, or `nil` if it is not recorded.
+  func input(_ input: Input) -> Input? {
     switch input {
     case .configure(let configuration, _):
       return (try? Configuration.parse(self.text(of: configuration), file: "")).map {

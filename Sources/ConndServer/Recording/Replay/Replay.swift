@@ -56,11 +56,11 @@ struct Replay {
       _ = loop.due
       guard let wake = self.tape.advance() else { break }
       let woken = Waiter.Woken(
-        hasMessages: wake.hasMessages, sources: wake.sources,
-        slept: wake.slept.map { .nanoseconds($0) })
+        hasMessages: wake.hasMessages,
+        sources: SourceSet(rawValue: UInt8(truncatingIfNeeded: wake.sources)),
+        slept: wake.hasSlept ? .nanoseconds(wake.slept) : nil)
       // Invalid inputs are ignored.
-      loop.turn(
-        on: woken, taking: self.tape.inputs.compactMap { try? RecordedInput.decoded($0) })
+      loop.turn(on: woken, taking: self.tape.inputs.compactMap(\.input))
     }
     atEnd(loop, store)
     loop.finish()

@@ -20,10 +20,12 @@ final class RecordingCursor {
   private var present: Recording.Turn
   private var instants = 0
   private var times = 0
+  private var work = 0
   private var polls = 0
   /// How many of the turn's datagrams have been received, by socket.
   private var heard: [SocketRole: Int] = [:]
   private var lastInstant = Instant(sinceStart: .zero)
+  private var lastWork = Duration.zero
   /// The last recorded time, and its instant.
   private var lastTime = (time: WallTime(microseconds: 0), instant: Instant(sinceStart: .zero))
 
@@ -50,12 +52,12 @@ final class RecordingCursor {
     }
     self.turn += 1
     self.present = next
-    (self.instants, self.times, self.polls, self.heard) = (0, 0, 0, [:])
+    (self.instants, self.times, self.work, self.polls, self.heard) = (0, 0, 0, 0, [:])
     return wake
   }
 
   /// The requests to the thread in this turn.
-  var inputs: [[UInt8]] { self.present.inputs }
+  var inputs: [RecordedInput] { self.present.inputs }
 
   // MARK: - Facts
 
@@ -95,6 +97,15 @@ final class RecordingCursor {
     return self.lastTime.time.advanced(by: self.lastTime.instant.duration(to: self.lastInstant))
   }
 
+  /// The processor time of the thread. Stands still if it is read more often than recorded.
+  var worked: Duration {
+    if self.work < self.present.work.count {
+      self.lastWork = max(self.lastWork, .nanoseconds(self.present.work[self.work]))
+      self.work += 1
+    }
+    return self.lastWork
+  }
+
   var isReadable: Bool {
     defer { self.polls += 1 }
     return self.polls < self.present.polls.count && self.present.polls[self.polls]
@@ -115,13 +126,7 @@ final class RecordingCursor {
     if let answer = self.answers.requests.answer(request.question(role), in: self.turn) {
       return answer
     }
-    // Older recordings have the links' dump among the other requests.
-    if role == .linkDump,
-      let answer = self.answers.requests.answer(request.question(.requester), in: self.turn)
-    {
-      return answer
-    }
-    // Older recordings have no answer to `waitForChanges`.
+    // Some of the fixtures were recorded before `waitForChanges` was.
     if !request.waitsForChanges {
       self.complain(
         "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")
