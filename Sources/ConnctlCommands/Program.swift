@@ -18,7 +18,7 @@ public enum Program {
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)
     Console.widenHelp()
-    let arguments = Array(CommandLine.arguments.dropFirst())
+    let arguments = ProgramArguments.all
     do {
       let reactor = try Reactor()
       exit(

@@ -63,6 +63,24 @@ struct CommandLineScenario {
     #expect(refused.standardError.contains(lab.socket))
   }
 
+  @Test("without /proc → each program does what its arguments say")
+  func withoutProc() throws {
+    let lab = try Laboratory()
+    let hidden = [
+      "unshare", "--mount", "sh", "-c", #"mount -t tmpfs none /proc && exec "$@""#, "sh",
+    ]
+    func run(_ arguments: [String]) throws -> Command.Outcome {
+      try Command.outcome(of: lab.namespace.wrapped(hidden + arguments), within: .seconds(20))
+    }
+    for program in [Programs.connd, Programs.connctl, Programs.multipath] {
+      #expect(try run([program, "--version"]).output.hasSuffix(" 0.1.0\n"))
+    }
+    #expect(try run([Programs.connd, "--check-config", "/no/file"]).status == 78)
+    let status = try run([Programs.connctl, "--socket", "/no/socket", "status"])
+    #expect(status.status == 69 && status.standardError.contains("/no/socket"), "\(status)")
+    #expect(try run([Programs.multipath, "--dry-run", "--socket", "/no/socket"]).status == 69)
+  }
+
   @Test("an empty socket path is a usage error, for both programs")
   func emptySocket() throws {
     for arguments in [[Programs.connd], [Programs.connctl, "status"]] {
