@@ -38,7 +38,7 @@ go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev proto
 # skipped.
 served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus)
 tunnel_packages := nftables openconnect openssl openvpn wireguard-go wireguard-tools
-test_packages := dbus-daemon git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping $(go_packages) $(example_packages) \
+test_packages := dbus-daemon fish git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping zsh $(go_packages) $(example_packages) \
     $(tunnel_packages) $(served_packages)
 bench_packages := gcc libc6-dev procps valgrind
 # The compared network managers are not installed: the benchmark unpacks their packages.

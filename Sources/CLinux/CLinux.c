@@ -20,6 +20,16 @@ int clinux_peer_credentials(int socket, struct clinux_credentials *credentials) 
   return 0;
 }
 
+static char **arguments;
+
+// The C library passes the arguments of main to constructors.
+__attribute__((constructor)) static void keep_arguments(int count, char **values) {
+  (void)count;
+  arguments = values;
+}
+
+char **clinux_arguments(void) { return arguments; }
+
 int clinux_accept(int listener) {
   return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }

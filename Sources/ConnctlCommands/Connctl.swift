@@ -1,5 +1,6 @@
 import ArgumentParser
 import Connectivity
+import ConnectivityJSON
 import ConnectivityMonitor
 import GRPCCore
 
@@ -116,6 +117,14 @@ extension ConnctlCommand {
   var json: Bool { self.options.json || self.parent.options.json }
 
   var console: Console { Console.current }
+
+  /// Prints an answer: as JSON if that was requested, or else as text.
+  func show(
+    _ json: @autoclosure () throws -> JSON?, _ text: @autoclosure () throws -> [String]
+  ) throws {
+    guard self.json else { return try self.console.print(try text()) }
+    if let object = try json() { try self.console.print(object) }
+  }
 
   static var includesJSON: Bool { Accepted.includesJSON }
 

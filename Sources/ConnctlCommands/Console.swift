@@ -136,7 +136,8 @@ extension Console {
     isTerminal && !["", "dumb", "unknown", "emacs"].contains(environment("TERM") ?? "")
   }
 
-  private static func variable(_ name: String) -> String? {
+  /// Returns a variable of the environment, or `nil` if it is not set.
+  static func variable(_ name: String) -> String? {
     getenv(name).map { String(cString: $0) }
   }
 
@@ -163,7 +164,7 @@ extension Console {
   /// Works around the argument parser. It wraps help to COLUMNS or the terminal's width, and traps
   /// if that is smaller than its indent. Must be called while there is only one thread.
   static func widenHelp() {
-    let named = getenv("COLUMNS").flatMap { Int(String(cString: $0)) }
+    let named = Self.variable("COLUMNS").flatMap { Int($0) }
     guard let width = named ?? self.reportedWidth(STDOUT_FILENO), width < self.leastWidth else {
       return
     }

@@ -47,7 +47,7 @@ extension ConndError {
       switch socket {
       case let socket? where Self.isOtherThanSocket(socket):
         "connd is not running: \(socket) is not a socket (name connd's socket with --socket or CONND_SOCKET)"
-      case let socket? where getenv("CONND_SOCKET").map({ String(cString: $0) }) == socket:
+      case let socket? where Console.variable("CONND_SOCKET") == socket:
         "connd is not running: \(why) (the path is from CONND_SOCKET: unset it to use the system's connd, or start connd there)"
       case let socket? where hasSystemd && Self.isDefault(socket):
         "connd is not running: \(why) (start it with “systemctl start connd.socket”, or name its socket with --socket or CONND_SOCKET)"
@@ -73,9 +73,8 @@ extension ConndError {
   /// Whether this is a default path of the system's connd.
   private static func isDefault(_ path: String) -> Bool {
     let unnamed = DefaultSocket.path(
-      environment: { name in
-        name == "CONND_SOCKET" ? nil : getenv(name).map { String(cString: $0) }
-      }, uid: geteuid(), exists: { access($0, F_OK) == 0 })
+      environment: { $0 == "CONND_SOCKET" ? nil : Console.variable($0) }, uid: geteuid(),
+      exists: { access($0, F_OK) == 0 })
     return [DefaultSocket.system, unnamed].contains(path)
   }
 

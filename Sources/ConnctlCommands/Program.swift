@@ -18,7 +18,7 @@ public enum Program {
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)
     Console.widenHelp()
-    let arguments = Array(CommandLine.arguments.dropFirst())
+    let arguments = ProgramArguments.all
     do {
       let reactor = try Reactor()
       exit(
@@ -36,8 +36,13 @@ public enum Program {
     _ arguments: [String], on console: Console, through connector: Connector
   ) async -> Int32 {
     await Console.$current.withValue(console) {
-      // The parser knows only the long name.
-      let arguments = arguments.first == "-V" ? ["--version"] : arguments
+      // The parser knows only the long name, and has completions of its own.
+      var arguments = arguments
+      switch arguments.first {
+      case "-V": arguments = ["--version"]
+      case "--generate-completion-script": arguments[0] = "completion"
+      default: break
+      }
       var command: (any ParsableCommand)?
       do {
         try Connctl.checkCommandName(in: arguments)

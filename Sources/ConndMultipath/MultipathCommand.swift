@@ -46,6 +46,9 @@ public struct MultipathCommand: ParsableCommand {
 
   public init() {}
 
+  /// Runs the command of the process's arguments, and ends the process.
+  public static func start() { self.main(ProgramArguments.all) }
+
   public func run() throws {
     signal(SIGPIPE, SIG_IGN)
     LogDestination.fromEnvironment().bootstrapLogging(identifier: "connd-multipath", level: .info)

@@ -1,7 +1,6 @@
-import ArgumentParser
 import ConndMultipath
 
 @main
 enum Main {
-  static func main() { MultipathCommand.main() }
+  static func main() { MultipathCommand.start() }
 }

@@ -102,18 +102,6 @@ struct BarsScenario {
   @Test("bash completes commands, links, conditions after a comma, values and help topics")
   func completion() throws {
     let lab = try self.online()
-    let script = #"""
-      source <(connctl completion bash)
-      complete_line() {
-        COMP_LINE="$1" COMP_POINT=${#1} COMPREPLY=()
-        read -ra COMP_WORDS <<<"$1"
-        case $1 in *' ') COMP_WORDS+=('') ;; esac
-        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-        _connctl connctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-        echo "${COMPREPLY[*]}"
-      }
-      for line in "$@"; do complete_line "$line"; done
-      """#
     let lines = [
       ("connctl histo", "history"), ("connctl guard 192.0.2.1 --interface eth", "eth0"),
       ("connctl is online --via eth", "eth0"),
@@ -123,10 +111,72 @@ struct BarsScenario {
       ("connctl on trans", "transition"), ("connctl keep online,wif", "online,wifi"),
     ]
     let output = try Command.run(
-      self.environment(lab) + ["bash", "--norc", "-c", script, "bash"] + lines.map(\.0))
+      self.environment(lab) + Self.completer("bash") + lines.map(\.0))
     #expect(
       output.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
         == lines.map { $0.1[...] }[...])
+  }
+
+  /// Returns a command that prints the completions of each argument in a shell.
+  private static func completer(_ shell: String) -> [String] {
+    switch shell {
+    case "bash":
+      let script = #"""
+        source <(connctl completion bash)
+        complete_line() {
+          COMP_LINE="$1" COMP_POINT=${#1} COMPREPLY=()
+          read -ra COMP_WORDS <<<"$1"
+          case $1 in *' ') COMP_WORDS+=('') ;; esac
+          COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+          _connctl connctl "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+          echo "${COMPREPLY[*]}"
+        }
+        for line in "$@"; do complete_line "$line"; done
+        """#
+      return ["bash", "--norc", "-c", script, "bash"]
+    case "zsh":
+      // Completion needs a terminal. The last keys erase the line and print a word.
+      let script = #"""
+        zmodload zsh/zpty
+        zpty shell zsh -f -i
+        zpty -w shell 'autoload -Uz compinit; compinit -D -u; source =(connctl completion zsh)'
+        for line in "$@"; do
+          zpty -w -n shell "$line"$'\t\x15'"echo DO''NE"$'\n'
+          zpty -r shell output '*DONE*'
+          print -r -- "$output"
+        done
+        """#
+      return ["zsh", "-f", "-c", script, "zsh"]
+    default:
+      let script = """
+        connctl completion fish | source
+        for line in $argv; complete -C $line; end
+        """
+      return ["fish", "--no-config", "-c", script]
+    }
+  }
+
+  @Test(
+    "links, networks and overrides named like commands → completion runs none of them",
+    arguments: ["bash", "zsh", "fish"])
+  func hostileNames(shell: String) throws {
+    if shell != "bash" { try TestSize.needsAll("zsh and fish") }
+    let lab = try self.online()
+    try lab.namespace.ip("link add $(id>link) type veth peer name peer0")
+    for place in ["$(id>override)", "--network=$(id>network)"] {
+      #expect(try lab.connctl("metered", place, "on").status == 0)
+    }
+    let directory = try TemporaryDirectory()
+    let output = try Command.run(
+      self.environment(lab) + [
+        "env", "--chdir=\(directory.path)", "HOME=\(lab.directory.path)",
+      ] + Self.completer(shell) + [
+        "connctl is online --via ", "connctl explain e", "connctl forget ", "connctl metered ",
+        "connctl metered --network ",
+      ])
+    #expect(output.contains("eth0"), "\(output)")
+    #expect(!output.contains("id>"), "\(output)")
+    #expect(try Command.run(["ls", directory.path]) == "")
   }
 
   @Test("a long history opens in less on a terminal, which then has its shell back")

@@ -63,6 +63,57 @@ struct CommandLineScenario {
     #expect(refused.standardError.contains(lab.socket))
   }
 
+  @Test(
+    "a third user listens → connctl takes its socket only by a path without that user's links, and not from the environment",
+    .enabled(if: Users.areMany, "only one user exists here"))
+  func foreignServer() throws {
+    let lab = try Laboratory()
+    lab.directory.open()
+    let (own, shared) = ("\(lab.directory.path)/own", "\(lab.directory.path)/shared")
+    for directory in [own, shared] { #expect(mkdir(directory, 0o755) == 0) }
+    #expect(chown(own, 65534, 65534) == 0)
+    let socket = "\(own)/connd.sock"
+    #expect(symlink(socket, "\(shared)/connd.sock") == 0)
+    #expect(lchown("\(shared)/connd.sock", 65534, 65534) == 0)
+    #expect(symlink("../own", "\(shared)/roots") == 0)
+    let connd = try lab.namespace.spawn(
+      Programs.asNobody([Programs.connd, "--config", "/dev/null", "--socket", socket]))
+    defer { _ = try? connd.terminate() }
+
+    func status(_ path: String) throws -> Int {
+      try Command.outcome(of: [Programs.connctl, "--socket", path, "status"]).status
+    }
+    try waitUntil("connd answers") { try status(socket) == 0 }
+    #expect(try status("\(shared)/roots/connd.sock") == 0)
+    #expect(try status("\(shared)/connd.sock") == 69)
+    let named = try Command.outcome(
+      of: [Programs.connctl, "status"], environment: ["CONND_SOCKET": socket])
+    #expect(named.status == 69)
+    #expect(named.standardError.contains("uid 65534 listens on \(socket)"), "\(named)")
+    let user = Programs.asNobody([Programs.connctl, "status"]).map {
+      $0.replacing("65534", with: "1")
+    }
+    #expect(try Command.outcome(of: user, environment: ["XDG_RUNTIME_DIR": own]).status == 69)
+  }
+
+  @Test("without /proc → each program does what its arguments say")
+  func withoutProc() throws {
+    let lab = try Laboratory()
+    let hidden = [
+      "unshare", "--mount", "sh", "-c", #"mount -t tmpfs none /proc && exec "$@""#, "sh",
+    ]
+    func run(_ arguments: [String]) throws -> Command.Outcome {
+      try Command.outcome(of: lab.namespace.wrapped(hidden + arguments), within: .seconds(20))
+    }
+    for program in [Programs.connd, Programs.connctl, Programs.multipath] {
+      #expect(try run([program, "--version"]).output.hasSuffix(" 0.1.0\n"))
+    }
+    #expect(try run([Programs.connd, "--check-config", "/no/file"]).status == 78)
+    let status = try run([Programs.connctl, "--socket", "/no/socket", "status"])
+    #expect(status.status == 69 && status.standardError.contains("/no/socket"), "\(status)")
+    #expect(try run([Programs.multipath, "--dry-run", "--socket", "/no/socket"]).status == 69)
+  }
+
   @Test("an empty socket path is a usage error, for both programs")
   func emptySocket() throws {
     for arguments in [[Programs.connd], [Programs.connctl, "status"]] {

@@ -42,12 +42,31 @@ struct MonitoringScenario {
     let server = try self.serve(lab)
     let silent = try self.exchange(lab, "")
     try waitUntil("its connctl runs") { server.standardError.contains("Spawned") }
-    let other = try self.exchange(lab, #"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"#)
+    let other = try self.exchange(lab, #"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"#)
     let response = try other.remainingOutput(within: .seconds(4))
     #expect(response.hasPrefix("HTTP/1.1 200 OK\r\n"), "\(response)")
     #expect(response.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"))
     #expect(response.contains("\nconnd_category{category=\"wired\"} 1\n"))
     #expect(try silent.remainingOutput().hasPrefix("HTTP/1.1 408 Request Timeout\r\n"))
+  }
+
+  @Test("20 silent clients occupy nothing → another client gets the metrics")
+  func idleClients() throws {
+    let lab = try self.online()
+    let program = try Python.path("Tests/Programs/python/accepts.py")
+    let server = try lab.namespace.spawn(
+      program + [
+        Checkout.path("systemd/connd-metrics.socket"), Programs.connctl, "--socket", lab.socket,
+        "metrics", "--http",
+      ])
+    #expect(try server.nextLine() == "listening")
+    let script = #"exec 3<>"/dev/tcp/127.0.0.1/9733"; echo connected; exec cat <&3"#
+    let silent = try (0..<20).map { _ in try lab.namespace.spawn(["bash", "-c", script]) }
+    for client in silent { #expect(try client.nextLine() == "connected") }
+    let response = try self.exchange(lab, #"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"#)
+      .remainingOutput(within: .seconds(20))
+    #expect(response.hasPrefix("HTTP/1.1 200 OK\r\n"), "\(response)")
+    withExtendedLifetime(silent) {}
   }
 
   @Test("a request of 20 kB gets its whole refusal, and connd's absence gives 503")

@@ -89,6 +89,9 @@ int clinux_pipe(int descriptors[2]);
 /// descriptors.
 int clinux_close_from(posix_spawn_file_actions_t *actions, int descriptor);
 
+/// Returns the arguments of main, ending with NULL.
+char **clinux_arguments(void);
+
 /// Returns environ(7), which Swift considers mutable shared state.
 char **clinux_environment(void);
 

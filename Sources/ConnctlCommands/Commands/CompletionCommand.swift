@@ -29,15 +29,28 @@ struct CompletionCommand: RunnableCommand {
       Self.withHelpTopics(Connctl.completionScript(for: shell), for: shell) + "\n")
   }
 
-  /// Adds the commands as completions of `connctl help`, which the parser omits.
+  /// A function of bash that adds the lines of a text that begin with the current word.
+  private static let addLines = #"""
+    __connctl_add_lines() {
+        local line
+        while IFS='' read -r line; do
+            [[ -n "${line}" && "${line}" = "${cur}"* ]] && COMPREPLY+=("${line}")
+        done <<<"${1}"
+    }
+
+    """#
+
+  /// Adds the commands as completions of `connctl help`, which the parser omits. In bash, also
+  /// replaces its `compgen -W "$(…)"`, which would run what a name of a link contains.
   private static func withHelpTopics(_ script: String, for shell: CompletionShell) -> String {
     let topics = Connctl.commandNames.joined(separator: " ")
     switch shell {
     case .bash:
-      return script.inserting(
-        "    __connctl_add_completions -W \"${topics// /$'\\n'}\"\n",
-        before: "}\n", after: "_connctl_help() {\n    local topics='\(topics)'\n",
-        replacing: "_connctl_help() {\n")
+      return (Self.addLines + script.replacing(#"add_completions -W "$("#, with: #"add_lines "$("#))
+        .inserting(
+          "    __connctl_add_completions -W \"${topics// /$'\\n'}\"\n",
+          before: "}\n", after: "_connctl_help() {\n    local topics='\(topics)'\n",
+          replacing: "_connctl_help() {\n")
     case .zsh:
       return script.inserting(
         "(\(topics))", before: "'\n", after: "'*:subcommands:", replacing: "'*:subcommands:")
@@ -84,7 +97,7 @@ extension CompletionKind {
   }
 }
 
-/// Prints names, for the completion scripts.
+/// Prints names that are one word for every shell, for the completion scripts.
 struct NamesCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "names", abstract: "Print names for completion scripts.", shouldDisplay: false)
@@ -113,20 +126,14 @@ struct NamesCommand: ConnctlCommand {
       }
     }
     let values = self.kind == .costs ? ["on", "off", "auto"] : []
-    try self.console.print((values + names).map(\.printable))
+    // A shell may run a name, and take one that begins with a dash for an option.
+    try self.console.print((values + names).filter { $0.isShellWord && !$0.hasPrefix("-") })
   }
 }
 
 extension Connectivity_V1_Network {
   /// The name if it is one word for every shell, or else the identity.
   fileprivate var completion: String {
-    if self.hasLink { return self.link }
-    let isWord =
-      self.hasName
-      && self.name.utf8.allSatisfy { byte in
-        (0x30...0x3A).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
-          || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_") || byte == UInt8(ascii: ".")
-      }
-    return isWord ? self.name : self.identity
+    self.hasLink ? self.link : self.name.isShellWord ? self.name : self.identity
   }
 }

@@ -108,14 +108,10 @@ struct ConnectionsCommand: ConnctlCommand {
 
   private func show(_ changes: [ConnectionChanges.Change]) throws {
     for change in changes {
-      if self.json {
-        try self.console.print(
-          try JSON.connection(change.connection, hasEnded: change.hasEnded))
-      } else {
-        try self.console.print(
-          self.console.style.connection(
-            change.connection, hasEnded: change.hasEnded, now: self.console.now()))
-      }
+      try self.show(
+        try .connection(change.connection, hasEnded: change.hasEnded),
+        self.console.style.connection(
+          change.connection, hasEnded: change.hasEnded, now: self.console.now()))
     }
   }
 }

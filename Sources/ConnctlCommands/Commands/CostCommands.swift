@@ -183,15 +183,20 @@ extension CostCommand {
 }
 
 extension String {
+  /// Whether every shell takes the text as one word, as it is.
+  var isShellWord: Bool {
+    !self.isEmpty
+      && self.utf8.allSatisfy { byte in
+        switch Character(Unicode.Scalar(byte)) {
+        case "a"..."z", "A"..."Z", "0"..."9", "-", "_", ".", ":", "@", "/": true
+        default: false
+        }
+      }
+  }
+
   /// The text as one word for a shell.
   fileprivate var shellWord: String {
-    let isPlain = self.utf8.allSatisfy { byte in
-      switch Character(Unicode.Scalar(byte)) {
-      case "a"..."z", "A"..."Z", "0"..."9", "-", "_", ".", ":", "@", "/": true
-      default: false
-      }
-    }
-    guard self.isEmpty || !isPlain else { return self }
+    guard !self.isShellWord else { return self }
     let quoted = self.split(separator: "'", omittingEmptySubsequences: false)
     return "'\(quoted.joined(separator: #"'\''"#))'"
   }

@@ -19,11 +19,7 @@ struct DNSCommand: ConnctlCommand {
 
   func run(through connector: Connector) async throws {
     let settings = try await StatusCommand.status(self.socket, through: connector).dns
-    if self.json {
-      try self.console.print(JSON.dns(settings ?? DNSSettings()))
-    } else {
-      try self.console.print(self.console.style.dns(settings))
-    }
+    try self.show(.dns(settings ?? DNSSettings()), self.console.style.dns(settings))
     if settings?.servers.isEmpty ?? true { throw ExitStatus.doesNotHold }
   }
 }

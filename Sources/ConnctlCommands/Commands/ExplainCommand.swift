@@ -80,14 +80,11 @@ struct ExplainCommand: ConnctlCommand {
       }
       return try await connd.call(ConndServices.Diagnostics.Explain.self, request)
     }
-    if self.json {
-      try self.console.print(try JSON.explanation(explanation))
-    } else {
-      try self.console.print(
-        try self.console.style.explanation(
-          explanation, host: request.hasDestination ? self.remote?.host : nil,
-          link: request.hasInterface ? request.interface : nil))
-    }
+    try self.show(
+      try .explanation(explanation),
+      try self.console.style.explanation(
+        explanation, host: request.hasDestination ? self.remote?.host : nil,
+        link: request.hasInterface ? request.interface : nil))
   }
 
   /// Whether the argument is the name of a link, and not an address.

@@ -113,7 +113,10 @@ struct GuardCommand: ConnctlCommand {
         throw ConndError.invalid(refusal.message)
       case .flow(_, let generation, let event):
         if let path = event.ownPath, path.status == .satisfied { local = local ?? path.source }
-        try self.show(event, generation, remote, local, isNew: isFirst)
+        try self.show(
+          .flow(event, generation: generation, destination: remote, local: local),
+          self.console.style.flow(
+            event, destination: remote, isNew: isFirst, local: local, now: self.console.now()))
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return
         }
@@ -167,21 +170,6 @@ struct GuardCommand: ConnctlCommand {
   /// Returns the address that an application would try first, of those reachable from `local`.
   static func choose(_ addresses: [IPAddress], local: IPAddress?) -> IPAddress? {
     addresses.first { local == nil || $0.family == local?.family }
-  }
-
-  private func show(
-    _ event: FlowEvent, _ generation: UInt64, _ remote: IPAddress, _ local: IPAddress?,
-    isNew: Bool
-  ) throws {
-    if !self.json {
-      try self.console.print(
-        self.console.style.flow(
-          event, destination: remote, isNew: isNew, local: local, now: self.console.now()))
-    } else if let object = JSON.flow(
-      event, generation: generation, destination: remote, local: local)
-    {
-      try self.console.print(object)
-    }
   }
 }
 

@@ -22,8 +22,18 @@ struct MetricsCommand: ConnctlCommand {
   @Flag(help: "Answer one HTTP request on standard input, as connd-metrics.socket does.")
   var http = false
 
+  @Option(
+    help: ArgumentHelp(
+      "With --http, answer also requests to this name of the machine. Addresses and localhost need none.",
+      valueName: "name"))
+  var host: [String] = []
+
   @OptionGroup var options: PlainOptions
   @ParentCommand var parent: Connctl
+
+  func validate() throws {
+    guard self.http || self.host.isEmpty else { throw ValidationError("--host needs --http") }
+  }
 
   func run(through connector: Connector) async throws {
     guard self.http else {
@@ -43,7 +53,7 @@ struct MetricsCommand: ConnctlCommand {
   ) async -> (HTTPResponse, isHead: Bool)? {
     do {
       guard let head = try connection.head() else { return nil }
-      let request = try MetricsRequest(head: head)
+      let request = try MetricsRequest(head: head, hosts: self.host)
       do {
         let metrics = try await self.metrics(request.format, through: connector)
         return (HTTPResponse(metrics, as: request.format), request.isHead)

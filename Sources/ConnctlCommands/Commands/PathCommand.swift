@@ -42,11 +42,8 @@ struct PathCommand: ConnctlCommand {
       paths.append((host.address.description + (host.link.map { "%\($0)" } ?? ""), path))
     }
     for (destination, path) in paths {
-      if self.json {
-        try self.console.print(.path(path, to: destination))
-      } else {
-        try self.console.print(self.console.style.path(path, to: destination))
-      }
+      try self.show(
+        .path(path, to: destination), self.console.style.path(path, to: destination))
     }
     guard paths.contains(where: { $0.path.status == .satisfied }) else {
       throw ExitStatus.doesNotHold

@@ -52,19 +52,16 @@ struct RecordCommand: ConnctlCommand {
       throw error
     }
     let events = outcome.events
-    if self.json {
-      try self.console.print(
-        [
-          "file": .string(self.file), "bytes": .number(UInt64(file.size)),
-          "events": .number(UInt64(events)),
-        ])
-    } else {
-      try self.console.print([
+    try self.show(
+      [
+        "file": .string(self.file), "bytes": .number(UInt64(file.size)),
+        "events": .number(UInt64(events)),
+      ],
+      [
         "\(self.file): \(events) \(events == 1 ? "event" : "events"), \(file.size) bytes",
         "  connd --replay \(self.file)                    prints the events",
         "  connctl report --recording \(self.file) REPORT  makes a report to share",
       ])
-    }
     guard outcome.isComplete else {
       self.console.remark("\(self.file) has only the beginning: there was no room for more")
       throw ExitStatus.doesNotHold

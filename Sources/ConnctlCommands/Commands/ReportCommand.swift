@@ -61,15 +61,12 @@ struct ReportCommand: ConnctlCommand {
       file.remove()
       throw error
     }
-    if self.json {
-      try self.console.print(
-        ["file": .string(self.file), "bytes": .number(UInt64(file.size))])
-    } else {
-      try self.console.print([
+    try self.show(
+      ["file": .string(self.file), "bytes": .number(UInt64(file.size))],
+      [
         "\(self.file): \(file.size) bytes",
         "  It begins with text: read that before you share the file.",
       ])
-    }
   }
 
   private func recording(in directory: PrivateDirectory) -> String {

@@ -16,12 +16,9 @@ struct StatsCommand: ConnctlCommand {
       try await connd.call(ConndServices.Diagnostics.GetStatistics.self)
     }
     let started = try WallTime(statistics.startTime)
-    if self.json {
-      try self.console.print(.statistics(statistics.statistics, since: started))
-    } else {
-      try self.console.print(
-        self.console.style.statistics(
-          statistics.statistics, since: started, now: self.console.now()))
-    }
+    try self.show(
+      .statistics(statistics.statistics, since: started),
+      self.console.style.statistics(
+        statistics.statistics, since: started, now: self.console.now()))
   }
 }

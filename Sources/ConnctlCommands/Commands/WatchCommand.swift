@@ -64,7 +64,8 @@ struct WatchCommand: ConnctlCommand {
             try self.console.write(line + "\n")
           }
         } else {
-          try self.show(event)
+          try self.show(
+            .event(event), self.console.style.event(event, now: self.console.now()))
         }
       }
     }
@@ -90,13 +91,5 @@ struct WatchCommand: ConnctlCommand {
     guard template.isOfEvents || line != shown.line else { return nil }
     shown.line = line
     return line
-  }
-
-  private func show(_ event: StatusEvent) throws {
-    if !self.json {
-      try self.console.print(self.console.style.event(event, now: self.console.now()))
-    } else if let object = JSON.event(event) {
-      try self.console.print(object)
-    }
   }
 }

@@ -19,6 +19,10 @@ struct HTTPRefusal: Error, Equatable {
     allowedMethods: "GET, HEAD")
   static let late = Self(
     status: "408 Request Timeout", advice: "the request did not end within 5 s")
+  static let otherHost = Self(
+    status: "421 Misdirected Request",
+    advice:
+      "the host is neither an address nor localhost nor a --host of “connctl metrics --http”")
   static let tooLarge = Self(
     status: "431 Request Header Fields Too Large", advice: "the request is longer than 8192 bytes")
   static let otherVersion = Self(

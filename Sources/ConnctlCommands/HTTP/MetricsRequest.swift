@@ -1,3 +1,5 @@
+import Connectivity
+
 /// An HTTP request for the metrics (RFC 9112).
 struct MetricsRequest: Equatable {
   /// The format that the client prefers.
@@ -7,8 +9,9 @@ struct MetricsRequest: Equatable {
 
   /// Reads the head of a request: the lines before the first empty one.
   ///
+  /// - Parameter hosts: The names of this machine that clients may use.
   /// - Throws: The response to a request that is not for the metrics.
-  init(head: String) throws(HTTPRefusal) {
+  init(head: String, hosts: [String] = []) throws(HTTPRefusal) {
     // CR and LF are one Character.
     let ends: Set<Character> = ["\r\n", "\n"]
     var lines = head.split(omittingEmptySubsequences: false, whereSeparator: ends.contains)[...]
@@ -18,11 +21,15 @@ struct MetricsRequest: Equatable {
     }
     guard ["HTTP/1.0", "HTTP/1.1"].contains(words[2]) else { throw .otherVersion }
     let fields = try Self.fields(lines)
-    let hosts = fields.count { $0.name == "host" }
-    guard hosts == 1 || hosts == 0 && words[2] == "HTTP/1.0" else {
+    let named = fields.filter { $0.name == "host" }.map { $0.value[...] }
+    guard named.count == 1 || named.isEmpty && words[2] == "HTTP/1.0" else {
       throw .malformed("the request needs one Host field")
     }
-    guard Self.path(words[1]) == "/metrics" else { throw .otherPath }
+    let (authority, path) = Self.parts(of: words[1])
+    guard (named + [authority].compactMap { $0 }).allSatisfy({ Self.isOwn($0, hosts) }) else {
+      throw .otherHost
+    }
+    guard path == "/metrics" else { throw .otherPath }
     guard ["GET", "HEAD"].contains(words[0]) else { throw .otherMethod }
     self.isHead = words[0] == "HEAD"
     let accepted = fields.filter { $0.name == "accept" }.map(\.value).joined(separator: ",")
@@ -43,13 +50,25 @@ struct MetricsRequest: Equatable {
     return fields
   }
 
-  /// Returns the path of a target such as `/metrics?name=value` or `http://host/metrics`.
-  private static func path(_ target: Substring) -> Substring {
-    var rest = target.prefix { $0 != "?" }
-    if rest.lowercased().hasPrefix("http://") {
-      rest = rest.dropFirst("http://".count).drop { $0 != "/" }
-    }
-    return rest
+  /// Returns the host, if any, and the path of a target such as `/metrics?name=value` or
+  /// `http://host/metrics`.
+  private static func parts(of target: Substring) -> (authority: Substring?, path: Substring) {
+    let rest = target.prefix { $0 != "?" }
+    guard rest.lowercased().hasPrefix("http://") else { return (nil, rest) }
+    let authority = rest.dropFirst("http://".count).prefix { $0 != "/" }
+    return (authority, rest[authority.endIndex...])
+  }
+
+  /// Whether a host, optionally with a port, is an address, this machine's loopback name or one of
+  /// the names. Otherwise the client may be a browser, and the host that of a page whose owner lets
+  /// DNS return this machine's address (DNS rebinding).
+  private static func isOwn(_ host: Substring, _ names: [String]) -> Bool {
+    let text = host.trimmed.lowercased()
+    let name =
+      text.hasPrefix("[")
+      ? text.dropFirst().prefix { $0 != "]" } : text.prefix { $0 != ":" }
+    return name == "localhost" || IPAddress(String(name)) != nil
+      || names.contains { $0.lowercased() == name }
   }
 
   /// Returns OpenMetrics if the client names it with at least the weight of the older text format.

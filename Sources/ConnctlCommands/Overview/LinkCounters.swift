@@ -29,8 +29,8 @@ enum LinkCounters {
 enum ProcessName {
   /// Returns the name as in ps(1) (proc_pid_comm(5)), or `nil` if the process does not exist or is
   /// hidden from this user.
-  static func read(_ process: UInt32) -> String? {
-    let file = open("/proc/\(process)/comm", O_RDONLY | O_CLOEXEC)
+  static func read(_ process: some BinaryInteger, in proc: String = "/proc") -> String? {
+    let file = open("\(proc)/\(process)/comm", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return nil }
     defer { close(file) }
     var bytes = [UInt8](repeating: 0, count: 64)

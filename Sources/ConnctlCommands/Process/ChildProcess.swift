@@ -51,7 +51,7 @@ struct ChildProcess: Sendable {
   /// - Throws: ``CommandFailure``.
   static func check(_ command: [String]) throws {
     let name = command.first ?? ""
-    let search = getenv("PATH").map { String(cString: $0) } ?? "/bin:/usr/bin"
+    let search = Console.variable("PATH") ?? "/bin:/usr/bin"
     let files =
       name.contains("/")
       ? [name]

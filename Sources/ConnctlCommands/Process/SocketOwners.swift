@@ -22,7 +22,7 @@ enum SocketOwners {
           sockets.contains(socket), owners[socket] == nil
         else { continue }
         owners[socket] = SocketOwner(
-          process: process, name: self.line(of: "\(proc)/\(process)/comm") ?? "-")
+          process: process, name: ProcessName.read(process, in: proc)?.printable ?? "-")
       }
     }
     return owners
@@ -49,15 +49,5 @@ enum SocketOwners {
     let target = String(decoding: bytes.prefix(count), as: UTF8.self)
     guard target.hasPrefix("socket:["), target.hasSuffix("]") else { return nil }
     return UInt64(target.dropFirst("socket:[".count).dropLast())
-  }
-
-  private static func line(of path: String) -> String? {
-    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return nil }
-    defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 64)
-    let count = Glibc.read(descriptor, &bytes, bytes.count)
-    guard count > 0 else { return nil }
-    return String(decoding: bytes.prefix(count).prefix { $0 != 0x0A }, as: UTF8.self).printable
   }
 }

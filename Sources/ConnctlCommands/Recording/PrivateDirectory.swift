@@ -8,12 +8,11 @@ struct PrivateDirectory: Sendable {
 
   /// - Throws: ``OutputError``.
   init() throws {
-    func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
     // A socket's path has at most 107 bytes.
-    let places = [variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), "/tmp"].compactMap { $0 }.filter
-    {
-      $0.hasPrefix("/") && $0.utf8.count < 80
-    }
+    let places = [Console.variable("XDG_RUNTIME_DIR"), Console.variable("TMPDIR"), "/tmp"]
+      .compactMap { $0 }.filter {
+        $0.hasPrefix("/") && $0.utf8.count < 80
+      }
     for place in places {
       var template = Array("\(place)/connctl-XXXXXX".utf8CString)
       if mkdtemp(&template) != nil {

@@ -10,11 +10,11 @@ enum Pager {
     var size = winsize()
     guard isatty(STDOUT_FILENO) == 1, isatty(STDIN_FILENO) == 1,
       ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_row > 0, lines >= size.ws_row,
-      let command = self.command(Self.variable)
+      let command = self.command(Console.variable)
     else { return false }
     // less passes colours on, and exits at once for a short text. In secure mode it starts no other
     // program, because sudo(8) may have allowed only this one.
-    let variables = [("LESS", Self.variable("LESS") ?? "FRX"), ("LESSSECURE", "1")]
+    let variables = [("LESS", Console.variable("LESS") ?? "FRX"), ("LESSSECURE", "1")]
     guard let pager = try? ChildProcess(command, variables: variables, input: text) else {
       return false
     }
@@ -33,9 +33,5 @@ enum Pager {
 
   private static func exists(_ command: [String]) -> Bool {
     (try? ChildProcess.check(command)) != nil
-  }
-
-  private static func variable(_ name: String) -> String? {
-    getenv(name).map { String(cString: $0) }
   }
 }

@@ -63,15 +63,12 @@ struct ListedConnection: Equatable {
 
   /// The text `dead: eth0 has no carrier`.
   var words: String {
-    let why = self.why
+    let (verdict, why) = (self.verdict.rawValue.separatingWords, self.why)
     let note = self.unanswered.map { ", \($0)" } ?? ""
     switch self.verdict {
-    case .alive: return "alive" + note
-    case .unknown: return "unknown" + note
-    case .dead: return "dead: \(why)"
-    case .willNotSurvive: return "will not survive: \(why)"
-    case .inGrace: return "in grace: \(why)"
-    case .inDoubt: return "in doubt: \(why)" + note
+    case .alive, .unknown: return self.verdict.rawValue + note
+    case .dead, .willNotSurvive, .inGrace: return "\(verdict): \(why)"
+    case .inDoubt: return "\(verdict): \(why)" + note
     }
   }
 

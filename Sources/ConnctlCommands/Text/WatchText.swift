@@ -38,7 +38,7 @@ extension Style {
       self.row(now, "path", "\(destination): \(path.words)")
     case .invalidation(let invalidation):
       self.row(
-        now, invalidation.headline,
+        now, invalidation.severity.headline,
         invalidation.details(obstacle: isNew ? invalidation.obstacle(local) : nil))
     case .refused:
       []
@@ -65,7 +65,7 @@ extension ConnectivityChange {
     switch self {
     case .transition(let transition): transition.headline
     case .path: "path"
-    case .invalidation(let invalidation): invalidation.headline
+    case .invalidation(let invalidation): invalidation.severity.headline
     case .dns: "dns"
     }
   }
@@ -106,14 +106,10 @@ extension PathChange {
 }
 
 extension Invalidation {
-  fileprivate var headline: Text { Text(self.severity.rawValue, self.severity.ink) }
-
   fileprivate var details: String { "\(self.scope.words): \(self.reason.words)" }
 }
 
 extension FlowInvalidation {
-  fileprivate var headline: Text { Text(self.severity.rawValue, self.severity.ink) }
-
   /// - Parameter obstacle: Replaces the cause.
   fileprivate func details(obstacle: String?) -> String {
     let socket = self.socket.map { "; \($0.words(since: "the change"))" } ?? ""

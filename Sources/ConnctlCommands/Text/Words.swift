@@ -14,12 +14,7 @@ extension NetworkCategory {
 
 extension KernelPath.Status {
   var words: String {
-    switch self {
-    case .satisfied: "satisfied"
-    case .requiresConnection: Text.tied("requires", "connection")
-    case .unsatisfied: "unsatisfied"
-    case .unknown: "unknown"
-    }
+    self == .requiresConnection ? Text.tied("requires", "connection") : self.rawValue
   }
 
   var ink: TextStyle {
@@ -128,6 +123,8 @@ extension ChangeCause {
 }
 
 extension Invalidation.Severity {
+  var headline: Text { Text(self.rawValue, self.ink) }
+
   var ink: TextStyle {
     switch self {
     case .destroy: .bad

@@ -4,6 +4,7 @@ import Connectivity
 import Glibc
 import Logging
 import Systemd
+import UnixTransport
 
 /// `connd`, the program.
 public struct ConndCommand: ParsableCommand {
@@ -206,10 +207,18 @@ extension ConndCommand {
 }
 
 extension ConndCommand {
+  /// Runs the command of the process's arguments, and ends the process.
+  public static func start() {
+    self.widenHelp()
+    let arguments = ProgramArguments.all
+    // The parser knows only the long name.
+    self.main(arguments.first == "-V" ? ["--version"] : arguments)
+  }
+
   /// Limits the width of help to at least 40 columns. The parser wraps help to COLUMNS or the
   /// terminal's width, and traps if that is narrower than its indent. Call it while there is only
   /// one thread.
-  public static func widenHelp() {
+  private static func widenHelp() {
     var size = winsize()
     let isTerminal = ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
     let named = getenv("COLUMNS").flatMap { Int(String(cString: $0)) }

@@ -1,3 +1,4 @@
+private import Connectivity
 private import LinuxSupport
 
 #if canImport(Glibc)
@@ -17,11 +18,20 @@ package enum ServerOwner {
     guard let server = Self.user(listeningOn: connection) else {
       throw .failed("\(path): \(SystemError())")
     }
-    let directory = Self.directory(of: path)
-    if Self.isTrusted(server, by: geteuid(), inDirectoryOf: Self.owner(of: directory)) { return }
+    let user = geteuid()
+    let owner = Self.isNamedByEnvironment(path) ? nil : Self.owner(ofDirectoryOf: path, for: user)
+    if Self.isTrusted(server, by: user, inDirectoryOf: owner) { return }
     throw .notThere(
-      "uid \(server) listens on \(path), but is neither root nor this user and does not own \(directory)"
+      "uid \(server) listens on \(path), but is neither root nor this user and does not own the directory that this user named"
     )
+  }
+
+  /// Whether the environment names the path, which may be that of another user, as after `su -m`.
+  private static func isNamedByEnvironment(_ path: String) -> Bool {
+    func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+    guard path != DefaultSocket.system else { return false }
+    return path == variable("CONND_SOCKET")
+      || path == variable("XDG_RUNTIME_DIR").map { "\($0)/connd.sock" }
   }
 
   /// Returns whether a server may be trusted. Root can do anything anyway. The owner of a directory
@@ -49,17 +59,39 @@ package enum ServerOwner {
     #endif
   }
 
-  /// Returns the directory of a socket, with symbolic links resolved.
-  private static func directory(of path: String) -> String {
-    let resolved = realpath(path, nil)
-    defer { free(resolved) }
-    let path = resolved.map { String(cString: $0) } ?? path
-    guard let slash = path.lastIndex(of: "/") else { return "." }
-    return slash == path.startIndex ? "/" : String(path[..<slash])
+  /// Returns the owner of the directory of a socket, or `nil` if it cannot be read, or a symbolic
+  /// link of a third user leads there: the owner of a link chooses the directory.
+  package static func owner(ofDirectoryOf path: String, for user: UInt32) -> UInt32? {
+    var names = path.split(separator: "/")[...]
+    var place = path.hasPrefix("/") ? "/" : "."
+    var links = 0
+    while let name = names.popFirst() {
+      var status = stat()
+      guard lstat("\(place)/\(name)", &status) == 0 else { return nil }
+      if status.st_mode & S_IFMT == S_IFLNK {
+        links += 1
+        guard [0, user].contains(status.st_uid), links <= Self.maxLinks,
+          let target = Self.target(of: "\(place)/\(name)")
+        else { return nil }
+        if target.hasPrefix("/") { place = "/" }
+        names = target.split(separator: "/") + names
+      } else if names.isEmpty {
+        return stat(place, &status) == 0 ? status.st_uid : nil
+      } else {
+        place += "/\(name)"
+      }
+    }
+    return nil
   }
 
-  private static func owner(of directory: String) -> UInt32? {
-    var status = stat()
-    return stat(directory, &status) == 0 ? status.st_uid : nil
+  /// The kernel's limit (path_resolution(7)).
+  private static let maxLinks = 40
+
+  /// Returns the text of a symbolic link, or `nil` if it cannot be read.
+  private static func target(of link: String) -> String? {
+    var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
+    let count = readlink(link, &bytes, bytes.count)
+    guard count > 0, count < bytes.count else { return nil }
+    return String(decoding: bytes[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self)
   }
 }

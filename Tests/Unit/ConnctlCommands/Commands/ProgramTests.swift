@@ -318,6 +318,8 @@ struct ProgramTests {
       for word in ["status", "history", "guard", "not-cellular", "timeout", "connctl names links"] {
         #expect(screen.output.contains(word), "\(word)")
       }
+      // compgen would run what a name of a link contains.
+      #expect(!screen.output.contains(#"-W "$("#))
     }
     let screen = Screen()
     #expect(await runConnctl(["completion", "tcsh"], on: screen.console) == 64)

@@ -6,9 +6,9 @@ import Testing
 @Suite("HTTP requests for the metrics")
 struct MetricsRequestTests {
   /// The result of a request: the format, with `head ` before it for HEAD, or the status.
-  private func result(_ head: String) -> String {
+  private func result(_ head: String, hosts: [String] = []) -> String {
     do {
-      let request = try MetricsRequest(head: head)
+      let request = try MetricsRequest(head: head, hosts: hosts)
       return "\(request.isHead ? "head " : "")\(request.format)"
     } catch {
       return String(error.status.prefix(3))
@@ -18,30 +18,49 @@ struct MetricsRequestTests {
   @Test(
     "request line and fields → the format, or a status",
     arguments: [
-      ("GET /metrics HTTP/1.1\r\nHost: a", "prometheus"),
-      ("GET /metrics HTTP/1.1\nHost: a", "prometheus"),
+      ("GET /metrics HTTP/1.1\r\nHost: localhost", "prometheus"),
+      ("GET /metrics HTTP/1.1\nHost: localhost", "prometheus"),
       ("GET /metrics HTTP/1.0", "prometheus"),
-      ("HEAD /metrics HTTP/1.1\r\nhost:a", "head prometheus"),
-      ("GET /metrics?collect=x HTTP/1.1\r\nHost: a", "prometheus"),
-      ("GET http://a:9733/metrics HTTP/1.1\r\nHost: a", "prometheus"),
-      ("GET / HTTP/1.1\r\nHost: a", "404"),
-      ("GET /metrics/ HTTP/1.1\r\nHost: a", "404"),
-      ("GET http://a HTTP/1.1\r\nHost: a", "404"),
-      ("OPTIONS * HTTP/1.1\r\nHost: a", "404"),
-      ("POST /metrics HTTP/1.1\r\nHost: a", "405"),
+      ("HEAD /metrics HTTP/1.1\r\nhost:localhost", "head prometheus"),
+      ("GET /metrics?collect=x HTTP/1.1\r\nHost: localhost", "prometheus"),
+      ("GET http://localhost:9733/metrics HTTP/1.1\r\nHost: localhost", "prometheus"),
+      ("GET / HTTP/1.1\r\nHost: localhost", "404"),
+      ("GET /metrics/ HTTP/1.1\r\nHost: localhost", "404"),
+      ("GET http://localhost HTTP/1.1\r\nHost: localhost", "404"),
+      ("OPTIONS * HTTP/1.1\r\nHost: localhost", "404"),
+      ("POST /metrics HTTP/1.1\r\nHost: localhost", "405"),
       ("GET /metrics HTTP/1.1", "400"),
-      ("GET /metrics HTTP/1.1\r\nHost: a\r\nHost: b", "400"),
-      ("GET /metrics", "400"), ("", "400"), ("GET  /metrics HTTP/1.1\r\nHost: a", "400"),
-      ("G\u{7F}T /metrics HTTP/1.1\r\nHost: a", "400"),
-      ("GET /metrics HTTP/1.1\r\nHost: a\r\n folded", "400"),
-      ("GET /metrics HTTP/1.1\r\nHost : a", "400"),
-      ("GET /metrics HTTP/1.1\r\nHost: a\r\n: b", "400"),
-      ("GET /metrics HTTP/2.0\r\nHost: a", "505"),
+      ("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: b", "400"),
+      ("GET /metrics", "400"), ("", "400"), ("GET  /metrics HTTP/1.1\r\nHost: localhost", "400"),
+      ("G\u{7F}T /metrics HTTP/1.1\r\nHost: localhost", "400"),
+      ("GET /metrics HTTP/1.1\r\nHost: localhost\r\n folded", "400"),
+      ("GET /metrics HTTP/1.1\r\nHost : localhost", "400"),
+      ("GET /metrics HTTP/1.1\r\nHost: localhost\r\n: b", "400"),
+      ("GET /metrics HTTP/2.0\r\nHost: localhost", "505"),
       ("PRI * HTTP/2.0", "505"),
       ("\u{16}\u{3}\u{1}", "400"),
     ])
   func requests(head: String, expected: String) {
     #expect(self.result(head) == expected)
+  }
+
+  @Test(
+    "the host is an address, localhost or configured → the metrics; it is another name → 421",
+    arguments: [
+      ("localhost", "prometheus"), ("LocalHost:9733", "prometheus"), ("127.0.0.1", "prometheus"),
+      ("10.0.0.7:9733", "prometheus"), ("[::1]:9733", "prometheus"), ("[fe80::1]", "prometheus"),
+      ("machine.example:9733", "prometheus"), ("evil.example", "421"), ("evil.example:9733", "421"),
+      ("machine.example.evil", "421"), ("127.0.0.1.evil.example", "421"), ("localhost.evil", "421"),
+      ("[evil.example]", "421"), ("", "421"),
+    ])
+  func hosts(host: String, expected: String) {
+    let names = ["Machine.example"]
+    let request = "GET /metrics HTTP/1.1\r\nHost: \(host)"
+    #expect(self.result(request, hosts: names) == expected)
+    if !host.isEmpty {
+      let target = "GET http://\(host)/metrics HTTP/1.1\r\nHost: localhost"
+      #expect(self.result(target, hosts: names) == expected)
+    }
   }
 
   @Test(
@@ -66,9 +85,9 @@ struct MetricsRequestTests {
     ])
   func formats(accept: String, expected: String) {
     #expect(
-      self.result("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: \(accept)") == expected)
+      self.result("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: \(accept)") == expected)
     let lines = accept.split(separator: ",").map { "\r\naccept:\($0)" }.joined()
-    #expect(self.result("GET /metrics HTTP/1.1\r\nHost: a\(lines)") == expected)
+    #expect(self.result("GET /metrics HTTP/1.1\r\nHost: localhost\(lines)") == expected)
   }
 
   @Test("a response has its date, length and type, and for HEAD no body")

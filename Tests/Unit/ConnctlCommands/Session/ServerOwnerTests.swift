@@ -1,5 +1,6 @@
 import ConnectivityMonitor
 import Glibc
+import TestKit
 import Testing
 
 @testable import ConnctlCommands
@@ -16,5 +17,26 @@ struct ServerOwnerTests {
     ] as [(uid_t, uid_t, uid_t?, Bool)])
   func rule(server: uid_t, user: uid_t, owner: uid_t?, isTrusted: Bool) {
     #expect(ServerOwner.isTrusted(server, by: user, inDirectoryOf: owner) == isTrusted)
+  }
+
+  @Test("the directory is found through the user's own links, and not through a loop of links")
+  func links() throws {
+    let directory = try TemporaryDirectory()
+    let path = directory.path
+    #expect(mkdir("\(path)/own", 0o700) == 0)
+    try directory.write("", to: "own/file")
+    for (target, name) in [("own", "a"), ("../own/file", "own/b"), ("\(path)/own/b", "c")] {
+      #expect(symlink(target, "\(path)/\(name)") == 0)
+    }
+    #expect(symlink("loop", "\(path)/loop") == 0)
+    func owner(_ name: String) -> uid_t? {
+      ServerOwner.owner(ofDirectoryOf: "\(path)/\(name)", for: geteuid())
+    }
+    for name in ["own/file", "a/file", "a/b", "c", "own//../c"] {
+      #expect(owner(name) == geteuid(), "\(name)")
+    }
+    for name in ["loop", "loop/file", "missing/file", "own/missing"] {
+      #expect(owner(name) == nil, "\(name)")
+    }
   }
 }

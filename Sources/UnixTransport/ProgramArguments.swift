@@ -1,0 +1,16 @@
+private import CLinux
+
+/// The arguments of the program, without its name.
+package enum ProgramArguments {
+  /// `CommandLine.arguments` reads /proc/self/cmdline. It is empty without /proc, and the program
+  /// would do something else than asked.
+  package static var all: [String] {
+    var arguments: [String] = []
+    var next = clinux_arguments()
+    while let argument = next?.pointee {
+      arguments.append(String(cString: argument))
+      next = next?.successor()
+    }
+    return Array(arguments.dropFirst())
+  }
+}
