@@ -53,7 +53,7 @@ extension RecordedFacts {
       .metering(
         MeteringWords(
           manager: Self.byName(metering.manager) {
-            ($0.link, ConnectivityRules.Metering(rawValue: $0.state))
+            ($0.link, Connectivity.Metering(rawValue: $0.state))
           },
           phones: Set(metering.phones)))
     case .checks(let checks)?:
