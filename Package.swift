@@ -68,12 +68,18 @@ let edge: [Target] = [
     swiftSettings: settingsBesideC),
 ]
 
+// The checks of what must always hold.
+let checks: [Target] = [.target(name: "Invariants", swiftSettings: swiftSettings)]
+
 // The gRPC server and client on a Unix socket.
 let transport: [Target] = [
   .target(
     name: "UnixTransport",
     dependencies: all(
-      ["CLinux", "CNghttp2", .product(name: "DequeModule", package: "swift-collections")], core),
+      [
+        "CLinux", "CNghttp2", "Invariants",
+        .product(name: "DequeModule", package: "swift-collections"),
+      ], core),
     swiftSettings: swiftSettings)
 ]
 
@@ -108,9 +114,9 @@ let daemon: [Target] = [
     name: "ConndServer",
     dependencies: all(
       [
-        "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-        "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices", "Systemd",
-        "UnixTransport", logging, arguments,
+        "CLinux", "CYaml", "Invariants", "Netlink", "Connectivity", "ConnectivityJSON",
+        "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "StandardServices",
+        "Systemd", "UnixTransport", logging, arguments,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
         metrics,
@@ -152,7 +158,8 @@ let clients: [Target] = [
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", lifecycle, logging, metrics,
+        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", "Invariants", lifecycle,
+        logging, metrics,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
     swiftSettings: settingsBesideC),
@@ -188,6 +195,9 @@ let tests: [Target] = [
     name: "ModelRoutes", dependencies: ["Connectivity"], path: "Tests/Support/ModelRoutes",
     swiftSettings: swiftSettings + [.unsafeFlags(["-O"])]),
   .testTarget(
+    name: "InvariantsTests", dependencies: ["Invariants"], path: "Tests/Unit/Invariants",
+    swiftSettings: swiftSettings),
+  .testTarget(
     name: "NetlinkTests",
     dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit", "TestTraits"],
     path: "Tests/Unit/Netlink", swiftSettings: swiftSettings),
@@ -214,7 +224,8 @@ let tests: [Target] = [
     swiftSettings: swiftSettings),
   .testTarget(
     name: "UnixTransportTests",
-    dependencies: all(["CLinux", "CNghttp2", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
+    dependencies: all(
+      ["CLinux", "CNghttp2", "Invariants", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
     path: "Tests/Unit/UnixTransport", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndMultipathTests",
@@ -225,8 +236,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "ModelRoutes", "Netlink", "TestKit", "TestTraits", "UnixTransport",
-        logging,
+        "ConnectivityProtocol", "Invariants", "ModelRoutes", "Netlink", "TestKit", "TestTraits",
+        "UnixTransport", logging,
       ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(
@@ -313,7 +324,8 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
-    edge, transport, middle, wire, daemon, monitor, multipath, clients, tests.filter(isChosen),
+    edge, checks, transport, middle, wire, daemon, monitor, multipath, clients,
+    tests.filter(isChosen),
   ]
   .flatMap { $0 }
 )
