@@ -78,13 +78,16 @@ let edge: [Target] = [
     swiftSettings: settingsBesideC),
 ]
 
+// The checks of what must always hold.
+let checks: [Target] = [.target(name: "Invariants", swiftSettings: swiftSettings)]
+
 // The gRPC server and client on a Unix socket.
 let transport: [Target] = [
   .target(
     name: "UnixTransport",
     dependencies: all(
       [
-        "CLinux", "CNghttp2", "LinuxSupport",
+        "CLinux", "CNghttp2", "Invariants", "LinuxSupport",
         .product(name: "DequeModule", package: "swift-collections"),
       ], core),
     swiftSettings: swiftSettings)
@@ -122,7 +125,8 @@ let daemon: [Target] = [
     dependencies: all(
       [
         "CLinux", "CYaml", "Netlink", "Connectivity", "ConnectivityJSON", "ConnectivityRules",
-        "ConnectivityProtocol", "ConnectivityProtobuf", "LinuxSupport", "StandardServices",
+        "ConnectivityProtocol", "ConnectivityProtobuf", "Invariants", "LinuxSupport",
+        "StandardServices",
         "Systemd", "UnixTransport", logging, arguments,
         .product(name: "DequeModule", package: "swift-collections"),
         .product(name: "OrderedCollections", package: "swift-collections"),
@@ -165,7 +169,8 @@ let clients: [Target] = [
     name: "ConnectivityClient",
     dependencies: all(
       [
-        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", "LinuxSupport", lifecycle,
+        "Connectivity", "ConnectivityProtocol", "ConnectivityMonitor", "Invariants", "LinuxSupport",
+        lifecycle,
         logging, metrics,
         .product(name: "DequeModule", package: "swift-collections"),
       ], nio("NIOCore", "NIOPosix"), nioHTTP2("NIOHTTP2", "NIOHPACK"), grpc, grpcProtobuf),
@@ -206,6 +211,9 @@ let tests: [Target] = [
     dependencies: ["LinuxSupport", "Connectivity", "CLinux", "TestKit"],
     path: "Tests/Unit/LinuxSupport", swiftSettings: swiftSettings),
   .testTarget(
+    name: "InvariantsTests", dependencies: ["Invariants"], path: "Tests/Unit/Invariants",
+    swiftSettings: swiftSettings),
+  .testTarget(
     name: "NetlinkTests",
     dependencies: ["Netlink", "Connectivity", "CLinux", "TestKit", "TestTraits"],
     path: "Tests/Unit/Netlink", swiftSettings: swiftSettings),
@@ -233,7 +241,8 @@ let tests: [Target] = [
   .testTarget(
     name: "UnixTransportTests",
     dependencies: all(
-      ["CLinux", "CNghttp2", "LinuxSupport", "UnixTransport", "TestKit"], grpc, nio("NIOPosix")),
+      ["CLinux", "CNghttp2", "Invariants", "LinuxSupport", "UnixTransport", "TestKit"], grpc,
+      nio("NIOPosix")),
     path: "Tests/Unit/UnixTransport", swiftSettings: swiftSettings),
   .testTarget(
     name: "ConndMultipathTests",
@@ -244,7 +253,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "LinuxSupport", "ModelRoutes", "Netlink", "TestKit", "TestTraits",
+        "ConnectivityProtocol", "Invariants", "LinuxSupport", "ModelRoutes", "Netlink", "TestKit",
+        "TestTraits",
         "UnixTransport", logging,
       ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
@@ -333,7 +343,8 @@ let package = Package(
     .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
   ],
   targets: [
-    edge, transport, middle, wire, daemon, monitor, multipath, clients, tests.filter(isChosen),
+    edge, checks, transport, middle, wire, daemon, monitor, multipath, clients,
+    tests.filter(isChosen),
   ]
   .flatMap { $0 }
 )

@@ -131,6 +131,7 @@ struct Metrics {
     "batches": "Batches of kernel messages.",
     "bounces": "Transitions for a path that went and came back.",
     "events": "Kernel messages that passed connd's filter.",
+    "faults": "Broken invariants of connd itself.",
     "flow_invalidations": "Invalidations of guarded flows.",
     "flow_paths": "Path changes that were reported to guarded flows.",
     "found": "Flows that their own sockets proved dead.",

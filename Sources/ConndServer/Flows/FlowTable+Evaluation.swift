@@ -69,6 +69,7 @@ extension FlowTable {
       self.log.clear()
       self.findEarliestDeadline()
     }
+    self.check()
     return slice
   }
 

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import Invariants
 import LinuxSupport
 
 /// All guarded flows.
@@ -27,16 +28,16 @@ struct FlowTable {
 
   private(set) var entries: [Key: GuardedFlow] = [:]
   /// In an order that depends only on additions and removals.
-  private var flows: [GuardedFlow] = []
+  private(set) var flows: [GuardedFlow] = []
   /// The clients' IDs of their flows, by the number of the client's stream.
-  private var ids: [UInt64: Set<UInt64>] = [:]
+  private(set) var ids: [UInt64: Set<UInt64>] = [:]
   /// The number of flows by account.
   private(set) var usage = Usage()
-  private var addressCounts: [IPAddress: Int] = [:]
+  private(set) var addressCounts: [IPAddress: Int] = [:]
   /// The newest connection to each host (E2), and the last guard of each socket, by their hashes.
-  private var (newest, sockets): ([Int: Key], [Int: Key]) = ([:], [:])
+  private(set) var (newest, sockets): ([Int: Key], [Int: Key]) = ([:], [:])
   /// The number of flows that name a TCP socket, which can be queried.
-  private var socketFlows = 0
+  private(set) var socketFlows = 0
   var inDoubt: Set<Key> = []
   /// The flows that were registered while the kernel was unavailable.
   var pending: [Key: Registration] = [:]
@@ -119,6 +120,7 @@ struct FlowTable {
     self.due = self.flows.count
     self.part = Self.smallestPart
     if let time = step.time, self.socketFlows > 0 { self.inquiry.note(step.trigger, at: time) }
+    self.check()
   }
 
   /// Marks flows whose grace period is over as due, and begins the inquiry after a change.
@@ -133,6 +135,7 @@ struct FlowTable {
     // The flow with the earliest deadline has recovered.
     if self.due == 0 { self.findEarliestDeadline() }
     self.inquiry.begin(with: self.flows, at: now)
+    self.check()
   }
 
   func isDue(_ flow: GuardedFlow) -> Bool {
@@ -150,6 +153,7 @@ struct FlowTable {
       if self.isDue(flow) { part.append(flow) }
     }
     self.part = min(2 * self.part, Self.largestPart)
+    invariant(!part.isEmpty || most == 0, "as many flows are due as are counted")
     if part.isEmpty { self.due = 0 }
     return part
   }
@@ -184,6 +188,7 @@ struct FlowTable {
     _ key: Key, of account: Account, _ machine: FlowMachine, told: KernelPath,
     isDoubted: Bool = false, made: Contrast.Made? = nil
   ) {
+    invariant(self.entries[key] == nil, "a flow is guarded once")
     let flow = GuardedFlow(
       key, of: account, machine, told: told, isDoubted: isDoubted, seen: self.log.last,
       place: self.flows.count)
@@ -202,6 +207,7 @@ struct FlowTable {
       self.inDoubt.insert(key)
       self.earliestDeadline = min(self.earliestDeadline ?? deadline, deadline)
     }
+    self.check()
   }
 
   mutating func remove(_ key: Key) {
@@ -225,6 +231,7 @@ struct FlowTable {
     if self.ids[key.mailbox]?.isEmpty == true { self.ids[key.mailbox] = nil }
     self.usage.remove(of: flow.account)
     for address in flow.addresses { self.addressCounts.decrement(address) }
+    self.check()
   }
 
   /// Returns the keys of a client's flows, in an order that does not depend on hashes.

@@ -1,6 +1,7 @@
 import Connectivity
 import GRPCCore
 import Glibc
+import Invariants
 import LinuxSupport
 import Logging
 import Synchronization
@@ -42,6 +43,13 @@ struct Connd {
     if let start = self.start { past = .init(changes: start.past) }
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
+    Invariants.process.report(to: { [logger] fault in
+      statistics.count(fault)
+      guard fault.isDue else { return }
+      logger.error(
+        "fault of connd: \(fault.message)",
+        metadata: ["place": "\(fault.place)", "count": "\(fault.count)"])
+    })
     let overrideStore = OverrideStore(
       OverrideFile(
         path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import CoreMetrics
+import Invariants
 import Logging
 
 /// Publishes the loop's changes. Subscribers receive them first. Observers and the log follow once
@@ -13,14 +14,21 @@ struct ChangeFeed {
   /// The published changes that have not reached observers and the log.
   private var news: [(change: ConnectivityChange, status: ConnectivityStatus)] = []
   private static let maxNews = 64
+  /// The generation of the last published change.
+  private var generation: UInt64
 
   init(_ store: Store, _ publisher: any Publisher, _ statistics: Statistics, _ logger: Logger) {
     (self.store, self.publisher) = (store, publisher)
     (self.statistics, self.logger) = (statistics, logger)
+    self.generation = store.snapshot.generation
   }
 
   /// - Parameter status: The status after the last change.
   mutating func publish(_ changes: [ConnectivityChange], _ status: ConnectivityStatus) {
+    for change in changes {
+      invariant(change.generation > self.generation, "generations only grow")
+      self.generation = change.generation
+    }
     self.publisher.publish(changes)
     self.news += changes.map { ($0, $0.snapshot?.status ?? status) }
     // The news must not pile up if kernel messages never stop.

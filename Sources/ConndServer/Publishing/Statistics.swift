@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import CoreMetrics
+import Invariants
 
 /// The counters since connd's start. The .proto describes each of them. Safe to use from any
 /// thread.
@@ -127,6 +128,9 @@ struct Statistics: Sendable {
   ///
   /// - Parameter limit: The key of the configuration, if it is one.
   func hit(_ limit: String) { self.increment("limits_hit", limit) }
+
+  /// Counts a broken invariant, by the place of its check.
+  func count(_ fault: Invariants.Fault) { self.increment("faults", fault.place) }
 
   private func increment(_ name: String, _ kind: String) {
     Counter(label: name, dimensions: [("kind", kind)], factory: self.registry).increment()

@@ -1,5 +1,6 @@
 import Connectivity
 import GRPCCore
+import Invariants
 import LinuxSupport
 import Logging
 import Synchronization
@@ -8,38 +9,20 @@ import UnixTransport
 /// Admits clients and their calls within the limits, and logs refusals. Safe to use from any
 /// thread.
 final class ConnectionLimiter: Admission {
-  /// The kind of resource. The raw value is the limit's key.
-  private enum Kind: String {
-    case connections, streams, questions, pendingMemory
-
-    /// The name of the resource in messages.
-    var words: String { self == .pendingMemory ? "pending bytes" : self.rawValue }
-
-    /// The approximate memory in bytes that one of them takes.
-    var cost: Int {
-      switch self {
-      case .connections: MemoryTrimmer.costOfConnection
-      case .streams: MemoryTrimmer.costOfStream
-      case .questions: 0
-      case .pendingMemory: 1
-      }
-    }
-  }
-
   private struct Count {
     var quota: Quota
     var usage = Usage()
   }
 
   private struct State {
-    var counts: [Kind: Count] = [:]
+    var counts: [LimitedResource: Count] = [:]
     var throttles: [String: LogThrottle] = [:]
     /// The current reason why connections cannot be accepted, or `nil` if they can.
     var acceptError: SystemError?
 
-    mutating func setQuota(_ kind: Kind, _ inAll: Int, _ ofOneUser: Int) {
+    mutating func setQuota(_ resource: LimitedResource, _ inAll: Int, _ ofOneUser: Int) {
       let quota = Quota(inAll: inAll, ofOneUser: ofOneUser)
-      self.counts[kind, default: Count(quota: quota)].quota = quota
+      self.counts[resource, default: Count(quota: quota)].quota = quota
     }
   }
 
@@ -58,6 +41,19 @@ final class ConnectionLimiter: Admission {
     self.statistics = statistics
     self.logger = logger
     self.configure(limits)
+  }
+
+  deinit {
+    // Each charge holds the limiter, so all charges are gone.
+    self.state.withLock { state in
+      invariant(
+        state.counts.values.allSatisfy(\.usage.isEmpty), "all that was admitted is released")
+    }
+  }
+
+  /// How much of a resource is in use.
+  func inUse(_ resource: LimitedResource) -> Int {
+    self.state.withLock { $0.counts[resource]?.usage.count ?? 0 }
   }
 
   /// Applies other limits. Whatever was admitted before stays.
@@ -80,12 +76,6 @@ final class ConnectionLimiter: Admission {
 
   func account(ofUID uid: UInt32) -> Account { self.accounts.account(ofUID: uid) }
 
-  func admitConnection(of peer: PeerCredentials) throws(Refusal) {
-    try self.admit(.connections, peer)
-  }
-
-  func releaseConnection(of peer: PeerCredentials) { self.release(.connections, peer) }
-
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {
     self.statistics.hit("floods")
     self.log("floods", "closed a client's connection: it floods, or is not HTTP/2") {
@@ -93,46 +83,34 @@ final class ConnectionLimiter: Admission {
     }
   }
 
-  func admitStream(of peer: PeerCredentials) throws(Refusal) { try self.admit(.streams, peer) }
-
-  func releaseStream(of peer: PeerCredentials) { self.release(.streams, peer) }
-
-  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal) {
-    try self.admit(.pendingMemory, peer, bytes)
-  }
-
-  func releaseMemory(_ bytes: Int, of peer: PeerCredentials) {
-    self.release(.pendingMemory, peer, bytes)
-  }
-
-  /// Admits one more query to the kernel, until it is answered.
+  /// Charges a client for one more query to the kernel, until it is answered.
   ///
   /// - Throws: RESOURCE_EXHAUSTED.
-  func admitQuestion(of peer: PeerCredentials) throws(RPCError) {
+  func chargeQuestion(to peer: PeerCredentials) throws(RPCError) -> Charge {
     do throws(Refusal) {
-      try self.admit(.questions, peer)
+      return try Charge(1, of: .questions, by: peer, self)
     } catch {
       throw RPCError(code: .resourceExhausted, message: error.message)
     }
   }
-
-  func releaseQuestion(of peer: PeerCredentials) { self.release(.questions, peer) }
 
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
     self.turnedAway(peer, limit: "messageSize")
     return Refusal("a request may have at most \(longest) bytes (limits.messageSize)")
   }
 
-  private func admit(_ kind: Kind, _ peer: PeerCredentials, _ amount: Int = 1) throws(Refusal) {
+  func admit(
+    _ amount: Int, of resource: LimitedResource, by peer: PeerCredentials
+  ) throws(Refusal) {
     do throws(Quota.Refusal) {
       try self.state.withLock { (state) throws(Quota.Refusal) in
-        guard let count = state.counts[kind] else { return }
+        guard let count = state.counts[resource] else { return }
         try count.quota.check(amount, of: peer.account, beside: count.usage)
-        state.counts[kind]?.usage.add(amount, of: peer.account)
+        state.counts[resource]?.usage.add(amount, of: peer.account)
       }
-      self.trimmer?.use(amount * kind.cost)
+      self.trimmer?.use(amount * resource.cost)
     } catch {
-      let (key, what) = (kind.rawValue, kind.words)
+      let (key, what) = (resource.rawValue, resource.words)
       switch error {
       case .inAll(let most):
         self.turnedAway(peer, limit: key)
@@ -152,9 +130,13 @@ final class ConnectionLimiter: Admission {
     }
   }
 
-  private func release(_ kind: Kind, _ peer: PeerCredentials, _ amount: Int = 1) {
-    self.state.withLock { $0.counts[kind]?.usage.remove(amount, of: peer.account) }
-    self.trimmer?.free(amount * kind.cost)
+  func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {
+    self.state.withLock { state in
+      let used = state.counts[resource]?.usage.count(of: peer.account) ?? 0
+      invariant(amount <= used, "only what was admitted is released")
+      state.counts[resource]?.usage.remove(amount, of: peer.account)
+    }
+    self.trimmer?.free(amount * resource.cost)
   }
 
   /// Counts and logs that a client exceeded a limit and received a refusal.
@@ -189,5 +171,20 @@ final class ConnectionLimiter: Admission {
     var metadata = metadata()
     if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
     self.logger.warning(message, metadata: metadata)
+  }
+}
+
+extension LimitedResource {
+  /// The name of the resource in messages.
+  fileprivate var words: String { self == .pendingMemory ? "pending bytes" : self.rawValue }
+
+  /// The approximate memory in bytes that one of them takes.
+  fileprivate var cost: Int {
+    switch self {
+    case .connections: MemoryTrimmer.costOfConnection
+    case .streams: MemoryTrimmer.costOfStream
+    case .questions: 0
+    case .pendingMemory: 1
+    }
   }
 }

@@ -1,5 +1,6 @@
 import CLinux
 import Connectivity
+import Invariants
 import Synchronization
 import UnixTransport
 
@@ -68,6 +69,7 @@ struct TrimPolicy {
 
   /// - Returns: The delay before the trim, or `nil` if none is needed or one is already scheduled.
   mutating func free(_ bytes: Int, at now: Instant) -> Duration? {
+    invariant(bytes <= self.used, "only memory that was used is freed")
     self.used -= bytes
     guard !self.isScheduled, self.peak - self.used >= Self.threshold, self.used <= self.peak / 2
     else { return nil }

@@ -10,8 +10,8 @@ struct MonitorQueries: Sendable {
   func answer<Answer: Sendable>(
     for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
   ) async throws -> Answer {
-    try self.limiter.admitQuestion(of: caller)
-    defer { self.limiter.releaseQuestion(of: caller) }
+    let charge = try self.limiter.chargeQuestion(to: caller)
+    defer { withExtendedLifetime(charge) {} }
     let id = KernelQuery.nextID()
     let answer = await withRPCCancellationHandler {
       await self.monitor.ask {

@@ -6,6 +6,11 @@ struct Usage: Sendable {
   private var counts: [Account: Int] = [:]
   private var potCounts: [Account.Pot: Int] = [:]
 
+  /// Whether nothing is in use.
+  var isEmpty: Bool {
+    self.count == 0 && self.counts.isEmpty && self.potCounts.values.allSatisfy { $0 == 0 }
+  }
+
   func count(of account: Account) -> Int { self.counts[account] ?? 0 }
   func count(of pot: Account.Pot) -> Int { self.potCounts[pot] ?? 0 }
 

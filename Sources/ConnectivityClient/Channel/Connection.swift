@@ -2,6 +2,7 @@ internal import Connectivity
 internal import ConnectivityMonitor
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
+private import Invariants
 internal import NIOCore
 private import Synchronization
 
@@ -125,6 +126,7 @@ final class Connection: Sendable {
 
   func release() {
     self.core.state.withLock { state in
+      invariant(state.holds > 0, "only a held connection is released")
       state.holds -= 1
       if state.holds == 0 { state.idleSince = .now }
     }
@@ -145,7 +147,7 @@ final class Connection: Sendable {
     watch?.called()
   }
 
-  func leave() { self.core.state.withLock { $0.calls -= 1 } }
+  func leave() { self.core.state.withLock { $0.leave() } }
 
   /// Asks the peer for a sign of life (E4). May be called on any thread.
   func askPeer() {
@@ -247,10 +249,8 @@ private final class Core: Sendable {
     var isBroken = false
     /// The last error of the socket.
     var failure: (any Error)?
-    var wasReady = false
-    var calls = 0
-    var wasUsed = false
-    var holds = 0
+    var (wasReady, wasUsed) = (false, false)
+    var (calls, holds) = (0, 0)
     var idleSince = ContinuousClock.now
     var invalidation: FlowInvalidation?
     var path: KernelPath?
@@ -260,6 +260,11 @@ private final class Core: Sendable {
     var lastHeard: ContinuousClock.Instant?
     var stalls: StallWatch?
     var inquirer: NIOLoopBound<PeerInquirer>?
+
+    mutating func leave() {
+      invariant(self.calls > 0, "only a call that has started ends")
+      self.calls -= 1
+    }
   }
 
   let state = Mutex(State())

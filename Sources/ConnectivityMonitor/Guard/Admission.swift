@@ -1,16 +1,17 @@
 package import Connectivity
 
-/// Whether a connection may be made, by connd's answer before it is made.
-///
 /// Implements rule C8.
-package enum Admission: Sendable {
-  case granted
-  /// The connection's owner may not use the path.
-  case forbidden(NetworkUnavailable)
-  /// No call that waits for the connection may use the path.
-  case unwanted
-  /// connd would immediately end the connection.
-  case invalid(FlowInvalidation)
+extension GuardMachine {
+  /// Whether a connection may be made, by connd's answer before it is made.
+  package enum Admission: Sendable {
+    case granted
+    /// The connection's owner may not use the path.
+    case forbidden(NetworkUnavailable)
+    /// No call that waits for the connection may use the path.
+    case unwanted
+    /// connd would immediately end the connection.
+    case invalid(FlowInvalidation)
+  }
 }
 
 extension GuardMachine.Answer {
@@ -19,7 +20,7 @@ extension GuardMachine.Answer {
   /// - Parameter isWanted: Whether a call may use the path.
   package func admission(
     for access: NetworkAccess, isWanted: (KernelPath) -> Bool = { _ in true }
-  ) -> Admission {
+  ) -> GuardMachine.Admission {
     let path = self.path ?? .unknown
     if let refusal = access.refusal(of: path) { return .forbidden(refusal) }
     if !isWanted(path) { return .unwanted }

@@ -174,6 +174,13 @@ package struct FlowMachine: Hashable, Sendable {
     return self.examination.suspicion == nil ? .alive : .suspected
   }
 
+  /// Whether its parts agree, so that it is in exactly one state. They do between two evaluations.
+  package var isBetweenEvaluations: Bool {
+    self.step == .idle && self.examination.dispute?.state != .open
+      && (self.inDoubtSince != nil) == self.tracker.isInDoubt
+      && (self.isStranded || !self.isAdvisedAsStranded)
+  }
+
   /// When it must be evaluated even without a kernel message.
   package var deadline: Instant? {
     switch (self.tracker.deadline, self.examination.deadline) {

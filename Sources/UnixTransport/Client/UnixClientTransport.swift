@@ -16,7 +16,7 @@ package struct UnixClientTransport: ClientTransport {
   /// - Parameter socket: A connected socket, which the transport closes.
   package init(connected socket: CInt, on reactor: Reactor) {
     self.reactor = reactor
-    self.connection = Confined(ClientConnection(socket, reactor))
+    self.connection = Confined(ClientConnection(socket, reactor), to: reactor)
   }
 
   package var retryThrottle: RetryThrottle? { nil }
@@ -121,7 +121,13 @@ private struct RequestWriter: ClosableRPCWriterProtocol {
 
 /// A value that belongs to the reactor's thread.
 struct Confined<Value>: @unchecked Sendable {
-  let value: Value
+  private let content: Value
+  private let reactor: Reactor
 
-  init(_ value: Value) { self.value = value }
+  init(_ value: Value, to reactor: Reactor) { (self.content, self.reactor) = (value, reactor) }
+
+  var value: Value {
+    self.reactor.checkThread()
+    return self.content
+  }
 }

@@ -102,6 +102,7 @@ final class HTTP2Connection: Pollable {
   }
 
   func close() {
+    self.reactor.checkThread()
     guard let session = self.session else { return }
     self.session = nil
     self.reactor.forget(self.socket)
@@ -173,6 +174,7 @@ final class HTTP2Connection: Pollable {
 
   /// Flushes at the end of this turn, so that frames are sent together.
   func flushSoon() {
+    self.reactor.checkThread()
     guard !self.willBeFlushed else { return }
     self.willBeFlushed = true
     self.reactor.flushSoon(self)
@@ -181,6 +183,7 @@ final class HTTP2Connection: Pollable {
   /// Sends pending output, as far as the socket accepts it, and closes once everything is sent.
   /// Sends large output in parts, so that other connections get their turn.
   func flush() {
+    self.reactor.checkThread()
     self.willBeFlushed = false
     while let session = self.session, self.sendRest() {
       let scratch = self.reactor.scratch

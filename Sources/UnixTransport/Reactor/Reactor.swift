@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import Invariants
 package import LinuxSupport
 import Synchronization
 
@@ -49,9 +50,9 @@ package final class Reactor: TaskExecutor {
   /// An eventfd that is never read, because each write triggers an edge.
   private let bell: CInt
   /// The thread that runs the reactor, or 0 if none does.
-  private let thread = Atomic<UInt>(0)
+  let thread = Atomic<UInt>(0)
 
-  // Used only on the reactor's thread:
+  // Used only on the reactor's thread, which `checkThread` makes sure of:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [AlarmID: Alarm] = [:]
   private nonisolated(unsafe) var lastAlarm: AlarmID = 0
@@ -131,6 +132,15 @@ package final class Reactor: TaskExecutor {
     }
   }
 
+  /// Checks that the calling thread may use what belongs to the reactor's thread. Any thread may
+  /// before the reactor runs, and after it has ended.
+  package func checkThread(file: StaticString = #fileID, line: UInt = #line) {
+    let thread = self.thread.load(ordering: .relaxed)
+    invariant(
+      thread == 0 || thread == UInt(pthread_self()), "this belongs to the reactor's thread",
+      file: file, line: line)
+  }
+
   package typealias AlarmID = UInt64
 
   /// Runs work after a delay, in the machine's uptime. Must be called on the reactor's thread.
@@ -138,13 +148,17 @@ package final class Reactor: TaskExecutor {
   package func execute(
     after delay: Duration, _ work: @escaping @Sendable () -> Void
   ) -> AlarmID {
+    self.checkThread()
     self.lastAlarm += 1
     self.alarms[self.lastAlarm] = Alarm(due: .now.advanced(by: delay), work: work)
     return self.lastAlarm
   }
 
   /// Drops work that is due later. Must be called on the reactor's thread.
-  func cancel(_ alarm: AlarmID) { self.alarms[alarm] = nil }
+  func cancel(_ alarm: AlarmID) {
+    self.checkThread()
+    self.alarms[alarm] = nil
+  }
 
   private func add(_ job: Job, of account: Account?) {
     self.add { $0.jobs.append(job, of: account) }
@@ -164,6 +178,7 @@ package final class Reactor: TaskExecutor {
   /// Calls a pollable when its descriptor has input or has ended, until `forget`. Must be called on
   /// the reactor's thread.
   func watch(_ descriptor: CInt, _ pollable: any Pollable) throws(SystemError) {
+    self.checkThread()
     var event = epoll_event(events: EPOLLIN.rawValue, data: epoll_data_t(fd: descriptor))
     guard epoll_ctl(self.epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else { throw SystemError() }
     self.pollables[descriptor] = pollable
@@ -175,6 +190,7 @@ package final class Reactor: TaskExecutor {
   }
 
   func watch(_ descriptor: CInt, for readiness: Readiness) {
+    self.checkThread()
     let events =
       switch readiness {
       case .input: EPOLLIN.rawValue
@@ -186,12 +202,14 @@ package final class Reactor: TaskExecutor {
   }
 
   func forget(_ descriptor: CInt) {
+    self.checkThread()
     epoll_ctl(self.epoll, EPOLL_CTL_DEL, descriptor, nil)
     self.pollables[descriptor] = nil
   }
 
   /// The sockets that tasks wait for. Must be used on the reactor's thread.
   var sockets: SocketWatch {
+    self.checkThread()
     if let watch = self.socketWatch { return watch }
     let watch = SocketWatch(self)
     self.socketWatch = watch
@@ -200,58 +218,17 @@ package final class Reactor: TaskExecutor {
 
   /// Flushes the connection before the thread waits again. Must be called on the reactor's thread.
   func flushSoon(_ connection: HTTP2Connection) {
+    self.checkThread()
     self.turns.append(.flush(connection), of: connection.owningAccount)
   }
 
   /// Runs work in the user's turn. Must be called on the reactor's thread.
   func execute(inTurnOf account: Account, _ work: @escaping () -> Void) {
+    self.checkThread()
     self.turns.append(.work(work), of: account)
   }
 
   // MARK: The thread
-
-  /// Runs asynchronous code on the calling thread, which becomes the reactor's, including all tasks
-  /// that it starts. Returns when it is done. For the main function of a program; called once.
-  package func runBlocking<Success: Sendable>(
-    _ body: @escaping @Sendable () async throws -> Success
-  ) throws -> Success {
-    self.thread.store(UInt(pthread_self()), ordering: .relaxed)
-    defer { self.thread.store(0, ordering: .relaxed) }
-    let outcome = Outcome<Success>()
-    Task(executorPreference: self) {
-      do {
-        let success = try await body()
-        outcome.result.withLock { $0 = .success(success) }
-      } catch {
-        outcome.result.withLock { $0 = .failure(error) }
-      }
-    }
-    while true {
-      self.runJobs()
-      if let result = outcome.result.withLock({ $0 }) { return try result.get() }
-      self.wait()
-    }
-  }
-
-  /// Returns a reactor that a new thread runs for as long as the process lives.
-  ///
-  /// - Throws: An error if no descriptors or threads are left.
-  package static func onNewThread(named name: String) throws(SystemError) -> Reactor {
-    let reactor = try Reactor()
-    let isRunning = Thread.start(named: name) {
-      reactor.thread.store(UInt(pthread_self()), ordering: .relaxed)
-      while true {
-        reactor.runJobs()
-        reactor.wait()
-      }
-    }
-    guard isRunning else { throw SystemError() }
-    return reactor
-  }
-
-  private final class Outcome<Success: Sendable>: Sendable {
-    let result = Mutex<Result<Success, any Error>?>(nil)
-  }
 
   /// How long jobs run before it is the descriptors' turn, and the reverse.
   private static let longestTurn = Duration.microseconds(200)
@@ -259,7 +236,7 @@ package final class Reactor: TaskExecutor {
   private static let manyJobs = 64
 
   /// Runs the waiting jobs, and new ones that they add, within the time limit.
-  private func runJobs() {
+  func runJobs() {
     var now = Thread.worked
     var end = now + Self.longestTurn
     repeat {
@@ -290,7 +267,7 @@ package final class Reactor: TaskExecutor {
 
   /// Waits until a descriptor is ready, a job arrives, or an alarm is due. Then handles descriptors
   /// and alarms.
-  private func wait() {
+  func wait() {
     self.takeTurns()
     let isBusy = !self.turns.isEmpty
     let jobs = self.queue.withLock { queue in

@@ -52,27 +52,20 @@ extension ServerContext {
   package var peer: PeerCredentials? { self.transportSpecific as? PeerCredentials }
 }
 
-/// Decides which connections to admit, and learns of rejected ones. Called on the reactor's thread.
+/// Decides what to admit, and learns of rejected clients. The functions about resources may be
+/// called on any thread, the others on the reactor's.
 package protocol Admission: Sendable {
   /// The account of a user.
   func account(ofUID uid: UInt32) -> Account
 
-  /// Admits a connection until it is released.
-  func admitConnection(of peer: PeerCredentials) throws(Refusal)
-  func releaseConnection(of peer: PeerCredentials)
+  /// Admits so much of a resource. Used by ``Charge`` only, which releases it.
+  func admit(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) throws(Refusal)
+  func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials)
 
   /// A connection is being closed because of the client's input.
   ///
   /// - Parameter error: The HTTP/2 error that the client receives (RFC 9113, 7).
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32)
-
-  /// Admits a stream until it is released.
-  func admitStream(of peer: PeerCredentials) throws(Refusal)
-  func releaseStream(of peer: PeerCredentials)
-
-  /// Admits bytes that wait for a client or for connd, until they are released.
-  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal)
-  func releaseMemory(_ bytes: Int, of peer: PeerCredentials)
 
   /// A client's message is longer than the transport accepts.
   ///

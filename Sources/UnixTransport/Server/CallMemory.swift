@@ -16,24 +16,17 @@ package final class CallMemory: Sendable {
     case answers
   }
 
-  private struct State {
+  private struct State: ~Copyable {
     var requests = 0
     var answers = 0
-    var admitted = 0
+    var charge: Charge
     var isClosed = false
   }
 
-  private let state = Mutex(State())
-  private let peer: PeerCredentials
-  private let admission: any Admission
+  private let state: Mutex<State>
 
   package init(of peer: PeerCredentials, _ admission: any Admission) {
-    self.peer = peer
-    self.admission = admission
-  }
-
-  deinit {
-    self.close()
+    self.state = Mutex(State(charge: Charge(of: .pendingMemory, by: peer, admission)))
   }
 
   /// Changes the number of bytes kept. A decrease never fails.
@@ -44,12 +37,8 @@ package final class CallMemory: Sendable {
       guard !state.isClosed else { return }
       let other = part == .requests ? state.answers : state.requests
       let needed = max(0, bytes + other - Self.free)
-      if needed > state.admitted {
-        try self.admission.admitMemory(needed - state.admitted, of: self.peer)
-      } else if needed < state.admitted {
-        self.admission.releaseMemory(state.admitted - needed, of: self.peer)
-      }
-      state.admitted = needed
+      try state.charge.grow(to: needed)
+      state.charge.shrink(to: needed)
       if part == .requests { state.requests = bytes } else { state.answers = bytes }
     }
   }
@@ -57,8 +46,7 @@ package final class CallMemory: Sendable {
   /// Ends the call, so that nothing is kept.
   package func close() {
     self.state.withLock { state in
-      if state.admitted > 0 { self.admission.releaseMemory(state.admitted, of: self.peer) }
-      state.admitted = 0
+      state.charge.shrink(to: 0)
       state.isClosed = true
     }
   }

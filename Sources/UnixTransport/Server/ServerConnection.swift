@@ -9,12 +9,16 @@ final class ServerConnection: HTTP2ConnectionOwner {
   private(set) lazy var executor = Reactor.Executor(self.server.reactor, of: self.account)
   private let socket: CInt
   private var connection: HTTP2Connection?
+  private var charge: Charge?
 
   /// Takes ownership of the non-blocking socket.
-  init(_ socket: CInt, _ peer: PeerCredentials, _ server: UnixServer) {
+  init(
+    _ socket: CInt, _ peer: PeerCredentials, _ charge: consuming Charge, _ server: UnixServer
+  ) {
     self.socket = socket
     self.peer = peer
     self.server = server
+    self.charge = consume charge
     self.connection = HTTP2Connection(
       socket,
       .server(streams: server.settings.streamsPerConnection, headerSize: RequestHead.longest), self,
@@ -49,6 +53,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   func connectionClosed() {
     self.peer.process?.forget()
+    self.charge = nil
     self.server.closed(self, self.socket)
   }
 }

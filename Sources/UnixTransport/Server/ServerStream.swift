@@ -23,7 +23,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   private var sink: (any RequestSink)?
   private var source: (any MessageSource)?
   private var writer = MessageWriter()
-  private var isAdmitted = false
+  private var charge: Charge?
   private var hasResponded = false
   private var isInputOver = false
   var isAnswered = false
@@ -61,8 +61,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     case .malformed: return self.refuseMalformed()
     }
     do throws(Refusal) {
-      try connection.server.admission.admitStream(of: connection.peer)
-      self.isAdmitted = true
+      self.charge = try Charge(1, of: .streams, by: connection.peer, connection.server.admission)
     } catch {
       return self.end(Status(code: .resourceExhausted, message: error.message))
     }
@@ -121,6 +120,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
 
   /// Resumes the stream, because the source has a message or has ended.
   package func resume() {
+    self.connection?.server.reactor.checkThread()
     guard self.isWaiting, let connection = self.connection else { return }
     self.isWaiting = false
     connection.session?.resume(self.id)
@@ -171,12 +171,11 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
 
   /// The stream was closed by either side.
   func closed(_ error: UInt32?) {
-    guard let connection = self.connection else { return }
     self.connection = nil
     self.closeSink()
     self.source?.close()
     self.source = nil
-    if self.isAdmitted { connection.server.admission.releaseStream(of: connection.peer) }
+    self.charge = nil
   }
 
   private func closeSink() {

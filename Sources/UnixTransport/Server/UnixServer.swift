@@ -47,6 +47,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   /// - Parameter ended: Resumed when it has finished and the last connection and call have ended.
   func begin(_ handler: @escaping Call.Handler, ended: CheckedContinuation<Void, Never>) {
+    self.reactor.checkThread()
     (self.handler, self.ended) = (handler, ended)
     _ = fcntl(self.listener, F_SETFL, fcntl(self.listener, F_GETFL) | O_NONBLOCK)
     self.listen()
@@ -62,6 +63,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   /// Accepts no more connections and calls. Existing ones continue to their end.
   func finish() {
+    self.reactor.checkThread()
     self.isFinishing = true
     self.stopListening()
     for connection in self.connections.values { connection.finish() }
@@ -70,6 +72,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   /// Ends everything immediately.
   func close() {
+    self.reactor.checkThread()
     self.isFinishing = true
     self.stopListening()
     for connection in self.connections.values { connection.close() }
@@ -136,11 +139,11 @@ final class UnixServer: Pollable, @unchecked Sendable {
     do {
       var peer = try PeerCredentials(of: socket)
       peer.account = self.admission.account(ofUID: peer.uid)
-      try self.admission.admitConnection(of: peer)
+      let charge = try Charge(1, of: .connections, by: peer, self.admission)
       var size = Self.sendBuffer
       setsockopt(
         socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
-      let connection = ServerConnection(socket, peer, self)
+      let connection = ServerConnection(socket, peer, charge, self)
       self.connections[socket] = connection
       // Serving the connection is charged to its user, so that others are accepted in the meantime.
       self.reactor.execute(inTurnOf: peer.account) {
@@ -167,7 +170,6 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   func closed(_ connection: ServerConnection, _ socket: CInt) {
     self.connections[socket] = nil
-    self.admission.releaseConnection(of: connection.peer)
     self.endIfDone()
   }
 
@@ -185,6 +187,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
     let call = Call(stream, self, peer)
     self.runningCalls += 1
     call.begin(method, peer, on: connection.executor, handler) {
+      self.reactor.checkThread()
       self.runningCalls -= 1
       self.endIfDone()
     }

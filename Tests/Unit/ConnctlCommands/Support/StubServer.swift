@@ -40,14 +40,10 @@ enum StubServer {
 
   /// Admits every client.
   private struct Everyone: Admission {
-    func admitConnection(of peer: PeerCredentials) {}
-    func releaseConnection(of peer: PeerCredentials) {}
-    func admitStream(of peer: PeerCredentials) {}
-    func releaseStream(of peer: PeerCredentials) {}
+    func admit(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {}
+    func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {}
     func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal { Refusal("too long") }
     func account(ofUID uid: UInt32) -> Account { Account(ofUID: uid) }
-    func admitMemory(_ bytes: Int, of peer: PeerCredentials) {}
-    func releaseMemory(_ bytes: Int, of peer: PeerCredentials) {}
     func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {}
     func acceptFailed(_ error: SystemError) {}
     func accepted() {}

@@ -99,11 +99,12 @@ struct FairRequestsTests {
     /// Whether a user may have one more request outstanding.
     func hasRoom(for uid: UInt32) -> Bool {
       let peer = PeerCredentials(uid: uid, pid: 1)
-      guard (try? self.limiter.admitMemory(GuardMailbox.costOfRequest, of: peer)) != nil else {
+      do throws(UnixTransport.Refusal) {
+        _ = try Charge(GuardMailbox.costOfRequest, of: .pendingMemory, by: peer, self.limiter)
+        return true
+      } catch {
         return false
       }
-      self.limiter.releaseMemory(GuardMailbox.costOfRequest, of: peer)
-      return true
     }
 
     var refusals: UInt64 {

@@ -1,4 +1,5 @@
 import Glibc
+import Invariants
 import LinuxSupport
 import Synchronization
 import TestKit
@@ -18,6 +19,35 @@ struct ReactorTests {
         done.resume(with: Result { try reactor.runBlocking { try await body(reactor) } })
       }
     }
+  }
+
+  @Test("another thread uses what belongs to a running reactor → reported")
+  func confined() async throws {
+    let reactor = try Reactor()
+    let faults = Invariants { _ in }
+    @Sendable func use() { Invariants.$observer.withValue(faults) { reactor.checkThread() } }
+    // Before it runs, and after its end, any thread may.
+    use()
+    try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
+      startThread {
+        let result = Result {
+          try reactor.runBlocking {
+            use()
+            #expect(faults.count == 0)
+            await withCheckedContinuation { used in
+              startThread {
+                use()
+                used.resume()
+              }
+            }
+            #expect(faults.count == 1)
+          }
+        }
+        done.resume(with: result)
+      }
+    }
+    use()
+    #expect(faults.count == 1)
   }
 
   @Test("tasks, child tasks and executed jobs run on its thread, in order")

@@ -286,23 +286,35 @@ final class TestAdmission: Admission {
     }
   }
 
-  func admitConnection(of peer: PeerCredentials) throws(Refusal) {
-    self.state.withLock { $0.connections += 1 }
+  func admit(
+    _ amount: Int, of resource: LimitedResource, by peer: PeerCredentials
+  ) throws(Refusal) {
+    try self.state.withLock { (state) throws(Refusal) in
+      switch resource {
+      case .connections: state.connections += amount
+      case .streams:
+        if state.refusesStreams { throw Refusal("no more") }
+        state.streams += amount
+      case .pendingMemory:
+        guard state.memory + amount <= state.mostMemory else { throw Refusal("no memory") }
+        state.memory += amount
+      case .questions: break
+      }
+    }
   }
 
-  func releaseConnection(of peer: PeerCredentials) { self.state.withLock { $0.connections -= 1 } }
-
-  func admitStream(of peer: PeerCredentials) throws(Refusal) {
-    guard !self.refusesStreams else { throw Refusal("no more") }
-    self.state.withLock { $0.streams += 1 }
-  }
-
-  func releaseStream(of peer: PeerCredentials) {
+  func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {
     self.state.withLock { state in
-      state.streams -= 1
-      guard state.streams == 0 else { return }
-      for waiter in state.waiters { waiter.resume() }
-      state.waiters = []
+      switch resource {
+      case .connections: state.connections -= amount
+      case .streams:
+        state.streams -= amount
+        guard state.streams == 0 else { return }
+        for waiter in state.waiters { waiter.resume() }
+        state.waiters = []
+      case .pendingMemory: state.memory -= amount
+      case .questions: break
+      }
     }
   }
 
@@ -312,19 +324,6 @@ final class TestAdmission: Admission {
   }
 
   func account(ofUID uid: UInt32) -> Account { Account(ofUID: uid) }
-
-  func admitMemory(_ bytes: Int, of peer: PeerCredentials) throws(Refusal) {
-    let isRefused = self.state.withLock { state in
-      guard state.memory + bytes <= state.mostMemory else { return true }
-      state.memory += bytes
-      return false
-    }
-    if isRefused { throw Refusal("no memory") }
-  }
-
-  func releaseMemory(_ bytes: Int, of peer: PeerCredentials) {
-    self.state.withLock { $0.memory -= bytes }
-  }
 
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {
     self.state.withLock { $0.failures.append(error) }

@@ -1,0 +1,48 @@
+import Glibc
+import Synchronization
+
+// The thread that runs a reactor.
+extension Reactor {
+  /// Runs asynchronous code on the calling thread, which becomes the reactor's, including all tasks
+  /// that it starts. Returns when it is done. For the main function of a program; called once.
+  package func runBlocking<Success: Sendable>(
+    _ body: @escaping @Sendable () async throws -> Success
+  ) throws -> Success {
+    self.thread.store(UInt(pthread_self()), ordering: .relaxed)
+    defer { self.thread.store(0, ordering: .relaxed) }
+    let outcome = Outcome<Success>()
+    Task(executorPreference: self) {
+      do {
+        let success = try await body()
+        outcome.result.withLock { $0 = .success(success) }
+      } catch {
+        outcome.result.withLock { $0 = .failure(error) }
+      }
+    }
+    while true {
+      self.runJobs()
+      if let result = outcome.result.withLock({ $0 }) { return try result.get() }
+      self.wait()
+    }
+  }
+
+  /// Returns a reactor that a new thread runs for as long as the process lives.
+  ///
+  /// - Throws: An error if no descriptors or threads are left.
+  package static func onNewThread(named name: String) throws(SystemError) -> Reactor {
+    let reactor = try Reactor()
+    let isRunning = Thread.start(named: name) {
+      reactor.thread.store(UInt(pthread_self()), ordering: .relaxed)
+      while true {
+        reactor.runJobs()
+        reactor.wait()
+      }
+    }
+    guard isRunning else { throw SystemError() }
+    return reactor
+  }
+
+  private final class Outcome<Success: Sendable>: Sendable {
+    let result = Mutex<Result<Success, any Error>?>(nil)
+  }
+}
