@@ -1,4 +1,5 @@
 import Glibc
+package import LinuxSupport
 import Synchronization
 
 // The thread that runs a reactor.

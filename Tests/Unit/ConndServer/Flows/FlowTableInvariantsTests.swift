@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import Invariants
+import LinuxSupport
 import TestKit
 import Testing
 import UnixTransport
