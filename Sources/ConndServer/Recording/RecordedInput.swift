@@ -275,7 +275,7 @@ extension FieldReader {
       guard let path = try? KernelPath(stored: try fields.bytes()),
         path.chain.count <= PathReader.deepest
       else { throw Fault() }
-      return path
+      return path.compared
     }
     let generation = try self.optional { (fields) throws(Fault) in try fields.number(UInt64.self) }
     return FlowTable.Registration(
