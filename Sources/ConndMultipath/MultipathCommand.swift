@@ -18,8 +18,11 @@ public struct MultipathCommand: ParsableCommand {
       TCP for each: a backup if it is metered or not the best. It deletes only endpoints that it made. \
       It needs CAP_NET_ADMIN.
 
+      While mptcpd is running, connd-multipath waits for its end.
+
       Exit status: 0 done; 1 failed; 64 usage; 69 connd does not answer, the kernel has no Multipath \
-      TCP, or mptcpd is running; 77 permission denied; 78 the configuration is invalid.
+      TCP, or mptcpd is running (only with --remove); 77 permission denied; 78 the configuration is \
+      invalid.
       """,
     version: "connd-multipath \(Version.string)")
 
@@ -69,11 +72,7 @@ public struct MultipathCommand: ParsableCommand {
 
   private func start() throws {
     let settings = try self.settings()
-    if !self.dryRun, let process = OtherManager.process {
-      throw Self.failure(
-        "\(OtherManager.name) is running (process \(process)) and manages the endpoints",
-        EX_UNAVAILABLE)
-    }
+    if !self.dryRun { try self.waitForOtherManager() }
     let store = EndpointStore(path: self.state ?? Self.defaultState)
     let socket = self.socket.map { ConndSocket(path: $0) } ?? .default
     let isDry = self.dryRun
@@ -87,6 +86,23 @@ public struct MultipathCommand: ParsableCommand {
       let service = try EndpointService(socket, on: reactor)
       guard isDry else { return try await service.run(keeper) }
       for action in try await service.dryRun(keeper).actions { print(action.text) }
+    }
+  }
+
+  /// How often the service looks again while another program manages the endpoints, in seconds.
+  private static let secondsBetweenLooks: CUnsignedInt = 5
+
+  /// Returns when no other program manages the endpoints.
+  ///
+  /// - Throws: If one does and the endpoints are to be deleted, which does not wait.
+  private func waitForOtherManager() throws {
+    var isLogged = false
+    while let process = OtherManager().process {
+      let words = "\(OtherManager.name) is running (process \(process)) and manages the endpoints"
+      if self.remove { throw Self.failure(words, EX_UNAVAILABLE) }
+      if !isLogged { Logger(label: "connd-multipath").warning("\(words); waiting for its end") }
+      isLogged = true
+      sleep(Self.secondsBetweenLooks)
     }
   }
 

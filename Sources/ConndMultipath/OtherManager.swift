@@ -2,31 +2,75 @@ import CLinux
 import Glibc
 
 /// Finds another program that manages the endpoints.
-enum OtherManager {
+///
+/// A name proves nothing, because any user may call a program mptcpd. So only a process that can
+/// change the endpoints of this network namespace counts: it has CAP_NET_ADMIN in this user
+/// namespace.
+struct OtherManager {
   /// The name of the Multipath TCP daemon's process.
   static let name = "mptcpd"
 
-  /// The number of a running mptcpd in this network namespace, or `nil` without one.
-  static var process: pid_t? {
-    guard let directory = opendir("/proc") else { return nil }
+  /// CAP_NET_ADMIN (linux/capability.h).
+  private static let netAdmin = 12
+
+  /// The mount point of proc(5).
+  var proc = "/proc"
+
+  /// The number of a running mptcpd, or `nil` without one.
+  var process: pid_t? {
+    guard let directory = opendir(self.proc) else { return nil }
     defer { closedir(directory) }
     while let entry = readdir(directory) {
       guard let name = clinux_entry_name(entry), let process = pid_t(String(cString: name)) else {
         continue
       }
-      if readFile("/proc/\(process)/comm") == self.name + "\n", self.sharesNamespace(process) {
+      if self.read(process, "comm") == Self.name + "\n", self.canManageEndpoints(process) {
         return process
       }
     }
     return nil
   }
 
-  /// Also `true` if it is unknown.
-  private static func sharesNamespace(_ process: pid_t) -> Bool {
-    var (own, other) = (stat(), stat())
-    guard stat("/proc/self/ns/net", &own) == 0, stat("/proc/\(process)/ns/net", &other) == 0 else {
-      return true
+  private func canManageEndpoints(_ process: pid_t) -> Bool {
+    guard let status = self.read(process, "status"), Self.canAdministerNetworks(status) else {
+      return false
     }
-    return own.st_ino == other.st_ino
+    // In a user namespace of its own, every process has all capabilities. No user can make one with
+    // the same map.
+    let map = self.read(process, "uid_map")
+    return map != nil && map == readFile("\(self.proc)/self/uid_map")
+      && self.sharesNamespace(process)
+  }
+
+  /// Whether CAP_NET_ADMIN is in the effective or permitted set of a status file.
+  private static func canAdministerNetworks(_ status: String) -> Bool {
+    status.split(separator: "\n").contains { line in
+      guard line.hasPrefix("CapEff:") || line.hasPrefix("CapPrm:") else { return false }
+      let digits = line.drop { $0 != "\t" }.dropFirst()
+      return (UInt64(digits, radix: 16) ?? 0) >> self.netAdmin & 1 != 0
+    }
+  }
+
+  /// Whether a process is in this network namespace. Another user may not read the link to its
+  /// namespace. Then a file shows the namespace: each has its own files in /proc/PID/net, with
+  /// inode numbers of their own.
+  private func sharesNamespace(_ process: pid_t) -> Bool {
+    for file in ["ns/net", "net/dev"] {
+      if let own = self.number(of: "self/\(file)"),
+        let other = self.number(of: "\(process)/\(file)")
+      {
+        return own == other
+      }
+    }
+    return false
+  }
+
+  private func number(of file: String) -> ino_t? {
+    var status = stat()
+    return stat("\(self.proc)/\(file)", &status) == 0 ? status.st_ino : nil
+  }
+
+  private func read(_ process: pid_t, _ file: String) -> String? {
+    readFile("\(self.proc)/\(process)/\(file)")
   }
 }

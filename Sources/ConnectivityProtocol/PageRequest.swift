@@ -9,10 +9,10 @@ package struct PageRequest: Sendable {
   /// The size at which a page ends, in bytes: half of what gRPC clients accept by default.
   package static let fullSize = 2 << 20
 
-  private let maxEntries: Int
-  private let list: String
+  fileprivate let maxEntries: Int
+  fileprivate let list: String
   /// The key of the last entry of the previous page, or `nil` for the first page.
-  private let previous: String?
+  fileprivate let previous: String?
 
   /// - Parameters:
   ///   - size: The maximum number of entries; 0 means as many as fit.
@@ -56,19 +56,11 @@ package struct PageRequest: Sendable {
     with entries: some Sequence<Entry>, key: (Entry) -> String,
     token: (String) -> Response, _ response: (Entry) -> Response
   ) -> [UInt8] {
-    var bytes: [UInt8] = []
-    var count = 0
-    var last = self.previous
+    var page = EncodedPage(self)
     for entry in entries {
-      let key = key(entry)
-      if let previous, key <= previous { continue }
-      if let last, count == self.maxEntries || bytes.count >= Self.fullSize {
-        return bytes + token(Self.token(last, of: self.list)).serializedBytes()
-      }
-      bytes += response(entry).serializedBytes()
-      (last, count) = (key, count + 1)
+      guard page.append(response(entry), key: key(entry)) else { return page.ended(token) }
     }
-    return bytes
+    return page.bytes
   }
 
   /// Returns the response with this page.
@@ -89,7 +81,7 @@ package struct PageRequest: Sendable {
   // MARK: - Tokens
 
   /// The hexadecimal digits of the key, and then of a hash of the list and the key.
-  private static func token(_ key: String, of list: String) -> String {
+  fileprivate static func token(_ key: String, of list: String) -> String {
     key.utf8.map { octet in
       String(octet >> 4, radix: 16) + String(octet & 0xf, radix: 16)
     }.joined() + self.hash(key, of: list)
@@ -112,5 +104,42 @@ package struct PageRequest: Sendable {
     let octets = Array(list.utf8) + [0] + Array(key.utf8)
     return self.key(
       octets.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x0000_0100_0000_01b3 })
+  }
+}
+
+/// The encoded response with a page, to which entries are appended one by one.
+package struct EncodedPage {
+  package private(set) var bytes: [UInt8] = []
+  private let request: PageRequest
+  private var count = 0
+  /// The key of the last entry of this page, or else of the previous page.
+  private var last: String?
+
+  package init(_ request: PageRequest) {
+    self.request = request
+    self.last = request.previous
+  }
+
+  /// Appends a response with nothing but an entry, unless the entry was on a previous page.
+  ///
+  /// - Returns: `false` if the page is full. Then nothing was appended.
+  package mutating func append(
+    _ response: @autoclosure () -> some Message, key: String
+  ) -> Bool {
+    if let previous = self.request.previous, key <= previous { return true }
+    let isFull =
+      self.count == self.request.maxEntries || self.bytes.count >= PageRequest.fullSize
+    if self.last != nil, isFull { return false }
+    self.bytes += response().serializedBytes()
+    (self.last, self.count) = (key, self.count + 1)
+    return true
+  }
+
+  /// Returns the response of a full page.
+  ///
+  /// - Parameter token: Returns a response with nothing but the token of the next page.
+  package func ended(_ token: (String) -> some Message) -> [UInt8] {
+    guard let last else { return self.bytes }
+    return self.bytes + token(PageRequest.token(last, of: self.request.list)).serializedBytes()
   }
 }

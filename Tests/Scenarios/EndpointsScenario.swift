@@ -154,18 +154,40 @@ struct EndpointsScenario {
     try bench.stop()
   }
 
-  @Test("M2 mptcpd is running → the program does not start")
-  func otherManager() throws {
-    let bench = try Bench()
+  /// A program that has the name of the Multipath TCP daemon.
+  private func startDaemon(_ prefix: String..., in bench: Bench) throws -> RunningCommand {
     let daemon = "\(bench.lab.directory.path)/mptcpd"
     try Command.run(["cp", "/bin/sleep", daemon])
-    let running = try bench.lab.namespace.spawn([daemon, "60"])
+    let running = try bench.lab.namespace.spawn(prefix + [daemon, "60"])
     try waitUntil("it has its name") {
       try bench.lab.namespace.run("cat", "/proc/\(running.processIdentifier)/comm") == "mptcpd\n"
     }
-    let outcome = try bench.run()
+    return running
+  }
+
+  @Test("M2 mptcpd is running → the program waits, and begins when mptcpd has ended")
+  func otherManager() throws {
+    let bench = try Bench()
+    let running = try self.startDaemon(in: bench)
+    let outcome = try bench.run("--remove")
     #expect(outcome.status == 69 && outcome.standardError.contains("mptcpd is running"))
+    try bench.start()
+    let program = try #require(bench.program)
+    try waitUntil("it waits") { program.standardError.contains("waiting for its end") }
     #expect(try bench.endpoints().isEmpty)
+    running.signal(SIGKILL)
+    try running.wait()
+    try waitUntil("it has begun", within: .seconds(30)) { try !bench.endpoints().isEmpty }
+    try bench.stop()
+  }
+
+  @Test("M2 a process without CAP_NET_ADMIN is called mptcpd → the program begins")
+  func onlyTheName() throws {
+    let bench = try Bench()
+    let running = try self.startDaemon("setpriv", "--bounding-set=-net_admin", in: bench)
+    try bench.start()
+    try bench.expectEndpoints(Self.wifi, Self.modem)
+    try bench.stop()
     running.signal(SIGKILL)
     try running.wait()
   }

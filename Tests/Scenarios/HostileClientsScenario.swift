@@ -209,6 +209,31 @@ struct HostileClientsScenario {
     #expect(try lab.connctl("status").status == 0)
   }
 
+  @Test(
+    "D4 a user lists 800 connections fifty times at once → all are answered in turn, beside another user"
+  )
+  func listings() throws {
+    let lab = try self.online()
+    let vitals = try Vitals(of: try #require(lab.connd).processIdentifier)
+    let client = try lab.python("hostile.py", "lists_connections")
+    try client.line { $0 == "asked" }
+    if Users.areMany {
+      lab.directory.open()
+      let other = Programs.asNobody([Programs.connctl, "--socket", lab.socket, "connections"])
+      let outcome = try Command.outcome(of: other)
+      #expect(outcome.status == 0 && outcome.output.isEmpty, "\(outcome)")
+    }
+    try lab.change(5)
+    #expect(
+      try client.nextLine(within: .seconds(60)) == "answered 50 with 800 to 800",
+      "\(client.standardError)")
+    // Fifty more calls were cancelled, and nothing waits for them.
+    #expect(try client.nextLine(within: .seconds(30)) == "then 800", "\(client.standardError)")
+    let growth = try vitals.growth
+    print("lists_connections: at most \(growth) KiB more")
+    #expect(growth < 32 * 1024, "bounded by two listings of a user at a time")
+  }
+
   @Test("few descriptors at the start → connd keeps some for itself and refuses clients")
   func fewDescriptors() throws {
     let lab = try self.online(prefix: ["sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"])

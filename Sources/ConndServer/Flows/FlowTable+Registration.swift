@@ -10,7 +10,7 @@ extension FlowTable {
   struct Registration: Sendable {
     var key: Key
     var flow: Flow
-    /// The path that the client received for it before.
+    /// The path that the client received for it before, without what is not compared.
     var knownPath: KernelPath?
     /// The last generation that the client knew before it connected.
     var sinceGeneration: UInt64?
@@ -229,5 +229,19 @@ extension GuardRequest {
       return .unchanged
     }
     return .event(event)
+  }
+}
+
+extension KernelPath {
+  /// A copy with the fields that a flow is compared with. A client sends its known path, and the
+  /// flow keeps it. So this names each field that is kept, and the only text is the links' names.
+  var compared: KernelPath {
+    var path = KernelPath(
+      status: self.status, reason: self.reason, chain: self.chain, medium: self.medium,
+      source: self.source, sourcePrefixLength: self.sourcePrefixLength, gateway: self.gateway,
+      table: self.table, isExpensive: self.isExpensive, isConstrained: self.isConstrained)
+    path.isCostUnknown = self.isCostUnknown
+    path.guessedLinks = self.guessedLinks
+    return path
   }
 }

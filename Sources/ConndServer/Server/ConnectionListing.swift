@@ -11,33 +11,62 @@ struct ConnectionListing: Sendable {
   /// The number of connections that the monitor thread judges in one query: about a third of a
   /// millisecond.
   static let part = 16
+  /// The number of listings of a user that are made at a time. The user's others wait.
+  static let maxPerUser = 2
+  /// The memory of the dump's socket, in connd and in the kernel, in bytes.
+  static let costOfDump = 96 << 10
+  /// The memory of a connection that is kept with its key, in bytes.
+  static let costOfConnection = 576
 
-  /// Opens a socket of the kernel's socket diagnosis.
-  var open: @Sendable () throws(NetlinkError) -> any DatagramSocket = {
-    () throws(NetlinkError) in try KernelSockets().open(.socketDiagnosis)
+  /// A connection and its sort key.
+  struct Entry: Sendable {
+    var key: String
+    var connection: OpenConnection
+  }
+
+  /// Returns the next connections, or `nil` after the last ones.
+  typealias Dump = () throws(NetlinkError) -> [OpenConnection]?
+
+  /// Begins to read the kernel's connections.
+  var begin: @Sendable () throws(NetlinkError) -> Dump = { () throws(NetlinkError) in
+    let dump = try SocketDump(on: try KernelSockets().open(.socketDiagnosis))
+    return { () throws(NetlinkError) in try dump.next() }
   }
 
   /// Returns the first connections of a user on a page and after it, sorted by their keys. Root
   /// and connd's own user get those of all users. Keeps few, because a server may have millions.
   ///
-  /// - Parameter count: The maximum number of connections.
+  /// - Parameters:
+  ///   - count: The maximum number of connections.
+  ///   - keep: Called before each part with the number of bytes that are kept. An error ends the
+  ///     listing.
   func connections(
-    of user: UInt32, on page: PageRequest, count: Int, ownUser: UInt32 = geteuid()
-  ) async throws(NetlinkError) -> [OpenConnection] {
-    let dump = try SocketDump(on: try self.open())
-    var kept: [(key: String, connection: OpenConnection)] = []
-    while let part = try dump.next() {
+    of user: UInt32, on page: PageRequest, count: Int, ownUser: UInt32 = geteuid(),
+    keep: (_ bytes: Int) throws -> Void
+  ) async throws -> [Entry] {
+    try keep(Self.costOfDump)
+    let next = try self.begin()
+    var kept: [Entry] = []
+    while let part = try next() {
       let own = part.filter { user == 0 || user == ownUser || $0.destination.uid == user }
-        .map { (key: $0.key, connection: $0) }.sorted { $0.key < $1.key }
+        .map { Entry(key: $0.key, connection: $0) }.sorted { $0.key < $1.key }
       kept += page.rest(of: own, key: \.key)
-      if kept.count > 4 * count {
-        kept.sort { $0.key < $1.key }
-        kept.removeLast(kept.count - count)
-      }
+      // A page and a quarter, so that few parts need a sort.
+      if kept.count > count + count / 4 { kept.keepFirst(count) }
+      try keep(Self.costOfDump + kept.count * Self.costOfConnection)
       // Other clients' requests come in between.
       await Task.yield()
     }
-    return kept.sorted { $0.key < $1.key }.prefix(count).map(\.connection)
+    kept.keepFirst(count)
+    return kept
+  }
+}
+
+extension [ConnectionListing.Entry] {
+  /// Sorts by key, and removes all but the first entries.
+  fileprivate mutating func keepFirst(_ count: Int) {
+    self.sort { $0.key < $1.key }
+    self.removeLast(Swift.max(0, self.count - count))
   }
 }
 

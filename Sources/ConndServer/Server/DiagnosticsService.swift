@@ -2,7 +2,6 @@ import Connectivity
 import ConnectivityProtobuf
 import ConnectivityProtocol
 import GRPCCore
-import Netlink
 import UnixTransport
 
 /// Implements `connectivity.v1.Diagnostics` with the store and the monitor.
@@ -13,6 +12,7 @@ struct DiagnosticsService: RegistrableRPCService {
   let clients: ClientList
   let configuration: @Sendable () -> Configuration
   var connections = ConnectionListing()
+  let listings = AccountTurns(maxRunning: ConnectionListing.maxPerUser)
 
   private typealias Method = Connectivity_V1_Diagnostics.Method
 
@@ -121,42 +121,6 @@ struct DiagnosticsService: RegistrableRPCService {
   }
 }
 
-extension DiagnosticsService {
-  private func listConnections(
-    _ request: Connectivity_V1_ListConnectionsRequest, _ caller: PeerCredentials
-  ) async throws -> [UInt8] {
-    let size = request.pageSize == 0 ? Int32.max : request.pageSize
-    let most = min(size, Int32(ConnectionListing.maxPage))
-    let page = try PageRequest(size: most, token: request.pageToken, of: "connections")
-    let listed: [OpenConnection]
-    do throws(NetlinkError) {
-      // One more shows whether there is another page.
-      listed = try await self.connections.connections(
-        of: caller.uid, on: page, count: Int(most) + 1)
-    } catch {
-      throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
-    }
-    var reports: [ConnectionReport] = []
-    while reports.count < listed.count {
-      let (past, now) = (self.store.past, Moment().time)
-      let part = listed.dropFirst(reports.count).prefix(ConnectionListing.part).enumerated().map {
-        $1.registration(UInt64($0), past, at: now)
-      }
-      reports += try await self.queries.answer(for: caller) { .judge(part, $0) }.orUnavailable()
-    }
-    return page.encodedResponse(
-      with: zip(listed, reports), key: \.0.key,
-      token: { token in
-        Connectivity_V1_ListConnectionsResponse.with { $0.nextPageToken = token }
-      }
-    ) { entry in
-      Connectivity_V1_ListConnectionsResponse.with {
-        $0.connections = [Connectivity_V1_Connection(entry.0, entry.1)]
-      }
-    }
-  }
-}
-
 extension LinkReport {
   /// The sort key in a list: its rank.
   fileprivate var key: String {
@@ -204,7 +168,7 @@ extension Connectivity_V1_ListTransitionsResponse {
 
 extension Result where Failure == KernelUnavailable {
   /// - Throws: UNAVAILABLE without an answer.
-  fileprivate func orUnavailable() throws(RPCError) -> Success {
+  func orUnavailable() throws(RPCError) -> Success {
     do throws(KernelUnavailable) {
       return try self.get()
     } catch {

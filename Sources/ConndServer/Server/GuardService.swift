@@ -7,6 +7,10 @@ import UnixTransport
 
 /// The `Guard` call: receives a client's requests and sends the events of its flows.
 struct GuardService {
+  /// The maximum length of a refusal in bytes. It may repeat the client's text, and stays until the
+  /// client reads it (``GuardMailbox/costOfRequest``).
+  static let maxRefusal = 1024
+
   let store: Store
   let monitor: Monitor
   let clients: ClientList
@@ -72,7 +76,16 @@ struct GuardService {
   }
 
   private func refuse(_ id: UInt64, _ refusal: FlowRefusal, _ mailbox: GuardMailbox) {
-    mailbox.answer(id, .refused(refusal), generation: self.store.snapshot.generation)
+    mailbox.answer(id, .refused(refusal.bounded), generation: self.store.snapshot.generation)
+  }
+}
+
+extension FlowRefusal {
+  /// The refusal with at most ``GuardService/maxRefusal`` bytes of the message.
+  var bounded: FlowRefusal {
+    guard self.message.utf8.count > GuardService.maxRefusal else { return self }
+    let message = String(decoding: self.message.utf8.prefix(GuardService.maxRefusal), as: UTF8.self)
+    return FlowRefusal(code: self.code, message: message)
   }
 }
 
@@ -117,7 +130,7 @@ extension FlowTable.Registration {
         forbidsConstrained: flow.forbidsConstrained, question: PeerQuestion(flow.question)))
     if flow.hasKnownPath {
       // connd created the known path, so its chain has at most the links that connd follows, and
-      // link names have the kernel's limit (IFNAMSIZ). connd stores the path, so it must be small.
+      // link names have the kernel's limit (IFNAMSIZ). connd keeps the chain, so it must be small.
       guard flow.knownPath.chain.count <= PathReader.deepest else {
         throw .invalid(
           "add.known_path: a path has at most \(PathReader.deepest) links")
@@ -126,9 +139,7 @@ extension FlowTable.Registration {
         throw .invalid("add.known_path: a link name has at most 15 bytes")
       }
       do throws(ConversionError) {
-        self.knownPath = try KernelPath(flow.knownPath)
-        // The evidence does not tell where the path leads, so it is not kept.
-        self.knownPath?.evidence = nil
+        self.knownPath = try KernelPath(flow.knownPath).compared
       } catch {
         throw .invalid("add.known_path: \(error)")
       }

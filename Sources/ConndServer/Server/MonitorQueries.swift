@@ -10,8 +10,24 @@ struct MonitorQueries: Sendable {
   func answer<Answer: Sendable>(
     for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
   ) async throws -> Answer {
+    try await self.admitted(for: caller) { try await self.admittedAnswer(for: caller, kind) }
+  }
+
+  /// Runs work that counts as one pending query of the caller.
+  ///
+  /// - Throws: RESOURCE_EXHAUSTED if the caller has too many.
+  func admitted<Answer>(
+    for caller: PeerCredentials, _ work: () async throws -> Answer
+  ) async throws -> Answer {
     let charge = try self.limiter.chargeQuestion(to: caller)
     defer { withExtendedLifetime(charge) {} }
+    return try await work()
+  }
+
+  /// Sends a query of work that was admitted as a whole.
+  func admittedAnswer<Answer: Sendable>(
+    for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
+  ) async throws -> Answer {
     let id = KernelQuery.nextID()
     let answer = await withRPCCancellationHandler {
       await self.monitor.ask {

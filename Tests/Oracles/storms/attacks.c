@@ -292,6 +292,7 @@ const struct attack attacks[] = {
     {"1,800 uids that ask", ask_as_subordinates, by_root},
     {"40 uids that hold", hold_as_subordinates, by_root},
     {"two services that hold", hold_as_services, by_root},
+    {"lists 2,048 connections", list_connections, by_root},
     {"sets costs", set_costs, by_root},
     {"asks polkit, which is mute", set_costs, by_user},
     {"1,400 watching people", watch_as_many, by_root | alone},

@@ -27,6 +27,7 @@ void watch_as_many(const char *socket);
 void ask_as_subordinates(const char *socket);
 void hold_as_subordinates(const char *socket);
 void hold_as_services(const char *socket);
+void list_connections(const char *socket);
 
 /// Has the attacker end with the program. The kernel forgets this when the attacker becomes another
 /// user (prctl(2)).

@@ -1,5 +1,9 @@
 // Attacks by many users, and attacks on connd's memory and on the turns of requests.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,4 +247,53 @@ void leave_history_unread(const char *socket) {
     }
     close(connection);
   }
+}
+
+/// Enters the network namespace of the process that listens on the socket.
+static void join_namespace(const char *socket) {
+  struct ucred peer;
+  socklen_t size = sizeof(peer);
+  char path[64];
+  int connection = connect_to(socket);
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size)) perror("SO_PEERCRED"), exit(1);
+  close(connection);
+  snprintf(path, sizeof(path), "/proc/%d/ns/net", peer.pid);
+  int namespace = open(path, O_RDONLY | O_CLOEXEC);
+  if (namespace < 0 || setns(namespace, CLONE_NEWNET)) perror(path), exit(1);
+  close(namespace);
+}
+
+/// Becomes a user with 2,048 TCP connections on connd's machine.
+static void hold_tcp_connections(const char *path) {
+  join_namespace(path);
+  uid_t user = first_person + crowd;
+  if (setgid(user) || setuid(user)) perror("setuid"), exit(1);
+  end_with_parent();
+  // The machine's own address, because connd omits connections of loopback addresses.
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("10.0.0.2")};
+  socklen_t size = sizeof(address);
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 128) ||
+      getsockname(listener, (struct sockaddr *)&address, &size))
+    perror("listen"), exit(1);
+  for (int i = 0; i < 2048; i++)
+    if (connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&address, size) || accept(listener, NULL, NULL) < 0)
+      perror("connect"), exit(1);
+}
+
+static void put_listing(int connection) {
+  static uint32_t stream = 1;
+  put_request(stream, "Diagnostics/ListConnections", NULL, 0);
+  stream += 2;
+  if (connection >= 0) send_out(connection);
+}
+
+/// Lists its connections with as many calls at a time as one connection may have.
+void list_connections(const char *socket) {
+  hold_tcp_connections(socket);
+  connections[0] = connect_to(socket);
+  put_greeting();
+  for (int i = 0; i < most_streams; i++) put_listing(-1);
+  send_out(connections[0]);
+  serve(connections, 1, put_listing);
 }

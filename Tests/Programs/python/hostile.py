@@ -25,6 +25,7 @@ import h2.connection
 import h2.exceptions
 from connectivity.v1 import connectivity_pb2 as pb
 from connectivity.v1 import connectivity_pb2_grpc as rpc
+from connectivity.v1 import diagnostics_pb2, diagnostics_pb2_grpc
 
 DEADLINE = 30  # seconds: limits a hang, nothing is measured
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -752,6 +753,25 @@ def many_streams(path, count=40):
         stay()
 
 
+def lists_connections(path, count=50):
+    """Lists the user's connections many times at once. connd must answer each call in its turn."""
+    # Both ends are listed. connd omits connections of loopback addresses.
+    with sockets.create_server(("192.0.2.2", 0)) as server:
+        made = [(sockets.create_connection(server.getsockname()), server.accept()) for _ in range(400)]
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        stub = diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        request = diagnostics_pb2.ListConnectionsRequest()
+        calls = [stub.ListConnections.future(request, timeout=DEADLINE) for _ in range(count)]
+        say("asked")
+        sizes = [len(call.result().connections) for call in calls]
+        say(f"answered {len(sizes)} with {min(sizes)} to {max(sizes)}")
+        # The client leaves the next calls.
+        for call in [stub.ListConnections.future(request) for _ in range(count)]:
+            call.cancel()
+        say(f"then {len(stub.ListConnections(request, timeout=DEADLINE).connections)}")
+        stay(made)
+
+
 def too_many_streams(path):
     """Opens more streams on one connection than connd's SETTINGS allow."""
     connection = Connection(path)
@@ -784,7 +804,7 @@ ATTACKS = {
         faults_when_answered,
         forbidden_frames, comes_and_goes, connects_without_end, reads_settings, accepts_nobody, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
         empty_data, declares_100_megabytes,
-        sends_100_megabytes, many_connections, many_streams, too_many_streams, holds_connections,
+        sends_100_megabytes, many_connections, many_streams, lists_connections, too_many_streams, holds_connections,
     ]
 }
 

@@ -136,7 +136,7 @@ extension Connd_Recording_V2_Registration {
     }
     var path: KernelPath?
     if self.hasKnownPath {
-      path = try? KernelPath(stored: self.knownPath)
+      path = (try? KernelPath(stored: self.knownPath))?.compared
       guard let path, path.chain.count <= PathReader.deepest else { return nil }
     }
     var flow = Flow(

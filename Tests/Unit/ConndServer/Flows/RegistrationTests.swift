@@ -78,6 +78,48 @@ struct RegistrationTests {
       #expect(refusal?.code == .invalidArgument)
     }
   }
+
+  @Test("D4 every text of a known path is as long as a message may be → the flow keeps link names")
+  func hostileText() throws {
+    let text = String(repeating: "x", count: 15 << 10)
+    let registration = try self.registration { flow in
+      flow.knownPath.status = .unsatisfied
+      flow.knownPath.interface = text
+      flow.knownPath.chain = [.with { $0.name = "a-link-of-15-by" }]
+      flow.knownPath.evidence.value = text
+      flow.knownPath.validation.portalUri = text
+    }
+    #expect(registration.knownPath?.interface == "a-link-of-15-by")
+    let kept = self.textBytes(in: registration)
+    #expect(kept <= 16, "\(kept) bytes")
+    // The recorded form has the same path.
+    let bytes = try #require(RecordedInput.encoded(.flow(.add(registration))))
+    #expect(bytes.count < 256)
+  }
+
+  /// Returns the bytes of all texts in a value.
+  private func textBytes(in value: Any) -> Int {
+    if let text = value as? String { return text.utf8.count }
+    return Mirror(reflecting: value).children.reduce(0) { $0 + self.textBytes(in: $1.value) }
+  }
+
+  @Test("D4 a refusal repeats at most 1 KiB of the client's text")
+  func longRefusal() throws {
+    let texts = [
+      String(repeating: "x", count: 15 << 10), String(repeating: "\u{301}", count: 7000),
+    ]
+    for text in texts {
+      for change in [
+        { $0.remote = text }, { $0.interface = text }, { $0.knownPath.source = text },
+      ] as [(inout Connectivity_V1_Flow) -> Void] {
+        let refusal = try #require(throws: FlowRefusal.self) { try self.registration(change) }
+        #expect(refusal.bounded.message.utf8.count <= GuardService.maxRefusal + 2)
+        #expect(refusal.bounded.message.hasPrefix("add."))
+      }
+    }
+    let short = FlowRefusal.invalid("add.remote: 'here' is neither an IPv4 nor an IPv6 address")
+    #expect(short.bounded == short)
+  }
 }
 
 @Suite("The network namespace in messages")

@@ -1,0 +1,85 @@
+import Connectivity
+import ConnectivityProtocol
+import GRPCCore
+import Netlink
+import UnixTransport
+
+/// The call ListConnections, the only one whose answer may take megabytes while it is made.
+///
+/// Implements rule D4.
+extension DiagnosticsService {
+  /// Lists a page of the caller's connections when it is the caller's turn. Until it ends, the call
+  /// counts as a pending query.
+  func listConnections(
+    _ request: Connectivity_V1_ListConnectionsRequest, _ caller: PeerCredentials
+  ) async throws -> [UInt8] {
+    let size = request.pageSize == 0 ? Int32.max : request.pageSize
+    let most = min(size, Int32(ConnectionListing.maxPage))
+    let page = try PageRequest(size: most, token: request.pageToken, of: "connections")
+    return try await self.queries.admitted(for: caller) {
+      try await self.listings.run(for: caller.account) { turn in
+        let memory = CallMemory(of: caller, self.queries.limiter)
+        defer { memory.close() }
+        return try await self.connections(on: page, Int(most), caller) { part, bytes in
+          if turn.isCancelled { throw CancellationError() }
+          if self.store.isFinished { throw RPCError.stopping }
+          try memory.keep(part, bytes)
+        }
+      }
+    }
+  }
+
+  /// - Parameter keep: Called before each part with the number of bytes that are kept. An error
+  ///   ends the listing.
+  private func connections(
+    on page: PageRequest, _ most: Int, _ caller: PeerCredentials,
+    keep: (CallMemory.Part, _ bytes: Int) throws -> Void
+  ) async throws -> [UInt8] {
+    let listed: [ConnectionListing.Entry]
+    do {
+      // One more shows whether there is another page.
+      listed = try await self.connections.connections(
+        of: caller.uid, on: page, count: most + 1
+      ) { try keep(.requests, $0) }
+    } catch let error as NetlinkError {
+      throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
+    }
+    try keep(.requests, listed.count * ConnectionListing.costOfConnection)
+    var encoded = EncodedPage(page)
+    var rest = listed[...]
+    while !rest.isEmpty {
+      let part = rest.prefix(ConnectionListing.part)
+      rest = rest.dropFirst(part.count)
+      let (past, now) = (self.store.past, Moment().time)
+      let registrations = part.enumerated().map {
+        $1.connection.registration(UInt64($0), past, at: now)
+      }
+      let reports = try await self.queries.admittedAnswer(for: caller) {
+        .judge(registrations, $0)
+      }.orUnavailable()
+      for (entry, report) in zip(part, reports) {
+        let response = Connectivity_V1_ListConnectionsResponse.with {
+          $0.connections = [Connectivity_V1_Connection(entry.connection, report)]
+        }
+        guard encoded.append(response, key: entry.key) else {
+          return encoded.ended { token in
+            Connectivity_V1_ListConnectionsResponse.with { $0.nextPageToken = token }
+          }
+        }
+      }
+      try keep(.answers, encoded.bytes.count)
+    }
+    return encoded.bytes
+  }
+}
+
+extension CallMemory {
+  /// - Throws: RESOURCE_EXHAUSTED if the account may not keep so many bytes.
+  fileprivate func keep(_ part: Part, _ bytes: Int) throws(RPCError) {
+    do throws(Refusal) {
+      try self.set(part, to: bytes)
+    } catch {
+      throw RPCError(code: .resourceExhausted, message: error.message)
+    }
+  }
+}
