@@ -147,12 +147,12 @@ extension Console {
   }
 
   /// The minimum width; a smaller one is ignored.
-  private static let leastWidth = 40
+  private static let minWidth = 40
 
   /// Returns the width of the terminal at a descriptor, or `nil` if it is not a terminal.
   static func terminalWidth(_ descriptor: CInt) -> Int? {
     guard isatty(descriptor) == 1 else { return nil }
-    return max(self.leastWidth, self.reportedWidth(descriptor) ?? 80)
+    return max(self.minWidth, self.reportedWidth(descriptor) ?? 80)
   }
 
   private static func reportedWidth(_ descriptor: CInt) -> Int? {
@@ -165,10 +165,10 @@ extension Console {
   /// if that is smaller than its indent. Must be called while there is only one thread.
   static func widenHelp() {
     let named = Self.variable("COLUMNS").flatMap { Int($0) }
-    guard let width = named ?? self.reportedWidth(STDOUT_FILENO), width < self.leastWidth else {
+    guard let width = named ?? self.reportedWidth(STDOUT_FILENO), width < self.minWidth else {
       return
     }
-    setenv("COLUMNS", String(self.leastWidth), 1)
+    setenv("COLUMNS", String(self.minWidth), 1)
   }
 
   static func writeAll(_ text: String, to descriptor: CInt) throws {

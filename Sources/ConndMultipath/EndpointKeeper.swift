@@ -120,10 +120,10 @@ extension EndpointPlan.Action {
 
 extension MultipathEndpoint {
   var text: String {
-    var words = ["\(self.address)"]
-    if self.id != 0 { words.append("id \(self.id)") }
-    if self.link != 0 { words.append("dev \(linkName(self.link) ?? "#\(self.link)")") }
-    if self.flags.contains(.backup) { words.append("backup") }
-    return words.joined(separator: " ")
+    var parts = ["\(self.address)"]
+    if self.id != 0 { parts.append("id \(self.id)") }
+    if self.link != 0 { parts.append("dev \(linkName(self.link) ?? "#\(self.link)")") }
+    if self.flags.contains(.backup) { parts.append("backup") }
+    return parts.joined(separator: " ")
   }
 }

@@ -98,9 +98,9 @@ public struct MultipathCommand: ParsableCommand {
   private func waitForOtherManager() throws {
     var isLogged = false
     while let process = OtherManager().process {
-      let words = "\(OtherManager.name) is running (process \(process)) and manages the endpoints"
-      if self.remove { throw Self.failure(words, EX_UNAVAILABLE) }
-      if !isLogged { Logger(label: "connd-multipath").warning("\(words); waiting for its end") }
+      let text = "\(OtherManager.name) is running (process \(process)) and manages the endpoints"
+      if self.remove { throw Self.failure(text, EX_UNAVAILABLE) }
+      if !isLogged { Logger(label: "connd-multipath").warning("\(text); waiting for its end") }
       isLogged = true
       sleep(Self.secondsBetweenLooks)
     }

@@ -48,7 +48,7 @@ struct UplinkTable: Sendable {
       .value.path(family)?.gateway
   }
 
-  /// The families in which a default path stands or is in doubt.
+  /// The families in which a default path exists or is in doubt.
   var usedFamilies: [AddressFamily] {
     AddressFamily.allCases.filter { family in
       self.defaults[family]?.path(family).map { $0.status != .unsatisfied } ?? true

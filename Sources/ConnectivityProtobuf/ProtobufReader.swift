@@ -56,7 +56,7 @@ public struct ProtobufReader {
   }
 
   /// As in other implementations.
-  private static let deepestGroup = 100
+  private static let maxGroupDepth = 100
 
   /// Skips a group and the groups within it. No message of connd has groups, but a client may send
   /// unknown fields.
@@ -66,7 +66,7 @@ public struct ProtobufReader {
       let (number, kind) = try self.tag()
       switch kind {
       case 3:
-        guard open.count < Self.deepestGroup else { throw ProtobufError("groups are too deep") }
+        guard open.count < Self.maxGroupDepth else { throw ProtobufError("groups are too deep") }
         open.append(number)
       case 4 where number == innermost: open.removeLast()
       default: _ = try self.value(of: kind, in: number)

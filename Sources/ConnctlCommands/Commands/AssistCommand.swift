@@ -79,7 +79,7 @@ struct AssistCommand: ConnctlCommand {
       }
     guard self.choice != .auto else { return effect }
     let end =
-      self.for.map { "for \($0.words)" }
+      self.for.map { "for \($0.text)" }
       ?? (self.until == nil ? "from now on" : "until the machine reboots")
     return "\(effect) \(end); undo: connctl assist auto"
   }

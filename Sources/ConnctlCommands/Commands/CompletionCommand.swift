@@ -80,7 +80,7 @@ extension CompletionKind {
   /// The names or identities of the networks that connd knows.
   static var networkNames: CompletionKind { .names(.networks) }
   /// The names of links, and the values of an override.
-  static var costWords: CompletionKind { .names(.costs) }
+  static var costText: CompletionKind { .names(.costs) }
   /// The links and networks with an override.
   static var overrideNames: CompletionKind { .names(.overrides) }
 

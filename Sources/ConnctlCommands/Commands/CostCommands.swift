@@ -117,7 +117,7 @@ extension CostCommand {
     guard choice != .auto else { return effect }
     let end =
       switch (self.cost.for, self.cost.until) {
-      case (let time?, _): "for \(time.words)"
+      case (let time?, _): "for \(time.text)"
       case (nil, .boot): "until the machine reboots"
       case (nil, .left): "until the machine leaves it"
       case (nil, nil): "from now on"

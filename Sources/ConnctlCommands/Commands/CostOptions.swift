@@ -56,7 +56,7 @@ struct CostOptions: ParsableArguments {
   var until: End?
 
   @Argument(
-    help: "A link's name (not with --network), and on, off or auto.", completion: .costWords)
+    help: "A link's name (not with --network), and on, off or auto.", completion: .costText)
   var words: [String] = []
 
   enum End: String, ExpressibleByArgument, CaseIterable {

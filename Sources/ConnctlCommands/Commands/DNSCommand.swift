@@ -30,8 +30,8 @@ extension Style {
     guard let settings else { return ["unknown"] }
     var rows = Table()
     func add(_ name: String, _ servers: [DNSSettings.Server], _ search: [String]) {
-      let words = DNSSettings(servers: servers, search: search).words
-      rows.add(Text(name), Text(words))
+      let text = DNSSettings(servers: servers, search: search).text
+      rows.add(Text(name), Text(text))
     }
     add("default", settings.servers, settings.search)
     for link in settings.links { add(link.interface, link.servers, link.search) }

@@ -120,8 +120,8 @@ struct GuardCommand: ConnctlCommand {
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return
         }
-        if isFirst, let words = await self.wordsOnProof(remote, connector) {
-          self.console.remark(words)
+        if isFirst, let text = await self.proofRemark(remote, connector) {
+          self.console.remark(text)
         }
       }
       isFirst = false
@@ -130,7 +130,7 @@ struct GuardCommand: ConnctlCommand {
 
   /// Whether the kernel's lookup is proof for this connection (E0), or `nil` if no TCP connection
   /// of this user is meant.
-  private func wordsOnProof(_ remote: IPAddress, _ connector: Connector) async -> String? {
+  private func proofRemark(_ remote: IPAddress, _ connector: Connector) async -> String? {
     guard let local = self.local, local.port != 0, self.remote.port != 0 else { return nil }
     var request = Connectivity_V1_ExplainRequest()
     (request.destination, request.remotePort) = (remote.description, UInt32(self.remote.port))

@@ -59,7 +59,7 @@ struct HistoryCommand: ConnctlCommand {
       for entry in changes.joined() { try self.console.print(.history(entry)) }
     } else if changes.isEmpty {
       self.console.remark(
-        "nothing has changed\(self.since.map { " in the last \($0.words)" } ?? "")")
+        "nothing has changed\(self.since.map { " in the last \($0.text)" } ?? "")")
     } else if self.graph {
       try self.draw(changes.flatMap { $0 })
     } else {

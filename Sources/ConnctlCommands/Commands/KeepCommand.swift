@@ -31,7 +31,7 @@ struct KeepCommand: ConnctlCommand {
       "How long the conditions may fail before a unit is stopped (default: 5s).",
       valueName: "time"),
     transform: Timeout.reading)
-  var grace = Timeout(duration: .seconds(5), words: "5s")
+  var grace = Timeout(duration: .seconds(5), text: "5s")
 
   @Argument(
     help: "Comma-separated conditions as for “connctl is”, =, and the unit.",

@@ -26,7 +26,7 @@ struct NetworksCommand: ConnctlCommand {
       for network in networks { try self.console.print(.network(network)) }
       return
     }
-    if let words = self.console.style.words(assist) { self.console.remark(words) }
+    if let text = self.console.style.text(assist) { self.console.remark(text) }
     if networks.isEmpty {
       self.console.remark(
         "no network is known: the machine is not on one, or its router has not answered yet")
@@ -110,33 +110,33 @@ extension Style {
       if networks[..<place].contains(where: network.isTwin) { continue }
       let hasTwin = !network.current && networks[(place + 1)...].contains { $0.isTwin(of: network) }
       let name = network.hasLink ? network.link : network.name
-      var words: [String] = []
-      if network.current { words.append("here") }
-      if network.hasLink { words.append("link") }
-      words += self.words(
+      var parts: [String] = []
+      if network.current { parts.append("here") }
+      if network.hasLink { parts.append("link") }
+      parts += self.text(
         network.constrained, "constrained",
         until: network.time(\.hasConstrainedEndTime, \.constrainedEndTime))
-      words += self.words(
+      parts += self.text(
         network.expensive, "metered",
         until: network.time(\.hasExpensiveEndTime, \.expensiveEndTime))
       rows.add(
         Text(name.isEmpty ? "-" : name),
         Text(hasTwin ? "open or protected" : network.identity, .faint),
         Text(network.current ? Medium(network.medium).rawValue : "-"),
-        Text(words.joined(separator: ", ")))
+        Text(parts.joined(separator: ", ")))
     }
     return rows.lines(self)
   }
 
   /// Returns the choice of `connctl assist` in words, or `nil` without one.
-  func words(_ response: Connectivity_V1_ListNetworksResponse) -> String? {
+  func text(_ response: Connectivity_V1_ListNetworksResponse) -> String? {
     let until =
       response.hasAssistEndTime ? try? WallTime(response.assistEndTime) : nil
-    let words = self.words(response.assist, "allowed to leave a bad network", until: until)
-    return words.first.map { "connections are \($0) (connctl assist)" }
+    let text = self.text(response.assist, "allowed to leave a bad network", until: until)
+    return text.first.map { "connections are \($0) (connctl assist)" }
   }
 
-  private func words(
+  private func text(
     _ choice: Connectivity_V1_Choice, _ property: String, until: WallTime?
   ) -> [String] {
     let end = until.map { until in

@@ -37,7 +37,7 @@ struct OnCommand: ConnctlCommand {
       "The time limit for a command (default: 90s). Then it gets SIGTERM, and SIGKILL after 5s.",
       valueName: "time"),
     transform: Timeout.reading)
-  var timeout = Timeout(duration: .seconds(90), words: "90s")
+  var timeout = Timeout(duration: .seconds(90), text: "90s")
 
   @Flag(help: "Also run the command at the start, with CONND_EVENT=snapshot.")
   var now = false
@@ -112,7 +112,7 @@ struct OnCommand: ConnctlCommand {
       group.addTask {
         guard (try? await Task.sleep(for: self.timeout.duration)) != nil else { return nil }
         self.console.remark(
-          "“\(self.command[0])” exceeded \(self.timeout.words) and is terminated")
+          "“\(self.command[0])” exceeded \(self.timeout.text) and is terminated")
         child.signal(SIGTERM)
         guard (try? await Task.sleep(for: .seconds(5))) != nil else { return nil }
         child.signal(SIGKILL)

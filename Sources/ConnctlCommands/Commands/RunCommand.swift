@@ -66,7 +66,7 @@ struct RunCommand: ConnctlCommand {
     through connector: Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {
     let conditions = try Condition.readingAll(self.when)
-    let told = Mutex<Bool?>(nil)
+    let reported = Mutex<Bool?>(nil)
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [.transition, .path])
     try await follower.run { event in
@@ -77,7 +77,7 @@ struct RunCommand: ConnctlCommand {
         guard let present = change.snapshot else { return }
         snapshot = present
       case .disconnected(let error):
-        if told.withLock({ $0 }) == nil { throw error }
+        if reported.withLock({ $0 }) == nil { throw error }
         // The command has ended, so connd's absence no longer matters.
         if Task.isCancelled { return }
         self.console.remark(ConndMessage.absent(error, left: "the command is left as it is"))
@@ -87,9 +87,9 @@ struct RunCommand: ConnctlCommand {
         return
       }
       let failing = conditions.first { !$0.holds(for: snapshot.status) }
-      let isNew = told.withLock { told in
-        defer { told = failing == nil }
-        return told != (failing == nil)
+      let isNew = reported.withLock { reported in
+        defer { reported = failing == nil }
+        return reported != (failing == nil)
       }
       guard isNew else { return }
       if let failing {

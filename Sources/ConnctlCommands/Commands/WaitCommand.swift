@@ -45,7 +45,7 @@ struct WaitCommand: ConnctlCommand {
     let requirement = await wait.requirement.resolved(for: snapshot.status, wait.search)
     if !requirement.holds(for: snapshot.status), let timeout {
       self.console.remark(
-        "“\(requirement)” does not hold after \(timeout.words) (\(requirement.missing(in: snapshot.status)))"
+        "“\(requirement)” does not hold after \(timeout.text) (\(requirement.missing(in: snapshot.status)))"
       )
     }
     try self.console.tell(requirement, of: snapshot, json: self.json)

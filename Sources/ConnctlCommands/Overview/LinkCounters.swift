@@ -12,7 +12,7 @@ enum LinkCounters {
     defer { close(file) }
     var bytes: [UInt8] = []
     var piece = [UInt8](repeating: 0, count: 1 << 16)
-    while bytes.count < Self.most {
+    while bytes.count < Self.maxSize {
       let count = Glibc.read(file, &piece, piece.count)
       if count < 0, errno == EINTR { continue }
       guard count > 0 else { break }
@@ -22,7 +22,7 @@ enum LinkCounters {
   }
 
   /// Enough for 60,000 links.
-  private static let most = 8 << 20
+  private static let maxSize = 8 << 20
 }
 
 /// The names of processes.

@@ -30,7 +30,7 @@ extension Overview {
     let isRoomy = drawing.isRoomy
     var lines = self.heading(drawing) + AddressFamily.allCases.map { self.family($0, drawing) }
     if isRoomy, let dns = self.snapshot.dns {
-      lines.append(drawing.line(Text("  dns   "), Text(dns.words)))
+      lines.append(drawing.line(Text("  dns   "), Text(dns.text)))
     }
     let footer = drawing.footer
     let room = drawing.rows.map { max(0, $0 - lines.count - footer.count) }
@@ -54,7 +54,7 @@ extension Overview {
     right.columns = width
     left.columns = drawing.columns - width - gap
     // The notes of links may be right-to-left, so no other text follows them on a line.
-    guard let changes, drawing.isWide, left.columns >= Self.leastChanges else {
+    guard let changes, drawing.isWide, left.columns >= Self.minChangesWidth else {
       return Self.stacked([links, changes, clients].compactMap { $0 }, drawing, rows: rows)
     }
     let columns = (
@@ -72,7 +72,7 @@ extension Overview {
   }
 
   /// The minimum width of the changes beside other tables.
-  private static let leastChanges = 68
+  private static let minChangesWidth = 68
 
   private static func stacked(_ sections: [Table], _ drawing: Drawing, rows: Int?) -> [Line] {
     let blank = drawing.isRoomy ? 1 : 0
@@ -103,7 +103,7 @@ extension Overview {
     let status = self.snapshot.status
     let age = self.snapshot.since.duration(to: drawing.now)
     let heading = drawing.line(
-      Text(status.summary, status.category.ink), Text("\(status.costs) (since \(age.words))"))
+      Text(status.summary, status.category.ink), Text("\(status.costs) (since \(age.text))"))
     let elsewhere = "connd is in another network namespace: byte counters are unavailable"
     return [heading]
       + [self.remark, self.isElsewhere ? elsewhere : nil].compactMap { $0 }.map {
@@ -114,8 +114,8 @@ extension Overview {
   private func family(_ family: AddressFamily, _ drawing: Drawing) -> Line {
     let path = self.snapshot.status[family]
     guard !self.snapshot.status.isUnused(family) else {
-      let words = drawing.isNarrow ? "\(family.rawValue) none" : "  \(family.rawValue)  none"
-      return drawing.line(Text(words, .faint))
+      let text = drawing.isNarrow ? "\(family.rawValue) none" : "  \(family.rawValue)  none"
+      return drawing.line(Text(text, .faint))
     }
     // If there is little room, the path gets it.
     var line = drawing.line(
@@ -124,7 +124,7 @@ extension Overview {
       PathDiagram(path, links: self.links).line(
         drawing.glyphs, width: drawing.columns - line.width, ink: path.status.ink))
     if let reason = path.reason {
-      line.append("  \(reason.words)", path.status.ink)
+      line.append("  \(reason.text)", path.status.ink)
     } else if let source = path.source {
       var origin = Line(drawing.glyphs)
       origin.append("  from \(source)", .faint)
@@ -154,7 +154,7 @@ extension Overview.Drawing {
         "Ctrl-L     redraw", "Ctrl-Z     suspend; fg continues", "?          hide this help",
       ].map { self.line(Text($0, .faint)) }
     }
-    if let words = self.options.words { return [self.line(Text(words, .middling))] }
+    if let text = self.options.text { return [self.line(Text(text, .middling))] }
     return self.isRoomy ? [self.line(Text("q quits, ? shows all keys", .faint))] : []
   }
 

@@ -31,7 +31,7 @@ extension Overview {
       cells.append(medium == .unknown ? Text("-", .faint) : Text(medium.rawValue))
       cells.append(link.stateText)
       if hasSignal {
-        cells.append(link.signal.map { Text($0.words(drawing.glyphs), $0.ink) } ?? "")
+        cells.append(link.signal.map { Text($0.text(drawing.glyphs), $0.ink) } ?? "")
       }
       if hasRates {
         let rate = self.rates.perSecond[link.name]
@@ -39,7 +39,7 @@ extension Overview {
       }
       let addresses = drawing.options.showsAddresses ? link.addresses : []
       cells.append(
-        Text(Self.notes(on: link, addresses + [folding.portWords(of: link)].compactMap { $0 })))
+        Text(Self.notes(on: link, addresses + [folding.portText(of: link)].compactMap { $0 })))
       table.rows.append(cells)
     }
     return table
@@ -67,7 +67,7 @@ extension Overview {
 
   fileprivate static func rate(_ rate: UInt64?) -> Text {
     guard let rate else { return "" }
-    return Text(rate.rateWords, rate == 0 ? .faint : nil)
+    return Text(rate.rateText, rate == 0 ? .faint : nil)
   }
 
   /// Returns the costs and the network behind a link. The network's name comes last, so that a
@@ -121,12 +121,12 @@ extension Overview {
 
   /// Returns `changes, 2 paths, guards 3 flows (destroy: interface lost, 00:40:02)`.
   func follows(_ streams: [Connectivity_V1_Client], _ drawing: Drawing) -> Text {
-    var words: [String] = []
+    var parts: [String] = []
     var (paths, flows, guards) = ([String](), UInt64(0), false)
-    var last: (told: Connectivity_V1_GuardingClient, time: WallTime)?
+    var last: (reported: Connectivity_V1_GuardingClient, time: WallTime)?
     for stream in streams {
       switch stream.subject {
-      case .watch, nil: if !words.contains("changes") { words.append("changes") }
+      case .watch, nil: if !parts.contains("changes") { parts.append("changes") }
       case .path(let path): paths.append(path.destination)
       case .guarding(let guarding):
         guards = true
@@ -138,15 +138,15 @@ extension Overview {
       }
     }
     if let first = paths.first {
-      words.append(paths.count == 1 ? "path to \(first)" : "\(paths.count) paths")
+      parts.append(paths.count == 1 ? "path to \(first)" : "\(paths.count) paths")
     }
-    if guards { words.append("guards \(flows) \(flows == 1 ? "flow" : "flows")") }
-    guard let last else { return Text(words.joined(separator: ", ")) }
-    let severity = Invalidation.Severity(last.told.severity)
-    let reason = Invalidation.Reason(last.told.reason).words
+    if guards { parts.append("guards \(flows) \(flows == 1 ? "flow" : "flows")") }
+    guard let last else { return Text(parts.joined(separator: ", ")) }
+    let severity = Invalidation.Severity(last.reported.severity)
+    let reason = Invalidation.Reason(last.reported.reason).text
     let time = drawing.style.localTime(last.time).time.prefix(8)
     return Text(
-      "\(words.joined(separator: ", ")) (\(severity.rawValue): \(reason), \(time))", severity.ink)
+      "\(parts.joined(separator: ", ")) (\(severity.rawValue): \(reason), \(time))", severity.ink)
   }
 }
 

@@ -42,13 +42,13 @@ struct Overview: Equatable, Sendable {
   }
 
   /// More than fit on a screen.
-  private static let mostChanges = 64
+  private static let maxChanges = 64
 
   /// Adds new or newly known changes.
   mutating func note(_ changes: [ConnectivityChange]) {
     let known = Set(self.changes.map(\.generation))
     self.changes += changes.filter { !known.contains($0.generation) }
     self.changes.sort { $0.generation < $1.generation }
-    self.changes.removeFirst(max(0, self.changes.count - Self.mostChanges))
+    self.changes.removeFirst(max(0, self.changes.count - Self.maxChanges))
   }
 }

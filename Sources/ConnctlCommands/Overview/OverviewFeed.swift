@@ -97,7 +97,7 @@ final class OverviewFeed: Sendable {
 
 extension Overview {
   /// More than fit on a screen.
-  private static let mostNames = 256
+  private static let maxNames = 256
 
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
     self.links = answers.links
@@ -109,7 +109,7 @@ extension Overview {
       self.userNames[user] = Console.current.userName(user)
     }
     let processes = Set((answers.clients ?? []).map(\.process)).subtracting([0])
-    self.processNames = processes.prefix(Self.mostNames).reduce(into: [:]) { names, process in
+    self.processNames = processes.prefix(Self.maxNames).reduce(into: [:]) { names, process in
       names[process] = ProcessName.read(process)
     }
   }

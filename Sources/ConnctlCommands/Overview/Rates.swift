@@ -60,7 +60,7 @@ extension Rates.Octets {
 
 extension UInt64 {
   /// The rate in at most eight columns: `999 B/s`, `1.2 kB/s`, `34 MB/s`.
-  var rateWords: String {
+  var rateText: String {
     var (value, unit) = (Double(self), 0)
     let units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s", "EB/s"]
     while value >= 999.5, unit < units.count - 1 { (value, unit) = (value / 1000, unit + 1) }

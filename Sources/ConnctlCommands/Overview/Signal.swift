@@ -14,7 +14,7 @@ enum Signal: Hashable {
     }
   }
 
-  func words(_ glyphs: Glyphs) -> String {
+  func text(_ glyphs: Glyphs) -> String {
     let missing = String(repeating: glyphs.noBar, count: glyphs.bars.count - self.bars)
     return glyphs.bars.prefix(self.bars).joined() + missing + " \(self.number)"
   }

@@ -82,7 +82,7 @@ struct ViewOptions: Hashable, Sendable {
   }
 
   /// A text about the filter and the order, or `nil` if all rows are shown in the usual order.
-  var words: String? {
+  var text: String? {
     if self.isTyping { return "filter: \(self.filter)_  Enter keeps it, Esc removes it" }
     let parts = [
       self.filter.isEmpty ? nil : "filter: \(self.filter) (Esc removes it)",

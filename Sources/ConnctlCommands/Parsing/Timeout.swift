@@ -5,7 +5,7 @@ import Connectivity
 struct Timeout: Hashable, Sendable {
   var duration: Duration
   /// The text as typed, with its unit.
-  var words: String
+  var text: String
 }
 
 extension Timeout {
@@ -21,6 +21,6 @@ extension Timeout {
   init?(argument: String) {
     guard let duration = Duration(text: argument) else { return nil }
     self.duration = duration
-    self.words = argument.last?.isNumber == true ? argument + "s" : argument
+    self.text = argument.last?.isNumber == true ? argument + "s" : argument
   }
 }

@@ -80,7 +80,7 @@ struct UnitSupervisor: Sendable {
       if isDone {
         self.units[place].retry = nil
       } else {
-        let pause = kept.retry.map { min($0.pause * 2, Self.longestPause) } ?? Self.firstPause
+        let pause = kept.retry.map { min($0.pause * 2, Self.maxPause) } ?? Self.firstPause
         self.units[place].isStarted = nil
         self.units[place].retry = (pause, now.advanced(by: pause))
       }
@@ -88,7 +88,7 @@ struct UnitSupervisor: Sendable {
   }
 
   private static let firstPause = Duration.seconds(30)
-  private static let longestPause = Duration.seconds(3600)
+  private static let maxPause = Duration.seconds(3600)
 
   /// When to check the time again, or `nil` if only the next status matters.
   var due: SuspendingClock.Instant? {

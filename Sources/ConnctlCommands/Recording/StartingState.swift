@@ -54,7 +54,7 @@ enum StartingState: Hashable {
   }
 
   /// The lines of the report about it.
-  var words: [String] {
+  var text: [String] {
     switch self {
     case .running:
       [

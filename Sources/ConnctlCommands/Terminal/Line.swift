@@ -22,18 +22,18 @@ struct Line: Hashable, Sendable {
 
   /// The maximum number of marks on a character: Thai has a vowel and a tone. More marks would
   /// overlap the neighbouring lines.
-  private static let mostMarks = 2
+  private static let maxMarks = 2
 
   /// Appends text. A character of unknown width is replaced by “?”.
   mutating func append(_ text: String, _ ink: TextStyle? = nil, rightToLeft: Bool = false) {
-    var marks = Self.mostMarks
+    var marks = Self.maxMarks
     for scalar in text.unicodeScalars where !scalar.isVariationSelector {
       let isShown =
         (scalar.isASCII || !self.glyphs.isASCII) && (rightToLeft || !scalar.isRightToLeft)
       switch isShown ? scalar.columns : nil {
       case 0?:
         // A mark at the start would combine with a preceding text.
-        guard marks < Self.mostMarks, let last = self.cells.lastIndex(where: { !$0.isContinuation })
+        guard marks < Self.maxMarks, let last = self.cells.lastIndex(where: { !$0.isContinuation })
         else { continue }
         marks += 1
         self.cells[last].text.unicodeScalars.append(scalar)

@@ -3,10 +3,10 @@
 struct OutputBudget: Sendable {
   /// The size of the bucket in bytes, and the bytes added per second: 60 KB + 3600 × 260 B are less
   /// than a megabyte.
-  private static let most = 60_000.0
+  private static let maxTokens = 60_000.0
   private static let rate = 260.0
 
-  private var left = Self.most
+  private var left = Self.maxTokens
   private var noted: ContinuousClock.Instant
 
   init(at now: ContinuousClock.Instant) { self.noted = now }
@@ -24,7 +24,8 @@ struct OutputBudget: Sendable {
   }
 
   private mutating func earn(until now: ContinuousClock.Instant) {
-    self.left = min(Self.most, self.left + self.noted.duration(to: now) / .seconds(1) * Self.rate)
+    self.left = min(
+      Self.maxTokens, self.left + self.noted.duration(to: now) / .seconds(1) * Self.rate)
     self.noted = now
   }
 }

@@ -3,8 +3,8 @@ struct ViewSchedule: Sendable {
   /// The interval between readings.
   private static let period = Duration.seconds(2)
   /// The minimum intervals between drawings and between readings.
-  private static let shortest = Duration.milliseconds(100)
-  private static let shortestReading = Duration.milliseconds(500)
+  private static let minInterval = Duration.milliseconds(100)
+  private static let minReadingInterval = Duration.milliseconds(500)
 
   struct Step: Hashable, Sendable {
     /// Whether to read now.
@@ -31,7 +31,7 @@ struct ViewSchedule: Sendable {
 
   /// Records that the data to be read may have changed.
   mutating func readSoon(at now: ContinuousClock.Instant) {
-    let soonest = self.lastReading?.advanced(by: Self.shortestReading) ?? now
+    let soonest = self.lastReading?.advanced(by: Self.minReadingInterval) ?? now
     self.nextReading = min(self.nextReading, max(now, soonest))
   }
 
@@ -57,6 +57,6 @@ struct ViewSchedule: Sendable {
   /// Records that this many bytes were written.
   mutating func drew(_ bytes: Int, at now: ContinuousClock.Instant) {
     self.allowance.spend(bytes, at: now)
-    self.nextFrame = now.advanced(by: max(Self.shortest, self.allowance.pause(at: now)))
+    self.nextFrame = now.advanced(by: max(Self.minInterval, self.allowance.pause(at: now)))
   }
 }

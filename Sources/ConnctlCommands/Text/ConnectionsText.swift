@@ -62,8 +62,8 @@ struct ListedConnection: Equatable {
   }
 
   /// The text `dead: eth0 has no carrier`.
-  var words: String {
-    let (verdict, why) = (self.verdict.rawValue.separatingWords, self.why)
+  var text: String {
+    let (verdict, why) = (self.verdict.rawValue.separatedWords, self.why)
     let note = self.unanswered.map { ", \($0)" } ?? ""
     switch self.verdict {
     case .alive, .unknown: return self.verdict.rawValue + note
@@ -77,7 +77,7 @@ struct ListedConnection: Equatable {
     guard self.connection.hasSocket else { return nil }
     let socket = SocketTestimony(self.connection.socket)
     guard socket.hasUnacknowledgedData, socket.timeouts >= 2 else { return nil }
-    return "no answer for \((.zero - socket.lastHeard).words)"
+    return "no answer for \((.zero - socket.lastHeard).text)"
   }
 
   private var why: String {
@@ -104,7 +104,7 @@ struct ListedConnection: Equatable {
   }
 
   /// The text `ssh 4711`, or the user's name.
-  var ownerWords: String {
+  var ownerText: String {
     if let owner { return "\(owner.name) \(owner.process)" }
     return UserName.name(of: self.connection.user) ?? "uid \(self.connection.user)"
   }
@@ -131,7 +131,7 @@ extension Style {
     for connection in connections.worstFirst {
       table.add(
         Text(connection.local), Text(connection.remote), Text(connection.link),
-        Text(connection.ownerWords), Text(connection.words, connection.verdict.ink))
+        Text(connection.ownerText), Text(connection.text, connection.verdict.ink))
     }
     return table.lines(self)
   }
@@ -141,7 +141,7 @@ extension Style {
   /// - Parameter hasEnded: Whether the connection no longer exists.
   func connection(_ connection: ListedConnection, hasEnded: Bool, now: WallTime) -> [String] {
     self.row(
-      now, hasEnded ? Text("ended", .faint) : Text(connection.words, connection.verdict.ink),
-      "\(connection.local) to \(connection.remote) \(connection.ownerWords)")
+      now, hasEnded ? Text("ended", .faint) : Text(connection.text, connection.verdict.ink),
+      "\(connection.local) to \(connection.remote) \(connection.ownerText)")
   }
 }

@@ -17,18 +17,18 @@ extension Style {
     if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
     steps.add("route", Text(explanation.route(path)))
     if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
-    if let source = path.source { steps.add("source", Text(explanation.words(source))) }
-    steps.add("link", then: "below", explanation.links.map(\.words))
-    if let guess = explanation.guessWords { steps.add("guess", Text(guess)) }
+    if let source = path.source { steps.add("source", Text(explanation.text(source))) }
+    steps.add("link", then: "below", explanation.links.map(\.text))
+    if let guess = explanation.guessText { steps.add("guess", Text(guess)) }
     steps.add("path", Text(path.verdict + path.costs, path.status.ink))
     if path.chain.isEmpty, let sink = explanation.links.last {
       steps.add("", Text("a kill switch: \(sink.name) drops all traffic"))
     }
     if !path.chain.isEmpty {
-      steps.add("medium", Text(path.mediumWords(explanation.links.last?.name)))
+      steps.add("medium", Text(path.mediumText(explanation.links.last?.name)))
     }
-    if let cost = explanation.costEvidence { steps.add("metered", Text(cost.words)) }
-    if let words = path.validation.explanation { steps.add("internet", Text(words)) }
+    if let cost = explanation.costEvidence { steps.add("metered", Text(cost.text)) }
+    if let text = path.validation.explanation { steps.add("internet", Text(text)) }
     if path.quality != .unknown {
       let reasons = explanation.qualityReasons.joined(separator: "; ")
       steps.add("quality", Text(path.quality.rawValue + (reasons.isEmpty ? "" : ": " + reasons)))
@@ -39,12 +39,12 @@ extension Style {
     if explanation.hasSocket {
       steps.add("socket", Text(SocketTestimony(explanation.socket).wordsNow))
     }
-    steps.add("flags", Text(ReachabilityFlags(explanation.flags).words))
+    steps.add("flags", Text(ReachabilityFlags(explanation.flags).text))
     steps.add("category", Text(category.rawValue, category.ink))
     steps.add(
       "probes",
       explanation.probes.map { probe in
-        let answer = KernelPath.Reason(rawValue: probe.answer)?.words ?? probe.answer
+        let answer = KernelPath.Reason(rawValue: probe.answer)?.text ?? probe.answer
         return "\(probe.destination): \(answer)\(probe.agrees ? "" : " (outvoted)")"
       })
     if let link, explanation.unusedLinks.isEmpty {
@@ -52,7 +52,7 @@ extension Style {
     }
     steps.add(
       "not by",
-      explanation.unusedLinks.map { "\($0.link.name): \(explanation.words($0))" })
+      explanation.unusedLinks.map { "\($0.link.name): \(explanation.text($0))" })
     var summary = Table()
     summary.add(Text(explanation.summary(path, comparedWith: link), path.status.ink))
     return summary.lines(self)
@@ -70,7 +70,7 @@ extension Connectivity_V1_Explanation {
   }
 
   /// The source address, and why that may not be enough.
-  fileprivate func words(_ source: IPAddress) -> String {
+  fileprivate func text(_ source: IPAddress) -> String {
     guard source.isUniqueLocal, IPAddress(self.destination)?.isUniqueLocal == false else {
       return source.description
     }
@@ -79,7 +79,7 @@ extension Connectivity_V1_Explanation {
   }
 
   /// How the links below the tunnel were found, or `nil` if nothing is guessed.
-  fileprivate var guessWords: String? {
+  fileprivate var guessText: String? {
     guard self.hasGuessedBy, let first = self.links.suffix(Int(self.path.guessedLinks)).first
     else { return nil }
     let way = self.guessedBy == "default" ? "without the tunnel" : "with \(self.guessedBy)"
@@ -89,7 +89,7 @@ extension Connectivity_V1_Explanation {
   fileprivate func route(_ path: KernelPath) -> String {
     guard self.hasRoutePrefix else {
       let isListed = path.table ?? 0 == 0
-      return path.reason?.words ?? (isListed ? "none" : "too many nexthops to be shown")
+      return path.reason?.text ?? (isListed ? "none" : "too many nexthops to be shown")
     }
     let isDefault = self.routePrefix.hasSuffix("/0")
     return self.routePrefix + (isDefault ? " (default)" : "")
@@ -107,7 +107,7 @@ extension Connectivity_V1_Explanation {
 
 extension CostEvidence {
   /// The text `probably: NetworkManager says so`.
-  fileprivate var words: String {
+  fileprivate var text: String {
     let source =
       switch self.source {
       case .configuration: "the configuration says so"
@@ -132,28 +132,28 @@ extension CostEvidence {
 
 extension Connectivity_V1_Link {
   /// The text `vlan10, vlan, up`.
-  var words: String {
-    var words = [self.name]
-    if self.hasKind { words.append(self.kind) }
-    if let state = LinkState(known: self.state) { words.append(state.words) }
-    if self.hasMaster { words.append("port of \(self.master)") }
-    if self.hasModem { words += self.modem.words(withSignal: true) }
-    if let via = self.viaWords { words.append(via) }
-    if let alias = self.alternativeNameWords { words.append(alias) }
-    return words.joined(separator: ", ")
+  var text: String {
+    var parts = [self.name]
+    if self.hasKind { parts.append(self.kind) }
+    if let state = LinkState(known: self.state) { parts.append(state.text) }
+    if self.hasMaster { parts.append("port of \(self.master)") }
+    if self.hasModem { parts += self.modem.text(withSignal: true) }
+    if let via = self.viaText { parts.append(via) }
+    if let alias = self.alternativeNameText { parts.append(alias) }
+    return parts.joined(separator: ", ")
   }
 }
 
 extension KernelPath {
   /// Returns `wired: the hardware type of eth0 says “1”`.
-  fileprivate func mediumWords(_ link: String?) -> String {
+  fileprivate func mediumText(_ link: String?) -> String {
     guard let evidence = self.evidence, evidence.source != .none else {
       return "\(self.medium.rawValue): no evidence"
     }
     if evidence.source == .configuration {
       return "\(self.medium.rawValue): the configuration says so (match “\(evidence.value)”)"
     }
-    let source = evidence.source.rawValue.separatingWords
+    let source = evidence.source.rawValue.separatedWords
     let owner = link.map { " of \($0)" } ?? ""
     return "\(self.medium.rawValue): the \(source)\(owner) says “\(evidence.value)”"
   }
@@ -161,11 +161,11 @@ extension KernelPath {
 
 extension ReachabilityFlags {
   /// The flags that are set: `reachable, connection required`, or `none`.
-  var words: String {
-    let words = [
+  var text: String {
+    let parts = [
       self.reachable ? "reachable" : nil, self.connectionRequired ? "connection required" : nil,
       self.isWWAN ? "cellular" : nil,
     ].compactMap { $0 }
-    return words.isEmpty ? "none" : words.joined(separator: ", ")
+    return parts.isEmpty ? "none" : parts.joined(separator: ", ")
   }
 }

@@ -32,15 +32,15 @@ struct FoldedChange: Hashable, Sendable {
     case .path(let change) where change.cause.trigger == .user:
       self.headline = "cost"
       let losses = group.compactMap(\.invalidation).consequences
-      self.details = ([change.overrideWords] + losses).joined(separator: " · ")
+      self.details = ([change.overrideText] + losses).joined(separator: " · ")
     case .path(let change):
       let losses = group.compactMap(\.invalidation).consequences
       self.details = ([change.details(change.cause.brief)] + losses).joined(separator: " · ")
     case .invalidation(let first):
       let all = group.compactMap(\.invalidation).narrow
       let worst = all.map(\.severity).min { $0.rank < $1.rank } ?? first.severity
-      self.headline = Text(worst.shortWords, worst.ink)
-      let what = all.map { "\($0.scope.words): \($0.reason.words)" }.unique
+      self.headline = Text(worst.shortText, worst.ink)
+      let what = all.map { "\($0.scope.text): \($0.reason.text)" }.unique
       self.details = "\(what.joined(separator: ", ")); \(first.cause.brief)"
     case .dns:
       self.details = first.details
@@ -50,14 +50,14 @@ struct FoldedChange: Hashable, Sendable {
 
 extension PathChange {
   /// The text `constrained on wlan0, by alice`.
-  fileprivate var overrideWords: String {
+  fileprivate var overrideText: String {
     let status = self.snapshot.status
     let what =
       switch self.cause.change {
       case "constrainedSet": status.isConstrained ? "constrained" : "not constrained"
       case "expensiveSet": status.isExpensive ? "metered" : "not metered"
       case "choiceForgotten": "override removed\(status.costs)"
-      default: self.cause.change.separatingWords
+      default: self.cause.change.separatedWords
       }
     let link = (self.cause.interface ?? status.interface).map { " " + Text.tied("on", $0) } ?? ""
     return what + link + (self.cause.message.map { ", by \(UserName.inText($0))" } ?? "")
@@ -72,7 +72,7 @@ extension ChangeCause {
   var brief: String {
     var cause = self
     cause.message = nil
-    return cause.words
+    return cause.text
   }
 }
 
@@ -85,7 +85,7 @@ extension [Invalidation] {
 
   /// The texts `connections on wlan0 (ipv4) lost` and `connections by a gateway in doubt`.
   fileprivate var consequences: [String] {
-    self.map { "\($0.scope.words) \($0.severity.shortWords)" }.unique
+    self.map { "\($0.scope.text) \($0.severity.shortText)" }.unique
   }
 }
 
@@ -98,7 +98,7 @@ extension [String] {
 
 extension Invalidation.Severity {
   /// The consequence for connections.
-  fileprivate var shortWords: String {
+  fileprivate var shortText: String {
     switch self {
     case .destroy: "lost"
     case .drain: "to be replaced"

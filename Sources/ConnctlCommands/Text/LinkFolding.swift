@@ -19,7 +19,7 @@ struct LinkFolding {
   }
 
   /// The text `2 ports`, or `nil` if no port of the link is hidden.
-  func portWords(of link: Connectivity_V1_Link) -> String? {
+  func portText(of link: Connectivity_V1_Link) -> String? {
     self.ports[link.name].map { "\($0) \($0 == 1 ? "port" : "ports")" }
   }
 }

@@ -14,7 +14,7 @@ struct LinkTree {
   private let named: [String: Connectivity_V1_Link]
 
   /// The maximum depth. Stacks are shallow, and a cycle must end.
-  private static let deepest = 16
+  private static let maxDepth = 16
 
   init(_ links: [Connectivity_V1_Link]) {
     self.links = links
@@ -36,7 +36,7 @@ struct LinkTree {
   ) -> [Row] {
     let path = above + [link.name]
     let below = self.below(link).filter { !path.contains($0.name) }
-    guard path.count < Self.deepest else { return [Row(link: link, branch: branch)] }
+    guard path.count < Self.maxDepth else { return [Row(link: link, branch: branch)] }
     return [Row(link: link, branch: branch)]
       + below.enumerated().flatMap { place, lower in
         let isLast = place == below.count - 1

@@ -20,9 +20,9 @@ extension Style {
       let medium = Medium(link.medium)
       let defaults = [link.defaultIpv4 ? "ipv4" : nil, link.defaultIpv6 ? "ipv6" : nil]
       var notes = link.addresses
-      if let words = folding?.portWords(of: link) { notes.append(words) }
-      if let words = link.alternativeNameWords { notes.append(words) }
-      notes += link.notes(link.wireless.words, withSignal: true)
+      if let text = folding?.portText(of: link) { notes.append(text) }
+      if let text = link.alternativeNameText { notes.append(text) }
+      notes += link.notes(link.wireless.text, withSignal: true)
       table.add(
         Text(row.branch + link.name), Text(link.kind),
         medium == .unknown ? Text("-", .faint) : Text(medium.rawValue),
@@ -36,17 +36,17 @@ extension Style {
 
 extension Connectivity_V1_Wireless {
   /// The network and its signal: `"home" -52 dBm`, or `nil` if neither is known.
-  fileprivate var words: String? {
-    var words: [String] = []
-    if self.hasSsid { words.append("\"\(self.ssid)\"") }
-    if self.hasSignal { words.append("\(self.signal) dBm") }
-    return words.isEmpty ? nil : words.joined(separator: " ")
+  fileprivate var text: String? {
+    var parts: [String] = []
+    if self.hasSsid { parts.append("\"\(self.ssid)\"") }
+    if self.hasSignal { parts.append("\(self.signal) dBm") }
+    return parts.isEmpty ? nil : parts.joined(separator: " ")
   }
 }
 
 extension Connectivity_V1_Modem {
   /// Returns the texts `4G`, `roaming`, `signal 67%`.
-  func words(withSignal: Bool) -> [String] {
+  func text(withSignal: Bool) -> [String] {
     [
       self.generation, self.roaming ? "roaming" : nil,
       self.suspended ? "suspended" : nil, self.connected ? nil : "not connected",
@@ -69,18 +69,18 @@ extension Connectivity_V1_Link {
   /// - Parameter network: The words about its Wi-Fi network.
   func notes(_ network: String? = nil, withSignal: Bool) -> [String] {
     [self.expensive ? "metered" : nil, self.constrained ? "constrained" : nil, network]
-      .compactMap { $0 } + (self.hasModem ? self.modem.words(withSignal: withSignal) : [])
-      + [self.viaWords, self.lowerGuessed ? "maybe over \(self.lower)" : nil].compactMap { $0 }
+      .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
+      + [self.viaText, self.lowerGuessed ? "maybe over \(self.lower)" : nil].compactMap { $0 }
   }
 
   /// The text `alias enx020000000001`, or `nil` if the link has no other name.
-  var alternativeNameWords: String? {
+  var alternativeNameText: String? {
     self.alternativeNames.isEmpty
       ? nil : "alias " + self.alternativeNames.joined(separator: " ")
   }
 
   /// The text `via phone`, or `nil` if the link is what it looks like.
-  var viaWords: String? {
+  var viaText: String? {
     guard self.hasVia else { return nil }
     return (self.viaGuessed ? "maybe via " : "via ") + self.viaWord
   }
@@ -90,12 +90,12 @@ extension Connectivity_V1_Link {
 
   var stateText: Text {
     let state = LinkState(known: self.state)
-    return Text(state?.words ?? "unknown", state?.ink ?? .middling)
+    return Text(state?.text ?? "unknown", state?.ink ?? .middling)
   }
 }
 
 extension LinkState {
-  var words: String { self.rawValue.separatingWords }
+  var text: String { self.rawValue.separatedWords }
 
   fileprivate var ink: TextStyle {
     switch self {

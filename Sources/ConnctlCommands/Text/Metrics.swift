@@ -57,9 +57,9 @@ struct Metrics {
       [(nil, String(snapshot.generation))])
     self.gauge(
       "category_change_time_seconds", "The Unix time of the last transition.",
-      [(nil, snapshot.since.secondsWords)], unit: "seconds")
+      [(nil, snapshot.since.secondsText)], unit: "seconds")
     self.gauge(
-      "start_time_seconds", "The Unix time of connd's start.", [(nil, since.secondsWords)],
+      "start_time_seconds", "The Unix time of connd's start.", [(nil, since.secondsText)],
       unit: "seconds")
     for (name, figures) in Self.grouped(statistics) {
       let samples = figures.map { figure in
@@ -181,7 +181,7 @@ extension String {
 
 extension WallTime {
   /// The Unix time in seconds: `1795224300.123456`.
-  fileprivate var secondsWords: String {
+  fileprivate var secondsText: String {
     let fraction = String(self.microseconds.magnitude % 1_000_000)
     let sign = self.microseconds < 0 ? "-" : ""
     return

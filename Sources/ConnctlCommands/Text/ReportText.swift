@@ -26,7 +26,7 @@ extension Style {
       ("links", answers.links.isEmpty ? missing : self.links(answers.links)),
       ("history (UTC)", history.isEmpty ? ["no changes"] : history.flatMap(self.history)),
     ]
-    return (start.map { $0.words + [""] } ?? [])
+    return (start.map { $0.text + [""] } ?? [])
       + sections.flatMap { title, lines in ["--- \(title)"] + lines + [""] }
   }
 }

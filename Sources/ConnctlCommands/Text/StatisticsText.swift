@@ -11,7 +11,7 @@ extension Style {
       now.microseconds.subtractingReportingOverflow(since.microseconds).partialValue)
     return [self.paint("now", .heading)]
       + self.rows(statistics.filter(\.present))
-      + [self.paint("since \(start.date) \(start.time) (\(age.words))", .heading)]
+      + [self.paint("since \(start.date) \(start.time) (\(age.text))", .heading)]
       + self.rows(statistics.filter { !$0.present })
   }
 
@@ -19,7 +19,7 @@ extension Style {
     var table = Table([.init(minimum: 28), .init(isRight: true)], indent: 2)
     for statistic in statistics {
       let words = statistic.name.split(separator: "_").joined(separator: " ")
-      let kind = statistic.kind.isEmpty ? "" : ": \(statistic.kind.separatingWords)"
+      let kind = statistic.kind.isEmpty ? "" : ": \(statistic.kind.separatedWords)"
       let value = Text(String(statistic.value), statistic.value == 0 ? .faint : nil)
       table.add(Text(words + kind), value, "")
     }

@@ -7,7 +7,7 @@ extension Style {
     let age = Duration.microseconds(
       now.microseconds.subtractingReportingOverflow(snapshot.since.microseconds).partialValue)
     var header = self.paint(status.summary, status.category.ink)
-    header += self.paint("\(status.costs) (since \(age.words))", nil)
+    header += self.paint("\(status.costs) (since \(age.text))", nil)
     if status.category == .unknown { header += ": assume online" }
     var families = Table(indent: 2)
     for family in AddressFamily.allCases {
@@ -16,11 +16,11 @@ extension Style {
         families.add(Text(family.rawValue), Text("none", .faint))
         continue
       }
-      var row = [Text(family.rawValue), Text(path.status.words, path.status.ink)]
+      var row = [Text(family.rawValue), Text(path.status.text, path.status.ink)]
       if let interface = path.interface { row.append(Text(interface)) }
       families.rows.append(row + [Text(path.details)])
     }
-    if let dns = snapshot.dns { families.rows.append([Text("dns"), Text(dns.words)]) }
+    if let dns = snapshot.dns { families.rows.append([Text("dns"), Text(dns.text)]) }
     return [header] + families.lines(self)
   }
 
@@ -34,7 +34,7 @@ extension Style {
   private func steps(_ path: KernelPath) -> Table {
     var steps = Table(indent: 2)
     if !path.chain.isEmpty {
-      steps.add("link", Text(path.chainWords))
+      steps.add("link", Text(path.chainText))
       steps.add("medium", Text(path.medium.rawValue + path.costs))
     }
     if let source = path.source { steps.add("source", Text(source.description)) }
@@ -46,7 +46,7 @@ extension Style {
 
 extension DNSSettings {
   /// The text `192.0.2.53 2001:db8::53, search example.org`.
-  var words: String {
+  var text: String {
     let servers = self.servers.map(\.description).joined(separator: " ")
     let search = self.search.isEmpty ? "" : ", search \(self.search.joined(separator: " "))"
     return (servers.isEmpty ? "no servers" : servers) + search
@@ -55,12 +55,12 @@ extension DNSSettings {
 
 extension KernelPath {
   /// The text `unsatisfied: no route`.
-  var verdict: String { self.status.words + (self.reason.map { ": " + $0.words } ?? "") }
+  var verdict: String { self.status.text + (self.reason.map { ": " + $0.text } ?? "") }
 
   /// The text `, metered, constrained, captive portal`.
   var costs: String {
     (self.isExpensive ? ", metered" : "") + (self.isConstrained ? ", constrained" : "")
-      + self.validation.words
+      + self.validation.text
   }
 }
 

@@ -131,7 +131,7 @@ extension Table {
   /// The space between columns.
   private static let gap = 2
   /// The last column is shown if it has at least this width, or needs less.
-  private static let leastLast = 12
+  private static let minLastWidth = 12
   /// The width at which names are cut, so that there is room for other columns.
   private static let widestFirst = 15
 
@@ -182,7 +182,7 @@ extension Table {
       .sorted { self.columns[$0].giveWay ?? 0 < self.columns[$1].giveWay ?? 0 }
     for leaving in order {
       let needed = kept.reduce(Self.gap * (kept.count - 1)) { sum, column in
-        sum + (column == widths.count - 1 ? min(widths[column], Self.leastLast) : widths[column])
+        sum + (column == widths.count - 1 ? min(widths[column], Self.minLastWidth) : widths[column])
       }
       if needed <= width { break }
       kept.removeAll { $0 == leaving }

@@ -137,10 +137,10 @@ struct Template: Hashable, Sendable {
     case .generation: .number(change?.generation ?? snapshot.generation)
     case .time: .word(change?.time.description)
     case .from: .word(transition?.from.rawValue)
-    case .cause: .word(change?.cause.words)
+    case .cause: .word(change?.cause.text)
     case .reason: .word(invalidation?.reason.rawValue)
     case .severity: .word(invalidation?.severity.rawValue)
-    case .scope: .word(invalidation?.scope.words)
+    case .scope: .word(invalidation?.scope.text)
     }
   }
 }

@@ -26,10 +26,10 @@ struct Timeline {
   /// The width of the labels: the longest word and two spaces.
   private static let margin = 10
   /// The minimum number of columns for a useful drawing.
-  private static let leastColumns = 10
+  private static let minColumns = 10
 
   func lines(columns: Int, _ glyphs: Glyphs, _ style: Style) -> [Line] {
-    let count = max(Self.leastColumns, columns - Self.margin)
+    let count = max(Self.minColumns, columns - Self.margin)
     var lines = [self.title(columns: count, glyphs, style)]
     for (category, columns) in self.categories(count) {
       var line = self.row(category.rawValue, glyphs)
@@ -44,7 +44,7 @@ struct Timeline {
       return line
     }
     lines += self.axis(count, glyphs, style)
-    return lines.map { $0.fitted(max(columns, Self.margin + Self.leastColumns)) }
+    return lines.map { $0.fitted(max(columns, Self.margin + Self.minColumns)) }
   }
 
   // MARK: Rows
@@ -63,7 +63,7 @@ struct Timeline {
     var line = Line(glyphs)
     line.append("\(first.date) \(first.time.prefix(8)) to \(until)\(last.time.prefix(8))", .heading)
     var scale = Line(glyphs)
-    scale.append(", a column is \(column < .seconds(1) ? "less than a second" : column.words)")
+    scale.append(", a column is \(column < .seconds(1) ? "less than a second" : column.text)")
     if line.width + scale.width <= Self.margin + columns { line.append(scale) }
     return line
   }
@@ -129,13 +129,13 @@ struct Timeline {
     let isLong = self.span > .seconds(86_400)
     for column in stride(from: 0, to: count, by: Self.step) {
       let time = style.localTime(self.start.advanced(by: self.span / count * column))
-      let words =
+      let text =
         isLong ? "\(time.date.dropFirst(5)) \(time.time.prefix(5))" : "\(time.time.prefix(8))"
-      guard column + words.count <= count else { break }
+      guard column + text.count <= count else { break }
       marks.pad(to: Self.margin + column)
       marks.append(glyphs.mark, .faint)
       times.pad(to: Self.margin + column)
-      times.append(words, .faint)
+      times.append(text, .faint)
     }
     return [marks, times]
   }

@@ -26,7 +26,7 @@ extension Connectivity_V1_Explanation {
       return
         "Traffic is lost on \(link), which has no carrier: the kernel uses its route until it is "
         + "removed (sysctl ignore_routes_with_linkdown)."
-    case let reason?: return "No traffic leaves: \(reason.words(of: path.interface))."
+    case let reason?: return "No traffic leaves: \(reason.text(of: path.interface))."
     case nil: return "connd does not know the path."
     }
   }
@@ -54,15 +54,15 @@ extension Connectivity_V1_Explanation {
   }
 
   /// The text `metric 600, loses: 100 is lower` about a link that the traffic does not use.
-  func words(_ unused: Connectivity_V1_UnusedLink) -> String {
+  func text(_ unused: Connectivity_V1_UnusedLink) -> String {
     let metric = "metric \(unused.routePriority)"
     switch UnusedReason(unused.reason) {
     case .down: return "down"
     case .noCarrier: return "no carrier"
     case .dormant: return "dormant"
     case .port: return "a port" + (unused.link.hasMaster ? " of \(unused.link.master)" : "")
-    case .noAddress: return "up, no \(self.familyWords) address, no \(self.routeWords)"
-    case .noRoute: return "up, no \(self.routeWords)"
+    case .noAddress: return "up, no \(self.familyText) address, no \(self.routeText)"
+    case .noRoute: return "up, no \(self.routeText)"
     case .laterRule:
       let table = RoutingTable.name(unused.routeTable)
       let later = unused.hasRule ? "rule \(unused.rule.priority)" : "a later rule"
@@ -75,10 +75,10 @@ extension Connectivity_V1_Explanation {
     }
   }
 
-  private var familyWords: String { self.destination.contains(":") ? "IPv6" : "IPv4" }
+  private var familyText: String { self.destination.contains(":") ? "IPv6" : "IPv4" }
 
   /// Other links can only have a default route to a destination that has no closer route.
-  private var routeWords: String {
+  private var routeText: String {
     !self.hasRoutePrefix || self.routePrefix.hasSuffix("/0") ? "default route" : "route to it"
   }
 }

@@ -35,7 +35,7 @@ extension Style {
   ) -> [String] {
     switch event {
     case .path(let path), .betterPathGone(let path):
-      self.row(now, "path", "\(destination): \(path.words)")
+      self.row(now, "path", "\(destination): \(path.text)")
     case .invalidation(let invalidation):
       self.row(
         now, invalidation.severity.headline,
@@ -73,10 +73,10 @@ extension ConnectivityChange {
   /// The rest of the line.
   var details: String {
     switch self {
-    case .transition(let transition): transition.details(transition.cause.words)
-    case .path(let change): change.details(change.cause.words)
+    case .transition(let transition): transition.details(transition.cause.text)
+    case .path(let change): change.details(change.cause.text)
     case .invalidation(let invalidation): invalidation.details
-    case .dns(let change): "\(change.cause.words): \(change.settings.words)"
+    case .dns(let change): "\(change.cause.text): \(change.settings.text)"
     }
   }
 }
@@ -106,15 +106,15 @@ extension PathChange {
 }
 
 extension Invalidation {
-  fileprivate var details: String { "\(self.scope.words): \(self.reason.words)" }
+  fileprivate var details: String { "\(self.scope.text): \(self.reason.text)" }
 }
 
 extension FlowInvalidation {
   /// - Parameter obstacle: Replaces the cause.
   fileprivate func details(obstacle: String?) -> String {
-    let socket = self.socket.map { "; \($0.words(since: "the change"))" } ?? ""
-    let now = self.path.map { "; now \($0.words)" } ?? ""
-    return "\(self.reason.words): \(obstacle ?? self.cause.words)\(socket)\(now)"
+    let socket = self.socket.map { "; \($0.text(since: "the change"))" } ?? ""
+    let now = self.path.map { "; now \($0.text)" } ?? ""
+    return "\(self.reason.text): \(obstacle ?? self.cause.text)\(socket)\(now)"
   }
 
   /// Returns what makes a new flow unusable. connd assumes that it died before, but the caller may
@@ -142,12 +142,12 @@ extension FlowInvalidation {
 extension KernelPath {
   /// The text `satisfied, wlan0 from 192.0.2.7 via 192.0.2.1, metered` or `requires connection:
   /// wlan0 has no carrier`.
-  fileprivate var words: String {
+  fileprivate var text: String {
     guard self.status == .satisfied else {
-      return self.status.words + (self.reason.map { ": " + $0.words(of: self.interface) } ?? "")
+      return self.status.text + (self.reason.map { ": " + $0.text(of: self.interface) } ?? "")
     }
     let route = [self.interface, self.way].compactMap { $0 }
-    return ([self.status.words] + (route.isEmpty ? [] : [route.joined(separator: " ")]))
+    return ([self.status.text] + (route.isEmpty ? [] : [route.joined(separator: " ")]))
       .joined(separator: ", ") + self.costs
   }
 }
@@ -160,11 +160,11 @@ extension ConnectivityStatus {
     AddressFamily.allCases.map { family in
       let path = self[family]
       if self.isUnused(family) { return "\(family.rawValue) none" }
-      var words = [family.rawValue]
-      if path.status != .satisfied { words.append(path.status.words) }
-      if let interface = path.interface { words.append(interface) }
-      if let source = path.source { words.append(Text.tied("from", source.description)) }
-      return words.joined(separator: " ")
+      var parts = [family.rawValue]
+      if path.status != .satisfied { parts.append(path.status.text) }
+      if let interface = path.interface { parts.append(interface) }
+      if let source = path.source { parts.append(Text.tied("from", source.description)) }
+      return parts.joined(separator: " ")
     }.joined(separator: ", ")
   }
 }

@@ -13,7 +13,7 @@ extension NetworkCategory {
 }
 
 extension KernelPath.Status {
-  var words: String {
+  var text: String {
     self == .requiresConnection ? Text.tied("requires", "connection") : self.rawValue
   }
 
@@ -28,12 +28,12 @@ extension KernelPath.Status {
 
 extension KernelPath {
   /// The text `vlan10 over bond0 over eth0`.
-  var chainWords: String {
-    self.chain.first.map { ([$0.name] + self.lowerWords).joined(separator: " ") } ?? ""
+  var chainText: String {
+    self.chain.first.map { ([$0.name] + self.lowerLinkNames).joined(separator: " ") } ?? ""
   }
 
   /// The texts `over bond0`, and `maybe over eth0` for a link that is a guess.
-  private var lowerWords: [String] {
+  private var lowerLinkNames: [String] {
     let certain = self.chain.count - self.guessedLinks
     return self.chain.enumerated().dropFirst().map { place, link in
       place < certain ? Text.tied("over", link.name) : Text.tied("maybe", "over", link.name)
@@ -43,12 +43,12 @@ extension KernelPath {
   /// The reason if it is not satisfied, the source and the gateway, for one line.
   var details: String {
     let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
-    return [self.reason?.words, self.way, local].compactMap { $0 }.joined(separator: ", ")
+    return [self.reason?.text, self.way, local].compactMap { $0 }.joined(separator: ", ")
   }
 
   /// The text `over eth0 from 192.0.2.7 via 192.0.2.1`, or `nil` if there is nothing to show.
   var way: String? {
-    var details = self.lowerWords
+    var details = self.lowerLinkNames
     if let source = self.source { details.append(Text.tied("from", source.description)) }
     if let gateway = self.gateway { details.append(Text.tied("via", gateway.description)) }
     return details.isEmpty ? nil : details.joined(separator: " ")
@@ -59,17 +59,17 @@ extension ConnectivityStatus {
   /// The text `wifi via wlan0` or `none: wlan0 has no carrier`.
   var summary: String {
     if self.category == .none { return "none: \(self.whyNot)" }
-    var words = self.category.rawValue
-    if self.category == .other { words += " (\(self.medium.rawValue))" }
-    if let interface = self.interface { words += " via \(interface)" }
-    return words
+    var text = self.category.rawValue
+    if self.category == .other { text += " (\(self.medium.rawValue))" }
+    if let interface = self.interface { text += " via \(interface)" }
+    return text
   }
 
   /// Why neither family has a path, in the words of the path that is closest to working.
   private var whyNot: String {
     let paths = AddressFamily.allCases.map { self[$0] }
     let path = paths.first { $0.status == .requiresConnection } ?? paths.first { $0.reason != nil }
-    return path?.reason?.words(of: path?.interface) ?? "no path"
+    return path?.reason?.text(of: path?.interface) ?? "no path"
   }
 
   /// Whether the family has no route while the other one carries traffic, as IPv6 on many networks.
@@ -85,7 +85,7 @@ extension ConnectivityStatus {
 
 extension Validation {
   /// The text `, captive portal`. Empty if traffic reaches the internet, or nothing is known.
-  var words: String {
+  var text: String {
     switch self.state {
     case .portal: ", captive portal"
     case .limited: ", no internet"
@@ -119,7 +119,7 @@ extension Validation {
 
 extension ChangeCause {
   /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
-  var words: String { self.words { Text.tied($0, $1) } }
+  var text: String { self.text { Text.tied($0, $1) } }
 }
 
 extension Invalidation.Severity {
@@ -136,12 +136,12 @@ extension Invalidation.Severity {
 
 extension Invalidation.Scope {
   /// The text `connections on wlan0 (ipv4)`.
-  var words: String { self.words("connections") { Text.tied($0, $1) } }
+  var text: String { self.text("connections") { Text.tied($0, $1) } }
 }
 
 extension Duration {
   /// The duration in its largest unit: `12 s`, `3 min`, `5 h`, `2 d`. A negative one is `0 s`.
-  var words: String {
+  var text: String {
     let seconds = max(0, self.components.seconds)
     return switch seconds {
     case ..<60: "\(seconds) s"

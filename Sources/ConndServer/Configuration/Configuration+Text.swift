@@ -15,39 +15,39 @@ extension Configuration {
     let lines = [
       "destinations: {ipv4: \(list(self.destinations.ipv4)), ipv6: \(list(self.destinations.ipv6))}",
       "prefer: \(self.prefer.rawValue)", "identify: \(self.identify.rawValue)",
-      "grace: {\(policy.graceWords)}",
+      "grace: {\(policy.graceText)}",
       "invalidations: {betterPath: \(policy.betterPath.rawValue), "
         + "categoryChanged: \(policy.categoryChanged.rawValue)}",
     ]
-    let links = rules.isEmpty ? [] : ["links:"] + rules.map { "  - {\($0.words)}" }
+    let links = rules.isEmpty ? [] : ["links:"] + rules.map { "  - {\($0.text)}" }
     return (lines + links).map { $0 + "\n" }.joined()
   }
 }
 
 extension LinkPolicy.Rule {
-  fileprivate var words: String {
+  fileprivate var text: String {
     // A JSON string is also a YAML string.
-    var words = ["match: \(JSON.string(self.match).line(terminator: ""))"]
-    if let medium = self.medium { words.append("medium: \(medium.rawValue)") }
-    if let isOn = self.expensive { words.append("expensive: \(isOn)") }
-    if let isOn = self.constrained { words.append("constrained: \(isOn)") }
-    return words.joined(separator: ", ")
+    var parts = ["match: \(JSON.string(self.match).line(terminator: ""))"]
+    if let medium = self.medium { parts.append("medium: \(medium.rawValue)") }
+    if let isOn = self.expensive { parts.append("expensive: \(isOn)") }
+    if let isOn = self.constrained { parts.append("constrained: \(isOn)") }
+    return parts.joined(separator: ", ")
   }
 }
 
 extension InvalidationPolicy {
   /// Includes each medium with a grace period or a default other than zero.
-  fileprivate var graceWords: String {
+  fileprivate var graceText: String {
     let media = Medium.allCases.compactMap { medium -> String? in
       let grace = self.carrierGrace[medium]
       guard grace != nil || Self().carrierGrace[medium] != nil else { return nil }
-      return "\(medium.rawValue): \((grace ?? .zero).words)"
+      return "\(medium.rawValue): \((grace ?? .zero).text)"
     }
-    return (media + ["route: \(self.routeGrace.words)"]).joined(separator: ", ")
+    return (media + ["route: \(self.routeGrace.text)"]).joined(separator: ", ")
   }
 }
 
 extension Duration {
   /// Configurations use milliseconds.
-  fileprivate var words: String { "\(self.nanoseconds / 1_000_000)ms" }
+  fileprivate var text: String { "\(self.nanoseconds / 1_000_000)ms" }
 }

@@ -31,7 +31,7 @@ extension Configuration {
   package static func read(file: String, isOptional: Bool) throws(ConfigurationError) -> Self {
     let bytes: [UInt8]
     do throws(SystemError) {
-      bytes = try contents(of: file, max: Self.largestFile)
+      bytes = try contents(of: file, max: Self.maxFileSize)
     } catch {
       if error.code == ENOENT, isOptional { return Configuration() }
       throw ConfigurationError(file: file, message: "cannot be read: \(error)")
@@ -40,7 +40,7 @@ extension Configuration {
   }
 
   /// In bytes.
-  private static let largestFile = 1 << 20
+  private static let maxFileSize = 1 << 20
 
   /// Parses the text of a file. `file` only appears in errors.
   package static func parse(_ text: String, file: String) throws(ConfigurationError) -> Self {

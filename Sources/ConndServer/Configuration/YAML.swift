@@ -59,7 +59,7 @@ struct YAML {
 /// libyaml's parser. It reads the text in place, so the text must outlive it.
 private final class Parser {
   /// A configuration is three levels deep.
-  private static let deepest = 16
+  private static let maxDepth = 16
 
   private let parser: UnsafeMutablePointer<yaml_parser_t>
   private let text: UnsafeBufferPointer<UInt8>
@@ -101,7 +101,7 @@ private final class Parser {
   }
 
   private func node(_ event: Event, depth: Int) throws(YAML.Fault) -> YAML {
-    guard depth < Self.deepest else {
+    guard depth < Self.maxDepth else {
       throw YAML.Fault(line: event.line, message: "is nested too deeply")
     }
     switch event.kind {

@@ -48,7 +48,7 @@ enum FactUpdate: Hashable, Sendable {
   /// The links of modems by name.
   case modems([String: ModemLink])
   /// The costs of links.
-  case metering(MeteringWords)
+  case metering(MeteringReports)
   /// NetworkManager's connectivity checks.
   case checks([String: ConnectivityChecks])
   /// The captive portals in the state files of systemd-networkd, by the names of links.

@@ -62,7 +62,7 @@ extension FlowTable {
         if event.path?.status == .satisfied { flow.isDoubted = false }
       }
       // The first events do not wait for the rest of the slice.
-      if !slice.notifications.isEmpty, part.count < Self.largestPart { break }
+      if !slice.notifications.isEmpty, part.count < Self.maxPart { break }
     }
     if self.due == 0, !hasMessages { slice.notifications += self.ask(reader, at: now, clock) }
     if !self.isBusy {
@@ -172,7 +172,7 @@ extension FlowTable {
     // The cause of the query remains until the socket has decided.
     if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
     let shown = look.way.shown
-    var event: FlowEvent? = flow.told != shown ? .path(shown) : nil
+    var event: FlowEvent? = flow.reported != shown ? .path(shown) : nil
     for action in actions {
       switch action {
       case .end(let verdict):
@@ -188,7 +188,7 @@ extension FlowTable {
     }
     self.note(flow)
     guard let event else { return nil }
-    flow.told = shown
+    flow.reported = shown
     return (event, actions.contains(.askPeer))
   }
 

@@ -28,7 +28,7 @@ extension FlowTable {
 
   /// The number of flows that are queried before kernel messages are read again: about half a
   /// millisecond.
-  private static let mostQuestions = 256
+  private static let maxQuestions = 256
 
   /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
   /// For each idle flow that must be asked, and each that has been silent for two timeouts, returns
@@ -38,21 +38,21 @@ extension FlowTable {
   ) -> [FlowNotification] {
     guard self.inquiry.isRunning else { return [] }
     var notifications: [FlowNotification] = []
-    let (keys, change) = self.inquiry.take(Self.mostQuestions)
+    let (keys, change) = self.inquiry.take(Self.maxQuestions)
     let flows = keys.compactMap { self.entries[$0] }
       .filter { $0.takeIsTouched(by: change, isProof: { self.isLookupProof(reader) }) }
     let (reports, now) = Self.reports(on: flows.map(\.tracker.question), reader, at: now, clock)
     for (flow, report) in zip(flows, reports) {
       guard let report else { continue }
       let actions = flow.machine.handle(
-        .inquiry(report, change: change.time, path: flow.told), at: now)
+        .inquiry(report, change: change.time, path: flow.reported), at: now)
       guard actions.contains(.watch) else { continue }
       if let advice = actions.lazy.compactMap(\.verdict).first {
-        let event = FlowEvent.invalidation(advice, self.inquiry.cause, flow.told)
+        let event = FlowEvent.invalidation(advice, self.inquiry.cause, flow.reported)
         notifications.append(FlowNotification(key: flow.key, event: event))
       } else if actions.contains(.askPeer) {
         notifications.append(
-          FlowNotification(key: flow.key, event: .path(flow.told), askedUntil: .endOfQuestion))
+          FlowNotification(key: flow.key, event: .path(flow.reported), askedUntil: .endOfQuestion))
       }
       flow.examinedCause = self.inquiry.cause
       self.note(flow)

@@ -109,8 +109,8 @@ extension FlowTable {
     var first = flow.destination
     first.source = flow.local
     let present = try reader.way(to: first, registrar.answer(for: first))
-    if case .unanswered(let words) = present.answer {
-      throw KernelUnavailable(description: words, isOfOneQuestion: true)
+    if case .unanswered(let reason) = present.answer {
+      throw KernelUnavailable(description: reason, isOfOneQuestion: true)
     }
     let known = try self.path(known: registration, present, reader)
     let made = known ?? present.judged
@@ -161,11 +161,11 @@ extension FlowTable {
         try reader.way(to: flow.destination).shown)
     case .report(let verdict):
       self.insert(
-        registration.key, of: account, machine, told: way.shown,
+        registration.key, of: account, machine, reported: way.shown,
         isDoubted: registration.isNew && machine.tracker.isInDoubt, made: madeAt)
       return .invalidation(verdict, since?.cause ?? late, way.shown)
     default:
-      self.insert(registration.key, of: account, machine, told: way.shown, made: madeAt)
+      self.insert(registration.key, of: account, machine, reported: way.shown, made: madeAt)
       return .path(way.shown)
     }
   }
@@ -192,7 +192,7 @@ extension FlowTable {
     let made = registration.knownPath ?? .unknown
     self.insert(
       registration.key, of: account, FlowMachine(FlowTracker(registration.flow, on: made)),
-      told: .unknown)
+      reported: .unknown)
     self.pending[registration.key] = registration
     return .path(.unknown)
   }

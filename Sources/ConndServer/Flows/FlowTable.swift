@@ -75,7 +75,7 @@ struct FlowTable {
   /// every client. It starts small, because one event causes several messages in short succession.
   private var part = Self.smallestPart
   private static let smallestPart = 4
-  static let largestPart = 32
+  static let maxPart = 32
   /// The number of flows that are evaluated before other work: about a millisecond.
   static let slice = 256
 
@@ -152,7 +152,7 @@ struct FlowTable {
       self.cursor += 1
       if self.isDue(flow) { part.append(flow) }
     }
-    self.part = min(2 * self.part, Self.largestPart)
+    self.part = min(2 * self.part, Self.maxPart)
     invariant(!part.isEmpty || most == 0, "as many flows are due as are counted")
     if part.isEmpty { self.due = 0 }
     return part
@@ -176,8 +176,8 @@ struct FlowTable {
   func newest(besides flow: GuardedFlow) -> GuardedFlow? {
     let host = flow.host
     guard let newest = self.newest[host.hashValue].flatMap({ self.entries[$0] }), newest !== flow,
-      newest.host == host, newest.told.status == .satisfied,
-      newest.told.chain == flow.told.chain, newest.told.gateway == flow.told.gateway
+      newest.host == host, newest.reported.status == .satisfied,
+      newest.reported.chain == flow.reported.chain, newest.reported.gateway == flow.reported.gateway
     else { return nil }
     return newest
   }
@@ -185,12 +185,12 @@ struct FlowTable {
   // MARK: - Contents
 
   mutating func insert(
-    _ key: Key, of account: Account, _ machine: FlowMachine, told: KernelPath,
+    _ key: Key, of account: Account, _ machine: FlowMachine, reported: KernelPath,
     isDoubted: Bool = false, made: Contrast.Made? = nil
   ) {
     invariant(self.entries[key] == nil, "a flow is guarded once")
     let flow = GuardedFlow(
-      key, of: account, machine, told: told, isDoubted: isDoubted, seen: self.log.last,
+      key, of: account, machine, reported: reported, isDoubted: isDoubted, seen: self.log.last,
       place: self.flows.count)
     if flow.flow.namesSocket {
       self.socketFlows += 1

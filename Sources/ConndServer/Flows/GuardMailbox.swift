@@ -51,13 +51,13 @@ final class GuardMailbox: FlowMailbox {
   private struct State {
     var messages: Deque<Message> = []
     /// With more messages than this, the messages of each flow are merged.
-    var limit = GuardMailbox.most
+    var limit = GuardMailbox.maxMessages
     /// The number of accepted requests whose answers have not been sent.
     var requests = 0
     /// How many of these answers were in the messages taken last, and may not have been sent yet.
     var taken = 0
     /// A request is accepted while `requests` is below this.
-    var acceptsBelow = GuardMailbox.most
+    var acceptsBelow = GuardMailbox.maxMessages
     var isFinished = false
     var lastNotice: Notice?
     /// The tasks that wait for messages and for room.
@@ -83,7 +83,7 @@ final class GuardMailbox: FlowMailbox {
   static let costOfRequest = 2048
 
   /// The number of pending messages above which the messages of each flow are merged.
-  private static let most = 256
+  private static let maxMessages = 256
 
   /// The last notification about one of the flows, apart from paths.
   var lastNotice: Notice? { self.state.withLock { $0.lastNotice } }
@@ -100,7 +100,7 @@ final class GuardMailbox: FlowMailbox {
       if let notice { state.lastNotice = notice }
       if state.messages.count > state.limit {
         state.messages = Self.joined(state.messages)
-        state.limit = max(Self.most, 2 * state.messages.count)
+        state.limit = max(Self.maxMessages, 2 * state.messages.count)
       }
       defer { state.waiting = nil }
       return state.waiting
@@ -155,8 +155,8 @@ final class GuardMailbox: FlowMailbox {
 
   /// - Returns: `false` if the client must read answers first.
   private func reserve(_ state: inout State) -> Bool {
-    state.acceptsBelow = Self.most
-    guard state.requests < Self.most else { return false }
+    state.acceptsBelow = Self.maxMessages
+    guard state.requests < Self.maxMessages else { return false }
     do throws(UnixTransport.Refusal) {
       try self.memory?.set(.requests, to: (state.requests + 1) * Self.costOfRequest)
     } catch {

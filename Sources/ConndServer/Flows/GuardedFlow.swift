@@ -11,8 +11,8 @@ final class GuardedFlow {
   /// The cause of the pending query to its socket.
   var examinedCause: ChangeCause?
   /// The path that the client received last.
-  var told: KernelPath {
-    didSet { if self.told.isOther(than: oldValue) { self.hasMoved = true } }
+  var reported: KernelPath {
+    didSet { if self.reported.isOther(than: oldValue) { self.hasMoved = true } }
   }
   /// Whether its path has changed since it was asked after a change.
   var hasMoved = false
@@ -28,13 +28,13 @@ final class GuardedFlow {
   var place: Int
 
   init(
-    _ key: FlowTable.Key, of account: Account, _ machine: FlowMachine, told: KernelPath,
+    _ key: FlowTable.Key, of account: Account, _ machine: FlowMachine, reported: KernelPath,
     isDoubted: Bool, seen: UInt64, place: Int
   ) {
     self.key = key
     self.account = account
     self.machine = machine
-    self.told = told
+    self.reported = reported
     self.isDoubted = isDoubted
     self.seen = seen
     self.place = place

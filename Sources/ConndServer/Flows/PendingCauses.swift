@@ -26,13 +26,13 @@ struct PendingCauses {
   private(set) var last: UInt64 = 0
   /// The routes that were removed in any of the steps.
   private(set) var removals = Removals()
-  private static let most = 8
+  private static let maxCauses = 8
 
   mutating func append(_ step: Step) {
     self.last += 1
     self.removals.note(step.trigger)
     self.steps.append(step)
-    guard self.steps.count > Self.most, var first = self.steps.popFirst() else { return }
+    guard self.steps.count > Self.maxCauses, var first = self.steps.popFirst() else { return }
     first.join(self.steps[0])
     self.steps[0] = first
   }
@@ -56,11 +56,11 @@ struct PendingCauses {
 extension ReadTrigger {
   /// The number of messages above which earlier ones are dropped. They only serve to find the
   /// cause.
-  private static let mostEvents = 4096
+  private static let maxEvents = 4096
 
   fileprivate func joined(with other: ReadTrigger) -> ReadTrigger {
     guard case .events(let events) = self, case .events(let others) = other,
-      events.count < Self.mostEvents
+      events.count < Self.maxEvents
     else { return other }
     return .events(events + others)
   }

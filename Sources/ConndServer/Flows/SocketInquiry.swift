@@ -66,7 +66,7 @@ extension GuardedFlow {
     defer { if change.isOver { self.hasMoved = false } }
     guard self.flow.namesSocket, self.machine.isTrusted else { return false }
     return self.hasMoved || self.machine.isSpared
-      || change.scope.touches(self.tracker.question, on: [self.told, self.tracker.path])
+      || change.scope.touches(self.tracker.question, on: [self.reported, self.tracker.path])
       || !isProof()
   }
 }

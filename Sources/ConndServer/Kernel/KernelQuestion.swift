@@ -149,8 +149,8 @@ extension Kernel {
     }
   }
 
-  /// Returns the state of connections' sockets, in the same order. Without an answer, there is no
-  /// evidence.
+  /// Returns the state of connections' sockets, in the same order. Without an answer,
+  /// evidence is missing.
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     guard !connections.isEmpty, let replies = try? self.ask(connections.map { .socket($0) }) else {
       return connections.map { _ in nil }

@@ -22,7 +22,7 @@ struct KernelSubscriptions {
   private var tunnels: Set<PathFacts.TunnelEnd> = []
   /// The marks that keep traffic out of tables that lead into tunnels, for the rules read so far.
   var marks: [RuledTable: [UInt32]] = [:] {
-    didSet { if self.marks.count > Self.mostTunnels { self.marks = [:] } }
+    didSet { if self.marks.count > Self.maxTunnels { self.marks = [:] } }
   }
   /// The links of default routes, or `nil` if they must be read.
   var uplinks: Set<UInt32>?
@@ -36,7 +36,7 @@ struct KernelSubscriptions {
 
   /// A hub may have very many tunnels. The link below a tunnel beyond this number is read, but not
   /// followed.
-  private static let mostTunnels = 1024
+  private static let maxTunnels = 1024
 
   /// The remote ends of the tunnels that paths lead into.
   var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.address)) }
@@ -54,7 +54,7 @@ struct KernelSubscriptions {
     // The path of a port depends on its master.
     self.ignoredLinks.use(links.lazy.compactMap(\.link.master))
     for end in facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []) {
-      guard self.tunnels.count < Self.mostTunnels, self.tunnels.insert(end).inserted
+      guard self.tunnels.count < Self.maxTunnels, self.tunnels.insert(end).inserted
       else { continue }
       self.hasNewTunnel = true
     }
@@ -90,7 +90,7 @@ struct KernelSubscriptions {
   private mutating func note(_ change: RouteChange) {
     // Some VPNs add two routes of /1 each, so that the default route stays as it is.
     guard change.route.prefix.length <= 1 else { return }
-    guard let link = change.outLink, self.uplinks?.count ?? 0 < Self.mostUplinks else {
+    guard let link = change.outLink, self.uplinks?.count ?? 0 < Self.maxUplinks else {
       self.uplinks = nil
       return
     }
@@ -98,7 +98,7 @@ struct KernelSubscriptions {
   }
 
   /// The number of uplinks that are queried.
-  static let mostUplinks = 16
+  static let maxUplinks = 16
 
   /// Forgets a link that a query did not find, before the message about its removal.
   mutating func forget(_ link: UInt32) {

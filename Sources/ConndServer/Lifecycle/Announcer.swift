@@ -18,22 +18,22 @@ struct Announcer {
     await self.listening()
     await self.monitor.firstReading()
     let news = self.store.observe()
-    var told = self.status
-    self.notifier.ready(status: told)
+    var reported = self.status
+    self.notifier.ready(status: reported)
     var next = ContinuousClock.now
     var isDelayed = false
     for await _ in news.stream {
       let now = ContinuousClock.now
       if now >= next { isDelayed = false }
       let status = self.status
-      guard status != told, !isDelayed else { continue }
+      guard status != reported, !isDelayed else { continue }
       if now < next {
         // Clients that connect and disconnect often must not keep connd and systemd busy.
         isDelayed = true
         self.wake(news.continuation, after: now.duration(to: next))
       } else {
         self.notifier.status(status)
-        (told, next) = (status, now.advanced(by: Self.pause))
+        (reported, next) = (status, now.advanced(by: Self.pause))
       }
     }
   }

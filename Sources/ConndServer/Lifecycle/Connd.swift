@@ -35,7 +35,7 @@ struct Connd {
     // A descriptor always exists here: systemd's, or the one of a socket that was just opened.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
-    let place = self.passed.unixListener.map(Self.words) ?? self.socketPath
+    let place = self.passed.unixListener.map(Self.text) ?? self.socketPath
     let history = HistoryFile(
       path: Self.path(of: "history", in: "RUNTIME_DIRECTORY", besides: self.socketPath),
       logger: self.logger)
@@ -158,7 +158,7 @@ struct Connd {
     }
   }
 
-  private static func words(_ socket: PassedSockets.Socket) -> String {
+  private static func text(_ socket: PassedSockets.Socket) -> String {
     guard case .unixListener(let path?) = socket.kind else { return "the socket passed by systemd" }
     return path
   }

@@ -10,7 +10,7 @@ import Connectivity
 struct ClockSteps: Hashable, Sendable {
   private var distance: Duration?
 
-  private static let leastStep = Duration.seconds(1)
+  private static let minStep = Duration.seconds(1)
 
   init() {}
 
@@ -29,7 +29,7 @@ struct ClockSteps: Hashable, Sendable {
       return nil
     }
     let step = distance - last
-    guard step >= Self.leastStep || step <= .zero - Self.leastStep else { return nil }
+    guard step >= Self.minStep || step <= .zero - Self.minStep else { return nil }
     self.distance = distance
     return step
   }

@@ -27,7 +27,7 @@ struct DueReadings {
 
   /// Gives the answers that have waited.
   ///
-  /// - Returns: The user whose query has caused the readings, or `nil` if it was no query.
+  /// - Returns: The user whose query has caused the readings, or `nil` without a query.
   mutating func finish() -> Account? {
     for answer in self.answers { answer() }
     self.answers = []

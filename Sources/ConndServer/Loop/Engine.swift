@@ -76,19 +76,19 @@ struct Engine {
 
   /// The costs of links according to sources other than the kernel. After a change, the caller must
   /// run a step.
-  var metering: MeteringWords {
+  var metering: MeteringReports {
     get { self.reader.classifier.metering }
     set { self.reader.classifier.metering = newValue }
   }
 
   /// Whether links lead to the internet, according to sources other than the kernel. After a
   /// change, the caller must run a step.
-  var validations: ValidationWords {
+  var validations: ValidationReports {
     get { self.reader.classifier.validations }
     set { self.reader.classifier.validations = newValue }
   }
 
-  /// How well links carry traffic. After a change of its words, the caller must run a step.
+  /// How well links carry traffic. After a change of its reports, the caller must run a step.
   var conditions: LinkConditions {
     get { self.reader.classifier.conditions }
     set { self.reader.classifier.conditions = newValue }
@@ -200,7 +200,8 @@ struct Engine {
 extension PathReader {
   fileprivate init(
     _ configuration: Configuration, _ costs: OverrideFile.Contents,
-    _ metering: MeteringWords = MeteringWords(), _ validations: ValidationWords = ValidationWords(),
+    _ metering: MeteringReports = MeteringReports(),
+    _ validations: ValidationReports = ValidationReports(),
     _ conditions: LinkConditions = LinkConditions()
   ) {
     self.init(

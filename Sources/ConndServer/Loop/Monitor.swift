@@ -81,12 +81,12 @@ final class Monitor: Sendable {
   }
 
   /// The number of inputs per turn, so that client requests cannot delay kernel messages.
-  private static let mostInputs = 1024
+  private static let maxInputs = 1024
 
   /// Removes and returns the next inputs.
   private func takeInputs() -> [Input] {
     let (inputs, hasMore) = self.inputs.withLock { inputs in
-      let first = Array(inputs.prefix(Self.mostInputs))
+      let first = Array(inputs.prefix(Self.maxInputs))
       inputs.removeFirst(first.count)
       return (first, !inputs.isEmpty)
     }

@@ -8,9 +8,9 @@ extension MonitorLoop {
 
   /// Changes the conditions, and notes that the kernel must be read for the effect on paths.
   mutating func change(_ body: (inout LinkConditions) -> Void) {
-    let former = self.engine.conditions.words
+    let former = self.engine.conditions.reports
     body(&self.engine.conditions)
-    if self.engine.conditions.words != former { self.note(.quality) }
+    if self.engine.conditions.reports != former { self.note(.quality) }
   }
 
   /// Notes a client's report about its attempt to connect by the default way.

@@ -259,8 +259,8 @@ struct MonitorLoop {
       self.engine.context.modems.update(change.interface, to: links[change.interface])
       self.note(.modem(change))
       self.facts.prepend(update)
-    case .metering(let words) where words != self.engine.metering:
-      self.engine.metering = words
+    case .metering(let reason) where reason != self.engine.metering:
+      self.engine.metering = reason
       self.note(.metering)
     case .metering: break
     case .checks(let checks): self.validate { $0.checks = checks }
@@ -270,7 +270,7 @@ struct MonitorLoop {
   }
 
   /// Stores what others report about the way to the internet.
-  private mutating func validate(_ change: (inout ValidationWords) -> Void) {
+  private mutating func validate(_ change: (inout ValidationReports) -> Void) {
     let former = self.engine.validations
     change(&self.engine.validations)
     if self.engine.validations != former { self.note(.validation) }

@@ -72,20 +72,20 @@ struct SweepDelay {
 /// refusing. Any event in between causes a query anyway.
 struct Repetition {
   private(set) var due: Instant?
-  private var pause = Self.shortest
+  private var pause = Self.minPause
   /// When the last retry was due.
   private var last: Instant?
 
-  private static let shortest = Duration.milliseconds(50)
-  private static let longest = Duration.seconds(60)
+  private static let minPause = Duration.milliseconds(50)
+  private static let maxPause = Duration.seconds(60)
 
   /// Notes that a query was refused.
   mutating func refused(at now: Instant) {
     guard self.due == nil else { return }
     // All queries were answered for longer than the pause.
-    if let last, last.duration(to: now) > self.pause { self.pause = Self.shortest }
+    if let last, last.duration(to: now) > self.pause { self.pause = Self.minPause }
     self.due = now.advanced(by: self.pause)
-    self.pause = min(self.pause * 2, Self.longest)
+    self.pause = min(self.pause * 2, Self.maxPause)
   }
 
   /// - Returns: Whether to retry now.

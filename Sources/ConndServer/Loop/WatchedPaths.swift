@@ -5,13 +5,13 @@ import DequeModule
 ///
 /// They are evaluated in slices, so that kernel messages are read in between.
 struct WatchedPaths {
-  private var told: [Destination: KernelPath] = [:]
+  private var reported: [Destination: KernelPath] = [:]
   /// The destinations that have not been evaluated since the last event.
   private var due: Deque<Destination> = []
 
   private static let slice = 32
 
-  var addresses: Set<IPAddress> { Set(self.told.keys.map(\.address)) }
+  var addresses: Set<IPAddress> { Set(self.reported.keys.map(\.address)) }
 
   var isBusy: Bool { !self.due.isEmpty }
 
@@ -19,14 +19,14 @@ struct WatchedPaths {
   /// has its turn however much happens.
   mutating func lookAtAll() {
     let due = Set(self.due)
-    self.due += self.told.keys.lazy.filter { !due.contains($0) }
+    self.due += self.reported.keys.lazy.filter { !due.contains($0) }
   }
 
   /// Removes and returns the next destinations to evaluate.
   mutating func takeSlice() -> [Destination] {
     var slice: [Destination] = []
     while slice.count < Self.slice, let next = self.due.popFirst() {
-      if self.told[next] != nil { slice.append(next) }
+      if self.reported[next] != nil { slice.append(next) }
     }
     return slice
   }
@@ -36,18 +36,18 @@ struct WatchedPaths {
   /// - Returns: Whether the path is new to the clients that already watch the destination.
   @discardableResult
   mutating func tell(_ path: KernelPath, of destination: Destination) -> Bool {
-    self.told.updateValue(path, forKey: destination) != path
+    self.reported.updateValue(path, forKey: destination) != path
   }
 
-  mutating func forget(_ destination: Destination) { self.told[destination] = nil }
+  mutating func forget(_ destination: Destination) { self.reported[destination] = nil }
 
   /// Resets all paths to unknown.
   ///
   /// - Returns: The destinations whose path was known before.
   mutating func lose() -> [Destination] {
     self.due = []
-    let known = self.told.filter { $0.value.status != .unknown }.map(\.key)
-    for destination in known { self.told[destination] = .unknown }
+    let known = self.reported.filter { $0.value.status != .unknown }.map(\.key)
+    for destination in known { self.reported[destination] = .unknown }
     return known
   }
 }

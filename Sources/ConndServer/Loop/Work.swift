@@ -47,8 +47,8 @@ struct Passes {
 
   init(_ woken: Waiter.Woken) { self.woken = woken }
 
-  /// Returns the next work, or `nil` at the end of the turn, and what has woken the loop, which only
-  /// the first pass receives.
+  /// Returns the next work, or `nil` at the end of the turn. Only the first pass receives what has
+  /// woken the loop.
   ///
   /// - Parameter mustRead: Whether something must be read.
   mutating func next(mustRead: Bool) -> (work: Work, woken: Waiter.Woken?)? {

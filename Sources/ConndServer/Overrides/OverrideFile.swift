@@ -20,7 +20,7 @@ final class OverrideFile {
   /// In this format, all overrides of one subject end together.
   private static let oldHeader = "connd networks 1"
   /// In bytes. This has room for more overrides than connd accepts.
-  private static let largest = 1 << 20
+  private static let maxSize = 1 << 20
 
   private let path: String
   private let boot: String
@@ -58,7 +58,7 @@ final class OverrideFile {
   private func read() -> Contents? {
     let bytes: [UInt8]
     do throws(SystemError) {
-      bytes = try contents(of: self.path, max: Self.largest, followsLinks: false)
+      bytes = try contents(of: self.path, max: Self.maxSize, followsLinks: false)
     } catch {
       if error.code != ENOENT { self.putAside("cannot be read: \(error)") }
       return nil

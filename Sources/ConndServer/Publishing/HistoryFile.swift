@@ -23,7 +23,7 @@ final class HistoryFile {
   private static let slack = Store.capacity
 
   /// In bytes. No history is larger, so a larger file was not written by connd.
-  private static let largest = 1 << 26
+  private static let maxSize = 1 << 26
 
   private let path: String
   private var descriptor: CInt = -1
@@ -63,7 +63,7 @@ final class HistoryFile {
   private func load() -> Past {
     var bytes: ArraySlice<UInt8>
     do {
-      bytes = try contents(of: self.path, max: Self.largest, followsLinks: false)[...]
+      bytes = try contents(of: self.path, max: Self.maxSize, followsLinks: false)[...]
     } catch {
       // The renamed file may have been the last one, if nothing was published after it.
       if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }

@@ -12,7 +12,7 @@ final class Published: Sendable {
 
   init(_ change: ConnectivityChange) {
     self.change = change
-    self.message = change.watchResponse(networkNamespace: ProcessNamespace.told)
+    self.message = change.watchResponse(networkNamespace: ProcessNamespace.reported)
   }
 
   /// Decodes a stored message.

@@ -102,15 +102,15 @@ struct Statistics: Sendable {
   }
 
   /// Counts an event that a client received about one of its flows.
-  func count(_ told: FlowTable.FlowNotification) {
-    switch told.event {
+  func count(_ reported: FlowTable.FlowNotification) {
+    switch reported.event {
     case .path, .betterPathGone: self.flowPaths.increment()
     case .invalidation(let invalidation):
       self.increment("flow_invalidations", invalidation.reason.rawValue)
       if invalidation.reason == .silent, invalidation.severity == .destroy {
         self.found.increment()
       }
-      if told.isRefutation { self.increment("refutations", invalidation.reason.rawValue) }
+      if reported.isRefutation { self.increment("refutations", invalidation.reason.rawValue) }
     case .refused: break
     }
   }

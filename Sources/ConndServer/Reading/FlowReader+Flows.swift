@@ -15,7 +15,7 @@ extension FlowReader {
     _ way: inout FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let router = router ?? made.gateway
-    for _ in 0..<Self.mostRepetitions {
+    for _ in 0..<Self.maxRepetitions {
       let reading = try self.readOnce(question, madeOn: made, by: router, way)
       guard reading.formerLink == .withRoute else { return reading }
       let answer = try self.view.routeAnew(to: question)
@@ -25,7 +25,7 @@ extension FlowReader {
     return try self.readOnce(question, madeOn: made, by: router, way)
   }
 
-  private static let mostRepetitions = 3
+  private static let maxRepetitions = 3
 
   private func readOnce(
     _ question: Destination, madeOn made: KernelPath, by router: IPAddress?, _ way: FlowPath

@@ -49,8 +49,8 @@ extension KernelQueries {
   ) throws(KernelUnavailable) -> ConnectionReport {
     let question = connection.question
     var way = try reader.way(to: question)
-    if case .unanswered(let words) = way.answer {
-      throw KernelUnavailable(description: words, isOfOneQuestion: true)
+    if case .unanswered(let reason) = way.answer {
+      throw KernelUnavailable(description: reason, isOfOneQuestion: true)
     }
     let owner = try connection.flow.local.flatMap { (local) throws(KernelUnavailable) in
       try self.view.owner(of: local)

@@ -198,8 +198,8 @@ extension RouteAnswer {
     switch self {
     case .noRoute(let reason):
       return reason.rawValue
-    case .unanswered(let words):
-      return words
+    case .unanswered(let reason):
+      return reason
     case .route(let route):
       let via = route.gateway.map { "via \($0) " } ?? ""
       let name = try view.link(route.outLink)?.link.name ?? "\(route.outLink)"

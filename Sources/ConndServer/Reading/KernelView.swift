@@ -86,8 +86,8 @@ final class KernelView {
   /// - Throws: If the kernel refuses the query.
   func certainRoute(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     let answer = try self.route(to: destination)
-    if case .unanswered(let words) = answer {
-      throw KernelUnavailable(description: words, isOfOneQuestion: true)
+    if case .unanswered(let reason) = answer {
+      throw KernelUnavailable(description: reason, isOfOneQuestion: true)
     }
     return answer
   }
@@ -130,8 +130,8 @@ final class KernelView {
   }
 
   private func noteRefusals(_ answers: some Sequence<RouteAnswer>) {
-    for case .unanswered(let words) in answers {
-      self.refusal = KernelUnavailable(description: words, isOfOneQuestion: true)
+    for case .unanswered(let reason) in answers {
+      self.refusal = KernelUnavailable(description: reason, isOfOneQuestion: true)
     }
   }
 
@@ -181,7 +181,7 @@ final class KernelView {
     if let known = self.subscriptions.globalSources { return known }
     var (sources, subnets): ([IPAddress], Set<IPPrefix?>) = ([], [])
     for candidate in try self.addresses()
-    where candidate.isGlobalSource && sources.count < Self.mostSources
+    where candidate.isGlobalSource && sources.count < Self.maxSources
       && subnets.insert(IPPrefix(candidate.address, length: 64)).inserted
     {
       sources.append(candidate.address)
@@ -190,7 +190,7 @@ final class KernelView {
     return sources
   }
 
-  private static let mostSources = 8
+  private static let maxSources = 8
 
   /// Returns the routing table entry that decides about a destination.
   func entry(for destination: Destination) throws(KernelUnavailable) -> RouteEntry? {

@@ -20,21 +20,21 @@ struct LinkListing {
   private var tunnels = 0
   private var described: [LinkReport] = []
 
-  init(_ explainer: KernelQueries) throws(KernelUnavailable) {
-    self.observed = try explainer.reader.observation(explainer.view)
-    self.next = try explainer.kernel.beginListing()
+  init(_ queries: KernelQueries) throws(KernelUnavailable) {
+    self.observed = try queries.reader.observation(queries.view)
+    self.next = try queries.kernel.beginListing()
   }
 
   /// Reads or describes the next links.
   ///
   /// - Returns: All links, sorted by `rank`, or `nil` while there are more.
-  mutating func advance(_ explainer: KernelQueries) throws(KernelUnavailable) -> [LinkReport]? {
+  mutating func advance(_ queries: KernelQueries) throws(KernelUnavailable) -> [LinkReport]? {
     guard self.isRead else {
-      try self.read(explainer)
+      try self.read(queries)
       return nil
     }
     for facts in self.links.dropFirst(self.count).prefix(Self.part) {
-      self.described.append(try self.describe(facts, explainer))
+      self.described.append(try self.describe(facts, queries))
       self.count += 1
     }
     guard self.count == self.links.count else { return nil }
@@ -43,27 +43,27 @@ struct LinkListing {
     return ranks.indices.sorted { ranks[$0] < ranks[$1] }.map { self.described[$0] }
   }
 
-  private mutating func read(_ explainer: KernelQueries) throws(KernelUnavailable) {
+  private mutating func read(_ queries: KernelQueries) throws(KernelUnavailable) {
     switch try self.next() {
     case .restarted:
       self.links = []
     case .links(let links, let isLast):
-      for facts in links { self.links.append(try explainer.view.describe(facts)) }
+      for facts in links { self.links.append(try queries.view.describe(facts)) }
       guard isLast else { return }
       self.isRead = true
       self.names = Dictionary(self.links.map { ($0.link.index, $0.link.name) }) { first, _ in
         first
       }
-      self.addresses = Dictionary(grouping: try explainer.kernel.addresses(), by: \.link)
+      self.addresses = Dictionary(grouping: try queries.kernel.addresses(), by: \.link)
       self.described.reserveCapacity(self.links.count)
     }
   }
 
   private mutating func describe(
-    _ facts: LinkFacts, _ explainer: KernelQueries
+    _ facts: LinkFacts, _ queries: KernelQueries
   ) throws(KernelUnavailable) -> LinkReport {
     let (index, names) = (facts.link.index, self.names)
-    var report = try explainer.describe(facts, self.addresses[index] ?? [])
+    var report = try queries.describe(facts, self.addresses[index] ?? [])
     report.master = facts.link.master.flatMap { names[$0] }
     if case .links(let below) = facts.below,
       let lower = below.lazy.compactMap({ names[$0] }).first
@@ -73,7 +73,7 @@ struct LinkListing {
       report.lower = LinkReport.Lower(name: below.name, isGuess: true)
     } else if facts.isTunnel, self.tunnels < Self.maxTunnels {
       self.tunnels += 1
-      if let underlay = try explainer.reader.underlay(of: facts, explainer.view),
+      if let underlay = try queries.reader.underlay(of: facts, queries.view),
         let lower = names[underlay.link]
       {
         report.lower = LinkReport.Lower(name: lower, isGuess: underlay.isGuess)

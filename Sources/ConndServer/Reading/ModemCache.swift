@@ -17,7 +17,7 @@ struct ModemCache {
   private var lines: [UInt32: String] = [:]
 
   /// A machine has only a few modems.
-  private static let most = 64
+  private static let maxModems = 64
 
   /// - Parameter restored: The snapshot that an earlier run published last. Its evidence remains
   ///   valid.
@@ -64,7 +64,7 @@ struct ModemCache {
   private mutating func describeByLine(_ facts: LinkFacts) -> LinkFacts {
     var facts = facts
     if let driver = facts.device.serialDriver {
-      if self.lines.count >= Self.most { self.lines = [:] }
+      if self.lines.count >= Self.maxModems { self.lines = [:] }
       self.lines[facts.link.index] = driver
     } else if let driver = self.lines[facts.link.index] {
       facts.device.serialDriver = driver
@@ -79,7 +79,7 @@ struct ModemCache {
     let before = self.known[index]
     if var modem = self.links[facts.link.name] {
       modem.mobileOperator = modem.mobileOperator ?? before ?? nil
-      if self.known.count >= Self.most { self.known = [:] }
+      if self.known.count >= Self.maxModems { self.known = [:] }
       self.known.updateValue(modem.mobileOperator, forKey: index)
       facts.modem = modem
     } else if let before {

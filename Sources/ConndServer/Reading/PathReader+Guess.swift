@@ -40,7 +40,7 @@ extension PathReader {
   private func guess(
     below chain: [LinkFacts], table: (family: AddressFamily, number: UInt32)?, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
-    guard let tunnel = chain.last, tunnel.hidesItsEnd, chain.count < Self.deepest,
+    guard let tunnel = chain.last, tunnel.hidesItsEnd, chain.count < Self.maxDepth,
       self.classifier.policy.rule(for: tunnel.link)?.medium == nil
     else { return nil }
     if let table {
@@ -104,7 +104,7 @@ extension PathReader {
     if let known = view.subscriptions.uplinks { return known.sorted() }
     var uplinks: Set<UInt32> = []
     for facts in try view.links()
-    where !facts.link.flags.contains(.loopback) && uplinks.count < KernelSubscriptions.mostUplinks {
+    where !facts.link.flags.contains(.loopback) && uplinks.count < KernelSubscriptions.maxUplinks {
       for family in AddressFamily.allCases {
         guard let question = self.question(family, over: facts.link.index),
           try view.route(to: question).isDefault(over: facts.link.index)

@@ -93,7 +93,7 @@ struct PathReader {
   ) throws(KernelUnavailable) -> RouteAnswer {
     var answer = answer
     guard destination.source == nil else { return answer }
-    for _ in 0..<Self.mostRepetitions {
+    for _ in 0..<Self.maxRepetitions {
       guard case .route(let route) = answer, route.kind == .unicast, let source = route.source,
         try view.address(source, on: route.outLink) == nil
       else { break }
@@ -105,7 +105,7 @@ struct PathReader {
   }
 
   /// If addresses change even faster, the kernel's messages cause another turn.
-  private static let mostRepetitions = 3
+  private static let maxRepetitions = 3
 
   /// Whether the path uses a default route without a gateway. Then the source address decides
   /// whether there is a router.
@@ -126,7 +126,7 @@ struct PathReader {
     let nextHop = Gateway(link: route.outLink, address: route.gateway ?? destination)
     let start = facts.links.count
     var next = try view.link(nextHop.link)
-    while let link = next, facts.links.count < Self.deepest,
+    while let link = next, facts.links.count < Self.maxDepth,
       !facts.links.contains(where: { $0.link.index == link.link.index })
     {
       let above = facts.links.count > start ? facts.links.last : nil
@@ -244,5 +244,5 @@ struct PathReader {
   }
 
   /// Stacks are shallow. A deeper or circular stack is not followed to its end.
-  static let deepest = 16
+  static let maxDepth = 16
 }

@@ -110,7 +110,7 @@ final class ConnectionLimiter: Admission {
       }
       self.trimmer?.use(amount * resource.cost)
     } catch {
-      let (key, what) = (resource.rawValue, resource.words)
+      let (key, what) = (resource.rawValue, resource.text)
       switch error {
       case .inAll(let most):
         self.turnedAway(peer, limit: key)
@@ -176,7 +176,7 @@ final class ConnectionLimiter: Admission {
 
 extension LimitedResource {
   /// The name of the resource in messages.
-  fileprivate var words: String { self == .pendingMemory ? "pending bytes" : self.rawValue }
+  fileprivate var text: String { self == .pendingMemory ? "pending bytes" : self.rawValue }
 
   /// The approximate memory in bytes that one of them takes.
   fileprivate var cost: Int {

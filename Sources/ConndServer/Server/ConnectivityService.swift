@@ -16,7 +16,7 @@ struct ConnectivityService: RegistrableRPCService {
 
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     router.unary(Method.GetStatus.descriptor) { (_: Connectivity_V1_GetStatusRequest, _) in
-      Connectivity_V1_Status(self.store.snapshot, networkNamespace: ProcessNamespace.told)
+      Connectivity_V1_Status(self.store.snapshot, networkNamespace: ProcessNamespace.reported)
     }
     router.unary(Method.GetPath.descriptor) { (request: Connectivity_V1_GetPathRequest, caller) in
       try await self.path(request, caller)
@@ -46,7 +46,7 @@ struct ConnectivityService: RegistrableRPCService {
     var response = Connectivity_V1_GetPathResponse()
     response.destination = request.destination
     response.path = Connectivity_V1_Path(path)
-    response.networkNamespace = ProcessNamespace.told
+    response.networkNamespace = ProcessNamespace.reported
     guard request.withOtherWay else { return response }
     let way: KernelAnswer<OtherWay> = try await self.queries.answer(for: caller) {
       .otherWay(destination, $0)

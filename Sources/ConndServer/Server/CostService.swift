@@ -90,9 +90,9 @@ struct CostService: RegistrableRPCService {
   ) async throws -> CostRequest.Answer {
     switch try await self.queries.answer(for: peer, { .costs(request, $0) }) {
     case .success(let answer): return answer
-    case .failure(.notFound(let words)): throw RPCError(code: .notFound, message: words)
-    case .failure(.invalid(let words)): throw RPCError(code: .invalidArgument, message: words)
-    case .failure(.full(let words)): throw RPCError(code: .resourceExhausted, message: words)
+    case .failure(.notFound(let reason)): throw RPCError(code: .notFound, message: reason)
+    case .failure(.invalid(let reason)): throw RPCError(code: .invalidArgument, message: reason)
+    case .failure(.full(let reason)): throw RPCError(code: .resourceExhausted, message: reason)
     case .failure(.kernel(let error)):
       throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")
     }

@@ -157,10 +157,10 @@ extension Connectivity_V1_ListTransitionsResponse {
     self.init()
     switch change {
     case .transition(let transition):
-      self.transitions = [.init(transition, networkNamespace: ProcessNamespace.told)]
+      self.transitions = [.init(transition, networkNamespace: ProcessNamespace.reported)]
     case .invalidation(let invalidation): self.invalidations = [.init(invalidation)]
     case .path(let change):
-      self.paths = [.init(change, networkNamespace: ProcessNamespace.told)]
+      self.paths = [.init(change, networkNamespace: ProcessNamespace.reported)]
     case .dns: break
     }
   }

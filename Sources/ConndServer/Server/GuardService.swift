@@ -131,9 +131,9 @@ extension FlowTable.Registration {
     if flow.hasKnownPath {
       // connd created the known path, so its chain has at most the links that connd follows, and
       // link names have the kernel's limit (IFNAMSIZ). connd keeps the chain, so it must be small.
-      guard flow.knownPath.chain.count <= PathReader.deepest else {
+      guard flow.knownPath.chain.count <= PathReader.maxDepth else {
         throw .invalid(
-          "add.known_path: a path has at most \(PathReader.deepest) links")
+          "add.known_path: a path has at most \(PathReader.maxDepth) links")
       }
       guard flow.knownPath.chain.allSatisfy({ $0.name.utf8.count < 16 }) else {
         throw .invalid("add.known_path: a link name has at most 15 bytes")
@@ -167,6 +167,6 @@ extension Connectivity_V1_GuardResponse {
   fileprivate init(_ message: GuardMailbox.Message) {
     self.init(
       message.id, message.event, generation: message.generation, askedUntil: message.askedUntil)
-    self.networkNamespace = ProcessNamespace.told
+    self.networkNamespace = ProcessNamespace.reported
   }
 }

@@ -9,7 +9,7 @@ extension MonitorLoop {
   func answers(_ store: Store, unanswered: () -> Int) -> [UInt8] {
     var answers = Connectivity_V1_ReplayedAnswers()
     answers.status = Connectivity_V1_Status(
-      store.snapshot, networkNamespace: ProcessNamespace.told)
+      store.snapshot, networkNamespace: ProcessNamespace.reported)
     answers.endTime = Google_Protobuf_Timestamp(self.clock.time)
     for published in store.past where published.change.isInHistory {
       answers.history.append(Connectivity_V1_ListTransitionsResponse(published.change))

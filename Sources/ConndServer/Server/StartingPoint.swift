@@ -20,13 +20,13 @@ extension StartingPoint {
   }
 
   /// In bytes. The history has at most 512 changes.
-  private static let largest = 1 << 26
+  private static let maxSize = 1 << 26
 
   /// - Throws: ``Fault``, or ``ConfigurationError``.
   init(file: String) throws {
     let response: Connectivity_V1_GetConfigurationResponse
     do {
-      response = try .init(serializedBytes: try contents(of: file, max: Self.largest))
+      response = try .init(serializedBytes: try contents(of: file, max: Self.maxSize))
       self.past = try response.history.map { try Published(decoding: $0.serializedBytes()) }
       self.overrides = try OverrideFile.read(Array(response.overrides.utf8), boot: "")
     } catch {

@@ -82,7 +82,7 @@ private final class WatchSource: MessageSource {
 
   func next() -> NextMessage {
     typealias Response = Connectivity_V1_WatchResponse
-    let namespace = ProcessNamespace.told
+    let namespace = ProcessNamespace.reported
     while true {
       while let published = self.unsent.popFirst() {
         if self.kinds.contain(published.change) { return .message(published.message) }

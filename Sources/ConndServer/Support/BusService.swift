@@ -32,7 +32,7 @@ final class BusService<Question: Hashable> {
   private let daemon = "org.freedesktop.DBus"
   private let daemonPath = "/org/freedesktop/DBus"
   /// The number of messages per turn, so that the bus cannot delay kernel messages.
-  private let mostSteps = 64
+  private let maxSteps = 64
 
   /// - Parameters:
   ///   - name: The service's name on the bus.
@@ -100,7 +100,7 @@ final class BusService<Question: Hashable> {
   /// Processes messages, up to the limit for one turn.
   func process(_ take: (Event) -> Void) {
     do throws(SystemdError) {
-      for _ in 0..<self.mostSteps {
+      for _ in 0..<self.maxSteps {
         guard !self.isBroken, let bus = self.bus else { break }
         switch try bus.process() {
         case .idle: return

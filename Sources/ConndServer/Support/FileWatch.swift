@@ -30,7 +30,7 @@ final class FileWatch {
   func watch(fileBehindLinks path: String) {
     var rest: [Substring] = path.split(separator: "/").reversed()
     var (resolved, links) = ("", 0)
-    while let name = rest.popLast(), links <= Self.mostLinks {
+    while let name = rest.popLast(), links <= Self.maxLinks {
       if name == "." { continue }
       if name == ".." {
         resolved = Self.directory(of: resolved)
@@ -45,13 +45,13 @@ final class FileWatch {
       if target.hasPrefix("/") { resolved = "" }
       rest += target.split(separator: "/").reversed()
     }
-    guard links <= Self.mostLinks else { return }
+    guard links <= Self.maxLinks else { return }
     self.watch(file: resolved)
     self.watch(directory: "\(Self.directory(of: resolved))/")
   }
 
   /// The kernel follows no more (ELOOP).
-  private static let mostLinks = 40
+  private static let maxLinks = 40
 
   private static func directory(of path: String) -> String {
     path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""

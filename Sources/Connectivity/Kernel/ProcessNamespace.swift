@@ -13,7 +13,7 @@ package enum ProcessNamespace {
   package static let own = Self.inode(of: "/proc/thread-self/ns/net")
 
   /// The namespace of this process as connd reports it, or 0 if /proc does not reveal it.
-  package static let told = Self.own ?? 0
+  package static let reported = Self.own ?? 0
 
   /// The corresponding C function is `stat`.
   static func inode(of path: String) -> UInt64? {

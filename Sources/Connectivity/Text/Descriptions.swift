@@ -6,19 +6,19 @@ extension KernelPath: CustomStringConvertible {
   public var description: String {
     guard self.status == .satisfied else {
       let interface = self.interface?.escaped
-      return self.status.rawValue.separatingWords
-        + (self.reason.map { ": " + $0.words(of: interface) } ?? "")
+      return self.status.rawValue.separatedWords
+        + (self.reason.map { ": " + $0.text(of: interface) } ?? "")
     }
-    var words = self.medium.rawValue
+    var text = self.medium.rawValue
     if !self.chain.isEmpty {
-      words += " by " + self.chain.map(\.description).joined(separator: " over ")
+      text += " by " + self.chain.map(\.description).joined(separator: " over ")
     }
-    if let source = self.source { words += " from \(source)" }
-    if let gateway = self.gateway { words += " via \(gateway)" }
-    if self.isExpensive { words += ", expensive" }
-    if self.isCostUnknown { words += ", of unknown cost" }
-    if self.isConstrained { words += ", constrained" }
-    return "satisfied, \(words)"
+    if let source = self.source { text += " from \(source)" }
+    if let gateway = self.gateway { text += " via \(gateway)" }
+    if self.isExpensive { text += ", expensive" }
+    if self.isCostUnknown { text += ", of unknown cost" }
+    if self.isConstrained { text += ", constrained" }
+    return "satisfied, \(text)"
   }
 }
 
@@ -41,15 +41,15 @@ extension ConnectivitySnapshot: CustomStringConvertible {
 
 extension ChangeCause: CustomStringConvertible {
   /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
-  public var description: String { self.words { "\($0) \($1.escaped)" } }
+  public var description: String { self.text { "\($0) \($1.escaped)" } }
 
   /// - Parameter phrase: Joins a preposition and a name.
-  package func words(_ phrase: (String, String) -> String) -> String {
-    var words = self.change.isEmpty ? self.trigger.rawValue : self.change.separatingWords
-    if let interface = self.interface { words += " " + phrase("on", interface) }
-    if let message = self.message { words += " (\(message))" }
-    if self.learntLate { words += ", learnt late" }
-    return words
+  package func text(_ phrase: (String, String) -> String) -> String {
+    var text = self.change.isEmpty ? self.trigger.rawValue : self.change.separatedWords
+    if let interface = self.interface { text += " " + phrase("on", interface) }
+    if let message = self.message { text += " (\(message))" }
+    if self.learntLate { text += ", learnt late" }
+    return text
   }
 }
 
@@ -89,32 +89,32 @@ extension DNSChange: CustomStringConvertible {
 extension Invalidation: CustomStringConvertible {
   /// The text `destroy channels on wlan0 (ipv4), interface lost: carrier lost on wlan0`.
   public var description: String {
-    "\(self.severity.rawValue) \(self.scope), \(self.reason.words): \(self.cause)"
+    "\(self.severity.rawValue) \(self.scope), \(self.reason.text): \(self.cause)"
   }
 }
 
 extension Invalidation.Scope: CustomStringConvertible {
   /// The text `all channels`, or `channels to 192.0.2.9 from 192.0.2.7 on wlan0 (ipv4)`.
-  public var description: String { self.words("channels") { "\($0) \($1.escaped)" } }
+  public var description: String { self.text("channels") { "\($0) \($1.escaped)" } }
 
   /// - Parameters:
   ///   - noun: The connections that the scope selects.
   ///   - phrase: Joins two words, such as a preposition and a name.
-  package func words(_ noun: String, _ phrase: (String, String) -> String) -> String {
-    var words: [String] = []
+  package func text(_ noun: String, _ phrase: (String, String) -> String) -> String {
+    var parts: [String] = []
     switch self.destination {
-    case .address(let address): words.append(phrase("to", address.description))
-    case .offLink: words.append("by a gateway")
+    case .address(let address): parts.append(phrase("to", address.description))
+    case .offLink: parts.append("by a gateway")
     case nil: break
     }
     if let addresses = self.localAddresses {
       let list = addresses.map(\.description)
-      words.append(([phrase("from", list.first ?? "")] + list.dropFirst()).joined(separator: ", "))
+      parts.append(([phrase("from", list.first ?? "")] + list.dropFirst()).joined(separator: ", "))
     }
-    if let interface = self.interface { words.append(phrase("on", interface)) }
-    words.insert(words.isEmpty ? phrase("all", noun) : noun, at: 0)
-    if let family = self.family { words.append("(\(family.rawValue))") }
-    return words.joined(separator: " ")
+    if let interface = self.interface { parts.append(phrase("on", interface)) }
+    parts.insert(parts.isEmpty ? phrase("all", noun) : noun, at: 0)
+    if let family = self.family { parts.append("(\(family.rawValue))") }
+    return parts.joined(separator: " ")
   }
 }
 
@@ -122,11 +122,11 @@ extension FlowInvalidation: CustomStringConvertible {
   /// The text `destroy, interface lost: carrier lost on eth0 (RTM_NEWLINK); now requires
   /// connection: eth0 has no carrier`.
   public var description: String {
-    var words = "\(self.severity.rawValue), \(self.reason.words)"
-    if let reason = self.networkUnavailableReason { words += " (\(reason.rawValue))" }
-    words += ": \(self.cause)"
-    if let socket = self.socket { words += "; \(socket.words(since: "the change"))" }
-    if let path = self.path { words += "; now \(path)" }
-    return words
+    var text = "\(self.severity.rawValue), \(self.reason.text)"
+    if let reason = self.networkUnavailableReason { text += " (\(reason.rawValue))" }
+    text += ": \(self.cause)"
+    if let socket = self.socket { text += "; \(socket.text(since: "the change"))" }
+    if let path = self.path { text += "; now \(path)" }
+    return text
   }
 }

@@ -1,7 +1,7 @@
 // Words of the model, for people.
 
 extension KernelPath.Reason {
-  package var words: String {
+  package var text: String {
     switch self {
     case .noRoute: "no route"
     case .unreachable: "an unreachable route"
@@ -20,8 +20,8 @@ extension KernelPath.Reason {
 
   /// Returns the reason as a sentence about the outgoing link, if there is one: `eth0 has no
   /// carrier`.
-  package func words(of interface: String?) -> String {
-    guard let interface else { return self.words }
+  package func text(of interface: String?) -> String {
+    guard let interface else { return self.text }
     return switch self {
     case .noCarrier: "\(interface) has no carrier"
     case .dormant: "\(interface) is dormant"
@@ -29,18 +29,18 @@ extension KernelPath.Reason {
     case .linkDown: "\(interface) is down"
     case .noSourceAddress: "\(interface) has no usable source address"
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw, .kernelUnavailable, .unsupported:
-      self.words
+      self.text
     }
   }
 }
 
 extension Invalidation.Reason {
-  package var words: String { self.rawValue.separatingWords }
+  package var text: String { self.rawValue.separatedWords }
 }
 
 extension String {
   /// The text with separate words: `carrierLost` becomes `carrier lost`.
-  package var separatingWords: String {
+  package var separatedWords: String {
     self.reduce(into: "") { words, character in
       words += character.isUppercase ? " " + character.lowercased() : String(character)
     }
@@ -50,20 +50,20 @@ extension String {
 extension SocketTestimony {
   /// Returns `last heard 12 ms after the change` or `last heard 3.2 s before the change, 2 timeouts
   /// in a row`.
-  package func words(since reference: String) -> String {
+  package func text(since reference: String) -> String {
     let isBefore = self.lastHeard < .zero
     let distance = isBefore ? .zero - self.lastHeard : self.lastHeard
-    var words = "last heard \(distance.shortWords) \(isBefore ? "before" : "after") \(reference)"
+    var text = "last heard \(distance.shortText) \(isBefore ? "before" : "after") \(reference)"
     if self.timeouts > 0 {
-      words += ", \(self.timeouts) timeout\(self.timeouts == 1 ? "" : "s") in a row"
+      text += ", \(self.timeouts) timeout\(self.timeouts == 1 ? "" : "s") in a row"
     }
-    return words
+    return text
   }
 }
 
 extension Duration {
   /// The text `12 ms` or `3.2 s`.
-  package var shortWords: String {
+  package var shortText: String {
     let (seconds, attoseconds) = self.components
     let milliseconds = seconds * 1000 + attoseconds / 1_000_000_000_000_000
     guard milliseconds >= 1000 else { return "\(milliseconds) ms" }

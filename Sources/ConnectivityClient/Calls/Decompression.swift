@@ -22,7 +22,7 @@ internal import Synchronization
   /// - Throws: `RESOURCE_EXHAUSTED` if a message of `compressed` bytes may not decompress to
   ///   `decompressed` bytes.
   func check(compressed: Int, decompressed: Int) throws(RPCError) {
-    let limit: (bytes: Int, words: String)
+    let limit: (bytes: Int, text: String)
     switch self {
     case .absolute(let bytes):
       limit = (bytes, "\(bytes) bytes are allowed")
@@ -34,7 +34,7 @@ internal import Synchronization
     throw RPCError(
       code: .resourceExhausted,
       message: "A response of \(compressed) bytes became \(decompressed) bytes when it was "
-        + "decompressed, and \(limit.words)")
+        + "decompressed, and \(limit.text)")
   }
 }
 

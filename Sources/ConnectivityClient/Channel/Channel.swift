@@ -195,7 +195,7 @@ final class Channel: Sendable {
     resumed = []
     var ended: [AsyncStream<ConnectivityState>.Continuation] = []
     var endedEvents: [AsyncStream<NetworkAwareTransport.Event>.Continuation] = []
-    var told: [@Sendable (KernelPath) -> Void] = []
+    var reported: [@Sendable (KernelPath) -> Void] = []
     var path = KernelPath.unknown
     var reconnected: Duration?
     var retired: [Connection] = []
@@ -230,7 +230,7 @@ final class Channel: Sendable {
           for call in calls {
             guard let tell = state.waiters[call]?.onWait else { continue }
             state.waiters[call]?.onWait = nil
-            told.append(tell)
+            reported.append(tell)
           }
         case .fail(let calls, let error):
           for call in calls {
@@ -243,7 +243,7 @@ final class Channel: Sendable {
       return result
     }
     if let reconnected { self.metrics.reconnected(after: reconnected) }
-    for tell in told { tell(path) }
+    for tell in reported { tell(path) }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
     for connection in retired { connection.retire() }
     // Outside the lock, because observers take it.

@@ -294,11 +294,11 @@ struct ChannelMachine: Sendable {
 
   private mutating func connectWhenAllowed(_ now: Instant) -> [Action] {
     if let earliest = self.earliest, earliest > now {
-      let told = Action.tellWaiting(self.waiting.map(\.id))
+      let reported = Action.tellWaiting(self.waiting.map(\.id))
       // One timer serves all waiting calls.
-      if self.alarm == earliest { return [told] }
+      if self.alarm == earliest { return [reported] }
       self.alarm = earliest
-      return [.wake(at: earliest), told]
+      return [.wake(at: earliest), reported]
     }
     self.earliest = nil
     return self.connect(beside: nil, now)
@@ -308,7 +308,7 @@ struct ChannelMachine: Sendable {
     let id = self.newConnection()
     self.hasNews = false
     self.state = .connecting(id, started: now, beside: stalled)
-    return [.report(.connecting), .connect(id, atMost: self.backoff.longestAttempt)]
+    return [.report(.connecting), .connect(id, atMost: self.backoff.maxAttempt)]
   }
 
   mutating func newConnection() -> ConnectionID {

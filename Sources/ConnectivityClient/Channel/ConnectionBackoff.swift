@@ -8,7 +8,7 @@ internal import GRPCNIOTransportHTTP2Posix
 /// Implements rule C4.
 struct ConnectionBackoff: Sendable {
   /// The minimum duration of an attempt, however short the pauses are (MIN_CONNECT_TIMEOUT).
-  static let shortestAttempt: Duration = .seconds(20)
+  static let minAttempt: Duration = .seconds(20)
 
   private let config: HTTP2ClientTransport.Config.Backoff
   /// The last pause without jitter, or `nil` before the first.
@@ -29,10 +29,10 @@ struct ConnectionBackoff: Sendable {
     return pause + pause * (self.config.jitter * random)
   }
 
-  /// The maximum duration of the next attempt: its pause, but at least ``shortestAttempt``.
-  var longestAttempt: Duration {
+  /// The maximum duration of the next attempt: its pause, but at least ``minAttempt``.
+  var maxAttempt: Duration {
     let pause = self.last.map { min($0 * self.config.multiplier, self.config.max) }
-    return max(pause ?? self.config.initial, Self.shortestAttempt)
+    return max(pause ?? self.config.initial, Self.minAttempt)
   }
 
   /// Starts over, because the server has answered.

@@ -12,7 +12,7 @@ final class Resolution: Sendable {
 
   private struct State {
     /// The last pushed result.
-    var told: Answer?
+    var reported: Answer?
     var waiters: [UInt64: @Sendable (Answer) -> Void] = [:]
     var lastWaiter: UInt64 = 0
     var hasSaidIgnored = false
@@ -78,15 +78,15 @@ final class Resolution: Sendable {
   func run() async {
     guard let teller = self.teller else { return }
     do {
-      for try await result in teller.names { self.told(.success(self.read(result))) }
+      for try await result in teller.names { self.reported(.success(self.read(result))) }
     } catch {
-      self.told(.failure(error))
+      self.reported(.failure(error))
     }
   }
 
-  private func told(_ answer: Answer) {
+  private func reported(_ answer: Answer) {
     let waiters = self.state.withLock { state in
-      state.told = answer
+      state.reported = answer
       defer { state.waiters = [:] }
       return state.waiters
     }
@@ -111,12 +111,12 @@ final class Resolution: Sendable {
   }
 
   private func listen(_ onAnswer: @escaping @Sendable (Answer) -> Void) -> NameSearch.Cancellation {
-    let (told, id) = self.state.withLock { state in
+    let (reported, id) = self.state.withLock { state in
       state.lastWaiter += 1
-      if state.told == nil { state.waiters[state.lastWaiter] = onAnswer }
-      return (state.told, state.lastWaiter)
+      if state.reported == nil { state.waiters[state.lastWaiter] = onAnswer }
+      return (state.reported, state.lastWaiter)
     }
-    if let told { onAnswer(told) }
+    if let reported { onAnswer(reported) }
     return { [weak self] in _ = self?.state.withLock { $0.waiters.removeValue(forKey: id) } }
   }
 

@@ -57,7 +57,7 @@ struct StallMachine: Sendable {
   private static let lookIntervals = Duration.milliseconds(100)...Duration.seconds(1)
 
   private var isStalled = false
-  /// Whether a look is due.
+  /// Whether the sockets must be examined now.
   private var isWatching = false
   private var lastPing: Instant?
   /// When the silence began: with the last byte, or the first call after a pause.

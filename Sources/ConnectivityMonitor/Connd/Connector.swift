@@ -118,9 +118,9 @@ extension Connector {
       var pause = try await lost(reason)
       if let known = limit {
         pause = min(pause, known)
-        limit = known < Outage.longestUnwatchedPause ? known * 2 : nil
+        limit = known < Outage.maxUnwatchedPause ? known * 2 : nil
       }
-      if try await self.rest(for: pause, socket, after: reason) { limit = Outage.shortestPause }
+      if try await self.rest(for: pause, socket, after: reason) { limit = Outage.minPause }
     }
   }
 
@@ -134,7 +134,7 @@ extension Connector {
     for pause: Duration, _ socket: String, after reason: any Error
   ) async throws(CancellationError) -> Bool {
     #if os(Linux)
-      let limit = Outage.longestUnwatchedPause
+      let limit = Outage.maxUnwatchedPause
       if case .notThere? = reason as? ConndError, let reactor = try? self.thread.reactor {
         return try await reactor.sleep(
           for: pause, orUntilSocketAppears: socket, limit: limit
@@ -154,7 +154,7 @@ extension Connector {
     private static let lossCodes: [RPCError.Code] = [.unavailable, .resourceExhausted]
     /// How long to wait for room in the listen backlog.
     private static let patience = Duration.seconds(5)
-    /// How long to wait before the next look for room there.
+    /// How long to wait before room is looked for there again.
     private static let pause = Duration.milliseconds(10)
 
     private func withConnection<Result: Sendable>(

@@ -1,14 +1,14 @@
 /// Decides when to look for connd again, and whether its absence has been reported.
 package struct Outage: Sendable {
-  package static let shortestPause: Duration = .milliseconds(100)
+  package static let minPause: Duration = .milliseconds(100)
   /// The longest pause while connd's socket can be watched.
-  package static let longestPause: Duration = .seconds(60)
+  package static let maxPause: Duration = .seconds(60)
   /// The longest pause otherwise.
-  package static let longestUnwatchedPause: Duration = .seconds(2)
+  package static let maxUnwatchedPause: Duration = .seconds(2)
 
   /// Whether connd's absence has been reported.
   private(set) var isReported = false
-  private var pause = Self.shortestPause
+  private var pause = Self.minPause
 
   package init() {}
 
@@ -16,7 +16,7 @@ package struct Outage: Sendable {
   package mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
     defer {
       self.isReported = true
-      self.pause = min(self.pause * 2, Self.longestPause)
+      self.pause = min(self.pause * 2, Self.maxPause)
     }
     let error = error as? ConndError ?? .failed("\(error)")
     return (self.isReported ? nil : error, self.pause)
@@ -33,5 +33,5 @@ package struct Outage: Sendable {
 
   /// connd sent a message. If it only accepts connections and goes away again, the pauses keep
   /// growing.
-  package mutating func received() { self.pause = Self.shortestPause }
+  package mutating func received() { self.pause = Self.minPause }
 }

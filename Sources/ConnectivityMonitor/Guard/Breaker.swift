@@ -23,8 +23,8 @@ struct Breaker: Hashable, Sendable {
 
   /// The number of consecutive refutations that opens the breaker.
   static let limit = 3
-  static let shortestRest: Duration = .seconds(5 * 60)
-  static let longestRest: Duration = .seconds(60 * 60)
+  static let minRest: Duration = .seconds(5 * 60)
+  static let maxRest: Duration = .seconds(60 * 60)
 
   private enum State: Hashable {
     /// Connections are guarded. Counts the latest consecutive refutations.
@@ -58,10 +58,10 @@ struct Breaker: Hashable, Sendable {
     case .closed(let refutations) where refutations + 1 < Self.limit:
       self.state = .closed(refutations: refutations + 1)
       return nil
-    case .closed: rest = Self.shortestRest
+    case .closed: rest = Self.minRest
     // The connection was registered before the breaker opened.
     case .open(let end, _) where now < end: return nil
-    case .open(_, let last): rest = min(last * 2, Self.longestRest)
+    case .open(_, let last): rest = min(last * 2, Self.maxRest)
     }
     self.state = .open(until: now + rest, rest: rest)
     return rest

@@ -21,12 +21,12 @@ extension FlowInvalidation {
       "cause": "\(self.cause.trigger.rawValue) \(self.cause.change)",
     ]
     if let path = self.path {
-      let words: [String?] = [
+      let parts: [String?] = [
         path.status.rawValue, path.reason?.rawValue, path.chain.map(\.name).joined(separator: "/"),
         path.source.map { "from \($0)" }, path.gateway.map { "via \($0)" },
         path.table.map { "table \($0)" },
       ]
-      metadata["path"] = "\(words.compactMap { $0 }.joined(separator: " "))"
+      metadata["path"] = "\(parts.compactMap { $0 }.joined(separator: " "))"
     }
     metadata["remote"] = "\(flow.remote)"
     metadata["local"] = flow.local.map { "\($0)" }

@@ -31,7 +31,7 @@ extension GuardMachine {
       }
     }
 
-    /// The search for another subflow, from the loss of the last one until one stands.
+    /// The search for another subflow, from the loss of the last one until one works.
     struct Search: Equatable, Sendable {
       /// connd's report about the loss of the last subflow.
       var event: FlowEvent
@@ -49,8 +49,8 @@ extension GuardMachine {
     var search: Search?
     /// The last reported path of the connection, or `nil` after it was reported to be in doubt.
     var path: KernelPath?
-    /// Whether any subflow ever stood. Otherwise the end is a verdict about a connection that has
-    /// just been made (I11).
+    /// Whether the connection has ever had a working subflow. Otherwise the end is a verdict about a
+    /// connection that has just been made (I11).
     var hasStood = false
     /// Whether the connection was given up with all its subflows. Its owner may keep it.
     var isGivenUp = false
@@ -59,7 +59,7 @@ extension GuardMachine {
       self.guarded.contains { $0.registration.id == id }
     }
 
-    /// The first subflow that stands. If none stands, the first that is not in doubt, or `nil` if
+    /// The first subflow that works. If none works, the first that is not in doubt, or `nil` if
     /// all are in doubt.
     var current: Guarded? {
       self.guarded.first(where: \.stands) ?? self.guarded.first { !$0.isInDoubt }
@@ -158,7 +158,7 @@ extension GuardMachine {
     return actions + [request]
   }
 
-  /// Guards the subflows of the last list. The lost one may have recovered. If none stands, the
+  /// Guards the subflows of the last list. The lost one may have recovered. If none works, the
   /// connection is given up, at the latest when connd has answered.
   private mutating func endSearch(
     _ known: Subflows, _ search: Subflows.Search, _ list: [Subflow]

@@ -99,8 +99,8 @@ package struct GuardedFlows: Sendable {
     case .refused:
       self.entries[message.id] = nil
     }
-    let told = GuardEvent.flow(id: message.id, generation: message.generation, event)
-    return message.hasQuestionEndTime ? [told, .question(id: message.id)] : [told]
+    let reported = GuardEvent.flow(id: message.id, generation: message.generation, event)
+    return message.hasQuestionEndTime ? [reported, .question(id: message.id)] : [reported]
   }
 
   /// Returns the namespaces if connd's differs, or `nil` if either is unknown (0).

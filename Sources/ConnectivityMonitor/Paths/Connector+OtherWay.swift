@@ -24,7 +24,7 @@ extension Connector {
       ) {
       } _: { message in
         let response = try Connectivity_V1_GetPathResponse(serializedBytes: message)
-        guard response.hasOtherWay, response.networkNamespace == ProcessNamespace.told else {
+        guard response.hasOtherWay, response.networkNamespace == ProcessNamespace.reported else {
           return
         }
         way = try OtherWay(response.otherWay)

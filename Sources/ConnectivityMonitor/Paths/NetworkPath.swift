@@ -150,14 +150,14 @@ extension NetworkPath {
 extension NetworkPath: CustomStringConvertible {
   /// For logs: `satisfied, wifi by wlan0, ipv4, ipv6, expensive`.
   public var description: String {
-    var words = [self.status.rawValue]
-    if let reason = self.unsatisfiedReason { words.append(reason.rawValue) }
-    if let refusal = self.refusal { words.append("\(refusal)") }
-    if let interface = self.interface { words.append("\(self.medium.rawValue) by \(interface)") }
-    if self.supportsIPv4 { words.append("ipv4") }
-    if self.supportsIPv6 { words.append("ipv6") }
-    if self.isExpensive { words.append("expensive") }
-    if self.isConstrained { words.append("constrained") }
-    return words.joined(separator: ", ")
+    var parts = [self.status.rawValue]
+    if let reason = self.unsatisfiedReason { parts.append(reason.rawValue) }
+    if let refusal = self.refusal { parts.append("\(refusal)") }
+    if let interface = self.interface { parts.append("\(self.medium.rawValue) by \(interface)") }
+    if self.supportsIPv4 { parts.append("ipv4") }
+    if self.supportsIPv6 { parts.append("ipv6") }
+    if self.isExpensive { parts.append("expensive") }
+    if self.isConstrained { parts.append("constrained") }
+    return parts.joined(separator: ", ")
   }
 }

@@ -48,7 +48,7 @@ final class PathMailbox: Sendable {
 /// The unread states of the path, reduced to the last loss and the current path.
 struct PathBacklog: Hashable, Sendable {
   /// The last path that was read.
-  private var told: NetworkPath?
+  private var reported: NetworkPath?
   /// The last loss since then.
   private var loss: NetworkPath?
   /// The current path, if it is not a loss.
@@ -66,12 +66,12 @@ struct PathBacklog: Hashable, Sendable {
   mutating func next() -> NetworkPath? {
     // The first path is always the current one. And a reader that knows of a loss does not need an
     // earlier one.
-    if self.latest != nil, self.told?.isOnline != true { self.loss = nil }
+    if self.latest != nil, self.reported?.isOnline != true { self.loss = nil }
     for path in [self.loss, self.latest] {
       guard let path else { continue }
       if path.isOnline { self.latest = nil } else { self.loss = nil }
-      if path != self.told {
-        self.told = path
+      if path != self.reported {
+        self.reported = path
         return path
       }
     }

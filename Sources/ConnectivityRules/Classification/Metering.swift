@@ -1,7 +1,7 @@
 package import Connectivity
 
 /// The costs of links according to sources other than the kernel, by the links' names.
-package struct MeteringWords: Hashable, Sendable {
+package struct MeteringReports: Hashable, Sendable {
   /// The answers of NetworkManager, without links whose cost it does not know.
   package var manager: [String: Metering]
   /// The links whose DHCP server is a phone with a metered connection (option 43,
@@ -33,9 +33,9 @@ extension PathClassifier {
   ) -> CostEvidence {
     if let said = saidByConfiguration { return CostEvidence(said ? .yes : .no, .configuration) }
     if let said = saidByUser { return CostEvidence(said ? .yes : .no, .user) }
-    let words = self.metering
+    let text = self.metering
     let manager =
-      words.manager.isEmpty ? [] : chain.compactMap { words.manager[$0.link.name] }
+      text.manager.isEmpty ? [] : chain.compactMap { text.manager[$0.link.name] }
     // In NetworkManager, a user has set it for the connection.
     if let said = manager.first(where: { $0 == .yes || $0 == .no }) {
       return CostEvidence(said, .networkManager)
@@ -45,7 +45,7 @@ extension PathClassifier {
     if chain.contains(where: \.device.isMetered) { return CostEvidence(.yes, .accessPoint) }
     let vias = chain.lazy.compactMap(\.via)
     if vias.contains(where: { !$0.isGuess }) { return CostEvidence(.yes, .driver) }
-    if !words.phones.isEmpty, chain.contains(where: { words.phones.contains($0.link.name) }) {
+    if !text.phones.isEmpty, chain.contains(where: { text.phones.contains($0.link.name) }) {
       return CostEvidence(.yes, .dhcp)
     }
     if manager.contains(.guessYes) { return CostEvidence(.guessYes, .networkManager) }

@@ -120,15 +120,16 @@ package struct PathClassifier: Hashable, Sendable {
   package var overrides: CostOverrides
 
   /// The costs of links according to other sources.
-  package var metering: MeteringWords
+  package var metering: MeteringReports
   /// Whether links lead to the internet, according to other sources.
-  package var validations: ValidationWords
+  package var validations: ValidationReports
   /// How well links carry traffic.
   package var conditions: LinkConditions
 
   package init(
     policy: LinkPolicy = LinkPolicy(), overrides: CostOverrides = CostOverrides(),
-    metering: MeteringWords = MeteringWords(), validations: ValidationWords = ValidationWords(),
+    metering: MeteringReports = MeteringReports(),
+    validations: ValidationReports = ValidationReports(),
     conditions: LinkConditions = LinkConditions()
   ) {
     self.policy = policy

@@ -16,7 +16,7 @@ extension Rule {
   package static func marks(keptOutOf table: UInt32, by rules: [Rule]) -> [UInt32] {
     var marks: [UInt32] = []
     func add(_ mark: UInt32) {
-      if mark != 0, !marks.contains(mark), marks.count < Self.mostMarks { marks.append(mark) }
+      if mark != 0, !marks.contains(mark), marks.count < Self.maxMarks { marks.append(mark) }
     }
     for rule in rules where rule.action == .lookup && rule.table == table {
       if case .mark(let mark, isInverted: true) = rule.selection { add(mark) }
@@ -33,5 +33,5 @@ extension Rule {
   }
 
   private static let main: UInt32 = 254
-  private static let mostMarks = 4
+  private static let maxMarks = 4
 }

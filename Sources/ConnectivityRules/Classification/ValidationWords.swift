@@ -19,7 +19,7 @@ package struct ConnectivityChecks: Hashable, Sendable {
 /// The reports of sources other than the kernel about the way to the internet, by link.
 ///
 /// Implements rule V1.
-package struct ValidationWords: Hashable, Sendable {
+package struct ValidationReports: Hashable, Sendable {
   /// NetworkManager's checks, by the names of links.
   package var checks: [String: ConnectivityChecks] = [:]
   /// The portals in systemd-networkd's state files, by the names of links.
@@ -28,14 +28,14 @@ package struct ValidationWords: Hashable, Sendable {
   package private(set) var advertised: [UInt32: String] = [:]
 
   /// A machine does not have more networks with a portal.
-  private static let mostAdvertised = 256
+  private static let maxAdvertised = 256
 
   package init() {}
 
   /// Notes the last advertisement on a link.
   package mutating func note(_ advertisement: PortalAdvertisement) {
     guard
-      self.advertised.count < Self.mostAdvertised || self.advertised[advertisement.link] != nil
+      self.advertised.count < Self.maxAdvertised || self.advertised[advertisement.link] != nil
     else { return }
     self.advertised[advertisement.link] = advertisement.portal
   }

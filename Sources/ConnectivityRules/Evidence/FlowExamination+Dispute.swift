@@ -11,7 +11,7 @@ extension FlowExamination {
     /// Whether the lookup is proof (E0).
     var isProof: Bool
     /// When the client received a request to ask its peer (E4).
-    var told: Instant?
+    var reported: Instant?
     /// When something was seen to have been sent since the change.
     var asked: Instant?
     var state = State.open
@@ -54,13 +54,13 @@ extension FlowExamination {
     let evidence = look.evidence(on: look.change)
     var dispute = Dispute(verdict, evidence, change: look.change, isProof: look.isProof)
     dispute.state = .waiting(until: look.now.advanced(by: Self.drain))
-    var told = verdict
-    (told.severity, told.evidence) = (.drain, evidence)
+    var reported = verdict
+    (reported.severity, reported.evidence) = (.drain, evidence)
     if self.nextQuestion(in: dispute, evidence, look) == look.now {
-      (told.asksPeer, dispute.told, self.lastQuestion) = (true, look.now, look.now)
+      (reported.asksPeer, dispute.reported, self.lastQuestion) = (true, look.now, look.now)
     }
     self.dispute = dispute
-    return .verdict(told)
+    return .verdict(reported)
   }
 
   /// Judges a disputed verdict (E1).
@@ -68,43 +68,43 @@ extension FlowExamination {
     _ dispute: Dispute, _ evidence: SocketEvidence, _ look: Look, isKnown: Bool
   ) -> FlowOutcome {
     let now = look.now
-    var (dispute, told) = (dispute, dispute.verdict)
-    told.evidence = evidence
-    if evidence.hasSent || dispute.told != nil && evidence.isProbeUnanswered {
+    var (dispute, reported) = (dispute, dispute.verdict)
+    reported.evidence = evidence
+    if evidence.hasSent || dispute.reported != nil && evidence.isProbeUnanswered {
       dispute.asked = dispute.asked ?? now
     }
     let question = self.nextQuestion(in: dispute, evidence, look)
     let ruling =
       dispute.isProof
       ? evidence.ruling(
-        at: now, isUrgent: told.reason != .betterPath, wasSpared: self.timesSpared > 0)
+        at: now, isUrgent: reported.reason != .betterPath, wasSpared: self.timesSpared > 0)
       : evidence.ruling(
-        asked: dispute.asked, told: dispute.told, nextQuestion: question, at: now)
+        asked: dispute.asked, reported: dispute.reported, nextQuestion: question, at: now)
     if question == now {
-      (told.asksPeer, dispute.told, self.lastQuestion) = (true, now, now)
+      (reported.asksPeer, dispute.reported, self.lastQuestion) = (true, now, now)
       dispute.known = .init(progress: evidence.sent, evidence)
     }
     // New calls avoid the flow immediately, as in I10, and calls in progress continue.
-    told.severity = .advise
+    reported.severity = .advise
     switch ruling {
     case .destroy:
-      told.severity = .destroy
-      return .verdict(told)
+      reported.severity = .destroy
+      return .verdict(reported)
     case .spare:
       self.timesSpared += 1
       dispute.state = .spared
       // A refuted verdict about an event is not kept, because an event happens only once.
-      self.dispute = told.isEvent ? nil : dispute
+      self.dispute = reported.isEvent ? nil : dispute
     case .drain:
       dispute.state = .drained
-      self.dispute = told.isEvent ? nil : dispute
-      told.severity = .drain
-      return .verdict(told)
+      self.dispute = reported.isEvent ? nil : dispute
+      reported.severity = .drain
+      return .verdict(reported)
     case .wait(let end):
       dispute.state = .waiting(until: end)
       self.dispute = dispute
     }
-    return !isKnown ? .verdict(told) : told.asksPeer ? .question : .none
+    return !isKnown ? .verdict(reported) : reported.asksPeer ? .question : .none
   }
 
   /// When the client is to ask its peer, or `nil` if it cannot, or need not: it has a request, or
@@ -112,7 +112,7 @@ extension FlowExamination {
   private func nextQuestion(
     in dispute: Dispute, _ evidence: SocketEvidence?, _ look: Look
   ) -> Instant? {
-    guard let earliest = look.earliestQuestion, !dispute.isProof, dispute.told == nil,
+    guard let earliest = look.earliestQuestion, !dispute.isProof, dispute.reported == nil,
       dispute.asked == nil, evidence?.hasUnacknowledgedData == false
     else { return nil }
     return max(earliest, self.lastQuestion?.advanced(by: Self.pause) ?? earliest)

@@ -112,9 +112,10 @@ extension SocketEvidence {
   ///   - told: When its owner received the request to ask, or `nil` without one.
   ///   - question: When it receives the next request, or `nil` for never.
   package func ruling(
-    asked: Instant?, told: Instant? = nil, nextQuestion question: Instant? = nil, at now: Instant
+    asked: Instant?, reported: Instant? = nil, nextQuestion question: Instant? = nil,
+    at now: Instant
   ) -> Ruling {
-    if self.isAlive || told != nil && self.isProbeAnswered { return .spare }
+    if self.isAlive || reported != nil && self.isProbeAnswered { return .spare }
     if question == now { return .wait(until: now.advanced(by: Self.firstLookAtQuestion)) }
     guard self.hasUnacknowledgedData else {
       // Everything that was sent is acknowledged.
@@ -124,15 +125,15 @@ extension SocketEvidence {
         return end > now ? .wait(until: end) : .destroy
       }
       if let question, question > now { return .wait(until: question) }
-      if let next = Self.nextLook(atQuestionOf: told, after: now) { return .wait(until: next) }
+      if let next = Self.nextLook(atQuestionOf: reported, after: now) { return .wait(until: next) }
       return self.isExpectedToSpeak(at: now) ? .wait(until: self.nextLook(after: now)) : .drain
     }
     // Data that waits in a queue of this machine does not ask.
     guard let asked else { return .wait(until: self.nextLook(after: now)) }
     var end = asked.advanced(by: self.answerTime)
-    if told == nil { end = max(end, self.change.advanced(by: Self.activity)) }
+    if reported == nil { end = max(end, self.change.advanced(by: Self.activity)) }
     if end > now { return .wait(until: end) }
-    // The peer speaks, but does not acknowledge the question: six seconds decide (E2).
+    // The peer is heard, but does not acknowledge the question: six seconds decide (E2).
     if self.isHeardLate, self.severityOfSilence(at: now) != .destroy {
       return .wait(until: self.nextQuestion(after: now, orAt: self.endOfPatience()))
     }
@@ -157,10 +158,10 @@ extension SocketEvidence {
 
   /// When to see whether the owner has asked, or `nil` if it cannot ask or has had its time. The
   /// pauses double, so that an owner that is stopped costs little.
-  private static func nextLook(atQuestionOf told: Instant?, after now: Instant) -> Instant? {
-    guard let told, told.advanced(by: PeerQuestion.time) > now else { return nil }
+  private static func nextLook(atQuestionOf reported: Instant?, after now: Instant) -> Instant? {
+    guard let reported, reported.advanced(by: PeerQuestion.time) > now else { return nil }
     return min(
-      now.advanced(by: max(Self.firstLookAtQuestion, told.duration(to: now))),
-      told.advanced(by: PeerQuestion.time))
+      now.advanced(by: max(Self.firstLookAtQuestion, reported.duration(to: now))),
+      reported.advanced(by: PeerQuestion.time))
   }
 }

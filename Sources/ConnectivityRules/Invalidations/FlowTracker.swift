@@ -10,7 +10,7 @@ package struct FlowTracker: Hashable, Sendable {
   package let flow: Flow
   private var state: State
   /// The reasons that were reported and still apply, so that each is reported once.
-  private var told: [Invalidation.Reason: LastReported] = [:]
+  private var reported: [Invalidation.Reason: LastReported] = [:]
   /// The flow deliberately used a path or subnet that the kernel does not prefer.
   private var hasChosen = false
 
@@ -134,11 +134,11 @@ package struct FlowTracker: Hashable, Sendable {
 
   /// Whether the lookup has declared the flow dead for a reason, and still does.
   package func holds(_ reason: Invalidation.Reason) -> Bool {
-    self.told[reason]?.severity == .destroy
+    self.reported[reason]?.severity == .destroy
   }
 
   /// Whether a reason was reported to the client, and still applies.
-  package func isReported(of reason: Invalidation.Reason) -> Bool { self.told[reason] != nil }
+  package func isReported(of reason: Invalidation.Reason) -> Bool { self.reported[reason] != nil }
 
   /// Whether its path is gone and may come back.
   package var isInDoubt: Bool { if case .inGrace = self.state.knownState { true } else { false } }
@@ -146,7 +146,7 @@ package struct FlowTracker: Hashable, Sendable {
   /// The gravest verdict that was reported and still applies, or `nil` without one. A better path
   /// that was there before the flow does not count.
   var standing: Verdict? {
-    let standing = self.told.filter { $0.key != .betterPath || $0.value.severity > .advise }
+    let standing = self.reported.filter { $0.key != .betterPath || $0.value.severity > .advise }
     let gravest = standing.values.map(\.severity).max()
     return Self.order.lazy.compactMap { reason in
       standing[reason].flatMap { $0.severity == gravest ? Verdict(reason, $0.severity) : nil }
@@ -164,7 +164,7 @@ package struct FlowTracker: Hashable, Sendable {
   }
 
   /// Whether new connections get a better path, and the client was notified.
-  package var hasBetterPath: Bool { self.told[.betterPath] != nil }
+  package var hasBetterPath: Bool { self.reported[.betterPath] != nil }
 
   /// Begins to guard the flow.
   ///
@@ -183,7 +183,7 @@ package struct FlowTracker: Hashable, Sendable {
       baseline.worksDespiteRefusal = true
       self.state = .alive(baseline)
     }
-    self.told[.betterPath] = reading.alternative.map {
+    self.reported[.betterPath] = reading.alternative.map {
       LastReported(severity: .advise, alternative: $0)
     }
     let verdict = self.update(to: reading, policy: policy, at: now)
@@ -222,7 +222,7 @@ package struct FlowTracker: Hashable, Sendable {
     let input = RuleInput(
       flow: self.flow, baseline: baseline, grace: grace, reading: reading, policy: policy,
       hasChosen: self.hasChosen,
-      isBetterPathReported: self.told[.betterPath].map { $0.severity > .advise } ?? false,
+      isBetterPathReported: self.reported[.betterPath].map { $0.severity > .advise } ?? false,
       slept: slept, now: now)
     self.state =
       input.nextGrace.map { .inGrace(baseline, $0) } ?? .alive(baseline.settled(on: reading))
@@ -241,9 +241,9 @@ package struct FlowTracker: Hashable, Sendable {
         severity: verdict.severity, alternative: isBetter ? alternative : nil)
     }
     let news = verdicts.filter {
-      $0.isEvent || holding[$0.reason] != self.told[$0.reason]
+      $0.isEvent || holding[$0.reason] != self.reported[$0.reason]
     }
-    self.told = holding
+    self.reported = holding
     let gravest = news.map(\.severity).max()
     guard var first = news.first(where: { $0.severity == gravest }) else { return nil }
     first.isCertain = news.contains { $0.severity == .destroy && !$0.isRefutable }

@@ -15,8 +15,8 @@ package struct InvalidationDetector: Hashable, Sendable {
   private var lastID: UInt64 = 0
   private var category = CategoryInvalidation()
 
-  private static let mostFormerSources = 32
-  private static let mostFollowed = 16
+  private static let maxFormerSources = 32
+  private static let maxFollowed = 16
 
   /// An address, the length of its subnet, and its link.
   package struct AddressOnLink: Hashable, Sendable {
@@ -70,13 +70,13 @@ package struct InvalidationDetector: Hashable, Sendable {
     slept: Duration? = nil, isSameWay: Bool = false, at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources, at: now)
-    let told = self.lookAtFollowed(reading, slept, at: now)
+    let reported = self.lookAtFollowed(reading, slept, at: now)
     for family in AddressFamily.allCases {
       let network = reading.networks[family] ?? NetworkIdentity()
       self.follow(reading.observation[family].path, network, family)
     }
-    for one in told {
-      let draft = self.draft(one, isShared: self.isShared(one, by: told))
+    for one in reported {
+      let draft = self.draft(one, isShared: self.isShared(one, by: reported))
       if let draft, !drafts.contains(draft) { drafts.append(draft) }
     }
     drafts.sort { $0.scope.width < $1.scope.width }
@@ -110,14 +110,14 @@ package struct InvalidationDetector: Hashable, Sendable {
   private mutating func lookAtFollowed(
     _ reading: ChangeDetector.Reading, _ slept: Duration?, at now: Instant
   ) -> [PathVerdict] {
-    var told: [PathVerdict] = []
+    var reported: [PathVerdict] = []
     var kept: [TrackedDefaultPath] = []
     for var followed in self.followed {
       let path = followed.path
       let verdict = followed.tracker.update(
         to: reading.followed[followed.id] ?? .unknown, policy: self.policy, at: now)
       if let verdict {
-        told.append(PathVerdict(verdict: verdict, path: path, family: followed.family))
+        reported.append(PathVerdict(verdict: verdict, path: path, family: followed.family))
       }
       switch verdict?.severity {
       case .destroy: continue
@@ -128,7 +128,7 @@ package struct InvalidationDetector: Hashable, Sendable {
       }
     }
     self.followed = kept
-    return told
+    return reported
   }
 
   /// Follows the path that new connections of the family get.
@@ -148,7 +148,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     }
     self.lastID += 1
     self.followed.append(TrackedDefaultPath(id: self.lastID, family, on: path, network))
-    if self.followed.count > Self.mostFollowed { self.followed.removeFirst() }
+    if self.followed.count > Self.maxFollowed { self.followed.removeFirst() }
   }
 
   /// Remembers the source address if it belongs to the out-link. Unnumbered links borrow one.
@@ -159,7 +159,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     let place = AddressOnLink(address: source, prefixLength: length, link: link)
     self.former.removeAll { $0.place == place }
     self.former.append(FormerSource(place: place))
-    if self.former.count > Self.mostFormerSources { self.former.removeFirst() }
+    if self.former.count > Self.maxFormerSources { self.former.removeFirst() }
   }
 
   /// Reports lost addresses as for flows (I1).
@@ -190,11 +190,11 @@ package struct InvalidationDetector: Hashable, Sendable {
 
   /// Whether a link failed for everything on it. A route is lost for its own family only, and
   /// another path takes over for its own family only.
-  private func isShared(_ one: PathVerdict, by told: [PathVerdict]) -> Bool {
+  private func isShared(_ one: PathVerdict, by reported: [PathVerdict]) -> Bool {
     guard !one.verdict.isRouteOnly else { return false }
     // A scope contains names of links, so a link that was created again counts as the same.
     let (link, family) = (one.path.interface, one.family)
-    let others = told.filter { $0.family != family && $0.path.interface == link }
+    let others = reported.filter { $0.family != family && $0.path.interface == link }
     let isElsewhereAlive = self.followed.contains {
       $0.family != family && $0.path.interface == link
     }
@@ -208,23 +208,23 @@ package struct InvalidationDetector: Hashable, Sendable {
   }
 
   /// Returns the invalidation for what the channels were on, or `nil` if the wide scope covers it.
-  private func draft(_ told: PathVerdict, isShared: Bool) -> Draft? {
-    let verdict = told.verdict
-    var scope = Invalidation.Scope(interface: told.path.interface)
+  private func draft(_ reported: PathVerdict, isShared: Bool) -> Draft? {
+    let verdict = reported.verdict
+    var scope = Invalidation.Scope(interface: reported.path.interface)
     switch verdict.reason {
     case .sourceAddressLost:
-      scope.family = told.family
-      scope.localAddresses = told.path.source.map { [$0] }
+      scope.family = reported.family
+      scope.localAddresses = reported.path.source.map { [$0] }
     case .interfaceLost:
-      scope.family = isShared ? nil : told.family
+      scope.family = isShared ? nil : reported.family
       // Neighbours on the link can be reached without the route.
       if verdict.isRouteOnly { scope.destination = .offLink }
     case .networkChanged:
-      scope.family = told.family
+      scope.family = reported.family
       // If only the gateway was replaced, neighbours on the link are the same.
       if verdict.severity == .advise { scope.destination = .offLink }
     case .betterPath:
-      scope.family = told.family
+      scope.family = reported.family
     case .categoryChanged, .policy, .resumed, .silent:
       // The invalidation for all channels covers the first three. Only single flows have a socket
       // that can be silent.

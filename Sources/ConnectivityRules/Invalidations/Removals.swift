@@ -7,7 +7,7 @@ package struct Removals: Hashable, Sendable {
   /// The address families with unknown removed routes, or with more than are stored.
   private var families: Set<AddressFamily> = []
 
-  private static let most = 1024
+  private static let maxRemovals = 1024
 
   package init() {}
 
@@ -27,7 +27,7 @@ package struct Removals: Hashable, Sendable {
   }
 
   private mutating func note(_ change: RouteChange) {
-    if self.routes.count < Self.most {
+    if self.routes.count < Self.maxRemovals {
       self.routes.append(change)
     } else {
       self.families.insert(change.route.prefix.address.family)

@@ -12,7 +12,7 @@ package struct LinkConditions: Hashable, Sendable {
   package init() {}
 
   /// The reports for clients, by the indices of links.
-  package var words: [UInt32: LinkTrouble.Words] { self.links.mapValues(\.words) }
+  package var reports: [UInt32: LinkTrouble.Report] { self.links.mapValues(\.report) }
 
   /// When a quality changes by itself, or `nil` if none does.
   package var deadline: Instant? { self.links.values.compactMap(\.deadline).min() }
@@ -20,7 +20,7 @@ package struct LinkConditions: Hashable, Sendable {
   /// Returns the quality of a path for a user's traffic: that of its worst link.
   package func quality(of chain: [PathLink], for user: UInt32) -> LinkQuality {
     if self.links.isEmpty { return .unknown }
-    let qualities = Set(chain.compactMap { self.links[$0.index]?.words.quality(for: user) })
+    let qualities = Set(chain.compactMap { self.links[$0.index]?.report.quality(for: user) })
     return [.minimal, .moderate, .good].first(where: qualities.contains) ?? .unknown
   }
 

@@ -16,7 +16,7 @@ package struct LinkTrouble: Hashable, Sendable {
   }
 
   /// The report for clients.
-  package struct Words: Hashable, Sendable {
+  package struct Report: Hashable, Sendable {
     /// The users for whose traffic the link limps.
     fileprivate var limping: Set<UInt32> = []
     fileprivate var limpsForAll = false
@@ -62,10 +62,10 @@ package struct LinkTrouble: Hashable, Sendable {
     return (limps + [self.doubtEnd, confirmed].compactMap { $0 }).min()
   }
 
-  package var words: Words {
+  package var report: Report {
     let limping = Set(self.users.filter { $0.value.limpEnd != nil }.keys)
     let isInDoubt = self.isSignalLow == true || self.doubtEnd != nil
-    return Words(
+    return Report(
       limping: limping, limpsForAll: self.confirmedUntil != nil && !limping.isEmpty,
       common: isInDoubt ? .moderate : self.isSignalLow == false ? .good : .unknown)
   }
@@ -78,7 +78,7 @@ package struct LinkTrouble: Hashable, Sendable {
     if let history = self.users[user], history.limpEnd != nil {
       let won = history.attempts.count { $0.attempt.outcome == .contrast }
       reasons.append("\(won) of \(history.attempts.count) races were won by another link")
-    } else if self.words.limpsForAll {
+    } else if self.report.limpsForAll {
       reasons.append("races of other users were won by another link")
     }
     return reasons
@@ -146,7 +146,7 @@ package struct LinkTrouble: Hashable, Sendable {
   }
 }
 
-extension LinkTrouble.Words {
+extension LinkTrouble.Report {
   /// Returns the quality for a user's traffic.
   package func quality(for user: UInt32) -> LinkQuality {
     self.limpsForAll || self.limping.contains(user) ? .minimal : self.common

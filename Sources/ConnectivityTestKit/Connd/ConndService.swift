@@ -43,11 +43,11 @@ struct ConndService: RegistrableRPCService {
     var response = Connectivity_V1_GetPathResponse()
     response.destination = request.destination
     response.path = Connectivity_V1_Path(self.connd.read { $0.path(to: destination) })
-    response.networkNamespace = ProcessNamespace.told
+    response.networkNamespace = ProcessNamespace.reported
     return response
   }
 
-  /// Networks of a simulation carry well, so reports change nothing.
+  /// Simulated networks never limp, so reports change nothing.
   func reportAttempt(
     request: Connectivity_V1_ReportAttemptRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ReportAttemptResponse {

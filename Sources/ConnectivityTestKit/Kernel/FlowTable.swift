@@ -16,7 +16,7 @@ struct FlowTable {
   struct Entry {
     var tracker: FlowTracker
     /// The path that the client knows.
-    var told: KernelPath
+    var reported: KernelPath
     /// The address as the client specified it.
     var local: IPAddress?
   }
@@ -63,9 +63,9 @@ extension Simulation {
       let hadBetterPath = entry.tracker.hasBetterPath
       let verdict = entry.tracker.update(
         to: reading, slept: slept, policy: self.policy, at: now)
-      let isNew = entry.told != path
+      let isNew = entry.reported != path
       let isBetterPathGone = hadBetterPath && !entry.tracker.hasBetterPath
-      entry.told = path
+      entry.reported = path
       self.flows.entries[key] = verdict?.severity == .destroy ? nil : entry
       if let verdict {
         let family = entry.tracker.flow.destination.address.family
@@ -113,7 +113,7 @@ extension Simulation {
     let made = registration.knownPath ?? path
     var tracker = FlowTracker(flow, on: made, network: self.machine.identity(path))
     guard path.status != .unknown else {
-      self.flows.entries[key] = .init(tracker: tracker, told: path, local: local)
+      self.flows.entries[key] = .init(tracker: tracker, reported: path, local: local)
       return .path(path)
     }
     let reading = self.machine.reading(of: made, source: tracker.source, now: path)
@@ -121,7 +121,7 @@ extension Simulation {
       of: flow.standIn(on: path), since: registration.sinceGeneration, path, reading)
     let verdict = tracker.register(on: reading, since: since, policy: self.policy, at: now)
     if verdict?.severity != .destroy {
-      self.flows.entries[key] = .init(tracker: tracker, told: path, local: local)
+      self.flows.entries[key] = .init(tracker: tracker, reported: path, local: local)
     }
     guard let verdict else { return .path(path) }
     let change = verdict.severity == .advise ? "pathMissing" : "diedBefore"

@@ -144,12 +144,12 @@ struct Simulation {
   private mutating func publish(_ change: ConnectivityChange) -> Announcement {
     self.snapshot.apply(change)
     self.history.append(change)
-    if self.history.count > Self.longestHistory { self.history.removeFirst() }
+    if self.history.count > Self.maxHistory { self.history.removeFirst() }
     return .change(change)
   }
 
   /// The same limit as connd's.
-  private static let longestHistory = 512
+  private static let maxHistory = 512
 
   private mutating func step(
     _ occasion: ReadTrigger, at now: Instant, time: WallTime
@@ -228,9 +228,9 @@ struct Simulation {
 
   private mutating func look() -> [Announcement] {
     self.watched.keys.sorted().compactMap { watcher in
-      guard let (destination, told) = self.watched[watcher] else { return nil }
+      guard let (destination, reported) = self.watched[watcher] else { return nil }
       let path = self.path(to: destination)
-      guard path != told else { return nil }
+      guard path != reported else { return nil }
       self.watched[watcher] = (destination, path)
       return .path(watcher: watcher, path)
     }

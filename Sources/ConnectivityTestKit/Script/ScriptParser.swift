@@ -104,13 +104,13 @@ struct ScriptParser {
     case "min", "m": milliseconds = value * 60_000
     default: throw NetworkScriptError(unit.isEmpty ? word : unit, expectation)
     }
-    guard milliseconds <= Self.longestPause else {
+    guard milliseconds <= Self.maxPause else {
       throw NetworkScriptError(word, "a pause is at most a day")
     }
     return .milliseconds(milliseconds)
   }
 
-  private static let longestPause = 86_400_000.0
+  private static let maxPause = 86_400_000.0
 
   // MARK: - Networks
 

@@ -28,8 +28,8 @@ package func addresses(ofHost host: String) throws(HostLookupError) -> [SocketNa
   var list: UnsafeMutablePointer<addrinfo>?
   let code = getaddrinfo(host, nil, &hints, &list)
   guard code == 0 else {
-    let words = code == EAI_SYSTEM ? SystemError().description : String(cString: gai_strerror(code))
-    throw HostLookupError(description: words)
+    let text = code == EAI_SYSTEM ? SystemError().description : String(cString: gai_strerror(code))
+    throw HostLookupError(description: text)
   }
   defer { freeaddrinfo(list) }
   return sequence(first: list, next: { $0?.pointee.ai_next }).compactMap { entry in

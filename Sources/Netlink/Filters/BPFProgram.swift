@@ -7,7 +7,7 @@ struct BPFProgram {
   private(set) var instructions: [sock_filter] = []
 
   /// The kernel's limit, BPF_MAXINSNS.
-  static let longest = Int(BPF_MAXINSNS)
+  static let maxLength = Int(BPF_MAXINSNS)
 
   var count: Int { self.instructions.count }
 

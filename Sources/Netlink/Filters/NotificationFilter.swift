@@ -15,7 +15,7 @@ struct NotificationFilter {
   ///
   /// If more is watched than fits, the longest part becomes coarser, repeatedly if needed. A
   /// coarser filter passes more, and never less.
-  init(_ watched: FilterSpec, limit: Int = BPFProgram.longest) {
+  init(_ watched: FilterSpec, limit: Int = BPFProgram.maxLength) {
     var parts: [any FilterPart] = AddressFamily.allCases.flatMap { family -> [any FilterPart] in
       [
         NeighbourFilter(family, watching: watched.gateways),
@@ -27,7 +27,7 @@ struct NotificationFilter {
       as [any FilterPart]
     if let unheard = watched.unheard { parts.append(LinkFilter(unheard)) }
     var program = Self.program(of: parts)
-    while program.count > min(limit, BPFProgram.longest), Self.coarsen(&parts) {
+    while program.count > min(limit, BPFProgram.maxLength), Self.coarsen(&parts) {
       program = Self.program(of: parts)
     }
     self.program = program.instructions

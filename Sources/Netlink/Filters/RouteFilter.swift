@@ -27,7 +27,7 @@ struct RouteFilter: FamilyFilterPart {
     var bits = bits
     var blocks = Self.blocks(of: addresses, bits: bits)
     // Too many for any program, so do not even build one.
-    while blocks.count * Self.lengthOfComparison(bits: bits) > BPFProgram.longest,
+    while blocks.count * Self.lengthOfComparison(bits: bits) > BPFProgram.maxLength,
       let fewer = Self.fewerBits(than: bits, family)
     {
       bits = fewer

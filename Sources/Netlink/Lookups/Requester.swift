@@ -22,7 +22,7 @@ package final class Requester {
   private static let attempts = 5
 
   /// The number of requests in one datagram. Their answers fit into a socket's buffer.
-  private static let batch = NetlinkSocket.mostSmallDatagrams
+  private static let batch = NetlinkSocket.maxSmallDatagrams
 
   /// Opens the socket.
   ///

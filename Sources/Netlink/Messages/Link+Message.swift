@@ -48,13 +48,13 @@ extension Link {
   }
 
   /// A link has one or two from udev. A user with CAP_NET_ADMIN can add up to 64 KiB of names.
-  private static let mostAlternativeNames = 32
+  private static let maxAlternativeNames = 32
 
   /// Reads `IFLA_PROP_LIST`, which holds the alternative names (since Linux 5.5).
   private mutating func read(properties: Bytes) {
     var attributes = AttributeReader(properties)
     while let attribute = attributes.next(),
-      self.alternativeNames.count < Self.mostAlternativeNames
+      self.alternativeNames.count < Self.maxAlternativeNames
     {
       guard attribute.type == Int(IFLA_ALT_IFNAME), let name = attribute.payload.string,
         !name.isEmpty

@@ -123,22 +123,22 @@ private struct Fields {
 
   /// Returns the text in the order of `ip rule`.
   func text(isInverted: Bool) -> String {
-    var words = [(isInverted ? "not " : "") + "from \(self.block(self.source, self.sourceLength))"]
+    var parts = [(isInverted ? "not " : "") + "from \(self.block(self.source, self.sourceLength))"]
     if self.destinationLength > 0 {
-      words.append("to \(self.block(self.destination, self.destinationLength))")
+      parts.append("to \(self.block(self.destination, self.destinationLength))")
     }
-    if self.serviceType != 0 { words.append("tos 0x" + String(self.serviceType, radix: 16)) }
+    if self.serviceType != 0 { parts.append("tos 0x" + String(self.serviceType, radix: 16)) }
     let mask = self.mask ?? 0
     if let mark = self.mark, mark != 0 || mask != 0 {
       let suffix = mask == .max || mask == 0 ? "" : "/0x" + String(mask, radix: 16)
-      words.append("fwmark 0x" + String(mark, radix: 16) + suffix)
+      parts.append("fwmark 0x" + String(mark, radix: 16) + suffix)
     }
     for key in [
       FRA_IIFNAME, FRA_OIFNAME, FRA_UID_RANGE, FRA_IP_PROTO, FRA_SPORT_RANGE, FRA_DPORT_RANGE,
     ] {
-      if let word = self.rest[Int(key)] { words.append(word) }
+      if let word = self.rest[Int(key)] { parts.append(word) }
     }
-    return words.joined(separator: " ")
+    return parts.joined(separator: " ")
   }
 
   private func block(_ address: IPAddress?, _ length: Int) -> String {

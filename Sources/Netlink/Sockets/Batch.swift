@@ -29,7 +29,7 @@ struct Batch<Object> {
     case .object(let message): answer = read(message).map(Result.success) ?? self.failure(EBADMSG)
     case .complete: answer = self.failure(EBADMSG)
     case .interrupted: answer = self.failure(EINTR)
-    case .failed(let code, let words): answer = self.failure(code, words)
+    case .failed(let code, let reason): answer = self.failure(code, reason)
     }
     self.answers[index] = answer
     self.missing -= 1

@@ -44,11 +44,11 @@ struct Exchange {
       let attributes = 4 + (isCapped ? MemoryLayout<nlmsghdr>.size : requestSize)
       return code == 0
         ? .complete
-        : .failed(errno: errnoOf(code), message: self.words(of: message, after: attributes))
+        : .failed(errno: errnoOf(code), message: self.text(of: message, after: attributes))
     case NLMSG_DONE:
       // If a dump fails midway, NLMSG_DONE carries the error.
       if let code = message.payload.load(Int32.self, at: 0), code < 0 {
-        return .failed(errno: errnoOf(code), message: self.words(of: message, after: 4))
+        return .failed(errno: errnoOf(code), message: self.text(of: message, after: 4))
       }
       return self.isInterrupted ? .interrupted : .complete
     default:
@@ -57,7 +57,7 @@ struct Exchange {
   }
 
   /// Returns the kernel's explanation, or `nil` if NETLINK_EXT_ACK brought none.
-  private func words(of message: Message, after header: Int) -> String? {
+  private func text(of message: Message, after header: Int) -> String? {
     guard message.flags & UInt16(NLM_F_ACK_TLVS) != 0 else { return nil }
     var attributes = AttributeReader(message.payload, after: header)
     while let attribute = attributes.next() {

@@ -95,7 +95,7 @@ package final class Listener {
   package func watch(_ watched: FilterSpec) throws(NetlinkError) {
     // The memory for filters is limited (net.core.optmem_max), and the old filter counts until it
     // is replaced.
-    for limit in [BPFProgram.longest, 1024, 256, 32] {
+    for limit in [BPFProgram.maxLength, 1024, 256, 32] {
       if self.attach(NotificationFilter(watched, limit: limit)) { return }
       guard errno == ENOMEM else { break }
     }

@@ -140,17 +140,17 @@ final class NetlinkSocket: DatagramSocket {
   }
 
   /// The maximum number of small datagrams per read.
-  static let mostSmallDatagrams = 32
-  private static let smallDatagram = initialCapacity / mostSmallDatagrams
+  static let maxSmallDatagrams = 32
+  private static let smallDatagram = initialCapacity / maxSmallDatagrams
 
   func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool {
-    withUnsafeTemporaryAllocation(of: clinux_datagram.self, capacity: Self.mostSmallDatagrams) {
+    withUnsafeTemporaryAllocation(of: clinux_datagram.self, capacity: Self.maxSmallDatagrams) {
       datagrams in
       let part = Self.smallDatagram
       var count: CInt
       repeat {
         count = clinux_receive_datagrams(
-          self.fileDescriptor, self.buffer.baseAddress, part, UInt32(Self.mostSmallDatagrams),
+          self.fileDescriptor, self.buffer.baseAddress, part, UInt32(Self.maxSmallDatagrams),
           datagrams.baseAddress)
       } while count < 0 && errno == EINTR
       guard count > 0 else { return false }

@@ -38,12 +38,12 @@ package final class PortalListener {
   }()
 
   /// The number of datagrams after which to stop, so that a hostile router cannot block the caller.
-  private static let most = 64
+  private static let maxRouters = 64
 
   /// Returns the advertisements since the last call, without waiting.
   package func drain() -> [PortalAdvertisement] {
     var advertisements: [PortalAdvertisement] = []
-    for _ in 0..<Self.most {
+    for _ in 0..<Self.maxRouters {
       switch self.socket.receive() {
       case .datagram(let bytes):
         var messages = MessageReader(bytes)

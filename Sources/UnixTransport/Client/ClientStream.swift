@@ -4,7 +4,7 @@ import GRPCCore
 /// A call to a server. Belongs to the reactor's thread, except for its task's reads and writes.
 final class ClientStream: HTTP2Stream, @unchecked Sendable {
   /// The maximum size of a response in bytes. connd's history and statistics are the longest.
-  private static let longest = 16 << 20
+  private static let maxMessageSize = 16 << 20
 
   private let reactor: Reactor
   private let path: String
@@ -17,7 +17,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   private var writer = MessageWriter()
   private var isWaiting = false
   private var unconsumed = 0
-  private(set) lazy var responses = MessageInbox(longest: Self.longest, hasBegun: false) {
+  private(set) lazy var responses = MessageInbox(longest: Self.maxMessageSize, hasBegun: false) {
     [weak self, reactor] unread, _ in
     guard let self else { return }
     reactor.run { self.consume(unread) }

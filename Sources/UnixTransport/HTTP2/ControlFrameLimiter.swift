@@ -2,7 +2,7 @@
 /// (CVE-2019-9512, 9515, 9518).
 struct ControlFrameLimiter {
   /// The number of frames accepted in half a minute.
-  private static let most = 200
+  private static let maxFrames = 200
   private static let time = Duration.seconds(30)
 
   private var count = 0
@@ -22,6 +22,6 @@ struct ControlFrameLimiter {
     } else {
       (self.start, self.count) = (now, 1)
     }
-    return self.count > Self.most
+    return self.count > Self.maxFrames
   }
 }

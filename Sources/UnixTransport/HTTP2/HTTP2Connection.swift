@@ -48,7 +48,7 @@ protocol HTTP2ConnectionOwner: AnyObject {
 final class HTTP2Connection: Pollable {
   /// The number of bytes per read. Messages are small. After part of a large input, other
   /// connections get their turn.
-  private static let longestRead = 4096
+  private static let maxReadSize = 4096
 
   private let socket: CInt
   private let reactor: Reactor
@@ -141,7 +141,7 @@ final class HTTP2Connection: Pollable {
 
   /// - Returns: Whether the connection continues.
   private func read() -> Bool {
-    withUnsafeTemporaryAllocation(byteCount: Self.longestRead, alignment: 1) { buffer in
+    withUnsafeTemporaryAllocation(byteCount: Self.maxReadSize, alignment: 1) { buffer in
       let count = recv(self.socket, buffer.baseAddress, buffer.count, 0)
       if count < 0 { return errno == EAGAIN || errno == EINTR }
       guard count > 0, let session = self.session else { return false }
@@ -161,7 +161,7 @@ final class HTTP2Connection: Pollable {
   /// reason before it closed the connection.
   private func closeAfterReading() {
     if !self.isServer, let session = self.session {
-      withUnsafeTemporaryAllocation(byteCount: Self.longestRead, alignment: 1) { buffer in
+      withUnsafeTemporaryAllocation(byteCount: Self.maxReadSize, alignment: 1) { buffer in
         while case let count = recv(self.socket, buffer.baseAddress, buffer.count, 0), count > 0,
           session.receive(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
         {}
@@ -188,7 +188,7 @@ final class HTTP2Connection: Pollable {
     while let session = self.session, self.sendRest() {
       let scratch = self.reactor.scratch
       var count = 0
-      while count < scratch.count - HTTP2Session.longestFrame, let frame = session.nextOutput() {
+      while count < scratch.count - HTTP2Session.maxFrameSize, let frame = session.nextOutput() {
         UnsafeMutableRawBufferPointer(rebasing: scratch[count...]).copyMemory(from: frame)
         count += frame.count
       }
@@ -201,7 +201,7 @@ final class HTTP2Connection: Pollable {
       if sent < count {
         self.unsent = Array(bytes[sent...])
         self.watchForRoom(true)
-      } else if count >= scratch.count - HTTP2Session.longestFrame {
+      } else if count >= scratch.count - HTTP2Session.maxFrameSize {
         return self.flushSoon()
       }
     }

@@ -42,7 +42,7 @@ protocol HTTP2SessionDelegate: AnyObject {
 /// compression, the windows and the stream states, and protects against most floods.
 final class HTTP2Session {
   /// The maximum size of `nextOutput`: a frame's header, padding and payload (RFC 9113, 4.2).
-  static let longestFrame = 9 + 1 + (16 << 10)
+  static let maxFrameSize = 9 + 1 + (16 << 10)
 
   enum Role {
     /// The maximum number of open streams per client, and of bytes in a request's headers.

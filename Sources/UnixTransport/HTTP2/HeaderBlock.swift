@@ -65,13 +65,13 @@ extension HeaderBlock: ExpressibleByDictionaryLiteral {
 
 /// Most clients accept headers of 8 KiB in total (PROTOCOL-HTTP2.md), and nghttp2 sends at most 64
 /// KiB. A message may quote client input of any length.
-private let longestMessage = 4096
+private let maxMessage = 4096
 
 /// Encodes the Status-Message of gRPC's PROTOCOL-HTTP2.md. Bytes that a header cannot contain
 /// become `%` and two digits. Long texts are cut.
 private func percentEncoded(_ text: String) -> String {
   var encoded = ""
-  for byte in text.utf8 where encoded.utf8.count < longestMessage {
+  for byte in text.utf8 where encoded.utf8.count < maxMessage {
     if (0x20...0x7E).contains(byte), byte != UInt8(ascii: "%") {
       encoded.unicodeScalars.append(Unicode.Scalar(byte))
     } else {

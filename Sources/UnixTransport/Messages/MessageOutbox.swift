@@ -9,7 +9,7 @@ import Synchronization
 /// memory, writing fails.
 final class MessageOutbox: MessageSource, Sendable {
   /// The number of pending bytes above which the task waits.
-  private static let most = 16 << 10
+  private static let maxBytes = 16 << 10
 
   private struct State {
     var messages: Deque<[UInt8]> = []
@@ -48,7 +48,7 @@ final class MessageOutbox: MessageSource, Sendable {
       try self.count(state.size + state.takenSize + message.count)
       state.messages.append(message)
       state.size += message.count
-      return state.size > Self.most
+      return state.size > Self.maxBytes
     }
     self.onWrite()
     if isFull { try await self.waitForRoom() }
@@ -74,7 +74,7 @@ final class MessageOutbox: MessageSource, Sendable {
     await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         let mustWait = self.state.withLock { state in
-          guard state.size > Self.most, !state.isClosed, !Task.isCancelled else { return false }
+          guard state.size > Self.maxBytes, !state.isClosed, !Task.isCancelled else { return false }
           state.waiting = continuation
           return true
         }
@@ -99,7 +99,7 @@ final class MessageOutbox: MessageSource, Sendable {
       guard let message else {
         return (state.status.map { .end($0) } ?? .later, state.takeWaiting())
       }
-      return (.message(message), state.size > Self.most ? nil : state.takeWaiting())
+      return (.message(message), state.size > Self.maxBytes ? nil : state.takeWaiting())
     }
     waiting?.resume()
     return next

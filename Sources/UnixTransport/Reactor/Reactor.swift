@@ -231,14 +231,14 @@ package final class Reactor: TaskExecutor {
   // MARK: The thread
 
   /// How long jobs run before it is the descriptors' turn, and the reverse.
-  private static let longestTurn = Duration.microseconds(200)
+  private static let maxTurn = Duration.microseconds(200)
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
 
   /// Runs the waiting jobs, and new ones that they add, within the time limit.
   func runJobs() {
     var now = Thread.worked
-    var end = now + Self.longestTurn
+    var end = now + Self.maxTurn
     repeat {
       let (news, turn) = self.queue.withLock { queue in
         defer { queue.news = [] }
@@ -249,7 +249,7 @@ package final class Reactor: TaskExecutor {
         // Send what this work has produced before running jobs that follow from it.
         self.takeTurns()
         now = Thread.worked
-        end = now + Self.longestTurn
+        end = now + Self.maxTurn
       }
       guard let turn else {
         if news.isEmpty { return }
@@ -297,7 +297,7 @@ package final class Reactor: TaskExecutor {
   private func takeTurns() {
     guard !self.turns.isEmpty else { return }
     var now = Thread.worked
-    let end = now + Self.longestTurn
+    let end = now + Self.maxTurn
     while now < end, let turn = self.turns.popFirst() {
       switch turn.item {
       case .ready(let descriptor):

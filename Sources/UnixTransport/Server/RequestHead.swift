@@ -3,7 +3,7 @@ import GRPCCore
 /// The request headers that matter to a gRPC server.
 struct RequestHead {
   /// The maximum size of the headers in bytes, counted as in HPACK (RFC 7541, 4.1).
-  static let longest = 16 << 10
+  static let maxSize = 16 << 10
 
   private var size = 0
   private var method: [UInt8]?
@@ -22,7 +22,7 @@ struct RequestHead {
   /// Adds a header. Keeps nothing beyond the maximum size.
   mutating func take(_ name: Bytes, _ value: Bytes) {
     self.size += name.count + value.count + 32
-    guard self.size <= Self.longest else { return }
+    guard self.size <= Self.maxSize else { return }
     if name.first == UInt8(ascii: ":") {
       self.takePseudoHeader(name, value)
     } else {
@@ -85,8 +85,8 @@ struct RequestHead {
   }
 
   func read() -> Reading {
-    guard self.size <= Self.longest else {
-      let message = "the headers of a request have at most \(Self.longest) bytes"
+    guard self.size <= Self.maxSize else {
+      let message = "the headers of a request have at most \(Self.maxSize) bytes"
       return .refused(.trailersOnly(Status(code: .resourceExhausted, message: message)))
     }
     guard !self.isMalformed, let method, self.scheme?.isEmpty == false, let path, !path.isEmpty

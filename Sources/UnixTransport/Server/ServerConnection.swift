@@ -21,7 +21,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
     self.charge = consume charge
     self.connection = HTTP2Connection(
       socket,
-      .server(streams: server.settings.streamsPerConnection, headerSize: RequestHead.longest), self,
+      .server(streams: server.settings.streamsPerConnection, headerSize: RequestHead.maxSize), self,
       server.reactor)
   }
 

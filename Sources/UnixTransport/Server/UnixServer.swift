@@ -7,7 +7,7 @@ import LinuxSupport
 /// to the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
   /// How long to accept connections before existing ones get their turn.
-  private static let longestAccepting = Duration.microseconds(400)
+  private static let maxAcceptingTime = Duration.microseconds(400)
   /// The kernel's buffer for a client that does not read, as the kernel counts it. Larger than the
   /// longest frame.
   private static let sendBuffer: CInt = 16 << 10
@@ -112,7 +112,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
   }
 
   func ready() {
-    let end = Thread.worked + Self.longestAccepting
+    let end = Thread.worked + Self.maxAcceptingTime
     while self.isListening, Thread.worked < end {
       let socket = clinux_accept(self.listener)
       guard socket < 0 else {

@@ -8,22 +8,22 @@ struct ResolvConf {
   private(set) var search: [String] = []
 
   /// More than any resolver uses.
-  static let most = 32
+  static let maxServers = 32
 
   init(_ text: String) {
     // A keyword must be at the start of the line.
     for line in text.split(whereSeparator: \.isNewline) {
-      let words = line.split { $0 == " " || $0 == "\t" }
-      guard let keyword = words.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
+      let text = line.split { $0 == " " || $0 == "\t" }
+      guard let keyword = text.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
       switch keyword {
-      case "nameserver": self.servers += Self.servers(words.dropFirst().prefix(1))
+      case "nameserver": self.servers += Self.servers(text.dropFirst().prefix(1))
       // The last of several applies.
-      case "search": self.search = Self.domains(words.dropFirst())
-      case "domain": self.search = Self.domains(words.dropFirst().prefix(1))
+      case "search": self.search = Self.domains(text.dropFirst())
+      case "domain": self.search = Self.domains(text.dropFirst().prefix(1))
       default: continue
       }
     }
-    self.servers = Array(self.servers.prefix(Self.most))
+    self.servers = Array(self.servers.prefix(Self.maxServers))
   }
 
   /// Returns the valid server addresses. systemd's suffixes `:port`, `%link` and `#name` are
@@ -60,7 +60,7 @@ struct ResolvConf {
           }
         }
     }
-    return names.prefix(Self.most).map(String.init)
+    return names.prefix(Self.maxServers).map(String.init)
   }
 
   /// Whether the kernel accepts the name for a link (dev_valid_name). An alternative name may be

@@ -6,7 +6,7 @@ final class MeteringWatch: FactSource {
   private let leases: LeaseFiles
   private let changes = FileWatch()
   private let manager = NetworkManagerWatch()
-  private var told = MeteringWords()
+  private var reported = MeteringReports()
   private var toldChecks: [String: ConnectivityChecks] = [:]
   private var phones: Set<String>?
 
@@ -18,17 +18,17 @@ final class MeteringWatch: FactSource {
 
   /// Zero if a removed link has changed the costs, so that they are read immediately.
   var timeout: Duration? {
-    self.manager.words == self.told.manager ? self.manager.timeout : .zero
+    self.manager.reports == self.reported.manager ? self.manager.timeout : .zero
   }
 
   func process() -> [FactUpdate] {
     self.manager.process()
     let phones = self.readPhones()
-    let words = MeteringWords(manager: self.manager.words, phones: phones)
+    let reports = MeteringReports(manager: self.manager.reports, phones: phones)
     var updates: [FactUpdate] = []
-    if words != self.told { updates.append(.metering(words)) }
+    if reports != self.reported { updates.append(.metering(reports)) }
     if self.manager.checks != self.toldChecks { updates.append(.checks(self.manager.checks)) }
-    (self.told, self.toldChecks) = (words, self.manager.checks)
+    (self.reported, self.toldChecks) = (reports, self.manager.checks)
     return updates
   }
 

@@ -48,7 +48,7 @@ final class NetworkManagerWatch {
   private var inherited: [String: Metering] = [:]
   private let hasLink: (_ name: String) -> Bool
   /// The costs of links by name, as of the last complete answer.
-  private(set) var words: [String: Metering] = [:]
+  private(set) var reports: [String: Metering] = [:]
   /// Whether NetworkManager checks connectivity. If it does not, it reports each device with a
   /// default route as fully connected.
   private var isChecking = false
@@ -63,7 +63,7 @@ final class NetworkManagerWatch {
     "Interface", "IpInterface", "Metered", "State", "Ip4Connectivity", "Ip6Connectivity",
   ]
   private static let checking = "ConnectivityCheckEnabled"
-  private static let mostDevices = 256
+  private static let maxDevices = 256
 
   init(hasLink: @escaping (_ name: String) -> Bool = { if_nametoindex($0) != 0 }) {
     self.hasLink = hasLink
@@ -90,7 +90,7 @@ final class NetworkManagerWatch {
   func noteLinks() {
     self.service.connect()
     for name in self.inherited.keys where !self.hasLink(name) {
-      (self.inherited[name], self.words[name]) = (nil, nil)
+      (self.inherited[name], self.reports[name]) = (nil, nil)
     }
   }
 
@@ -104,11 +104,11 @@ final class NetworkManagerWatch {
       device.name.isEmpty ? nil : device.word.map { (device.name, $0) }
     }
     // If two devices name one link, the metered one counts.
-    let words = Dictionary(said) { $0 == .yes ? $0 : $1 }
+    let reports = Dictionary(said) { $0 == .yes ? $0 : $1 }
     if !self.inherited.isEmpty {
-      self.inherited = self.inherited.filter { words[$0.key] == nil }
+      self.inherited = self.inherited.filter { reports[$0.key] == nil }
     }
-    self.words = self.inherited.merging(words) { $1 }
+    self.reports = self.inherited.merging(reports) { $1 }
   }
 
   private func checksByName() -> [String: ConnectivityChecks] {
@@ -129,7 +129,7 @@ final class NetworkManagerWatch {
     case .gone: self.begin()
     case .answer(.manager, let message): self.updateManager(message)
     case .answer(.devices, let message):
-      for path in message.readTexts(most: Self.mostDevices) ?? [] { self.ask(of: path) }
+      for path in message.readTexts(most: Self.maxDevices) ?? [] { self.ask(of: path) }
     case .answer(.device(let path), let message):
       self.update(path, message.readProperties(Self.properties) ?? [:])
     case .signal(let message): self.takeSignal(message)
@@ -137,7 +137,7 @@ final class NetworkManagerWatch {
   }
 
   private func begin() {
-    (self.devices, self.inherited, self.isChecking) = ([:], self.words, false)
+    (self.devices, self.inherited, self.isChecking) = ([:], self.reports, false)
   }
 
   private func updateManager(_ message: BusMessage) {
@@ -159,13 +159,13 @@ final class NetworkManagerWatch {
       else { return }
       // When NetworkManager stops, it removes all devices (nm_manager_stop). The link may still
       // exist.
-      let word = device.word ?? self.words[device.name]
+      let word = device.word ?? self.reports[device.name]
       self.inherited[device.name] = self.hasLink(device.name) ? word : nil
     }
   }
 
   private func ask(of path: String) {
-    guard self.devices[path] == nil, self.devices.count < Self.mostDevices else { return }
+    guard self.devices[path] == nil, self.devices.count < Self.maxDevices else { return }
     self.devices[path] = Device()
     self.service.ask(.device(path), path, Self.propertiesInterface, "GetAll", [Self.device])
   }

@@ -38,8 +38,8 @@ struct ModemObjects: Hashable {
     Self.bearer: ["Interface", "Connected", "Suspended"],
   ]
 
-  private static let mostModems = 16
-  private static let mostBearers = 64
+  private static let maxModems = 16
+  private static let maxBearers = 64
 
   /// Updates some properties of an object.
   mutating func update(_ path: String, _ properties: BusProperties) {
@@ -81,7 +81,7 @@ struct ModemObjects: Hashable {
   }
 
   private func modem(_ path: String) -> Modem? {
-    self.modems[path] ?? (self.modems.count < Self.mostModems ? Modem() : nil)
+    self.modems[path] ?? (self.modems.count < Self.maxModems ? Modem() : nil)
   }
 
   private mutating func forgetBearers() {
@@ -91,7 +91,7 @@ struct ModemObjects: Hashable {
 
   /// The bearers that modems list.
   private var listed: ArraySlice<String> {
-    self.modems.sorted { $0.key < $1.key }.flatMap(\.value.bearers).prefix(Self.mostBearers)
+    self.modems.sorted { $0.key < $1.key }.flatMap(\.value.bearers).prefix(Self.maxBearers)
   }
 
   /// The bearers without any data. ModemManager's list of objects contains only modems.

@@ -15,7 +15,7 @@ final class ModemWatch: FactSource {
   private var objects = ModemObjects()
   private let serialLines: SerialLines
   /// The links as they were returned last.
-  private var told: [String: ModemLink] = [:]
+  private var reported: [String: ModemLink] = [:]
   /// The same links by ModemManager's names for them.
   private var heard: [String: ModemLink] = [:]
 
@@ -55,8 +55,8 @@ final class ModemWatch: FactSource {
   private func news() -> [FactUpdate] {
     self.heard = self.objects.links
     let links = self.byLink(self.heard)
-    guard links != self.told else { return [] }
-    self.told = links
+    guard links != self.reported else { return [] }
+    self.reported = links
     return [.modems(links)]
   }
 

@@ -9,7 +9,7 @@ final class PortalWatch: FactSource {
   private let changes = FileWatch()
   /// `nil` if the kernel does not have it.
   private let advertisements = PortalListener()
-  private var told: [String: String] = [:]
+  private var reported: [String: String] = [:]
   private var hasRead = false
 
   init(_ files: PortalFiles = PortalFiles()) { self.files = files }
@@ -36,7 +36,7 @@ final class PortalWatch: FactSource {
     self.changes.watch(directory: self.files.directory)
     self.hasRead = true
     let portals = self.files.portals()
-    defer { self.told = portals }
-    return portals == self.told ? nil : portals
+    defer { self.reported = portals }
+    return portals == self.reported ? nil : portals
   }
 }

@@ -185,13 +185,13 @@ extension Anonymizer {
   private func resolvConf(_ text: String) -> String {
     var lines: [String] = []
     for line in text.split(whereSeparator: \.isNewline) {
-      let words = line.split { $0 == " " || $0 == "\t" }
-      guard let keyword = words.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
+      let text = line.split { $0 == " " || $0 == "\t" }
+      guard let keyword = text.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
       switch keyword {
       case "nameserver":
-        lines += self.servers(words.dropFirst().prefix(1)).map { "nameserver \($0)" }
+        lines += self.servers(text.dropFirst().prefix(1)).map { "nameserver \($0)" }
       case "search", "domain":
-        lines.append(([String(keyword)] + self.domains(words.dropFirst())).joined(separator: " "))
+        lines.append(([String(keyword)] + self.domains(text.dropFirst())).joined(separator: " "))
       default: continue
       }
     }

@@ -86,8 +86,8 @@ extension Anonymizer {
     return Dictionary(substitutes) { first, _ in first }
   }
 
-  func metering(_ words: MeteringWords) -> MeteringWords {
-    var substitute = MeteringWords()
+  func metering(_ words: MeteringReports) -> MeteringReports {
+    var substitute = MeteringReports()
     for (name, state) in words.manager { substitute.manager[self.linkName(name)] = state }
     substitute.phones = Set(words.phones.map(self.linkName))
     return substitute

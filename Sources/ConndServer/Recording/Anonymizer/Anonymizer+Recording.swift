@@ -76,7 +76,7 @@ extension FactUpdate {
     switch self {
     case .dns: self
     case .modems(let links): .modems(anonymizer.modems(links))
-    case .metering(let words): .metering(anonymizer.metering(words))
+    case .metering(let reason): .metering(anonymizer.metering(reason))
     case .checks(let checks): .checks(anonymizer.checks(checks))
     case .portals(let portals): .portals(anonymizer.portals(portals))
     case .advertisement(let advertisement):

@@ -9,7 +9,7 @@ import Logging
 /// only the recording. Not thread-safe: the monitor thread owns it.
 final class Recorder {
   /// The maximum size of a recording in bytes.
-  static let largest = 64 << 20
+  static let maxSize = 64 << 20
 
   private let path: String
   private let largest: Int
@@ -25,7 +25,7 @@ final class Recorder {
   /// - Parameter largest: In bytes.
   /// - Throws: If the file cannot be written.
   init(
-    path: String, _ header: RecordingHeader, largest: Int = Recorder.largest, logger: Logger
+    path: String, _ header: RecordingHeader, largest: Int = Recorder.maxSize, logger: Logger
   ) throws(SystemError) {
     // Addresses and names of networks reveal the user's location.
     let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0o600)

@@ -12,15 +12,15 @@ extension RecordedFacts {
     case .dns: return nil
     case .modems(let links):
       self.modems.links = links.sorted { $0.key < $1.key }.map { Modem($0.key, $0.value) }
-    case .metering(let words):
+    case .metering(let reason):
       self.metering = .with {
-        $0.manager = words.manager.sorted { $0.key < $1.key }.map { name, state in
+        $0.manager = reason.manager.sorted { $0.key < $1.key }.map { name, state in
           .with {
             $0.link = name
             $0.state = state.rawValue
           }
         }
-        $0.phones = words.phones.sorted()
+        $0.phones = reason.phones.sorted()
       }
     case .checks(let checks):
       self.checks.links = checks.sorted { $0.key < $1.key }.map { name, checks in
@@ -51,7 +51,7 @@ extension RecordedFacts {
     case .modems(let modems)?: .modems(Self.byName(modems.links) { ($0.link, $0.modem) })
     case .metering(let metering)?:
       .metering(
-        MeteringWords(
+        MeteringReports(
           manager: Self.byName(metering.manager) {
             ($0.link, Connectivity.Metering(rawValue: $0.state))
           },

@@ -137,7 +137,7 @@ extension Connd_Recording_V2_Registration {
     var path: KernelPath?
     if self.hasKnownPath {
       path = (try? KernelPath(stored: self.knownPath))?.compared
-      guard let path, path.chain.count <= PathReader.deepest else { return nil }
+      guard let path, path.chain.count <= PathReader.maxDepth else { return nil }
     }
     var flow = Flow(
       destination, local: local, forbidsExpensive: self.forbidsExpensive,

@@ -22,7 +22,7 @@ struct RecordingHeader: Hashable {
 
   /// A fixed ID, so that an override until reboot does not end in a replay.
   private static let boot = "recorded"
-  private static let largestGeneration: UInt64 = 1 << 53
+  private static let maxGeneration: UInt64 = 1 << 53
 
   var encoded: [UInt8] {
     Connd_Recording_V2_Header.with {
@@ -40,7 +40,7 @@ struct RecordingHeader: Hashable {
       let costs = try? OverrideFile.read(Array(message.overrides.utf8), boot: Self.boot),
       !message.hasWatchdogTimeout || message.watchdogTimeout > 0,
       let restored = try? ConnectivitySnapshot(stored: message.restored),
-      restored.generation < Self.largestGeneration
+      restored.generation < Self.maxGeneration
     else { return nil }
     (self.version, self.kernel, self.configuration) =
       (message.version, message.kernel, message.configuration)

@@ -92,7 +92,7 @@ final class RecordingCursor {
       self.lastTime = (time, max(self.lastInstant, next ?? self.lastInstant))
       self.times += 1
     }
-    // Between recorded times, the wall clock advances with the boot clock. If it stood still, connd
+    // Between recorded times, the wall clock advances with the boot clock. If it did not, connd
     // would believe that it had been set back.
     return self.lastTime.time.advanced(by: self.lastTime.instant.duration(to: self.lastInstant))
   }

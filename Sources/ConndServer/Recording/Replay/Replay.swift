@@ -108,9 +108,9 @@ private final class ReplayPublisher: Publisher {
   func publish(_ changes: [ConnectivityChange]) {
     for change in changes {
       let published = Published(change)
-      guard let told = try? Published(decoding: published.message) else { continue }
+      guard let reported = try? Published(decoding: published.message) else { continue }
       self.store.publish([published])
-      if self.hasBegun { self.print(JSON.event(told.change).line(terminator: "\n")) }
+      if self.hasBegun { self.print(JSON.event(reported.change).line(terminator: "\n")) }
     }
   }
 }

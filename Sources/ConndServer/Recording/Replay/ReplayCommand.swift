@@ -10,12 +10,12 @@ struct ReplayCommand {
   var answers: String?
 
   /// The maximum size in bytes, which is more than connd records.
-  private static let largest = 1 << 30
+  private static let maxSize = 1 << 30
 
   /// - Returns: Whether the recording was replayed to its end. If not, the reason was printed.
   func run() -> Bool {
     do {
-      let bytes = try contents(of: self.file, max: Self.largest)
+      let bytes = try contents(of: self.file, max: Self.maxSize)
       if let report {
         let substitute = try Report(of: bytes)
         guard Self.write(substitute.bytes, to: report) else { return false }

@@ -12,7 +12,7 @@ struct Report {
 
   private static let line = "connd report 1\n"
   /// The number of events in the text, counted from the last.
-  private static let mostEvents = 200
+  private static let maxEvents = 200
 
   /// - Throws: If the input is not a recording, or this version cannot replay it.
   init(of recording: [UInt8], by substitutes: Anonymizer = Anonymizer()) throws(RecordingError) {
@@ -63,7 +63,7 @@ struct Report {
 
       recorded by  connd \(header.version.printable), Linux \(header.kernel.printable)
       replayed by  connd \(Version.string), \(Self.architecture)
-      recording    \(recording.turns.count) turns, \(count) bytes\(end.map { ", \($0.words)" } ?? "")
+      recording    \(recording.turns.count) turns, \(count) bytes\(end.map { ", \($0.text)" } ?? "")
       events       \(max(0, lines.count - 1))
 
 
@@ -71,8 +71,8 @@ struct Report {
     text += Self.section("unanswered", complaints.map { $0.printable + "\n" }.suffix(20))
     text += Self.section("configuration", [header.configuration])
     text += Self.section(
-      lines.count > Self.mostEvents ? "the last \(Self.mostEvents) events" : "events",
-      lines.suffix(Self.mostEvents))
+      lines.count > Self.maxEvents ? "the last \(Self.maxEvents) events" : "events",
+      lines.suffix(Self.maxEvents))
     return (text + "--- the recording\n", answers)
   }
 
@@ -90,7 +90,7 @@ struct Report {
 }
 
 extension Recording.End {
-  fileprivate var words: String {
+  fileprivate var text: String {
     switch self {
     case .torn, .unfinished: "cut off after that"
     case .damaged: "damaged after that"

@@ -10,7 +10,7 @@ import Netlink
 /// default route of each family. The other ends of the links are the model's.
 extension ModelNetwork {
   /// Links with a higher index are not found.
-  private static let mostLinks: UInt32 = 4096
+  private static let maxLinks: UInt32 = 4096
 
   init(_ recording: Recording) throws {
     self.init(.laptop)
@@ -21,7 +21,7 @@ extension ModelNetwork {
     let configuration = try Configuration.parse(recording.header.configuration, file: "")
     self.links = self.links.filter { $0.sort == .loopback }
     self.routes = []
-    for index in 2...Self.mostLinks {
+    for index in 2...Self.maxLinks {
       guard let facts = try kernel.link(index) else { continue }
       var link = ModelLink(
         index: index, name: facts.link.name,

@@ -66,7 +66,7 @@ struct RatesTests {
       (1_000_000_000_000_000_000, "1.0 EB/s"), (.max, "18 EB/s"),
     ] as [(UInt64, String)])
   func words(rate: UInt64, words: String) {
-    #expect(rate.rateWords == words)
+    #expect(rate.rateText == words)
     #expect(words.count <= 8)
   }
 }

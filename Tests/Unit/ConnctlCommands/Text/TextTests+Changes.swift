@@ -56,7 +56,7 @@ extension TextTests {
   func guesses() {
     var path = KernelPath.stack
     path.guessedLinks = 1
-    #expect(path.chainWords.replacing("\u{A0}", with: " ") == "vlan10 over bond0 maybe over eth0")
+    #expect(path.chainText.replacing("\u{A0}", with: " ") == "vlan10 over bond0 maybe over eth0")
     #expect(
       path.way?.replacing("\u{A0}", with: " ").hasPrefix("over bond0 maybe over eth0 from") == true)
     #expect(

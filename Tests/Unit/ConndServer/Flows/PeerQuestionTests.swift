@@ -84,7 +84,7 @@ struct PeerQuestionTests {
   @Test("E1 E4 a connection that can be asked is registered in doubt → it is asked")
   func registeredAndAsked() throws {
     var loop = try self.askable()
-    let known = loop.loop.engine.flows.entries[.init(mailbox: 1, id: 1)]?.told
+    let known = loop.loop.engine.flows.entries[.init(mailbox: 1, id: 1)]?.reported
     loop.kernel.setState(of: 2, .noCarrier)
     _ = loop.tell()
     loop.kernel.sockets[Self.port + 1] = self.idle(60_000)

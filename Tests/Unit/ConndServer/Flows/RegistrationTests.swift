@@ -93,7 +93,7 @@ struct RegistrationTests {
     let kept = self.textBytes(in: registration)
     #expect(kept <= 16, "\(kept) bytes")
     // The recorded form has the same path.
-    let bytes = try #require(RecordedInput.encoded(.flow(.add(registration))))
+    let bytes = try #require(RecordedInput(.flow(.add(registration)))).serializedBytes()
     #expect(bytes.count < 256)
   }
 

@@ -194,7 +194,7 @@ struct MonitorLoopTests {
     for _ in 0..<20 {
       loop.metering.updates = (0..<64).map { _ in
         isMetered.toggle()
-        return .metering(MeteringWords(manager: ["eth0": isMetered ? .yes : .no], phones: []))
+        return .metering(MeteringReports(manager: ["eth0": isMetered ? .yes : .no], phones: []))
       }
       loop.loop.turn(
         on: .init(sources: SourceSet(index: 2)), taking: [.awaitFirstReading(.unheard)])

@@ -101,11 +101,11 @@ struct RecordingTests {
         isSuspended: true, generation: .fifth, isRoaming: true,
         mobileOperator: MobileOperator(code: "26201", name: "Example")), "ppp0": .silent,
     ]
-    let metering = MeteringWords(
+    let metering = MeteringReports(
       manager: ["a": .unknown, "b": .yes, "c": .no, "d": .guessYes, "e": .guessNo], phones: ["x"])
     for update in [
-      .modems([:]), .modems(links), .metering(MeteringWords()),
-      .metering(MeteringWords(phones: ["usb0", "wlan0"])), .metering(metering), .checks([:]),
+      .modems([:]), .modems(links), .metering(MeteringReports()),
+      .metering(MeteringReports(phones: ["usb0", "wlan0"])), .metering(metering), .checks([:]),
       .checks(["a": .init(ipv4: .portal), "b": .init(ipv4: .full, ipv6: .limited)]),
       .portals(["a": "https://example.com/"]),
       .advertisement(PortalAdvertisement(link: 7, portal: "https://example.com/")),

@@ -19,7 +19,7 @@ struct MeteringTests {
     "eth0", device: Device(driver: "rndis_host", usbInterface: USBInterface(0xe0, 0x01, 0x03)))
 
   private func cost(
-    _ chain: [LinkFacts], _ words: MeteringWords = MeteringWords(), said: Bool? = nil,
+    _ chain: [LinkFacts], _ words: MeteringReports = MeteringReports(), said: Bool? = nil,
     configured: Bool? = nil
   ) -> (String, Bool) {
     var overrides = CostOverrides()
@@ -32,11 +32,11 @@ struct MeteringTests {
     return ("\(cost.evidence.state.rawValue) \(cost.evidence.source.rawValue)", cost.expensive)
   }
 
-  private func by(_ state: Metering) -> MeteringWords { MeteringWords(manager: ["eth0": state]) }
+  private func by(_ state: Metering) -> MeteringReports { MeteringReports(manager: ["eth0": state]) }
 
   @Test("the first source in the order that knows the cost decides")
   func order() {
-    let phone = MeteringWords(manager: ["eth0": .no], phones: ["eth0"])
+    let phone = MeteringReports(manager: ["eth0": .no], phones: ["eth0"])
     #expect(
       self.cost([Self.wwan], phone, said: true, configured: false) == ("no configuration", false))
     #expect(self.cost([Self.cable], configured: true) == ("yes configuration", true))
@@ -49,7 +49,7 @@ struct MeteringTests {
     #expect(self.cost([Self.wwan]) == ("yes medium", true))
     #expect(self.cost([Self.hotspot]) == ("yes accessPoint", true))
     #expect(self.cost([Self.iPhone]) == ("yes driver", true))
-    #expect(self.cost([Self.cable], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
+    #expect(self.cost([Self.cable], MeteringReports(phones: ["eth0"])) == ("yes dhcp", true))
   }
 
   @Test("certain information beats a guess; only NetworkManager's guess makes a path expensive")
@@ -61,7 +61,7 @@ struct MeteringTests {
     #expect(self.cost([Self.rndis], self.by(.guessNo)) == ("guessYes driver", false))
     #expect(self.cost([Self.rndis], self.by(.no)) == ("no networkManager", false))
     #expect(
-      self.cost([Self.rndis], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
+      self.cost([Self.rndis], MeteringReports(phones: ["eth0"])) == ("yes dhcp", true))
     #expect(self.cost([Self.cable], self.by(.guessNo)) == ("guessNo networkManager", false))
     #expect(self.cost([Self.cable]) == ("guessNo none", false))
     #expect(self.cost([LinkClassifierTests.link("eth0", kind: "dummy")]) == ("unknown none", false))
@@ -73,10 +73,10 @@ struct MeteringTests {
     #expect(self.cost([vlan, Self.cable], self.by(.yes)) == ("yes networkManager", true))
     #expect(
       self.cost(
-        [vlan, Self.cable], MeteringWords(manager: ["vlan1": .guessNo, "eth0": .guessYes]))
+        [vlan, Self.cable], MeteringReports(manager: ["vlan1": .guessNo, "eth0": .guessYes]))
         == ("guessYes networkManager", true))
     #expect(
-      self.cost([vlan, Self.cable], MeteringWords(phones: ["eth0"])) == ("yes dhcp", true))
-    #expect(self.cost([Self.cable], MeteringWords(phones: ["eth1"])) == ("guessNo none", false))
+      self.cost([vlan, Self.cable], MeteringReports(phones: ["eth0"])) == ("yes dhcp", true))
+    #expect(self.cost([Self.cable], MeteringReports(phones: ["eth1"])) == ("guessNo none", false))
   }
 }

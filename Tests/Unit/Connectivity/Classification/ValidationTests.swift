@@ -9,8 +9,8 @@ struct ValidationTests {
 
   private static func words(
     _ checks: ConnectivityChecks? = nil, advertised: String? = nil, networkd: String? = nil
-  ) -> ValidationWords {
-    var words = ValidationWords()
+  ) -> ValidationReports {
+    var words = ValidationReports()
     words.checks = checks.map { ["wlan0": $0] } ?? [:]
     words.portals = networkd.map { ["wlan0": $0] } ?? [:]
     if let advertised { words.note(PortalAdvertisement(link: 3, portal: advertised)) }
@@ -18,7 +18,7 @@ struct ValidationTests {
   }
 
   private static func validation(
-    _ words: ValidationWords, chain: [PathLink] = [PathLink(index: 3, name: "wlan0")],
+    _ words: ValidationReports, chain: [PathLink] = [PathLink(index: 3, name: "wlan0")],
     _ family: AddressFamily = .ipv4
   ) -> Validation {
     words.validation(of: chain, family)

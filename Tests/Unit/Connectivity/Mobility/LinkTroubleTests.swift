@@ -32,7 +32,7 @@ struct LinkTroubleTests {
 
     mutating func quality(_ user: UInt32 = LinkTroubleTests.user) -> LinkQuality {
       self.trouble.expire(at: self.now)
-      return self.trouble.words.quality(for: user)
+      return self.trouble.report.quality(for: user)
     }
   }
 
@@ -189,7 +189,7 @@ struct LinkTroubleTests {
   func bounded() {
     var link = Link()
     for user in 0..<10_000 { link.limp(user: UInt32(user)) }
-    let limping = (0..<10_000).count { link.trouble.words.quality(for: UInt32($0)) == .minimal }
+    let limping = (0..<10_000).count { link.trouble.report.quality(for: UInt32($0)) == .minimal }
     #expect(limping == 32)
   }
 
@@ -251,6 +251,6 @@ struct LinkConditionsTests {
     for link in 1...1000 {
       conditions.note([.signal(SignalChange(.low, on: UInt32(link)))], at: Self.now)
     }
-    #expect(conditions.words.count == 64)
+    #expect(conditions.reports.count == 64)
   }
 }

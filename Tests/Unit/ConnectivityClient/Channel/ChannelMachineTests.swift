@@ -112,7 +112,7 @@ struct ChannelMachineTests {
     var backoff = ConnectionBackoff(.defaults)
     var longest: [Double] = []
     for _ in 0..<12 {
-      longest.append(backoff.longestAttempt / .seconds(1))
+      longest.append(backoff.maxAttempt / .seconds(1))
       _ = backoff.next(random: 1)
     }
     #expect(longest.prefix(7).allSatisfy { $0 == 20 })

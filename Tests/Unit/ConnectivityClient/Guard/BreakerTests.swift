@@ -21,7 +21,7 @@ struct BreakerTests {
       #expect(breaker.refuted(now: self.start) == nil)
       #expect(breaker.allowsGuarding(now: self.start))
     }
-    #expect(breaker.refuted(now: self.start) == Breaker.shortestRest)
+    #expect(breaker.refuted(now: self.start) == Breaker.minRest)
     #expect(!breaker.allowsGuarding(now: self.start))
     // A connection that was registered before.
     #expect(breaker.refuted(now: self.start) == nil)
@@ -42,7 +42,7 @@ struct BreakerTests {
   func rests() {
     var breaker = self.opened()
     breaker.confirmed(now: self.start)
-    let end = self.start + Breaker.shortestRest
+    let end = self.start + Breaker.minRest
     #expect(!breaker.allowsGuarding(now: end - .nanoseconds(1)))
     #expect(breaker.allowsGuarding(now: end))
   }
@@ -50,26 +50,26 @@ struct BreakerTests {
   @Test("one refutation on trial opens it again, for twice as long, and for at most an hour")
   func trials() {
     var breaker = self.opened()
-    var (now, rest) = (self.start, Breaker.shortestRest)
+    var (now, rest) = (self.start, Breaker.minRest)
     for _ in 0..<6 {
       now += rest
       #expect(breaker.allowsGuarding(now: now))
-      rest = min(rest * 2, Breaker.longestRest)
+      rest = min(rest * 2, Breaker.maxRest)
       #expect(breaker.refuted(now: now) == rest)
       #expect(!breaker.allowsGuarding(now: now + rest - .seconds(1)))
     }
-    #expect(rest == Breaker.longestRest)
+    #expect(rest == Breaker.maxRest)
   }
 
   @Test("a confirmed trial closes it, and three refutations open it again")
   func closes() {
     var breaker = self.opened()
-    let end = self.start + Breaker.shortestRest
+    let end = self.start + Breaker.minRest
     #expect(breaker.allowsGuarding(now: end))
     breaker.confirmed(now: end)
     #expect(breaker.refuted(now: end) == nil)
     #expect(breaker.refuted(now: end) == nil)
-    #expect(breaker.refuted(now: end) == Breaker.shortestRest)
+    #expect(breaker.refuted(now: end) == Breaker.minRest)
   }
 
   // MARK: - Destinations

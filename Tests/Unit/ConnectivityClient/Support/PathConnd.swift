@@ -118,7 +118,7 @@ final class PathConnd: RegistrableRPCService {
   ) async throws -> Connectivity_V1_GetPathResponse {
     guard let way = self.otherWay.withLock({ $0 }) else { throw Self.unimplemented }
     return .with {
-      $0.networkNamespace = ProcessNamespace.told
+      $0.networkNamespace = ProcessNamespace.reported
       $0.otherWay.path = Connectivity_V1_Path(way)
     }
   }

@@ -112,12 +112,12 @@ extension BPFInterpreter {
   /// Creates a listener's filter.
   init(
     watching destinations: [IPAddress] = [], gateways: [Neighbour] = [],
-    limit: Int = BPFProgram.longest
+    limit: Int = BPFProgram.maxLength
   ) {
     self.init(FilterSpec(destinations: destinations, gateways: gateways), limit: limit)
   }
 
-  init(_ watched: FilterSpec, limit: Int = BPFProgram.longest) {
+  init(_ watched: FilterSpec, limit: Int = BPFProgram.maxLength) {
     self.init(program: NotificationFilter(watched, limit: limit).program)
   }
 }

@@ -31,7 +31,7 @@ struct BridgeFilterTests {
   @Test("I4 more addresses than fit → the program passes more, never less")
   func many() {
     let watched = (0..<2_000).map { [2, 0, 0, 0, UInt8($0 >> 8), UInt8($0 & 0xFF)] as [UInt8] }
-    for limit in [BPFProgram.longest, 1024, 256, 32] {
+    for limit in [BPFProgram.maxLength, 1024, 256, 32] {
       let filter = BPFInterpreter(FilterSpec(bridged: watched), limit: limit)
       #expect(filter.program.count <= limit)
       for octets in watched { #expect(filter.run(on: Self.message(octets)) == .max) }

@@ -60,7 +60,7 @@ struct NeighbourFilterTests {
   func manyGateways() {
     var generator = SeededGenerator(seed: 3)
     let gateways = (0..<2_000).map { _ in Self.neighbour(using: &generator) }
-    for limit in [BPFProgram.longest, 1024, 256, 32] {
+    for limit in [BPFProgram.maxLength, 1024, 256, 32] {
       let filter = BPFInterpreter(gateways: gateways, limit: limit)
       #expect(filter.program.count <= limit)
       for _ in 0..<300 {

@@ -53,7 +53,7 @@ struct RouteFilterTests {
   func manyDestinations(count: Int) throws {
     var generator = SeededGenerator(seed: 7)
     let watched = (0..<count).map { _ in Self.randomAddress(using: &generator) }
-    for limit in [BPFProgram.longest, 1024, 256, 32] {
+    for limit in [BPFProgram.maxLength, 1024, 256, 32] {
       let filter = BPFInterpreter(watching: watched, limit: limit)
       #expect(filter.program.count <= limit)
       for address in watched.prefix(200) {
@@ -67,7 +67,7 @@ struct RouteFilterTests {
   @Test(
     "D6 a program of any length passes routes that share the remaining leading bits",
     arguments: [
-      (BPFProgram.longest, 10_000), (2048, 3_000), (1024, 1_000), (512, 300), (128, 100),
+      (BPFProgram.maxLength, 10_000), (2048, 3_000), (1024, 1_000), (512, 300), (128, 100),
       (64, 20), (32, 3),
     ])
   func fallback(limit: Int, count: Int) throws {

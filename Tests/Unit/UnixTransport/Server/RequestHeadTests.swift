@@ -109,7 +109,7 @@ struct RequestHeadTests {
   func length() {
     var head = RequestHead()
     for (name, value) in Self.call.sorted(by: <) { head.take(name, value) }
-    for _ in 0..<RequestHead.longest / 34 - 10 { head.take("a", "b") }
+    for _ in 0..<RequestHead.maxSize / 34 - 10 { head.take("a", "b") }
     guard case .call = head.read() else {
       Issue.record("no call")
       return

@@ -32,7 +32,7 @@ private func readGuardRequest(_ bytes: [UInt8]) {
     expect(!flow.destination.address.isUnspecified, "\(flow)")
     expect(registration.knownPath?.evidence == nil)
     // It is stored as long as the flow.
-    expect((registration.knownPath?.chain.count ?? 0) <= PathReader.deepest)
+    expect((registration.knownPath?.chain.count ?? 0) <= PathReader.maxDepth)
   } catch {
     expect(error.message.contains("add."), error.message)
   }

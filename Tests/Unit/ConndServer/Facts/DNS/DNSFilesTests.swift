@@ -99,7 +99,7 @@ struct DNSFilesTests {
     try root.write(String(repeating: "nameserver 192.0.2.53\n", count: 4000), to: "etc/resolv.conf")
     #expect(root.said() == "unknown")
     try root.write(String(repeating: "nameserver 192.0.2.53\n", count: 400), to: "etc/resolv.conf")
-    #expect(root.files.read()?.servers.count == ResolvConf.most)
+    #expect(root.files.read()?.servers.count == ResolvConf.maxServers)
   }
 
   @Test("behind a stub resolver, its upstream servers are reported if it lists them")

@@ -9,7 +9,7 @@ struct MeteringTests {
   /// Changes the metering information.
   ///
   /// - Returns: whether the path is expensive, and the causes of all published changes.
-  private func say(_ words: MeteringWords, _ loop: inout TestLoop) -> (Bool, [String]) {
+  private func say(_ words: MeteringReports, _ loop: inout TestLoop) -> (Bool, [String]) {
     loop.metering.updates = [.metering(words)]
     _ = loop.turn(sources: .metering)
     let causes = loop.loop.feed.store.past.compactMap { published -> String? in
@@ -22,30 +22,30 @@ struct MeteringTests {
   @Test("a change is published immediately, with its cause, and only if it changes the path")
   func published() throws {
     var loop = try TestLoop.started()
-    #expect(self.say(MeteringWords(manager: ["eth0": .guessNo]), &loop) == (false, []))
-    #expect(self.say(MeteringWords(phones: ["eth1"]), &loop) == (false, []))
+    #expect(self.say(MeteringReports(manager: ["eth0": .guessNo]), &loop) == (false, []))
+    #expect(self.say(MeteringReports(phones: ["eth1"]), &loop) == (false, []))
     let change = "metering meteringChanged"
-    #expect(self.say(MeteringWords(phones: ["eth0"]), &loop) == (true, [change]))
-    #expect(self.say(MeteringWords(manager: ["eth0": .yes]), &loop) == (true, [change]))
-    #expect(self.say(MeteringWords(), &loop) == (false, [change, change]))
+    #expect(self.say(MeteringReports(phones: ["eth0"]), &loop) == (true, [change]))
+    #expect(self.say(MeteringReports(manager: ["eth0": .yes]), &loop) == (true, [change]))
+    #expect(self.say(MeteringReports(), &loop) == (false, [change, change]))
   }
 
   @Test(
     "information from before the first reading is part of it, and survives a reload")
   func first() throws {
     var loop = try TestLoop()
-    loop.metering.updates = [.metering(MeteringWords(phones: ["eth0"]))]
+    loop.metering.updates = [.metering(MeteringReports(phones: ["eth0"]))]
     loop.loop.start()
     #expect(loop.loop.engine.snapshot.status.isExpensive)
     loop.loop.take(.configure(Configuration(), .unheard))
     #expect(loop.loop.engine.snapshot.status.isExpensive)
-    #expect(self.say(MeteringWords(), &loop).0 == false)
+    #expect(self.say(MeteringReports(), &loop).0 == false)
   }
 
   @Test("I7 information that arrives a moment after the start is part of the first reading")
   func settled() throws {
     var loop = try TestLoop()
-    loop.metering.updatesOnceSettled = [.metering(MeteringWords(phones: ["eth0"]))]
+    loop.metering.updatesOnceSettled = [.metering(MeteringReports(phones: ["eth0"]))]
     loop.loop.start()
     #expect(loop.loop.feed.store.past.count == 1)
     #expect(loop.loop.engine.snapshot.status.isExpensive)

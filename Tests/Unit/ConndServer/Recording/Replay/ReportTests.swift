@@ -290,7 +290,7 @@ struct ReportTests {
     items += inputs.compactMap { RecordedInput($0).map { RecordedItem(.input($0)) } }
     items.append(RecordedItem(.input(.with { $0.configure = Secret.name })))
     let mobile = ModemLink(mobileOperator: MobileOperator(code: "26299", name: Secret.name))
-    let metering = MeteringWords(manager: [Secret.name: .yes], phones: [Secret.name])
+    let metering = MeteringReports(manager: [Secret.name: .yes], phones: [Secret.name])
     let facts: [FactUpdate] = [
       .modems([Secret.name: .silent]), .modems(["wwan0": mobile]), .metering(metering),
       .portals([Secret.name: "https://\(Secret.name)/"]),
