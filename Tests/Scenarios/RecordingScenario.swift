@@ -182,7 +182,7 @@ struct RecordingScenario {
     #expect(try connd.wait() == 1)
     #expect(
       connd.standardError.contains("cannot be written as a recording: No such file or directory"))
-    let file = try lab.directory.write("connd recording 1\nsomething else", to: "broken")
+    let file = try lab.directory.write("connd recording 2\nsomething else", to: "broken")
     let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
     #expect(replay.status == 1)
     #expect(replay.standardError.contains("has a damaged header at offset 18"))
