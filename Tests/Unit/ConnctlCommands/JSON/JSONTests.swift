@@ -213,7 +213,7 @@ struct JSONShapeTests {
     let json = JSON.link(link).description
     #expect(json.contains(#""medium": "unknown""#) && json.contains(#""state": null"#))
     #expect(json.contains(#""technology": null"#) && json.contains(#""via": "device""#))
-    #expect(link.words == "ppp0, ppp, roaming, suspended, signal 67%, via device")
+    #expect(link.text == "ppp0, ppp, roaming, suspended, signal 67%, via device")
     var explanation = Connectivity_V1_Explanation.sample
     explanation.cost.metering = .UNRECOGNIZED(99)
     explanation.cost.source = .UNRECOGNIZED(99)

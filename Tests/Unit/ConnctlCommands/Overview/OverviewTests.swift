@@ -207,7 +207,7 @@ struct OverviewTests {
       (-88, "▂··· -88"), (-89, "···· -89"), (.min, "···· -2147483648"),
     ] as [(Int32, String)])
   func signal(dBm: Int32, words: String) {
-    #expect(Signal.strength(dBm).words(.unicode) == words)
+    #expect(Signal.strength(dBm).text(.unicode) == words)
   }
 
   @Test(
@@ -217,7 +217,7 @@ struct OverviewTests {
       (0, "···· 0%"), (.max, "▂▄▆█ 4294967295%"),
     ] as [(UInt32, String)])
   func modemSignal(percent: UInt32, words: String) {
-    #expect(Signal.quality(percent).words(.unicode) == words)
+    #expect(Signal.quality(percent).text(.unicode) == words)
   }
 
   @Test("connd's events update the picture, and each change is noted once")

@@ -39,7 +39,7 @@ struct ViewOptionsTests {
   func filter() {
     let kept = self.typed("/wlaé\u{7F}\n")
     #expect(kept.filter == "wla" && !kept.isTyping)
-    #expect(kept.words == "filter: wla (Esc removes it)")
+    #expect(kept.text == "filter: wla (Esc removes it)")
     #expect(self.typed("\u{1B}", kept) == ViewOptions())
     #expect(self.typed("/\u{7F}") == ViewOptions())
     #expect(self.typed("/" + String(repeating: "x", count: 99)).filter.count == 32)

@@ -32,7 +32,7 @@ struct ConnectionsTextTests {
       var listed = Self.ssh
       (listed.connection.reason, listed.connection.severity) = (reason, severity)
       change(&listed.connection)
-      return listed.words
+      return listed.text
     }
     #expect(words(.sourceAddressLost, .destroy) == "dead: 192.0.2.7 is gone")
     #expect(words(.interfaceLost, .destroy) { $0.interfaceState = .down } == "dead: eth0 is down")
@@ -55,9 +55,9 @@ struct ConnectionsTextTests {
   func silent() {
     var listed = Self.web
     listed.connection.socket = Connectivity_V1_Connection.sample.socket
-    #expect(listed.words == "alive, no answer for 12 s")
+    #expect(listed.text == "alive, no answer for 12 s")
     listed.connection.path.status = .unknown
-    #expect(listed.words == "unknown, no answer for 12 s")
+    #expect(listed.text == "unknown, no answer for 12 s")
   }
 
   @Test("--watch shows new, changed and ended connections only")

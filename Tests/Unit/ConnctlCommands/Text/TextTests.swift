@@ -137,7 +137,7 @@ struct TextTests {
         destination: two.map { .address($0) }),
     ]
     #expect(
-      scopes.map { $0.words.replacing("\u{A0}", with: " ") } == [
+      scopes.map { $0.text.replacing("\u{A0}", with: " ") } == [
         "all connections", "all connections (ipv6)", "connections on wlan0",
         "connections from 192.0.2.7, 192.0.2.8 on wlan0",
         "connections to 192.0.2.8 from 192.0.2.7 (ipv4)",
@@ -189,8 +189,8 @@ struct TextTests {
       LINK  MEDIUM  STATE  ADDRESSES
       usb0  wired   up     maybe via phone
       """)
-    #expect(Connectivity_V1_Link.ppp.words == "ppp0, ppp, up, 4G, roaming, suspended, signal 67%")
-    #expect(Connectivity_V1_Link.usb.words == "usb0, up, maybe via phone")
+    #expect(Connectivity_V1_Link.ppp.text == "ppp0, ppp, up, 4G, roaming, suspended, signal 67%")
+    #expect(Connectivity_V1_Link.usb.text == "usb0, up, maybe via phone")
   }
 
   @Test("K7 a unique local source address is marked, and explained for destinations outside")
@@ -305,6 +305,6 @@ struct TextTests {
       (172_799, "47 h"), (172_800, "2 d"), (-3, "0 s"),
     ] as [(Int64, String)])
   func ages(seconds: Int64, words: String) {
-    #expect(Duration.seconds(seconds).words == words)
+    #expect(Duration.seconds(seconds).text == words)
   }
 }
