@@ -1,9 +1,9 @@
 #!/bin/bash
 # generate-protobuf.sh [--check]: generates the code of the .proto files: connd's API, gRPC's
-# standard services, the format of recordings, and the example. protoc-gen-messages generates messages
-# and methods, and Tests/Fixtures/messages/make generates bytes of messages for tests. The plugins of
-# the packages that the example is built against generate its code. With --check, compares instead,
-# and fails if anything differs.
+# standard services, the format of recordings, and the example. protoc-gen-messages generates
+# messages and methods, and Tests/Fixtures/messages/make generates bytes of messages for tests. The
+# plugins of the packages that the example is built against generate its code. With --check,
+# compares instead, and fails if anything differs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 protos=Sources/ConnectivityProtocol/Protos

@@ -43,13 +43,7 @@ struct Connd {
     if let start = self.start { past = .init(changes: start.past) }
     let store = Store(past.changes, after: past.generation)
     let statistics = Statistics()
-    Invariants.process.report(to: { [logger] fault in
-      statistics.count(fault)
-      guard fault.isDue else { return }
-      logger.error(
-        "fault of connd: \(fault.message)",
-        metadata: ["place": "\(fault.place)", "count": "\(fault.count)"])
-    })
+    self.reportFaults(to: statistics)
     let overrideStore = OverrideStore(
       OverrideFile(
         path: Self.path(of: "networks", in: "STATE_DIRECTORY", besides: self.socketPath),
@@ -107,6 +101,17 @@ struct Connd {
       on: reactor, logger: self.logger)
     try await lifecycle.run()
     withExtendedLifetime(socket) {}
+  }
+
+  /// Counts and logs broken invariants.
+  private func reportFaults(to statistics: Statistics) {
+    Invariants.process.report(to: { [logger] fault in
+      statistics.count(fault)
+      guard fault.isDue else { return }
+      logger.error(
+        "fault of connd: \(fault.message)",
+        metadata: ["place": "\(fault.place)", "count": "\(fault.count)"])
+    })
   }
 
   private func makeMonitor(

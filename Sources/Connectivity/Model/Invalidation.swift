@@ -99,7 +99,7 @@ extension Invalidation {
       }
     }
 
-    /// All channels, except those that never leave the machine.
+    /// All channels that leave the machine.
     public static let everything = Scope()
   }
 }

@@ -49,8 +49,8 @@ extension GuardMachine {
     var search: Search?
     /// The last reported path of the connection, or `nil` after it was reported to be in doubt.
     var path: KernelPath?
-    /// Whether the connection has ever had a working subflow. Otherwise the end is a verdict about a
-    /// connection that has just been made (I11).
+    /// Whether the connection has ever had a working subflow. Otherwise the end is a verdict about
+    /// a connection that has just been made (I11).
     var hasStood = false
     /// Whether the connection was given up with all its subflows. Its owner may keep it.
     var isGivenUp = false

@@ -72,7 +72,7 @@ extension Simulation {
     explanation.category = Connectivity_V1_Category(
       path.status == .unknown ? .unknown : NetworkCategory(flags, medium: path.medium))
     if !path.chain.isEmpty, let family = path.source?.family ?? asked?.family {
-      let prefix = asked.flatMap { self.machine.longestRoute(to: $0) }
+      let prefix = asked.flatMap { self.machine.longestMatch(to: $0) }
       explanation.routePrefix =
         prefix?.description ?? "\(IPAddress.unspecified(family))/0"
     }

@@ -148,7 +148,7 @@ extension Machine {
 
   /// Returns the path of a special route, if one contains the address and no subnet is longer.
   func specialPath(to address: IPAddress, over link: UInt32? = nil) -> KernelPath? {
-    guard let prefix = self.longestRoute(to: address, over: link), let route = self.routes[prefix],
+    guard let prefix = self.longestMatch(to: address, over: link), let route = self.routes[prefix],
       prefix.length >= self.subnet(of: address, on: link)?.1.prefixLength ?? 0
     else { return nil }
     guard let attachment = route.network[address.family], route.network.hasWay(address.family)
@@ -156,7 +156,7 @@ extension Machine {
     return self.path(route.network, attachment, isOnLink: route.isOnLink)
   }
 
-  func longestRoute(to address: IPAddress, over link: UInt32? = nil) -> IPPrefix? {
+  func longestMatch(to address: IPAddress, over link: UInt32? = nil) -> IPPrefix? {
     self.routes.filter { prefix, route in
       prefix.contains(address) && (link == nil || self.leads(route, over: link, address.family))
     }.keys.max { $0.length < $1.length }

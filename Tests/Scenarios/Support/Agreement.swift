@@ -14,7 +14,7 @@ enum Agreement {
     var interface: String?
     var source: String?
     var gateway: String?
-    /// The reason if there is no path.
+    /// The reason for a missing path.
     var reason: String?
   }
 

@@ -4,7 +4,7 @@ import TestKit
 import TestTraits
 
 /// A WireGuard tunnel from a laboratory to the outside world, set up by wg-quick. It uses the
-/// kernel's module, or wireguard-go if there is none. It lasts as long as this object.
+/// kernel's module, or wireguard-go otherwise. It lasts as long as this object.
 final class WireGuard {
   /// The link inside; the one outside has 10.8.0.1.
   let link: String

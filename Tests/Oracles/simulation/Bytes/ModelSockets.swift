@@ -26,7 +26,7 @@ final class ModelSockets: SocketSource {
   func open(_ role: SocketRole) throws(NetlinkError) -> any DatagramSocket {
     switch role {
     case .listener, .requester, .socketDiagnosis, .linkDump: return ModelSocket(role, self)
-    // There is no nl80211.
+    // nl80211 is missing.
     case .wirelessListener, .wirelessRequester:
       throw NetlinkError(operation: "open a netlink socket", code: EPROTONOSUPPORT)
     }

@@ -32,7 +32,9 @@ struct MeteringTests {
     return ("\(cost.evidence.state.rawValue) \(cost.evidence.source.rawValue)", cost.expensive)
   }
 
-  private func by(_ state: Metering) -> MeteringReports { MeteringReports(manager: ["eth0": state]) }
+  private func by(_ state: Metering) -> MeteringReports {
+    MeteringReports(manager: ["eth0": state])
+  }
 
   @Test("the first source in the order that knows the cost decides")
   func order() {

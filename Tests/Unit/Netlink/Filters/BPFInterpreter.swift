@@ -90,7 +90,7 @@ struct BPFInterpreter {
       type: type, from: UInt32(start + 4), in: Array(bytes[..<(start + length)]))
   }
 
-  /// SKF_AD_NLATTR: the offset of the first attribute of a type, or 0 if there is none.
+  /// SKF_AD_NLATTR: the offset of the first attribute of a type, or 0 without one.
   private static func attribute(type: UInt32, from start: UInt32, in bytes: [UInt8]) -> UInt32 {
     var offset = Int(start)
     while offset + 4 <= bytes.count {
