@@ -160,7 +160,8 @@ private struct Output: ~Copyable {
     scalar.isUnprintable || scalar == "\"" || scalar == "\\"
   }
 
-  /// No escaped character is beyond U+FFFF.
+  /// Appends the escape of a character. Four hex digits suffice, because no escaped character is
+  /// above U+FFFF.
   private mutating func append(escaped scalar: Unicode.Scalar) {
     switch scalar {
     case "\"": self.append("\\\"")

@@ -122,7 +122,7 @@ struct Template: Hashable, Sendable {
     let (transition, invalidation) = (change?.transition, change?.invalidation)
     return switch field {
     case .category: .word(status.category.rawValue)
-    // A link that carries nothing would look like the one in use.
+    // Empty while offline, because a bar would show an unusable link as the one in use.
     case .interface: .word(isOnline ? status.interface : nil)
     case .medium: .word(isOnline ? status.medium.rawValue : nil)
     case .metered: .flag(isOnline && status.isExpensive, "metered")

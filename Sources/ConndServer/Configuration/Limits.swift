@@ -1,7 +1,7 @@
 /// The limits on what clients may use, so that no client can take it from the others.
 ///
 /// The defaults admit a thousand subscribers of one user, on one connection or on one each. A test
-/// multiplies the limits by the maximum cost of each thing (``WorstCase``), and compares the sum
+/// multiplies the limits by the maximum cost of each thing (`WorstCaseTests`), and compares the sum
 /// with the unit's `MemoryMax=`.
 package struct Limits: Hashable, Sendable {
   package var connections = 2048

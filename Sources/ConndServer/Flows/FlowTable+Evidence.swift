@@ -6,10 +6,9 @@ extension FlowTable {
   /// Returns the current instant.
   typealias Clock = () -> Instant
 
-  /// Queries the sockets of connections in one batch; `nil` is not queried. Also returns the time
-  /// of the reports, because silence is measured at that time. The earlier lookups may have waited
-  /// long for the kernel's locks. On a busy machine, the thread may pause between a report and its
-  /// look at the clock.
+  /// Queries the sockets of connections in one batch, and skips `nil`. Also returns the time after
+  /// the query. Silence is measured until then, because earlier lookups may have waited for the
+  /// kernel's locks. A busy thread may pause between a report and the reading of the clock.
   static func reports(
     on connections: [Destination?], _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> (reports: [SocketReport?], time: Instant) {

@@ -3,6 +3,7 @@
 ///
 /// Only `read` reads the default paths and publishes what has changed. The other kinds note why
 /// something must be read. Then the kinds from `filter` on wait for the next pass of the turn.
+/// `facts` also publishes changed DNS settings, and a failing query the loss of the kernel.
 enum Work: CaseIterable {
   /// A batch of kernel messages.
   case messages

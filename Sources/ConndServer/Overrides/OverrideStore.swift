@@ -16,7 +16,7 @@ final class OverrideStore: Sendable {
     func isKept() async -> Bool { await self.keeper.isKept(self.revision) }
   }
 
-  /// The number of writes in a row. After that there is one per second.
+  /// The maximum number of writes in a burst. Further writes are limited to one per second.
   private static let burst = 8
 
   private struct State {

@@ -140,8 +140,8 @@ final class KernelView {
     connections.isEmpty ? [] : self.kernel.socketReports(on: connections)
   }
 
-  /// Whether a route lookup proves where packets go: nothing on this machine can send them
-  /// elsewhere afterwards (E0). A kernel that does not list its rules has none.
+  /// Whether a lookup proves where packets go, because nothing on this machine can divert them
+  /// afterwards (E0). If the kernel cannot list its rules, connd assumes an empty list.
   func isLookupProof() -> Bool {
     if let known = self.isProof { return known }
     let isProof = self.diversions().isEmpty
@@ -200,7 +200,7 @@ final class KernelView {
     return entry
   }
 
-  /// Whether the kernel drops replies to a connection that arrive by a link.
+  /// Whether the kernel drops a connection's replies that arrive on a link.
   func refusesReplies(
     to destination: Destination, by link: UInt32
   ) throws(KernelUnavailable) -> Bool {

@@ -71,7 +71,7 @@ extension [ConnectionListing.Entry] {
 }
 
 extension OpenConnection {
-  /// Sorts by the connection's addresses and ports.
+  /// The sort key: the connection's addresses, ports and outgoing link.
   var key: String {
     let transport = self.destination.transport
     return [

@@ -7,7 +7,7 @@ import UnixTransport
 /// Returns memory to the system after clients have disconnected. malloc keeps freed memory, so an
 /// attack would remain visible in the unit's memory forever. Safe to use from any thread.
 ///
-/// It has no timer of its own. Each large departure leads to one trim, a moment later.
+/// It has no periodic timer. If clients have freed much memory, one trim follows a moment later.
 final class MemoryTrimmer: Sendable {
   /// Estimates of the memory that clients use, in bytes.
   static let costOfConnection = 16 << 10

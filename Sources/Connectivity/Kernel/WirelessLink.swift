@@ -137,7 +137,7 @@ package struct WirelessChange: Hashable, Sendable {
   }
 }
 
-/// A notification of nl80211 about how well a Wi-Fi link carries (`NL80211_CMD_NOTIFY_CQM`).
+/// An nl80211 notification about a Wi-Fi link's connection quality (`NL80211_CMD_NOTIFY_CQM`).
 package struct SignalChange: Hashable, Sendable {
   package enum Kind: String, Hashable, Sendable, CaseIterable {
     /// The signal fell below a threshold, which wpa_supplicant or iwd has set.

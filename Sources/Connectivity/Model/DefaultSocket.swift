@@ -3,15 +3,15 @@ package enum DefaultSocket {
   /// The system's connd, which its socket unit starts.
   package static let system = "/run/connd/connd.sock"
 
-  /// Returns the path of the socket: `CONND_SOCKET`, or else the system's, or else that of the
-  /// user's own connd.
+  /// Returns the path of the socket: `CONND_SOCKET` if it is set, or else the system's if that
+  /// exists or the user is root, or else the one in `XDG_RUNTIME_DIR`, or else the system's.
   ///
   /// - Parameters:
   ///   - environment: Returns the value of an environment variable. An empty value counts as not
   ///     set.
   ///   - uid: The user.
-  ///   - exists: Returns whether a path exists. A client checks the file system. connd, which is
-  ///     about to create the socket, returns whether it received the directory.
+  ///   - exists: Returns whether a path exists. Clients check the file system. connd has not
+  ///     created the socket yet, so it checks whether systemd has set `RUNTIME_DIRECTORY`.
   package static func path(
     environment: (String) -> String?, uid: UInt32, exists: (String) -> Bool
   ) -> String {

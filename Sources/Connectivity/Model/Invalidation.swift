@@ -67,7 +67,7 @@ extension Invalidation {
   /// The channels to which all of the set properties apply. The scope names the path that the
   /// channels used, not the current one.
   public struct Scope: Hashable, Sendable {
-    /// The outgoing link of their path, or `nil` for any.
+    /// The outgoing link of the channels' path, or `nil` for any link.
     public var interface: String?
     public var family: AddressFamily?
     /// Their local address is one of these; `nil` means any.

@@ -184,8 +184,8 @@ extension Channel {
     }
   }
 
-  /// Follows the flows of a failed attempt until the next one. A path that becomes satisfied cuts
-  /// the backoff short (C4).
+  /// Follows the flows of a failed attempt until the next attempt. If a path becomes satisfied, the
+  /// backoff ends early (C4).
   func follow(_ flows: [ConnectionGuard]) {
     let (previous, resolver) = self.state.withLock { state in
       defer { (state.guards, state.resolver) = (flows, nil) }

@@ -48,7 +48,7 @@ extension ChannelMachine {
     return id
   }
 
-  /// The trial failed, or its connection is not good enough.
+  /// Ends a trial that failed, or that connected only after a retransmission.
   mutating func trialFailed(_ id: ConnectionID) {
     guard case .ready(var current) = self.state, current.trial?.id == id else { return }
     current.trial = nil

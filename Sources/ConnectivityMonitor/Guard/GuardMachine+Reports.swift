@@ -56,7 +56,7 @@ extension GuardMachine {
     case outcome
     /// The answer to a later registration of the same connection.
     case again
-    /// A change.
+    /// Any other event, such as a change after the first report.
     case change
 
     /// Whether the event happened after the registration. A report that answers the registration

@@ -16,7 +16,7 @@ package struct GuardMachine: Sendable {
     case attempt(Registration)
     /// It has been made, with its own address.
     case connection(Registration)
-    /// It is kept although connd has given it up, bound to its link.
+    /// connd has given up the flow, but the connection stays in use, bound to its link.
     case kept(Registration, until: WayBack?)
     /// It was kept, and new connections use this link again. Its first event tells whether its own
     /// address does, too.
@@ -53,7 +53,7 @@ package struct GuardMachine: Sendable {
     /// The subflows of a connection of Multipath TCP: once it is made, and when asked for, with the
     /// number of that request.
     case subflows([Subflow], ListNumber? = nil)
-    /// The connection is kept although connd has given it up, on this link.
+    /// connd has given up the flow, but the connection stays in use, bound to this link.
     ///
     /// `awaitsReturn`: it was given up for a better path, whose end is to be reported.
     case keep(on: String, awaitsReturn: Bool)

@@ -64,8 +64,8 @@ struct PathBacklog: Hashable, Sendable {
 
   /// Returns the next path to read, or `nil` if it equals the last one.
   mutating func next() -> NetworkPath? {
-    // The first path is always the current one. And a reader that knows of a loss does not need an
-    // earlier one.
+    // If the reader has read no path yet, or last read a loss, the unread loss is skipped and only
+    // the current path is returned.
     if self.latest != nil, self.reported?.isOnline != true { self.loss = nil }
     for path in [self.loss, self.latest] {
       guard let path else { continue }

@@ -9,7 +9,7 @@ final class AbsenceLog: Sendable {
   /// - Parameter logger: `nil` logs nothing.
   init(_ logger: Logger?) { self.logger = logger }
 
-  /// A connection to connd could not be made, or ended.
+  /// Notes that a connection to connd failed or ended, and logs it once.
   func lost(_ error: any Error) {
     guard let logger = self.logger, !self.wasAway(true) else { return }
     logger.info("connd cannot be reached; looking for it", metadata: ["error": "\(error)"])

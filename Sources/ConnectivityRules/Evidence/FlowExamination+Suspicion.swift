@@ -7,7 +7,7 @@ extension FlowExamination {
     var change: Instant
     /// The socket's progress at the first query.
     var known: SocketEvidence.Known
-    /// The number of counted timeouts before it.
+    /// The number of timeouts that were already counted at the first query; 0 for an idle flow.
     var assumedTimeouts: Int
     /// Whether the client knows about it.
     var isAdvised = false

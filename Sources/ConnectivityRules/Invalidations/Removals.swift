@@ -4,7 +4,8 @@ package import Connectivity
 /// whichever route applies in the meantime (I10).
 package struct Removals: Hashable, Sendable {
   private var routes: [RouteChange] = []
-  /// The address families with unknown removed routes, or with more than are stored.
+  /// The address families for which not every removed route is stored: some are unknown, or there
+  /// were more than `maxRemovals`.
   private var families: Set<AddressFamily> = []
 
   private static let maxRemovals = 1024

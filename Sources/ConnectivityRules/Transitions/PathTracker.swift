@@ -5,7 +5,7 @@ struct PathTracker: Hashable, Sendable {
   /// The published path, with which readings are compared (T4).
   private(set) var published: CandidatePath
 
-  /// The meaning of a reading for the path.
+  /// The result of comparing a reading with the published path.
   struct Outcome {
     /// Whether the path went and came back.
     var bounced = false
@@ -63,8 +63,8 @@ struct PathTracker: Hashable, Sendable {
 }
 
 extension CandidatePath {
-  /// Returns the indexes of the messages that a part of the path is gone. An address with several
-  /// prefixes stays until its last entry is removed.
+  /// Returns the indexes of the messages that report the loss of a part of the path. An address
+  /// with several prefixes is lost only when its last entry is removed.
   fileprivate func losses(in events: [KernelEvent]) -> [Int] {
     var lengths = self.sourcePrefixLengths
     return events.indices.filter { place in

@@ -176,9 +176,9 @@ extension KernelPath.Reason {
     // The kernel also rejects invalid requests with EINVAL, but then it includes an explanation.
     case EINVAL where error.message == nil: self = .blackhole
     case EAGAIN: self = .throw
-    // IPv6 may be missing from a kernel, or disabled (ipv6.disable=1). IPv4 cannot be missing: a
-    // sandbox may return this error, which says nothing about the network. A rejected request has
-    // an explanation.
+    // A kernel without IPv6, or with ipv6.disable=1, returns one of these errors for IPv6. For
+    // IPv4, they come from a sandbox and say nothing about the network. An error with an
+    // explanation means that the request itself was rejected.
     case EOPNOTSUPP, EAFNOSUPPORT, EPROTONOSUPPORT:
       guard family == .ipv6, error.message == nil else { return nil }
       self = .unsupported

@@ -7,7 +7,7 @@ import Netlink
 final class PortalWatch: FactSource {
   private let files: PortalFiles
   private let changes = FileWatch()
-  /// `nil` if the kernel does not have it.
+  /// `nil` if netlink is unavailable or the kernel lacks IPv6.
   private let advertisements = PortalListener()
   private var reported: [String: String] = [:]
   private var hasRead = false

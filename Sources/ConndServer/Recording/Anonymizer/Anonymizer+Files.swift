@@ -76,7 +76,8 @@ extension Anonymizer {
     return (question, Array(lines.map { $0 + "\n" }.joined().utf8))
   }
 
-  /// Returns the serial line of a ppp link and its driver.
+  /// Returns an anonymised query and answer about a serial line of a ppp link or the line's driver,
+  /// or `nil` for other files.
   private func line(
     _ question: FileQuestion, _ text: String
   ) -> (question: FileQuestion, answer: [UInt8])? {
