@@ -47,7 +47,7 @@ struct Connctl: RunnableCommand {
 
   @OptionGroup var options: Options
 
-  /// Without a command, shows the status, and in a terminal a hint on other commands.
+  /// Shows the status if no command is given, and in a terminal a hint on other commands.
   func run(through connector: Connector) async throws {
     let socket = self.options.socket ?? ConndSocket.default.path
     try await StatusCommand.show(socket, json: self.options.json, through: connector)
@@ -86,7 +86,7 @@ struct PlainOptions: CommandOptions {
   @Option(help: ArgumentHelp("The path of connd's socket.", valueName: "path"), completion: .file())
   var socket: String?
 
-  // Parsed, so that the error can name the commands that have it.
+  // Parsed so that the error can name the commands that have this option.
   @Flag(help: .hidden)
   var json = false
 

@@ -21,7 +21,7 @@ struct ConndServices: Sendable {
 }
 
 extension Connector {
-  /// Runs the body with connd's services, on a connection of its own.
+  /// Runs the body with connd's services, on a new connection.
   ///
   /// - Throws: ``ConndError``; other errors of the body.
   func withServices<Result: Sendable>(
@@ -34,8 +34,8 @@ extension Connector {
         let client = GRPCClient(transport: transport)
         group.addTask { try await client.runConnections() }
         defer {
-          // In this order: cancelling the transport alone would leave calls hanging that wait for a
-          // connection.
+          // The order matters: cancelling only the transport would leave calls that wait for a
+          // connection hanging.
           client.beginGracefulShutdown()
           group.cancelAll()
         }
@@ -49,7 +49,7 @@ extension Connector {
   }
 }
 
-/// Lists, with all their pages.
+/// Calls that return all pages of a list.
 extension ConndServices {
   func links() async throws -> [Connectivity_V1_Link] {
     try await Self.allPages { token in
@@ -96,7 +96,7 @@ extension ConndServices {
 
   /// Returns the history, oldest first.
   ///
-  /// - Parameter limit: The maximum number of transitions, the latest, or `nil` for all.
+  /// - Parameter limit: The number of latest transitions to return, or `nil` for all.
   func history(limit: UInt32? = nil) async throws -> [ConnectivityChange] {
     try await Self.allPages { token in
       var request = Connectivity_V1_ListTransitionsRequest()

@@ -13,7 +13,7 @@ struct Console: Sendable {
   var complain: @Sendable (String) -> Void
   var style: Style
   var now: @Sendable () -> WallTime
-  /// The width of the terminal on standard error, or `nil` if it is not a terminal. Then each error
+  /// The width of the terminal on standard error, or `nil` if it is not a terminal and each error
   /// is one line.
   var errorWidth: Int?
   /// The characters for pictures.
@@ -86,17 +86,17 @@ struct Console: Sendable {
   }
 }
 
-/// The reader of standard output is gone, as after `head`. Not worth an error message.
+/// The error if the reader of standard output is gone, as after `head`. It needs no message.
 struct OutputClosed: Error {}
 
-/// Standard output cannot be written, for another reason than a closed reader.
+/// The error if output cannot be written for a reason other than a closed reader.
 struct OutputError: Error, CustomStringConvertible {
   var description: String
 }
 
 extension Console {
-  /// The console of the process. Colour and width depend on the terminal. Without a terminal there
-  /// are neither, so that lines stay whole for grep(1) and similar tools.
+  /// The console of the process. Colour and width depend on the terminal. Without one, lines have
+  /// no colour and are not wrapped, for grep(1) and similar tools.
   static let standard = Console(
     write: { try Console.writeAll($0, to: STDOUT_FILENO) },
     complain: { try? Console.writeAll($0, to: STDERR_FILENO) },
@@ -118,8 +118,8 @@ extension Console {
       isTerminal: isatty(STDOUT_FILENO) == 1, environment: Console.variable),
     page: Pager.show, endWithReader: Console.endWithPipe)
 
-  /// Like tail(1): poll(2) reports a pipe without a reader, and a thread that waits only for that
-  /// costs no wake-ups.
+  /// Ends the process when its output is a pipe without a reader, like tail(1). A thread that only
+  /// waits in poll(2) causes no wake-ups.
   private static func endWithPipe() {
     guard isatty(STDOUT_FILENO) == 0 else { return }
     _ = Thread.start(named: "connctl-output") {
@@ -130,8 +130,8 @@ extension Console {
     }
   }
 
-  /// Whether the terminal supports the cursor sequences of ECMA-48. All terminals with a specific
-  /// TERM do, except those of editors and on paper.
+  /// Whether the terminal supports the cursor sequences of ECMA-48. Terminals with a specific TERM
+  /// do, except printing terminals and those in editors.
   static func movesCursor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
     isTerminal && !["", "dumb", "unknown", "emacs"].contains(environment("TERM") ?? "")
   }
@@ -141,7 +141,7 @@ extension Console {
     getenv(name).map { String(cString: $0) }
   }
 
-  /// See no-color.org. Editors and build tools set `TERM=dumb`.
+  /// Whether colour is allowed (no-color.org). Editors and build tools set `TERM=dumb`.
   static func allowsColor(isTerminal: Bool, environment: (String) -> String?) -> Bool {
     isTerminal && environment("NO_COLOR") ?? "" == "" && environment("TERM") != "dumb"
   }

@@ -65,7 +65,7 @@ extension ConndError {
     }
   }
 
-  /// Whether a path does not fit into a socket's address, so that connd was not asked.
+  /// Whether a path is too long for a socket address, so that connctl could not connect.
   private static func isTooLong(_ path: String) -> Bool {
     path.utf8.count > UnixAddress.maxPath
   }

@@ -12,8 +12,8 @@ public enum Program {
   public static func main() -> Never {
     // A reader that is gone causes an error of write(2), not a signal.
     signal(SIGPIPE, SIG_IGN)
-    // The parent thread may block signals, as those of libdispatch do, but expects them to end
-    // connctl.
+    // connctl inherits the signal mask of its parent's thread. Threads of libdispatch block signals
+    // that should end connctl.
     var none = sigset_t()
     sigemptyset(&none)
     pthread_sigmask(SIG_SETMASK, &none, nil)

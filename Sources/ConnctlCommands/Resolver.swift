@@ -43,7 +43,7 @@ enum Resolver {
     return hosts
   }
 
-  /// Whether the text is more than a host, as often copied from elsewhere: `192.0.2.1:443`,
+  /// Whether the text contains more than a host, as copied texts often do: `192.0.2.1:443`,
   /// `[2001:db8::1]`, `192.0.2.0/24`, `https://example.com/`. The part after a `%` is an address's
   /// link, which the resolver handles.
   static func isMoreThanHost(_ text: String) -> Bool {

@@ -4,7 +4,7 @@ import LinuxSupport
 import Logging
 import Netlink
 
-/// Keeps the kernel's endpoints as connd's paths demand.
+/// Adjusts the kernel's endpoints to the paths that connd reports.
 ///
 /// Implements rules M2 and M3.
 struct EndpointKeeper {
@@ -13,7 +13,7 @@ struct EndpointKeeper {
   var store: EndpointStore
   let adopts: Bool
   let logger: Logger
-  /// Why endpoints were last allowed or not, for the log.
+  /// The last permission, so that only changes are logged.
   private var lastPermission: EndpointPlan.Permission?
   /// The endpoints whose missing flag has been logged.
   private var complained: Set<EndpointPlan.Place> = []
@@ -53,7 +53,7 @@ struct EndpointKeeper {
     let plan = try self.plan(table, permission)
     for action in plan.actions {
       do throws(NetlinkError) {
-        // The kernel joins connections as soon as it has the endpoint, and does not repeat that.
+        // The kernel joins connections only once, as soon as it has the endpoint.
         if case .add(let endpoint) = action, let gateway = table.gateway(of: endpoint.place) {
           try self.routing.forgetUnanswered(gateway, on: endpoint.link)
         }
@@ -70,7 +70,7 @@ struct EndpointKeeper {
     }
   }
 
-  /// Deletes all own endpoints.
+  /// Deletes all endpoints that this program made.
   mutating func removeAll() throws(NetlinkError) {
     for endpoint in try self.requester.endpoints() where self.store.places.contains(endpoint.place)
     {
@@ -84,7 +84,7 @@ struct EndpointKeeper {
       try self.requester.delete(endpoint)
       self.keep { (store) throws(StoreError) in try store.remove(endpoint.place) }
     case .add(let endpoint):
-      // Written before, so that an endpoint never counts as another program's.
+      // Stored first, so that the endpoint never counts as another program's.
       self.keep { (store) throws(StoreError) in try store.insert(endpoint.place) }
       do throws(NetlinkError) {
         try self.requester.add(endpoint)
@@ -107,7 +107,7 @@ struct EndpointKeeper {
 }
 
 extension EndpointPlan.Action {
-  /// The change in the words of `ip mptcp endpoint`.
+  /// The change as a text, with the terms of `ip mptcp endpoint`.
   var text: String {
     switch self {
     case .delete(let endpoint): "delete \(endpoint.text)"

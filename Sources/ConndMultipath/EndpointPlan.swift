@@ -4,21 +4,21 @@ package import Netlink
 /// The path of traffic that is bound to a link, in one address family.
 package struct Uplink: Hashable, Sendable {
   package enum State: Hashable, Sendable {
-    /// connd has not reported it, or is away. Nothing is changed because of it.
+    /// connd has not reported the path, or is not running. The link's endpoints stay unchanged.
     case unknown
-    /// No default path leads by the link.
+    /// The link has no default path.
     case lost
     /// A satisfied default path from this address.
     ///
     /// - isFree: Whether it costs nothing. A path of unknown cost is not free.
-    /// - limps: Whether connections by another link work, while those by this one do not (Q2).
+    /// - limps: Whether connections over other links work, but not those over this link (Q2).
     case standing(IPAddress, isFree: Bool, limps: Bool = false)
   }
 
   package var link: UInt32
   package var family: AddressFamily
   package var state: State
-  /// Whether traffic that is not bound to a link leaves by this one.
+  /// Whether traffic that is not bound to a link uses this link.
   package var isDefault: Bool
 
   package init(
@@ -51,11 +51,10 @@ package struct EndpointPlan: Hashable, Sendable {
   /// Whether endpoints may be used at all.
   package enum Permission: Hashable, Sendable {
     case granted
-    /// The default way is lost, or not all links are known yet. Lost endpoints are deleted, and
+    /// The default path is lost, or not all links are known yet. Lost endpoints are deleted, and
     /// none is added.
     case postponed
-    /// Traffic leaves by a tunnel, or by a rule or route of its own. Other ways would lead around
-    /// it.
+    /// Traffic uses a tunnel, or has its own rule or route. Other links would bypass it.
     case denied
   }
 
@@ -65,8 +64,8 @@ package struct EndpointPlan: Hashable, Sendable {
     case setBackup(Bool, MultipathEndpoint)
   }
 
-  /// In the order in which they are made: a lost way goes first, and another way may carry data
-  /// before the old one becomes a backup.
+  /// In the order in which they are made. Lost endpoints are deleted first, and new ones may pass
+  /// traffic before old ones become backups.
   package private(set) var actions: [Action] = []
   /// Endpoints that other programs made without the flag `backup`, although their links are not the
   /// best.
@@ -79,7 +78,7 @@ package struct EndpointPlan: Hashable, Sendable {
   ///   - uplinks: All links that may have a default path.
   ///   - endpoints: The present endpoints.
   ///   - own: The places of this program's endpoints.
-  ///   - adopts: Whether it sets the flag `backup` of the others.
+  ///   - adopts: Whether to set the flag `backup` of other endpoints.
   package init(
     _ uplinks: [Uplink], _ endpoints: [MultipathEndpoint], own: Set<Place>, adopts: Bool = false,
     _ permission: Permission = .granted
@@ -88,7 +87,7 @@ package struct EndpointPlan: Hashable, Sendable {
     let stale = endpoints.filter { endpoint in
       guard own.contains(endpoint.place) else { return false }
       if permission == .denied { return true }
-      // The last way of a connection is not taken from it (M6).
+      // A connection keeps its last endpoint (M6).
       return !ways.isEmpty && Self.isLost(endpoint, uplinks)
     }
     let present = endpoints.filter { !stale.contains($0) }
@@ -119,8 +118,8 @@ package struct EndpointPlan: Hashable, Sendable {
     var isBackup: Bool
   }
 
-  /// Returns the standing ways, in each family the best first: one that costs nothing, among those
-  /// one that does not limp, and among those the kernel's own choice.
+  /// Returns the links with a default path by family, best first. Free links come first, then links
+  /// that do not limp, and then the kernel's own choice.
   private static func ways(_ uplinks: [Uplink]) -> [Way] {
     AddressFamily.allCases.flatMap { family -> [Way] in
       let standing = uplinks.compactMap { uplink -> (rank: Int, isFree: Bool, place: Place)? in

@@ -4,7 +4,7 @@ import Glibc
 import Logging
 import Netlink
 
-/// The program's loop: after each change, reads what is known and makes what is due.
+/// The program's loop: after each change, reads the current state and adjusts the endpoints.
 struct EndpointService {
   let socket: ConndSocket
   let watcher: UplinkWatcher
@@ -24,7 +24,7 @@ struct EndpointService {
     for await _ in self.watcher.changes {
       self.watcher.follow(try self.links.links())
       guard !self.watcher.table.isUnknown else { continue }
-      // A lost way is deleted before connd is asked anything, because connections wait for that.
+      // Lost endpoints are deleted before the query, because connections wait for the deletion.
       try keeper.apply(self.watcher.table, permission == .granted ? .postponed : permission)
       permission = await self.permission()
       try keeper.apply(self.watcher.table, permission)
@@ -43,7 +43,7 @@ struct EndpointService {
     throw NetlinkError(operation: "read notifications", code: EIO)
   }
 
-  /// Returns whether other ways lead to the same internet as the default way (W5).
+  /// Returns whether other ways lead to the same internet as the default path (W5).
   private func permission() async -> EndpointPlan.Permission {
     let table = self.watcher.table
     let families = table.usedFamilies

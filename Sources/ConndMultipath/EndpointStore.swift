@@ -5,7 +5,7 @@ import LinuxSupport
 /// The endpoints that this program made, in a file that survives its restarts. Without the file
 /// they would count as another program's and never be deleted.
 struct EndpointStore {
-  /// `nil` keeps them in memory only.
+  /// The path of the file, or `nil` to keep the endpoints only in memory.
   let path: String?
   private(set) var places: Set<EndpointPlan.Place>
 

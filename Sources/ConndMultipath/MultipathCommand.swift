@@ -89,12 +89,12 @@ public struct MultipathCommand: ParsableCommand {
     }
   }
 
-  /// How often the service looks again while another program manages the endpoints, in seconds.
+  /// The interval between checks for another program that manages the endpoints, in seconds.
   private static let secondsBetweenLooks: CUnsignedInt = 5
 
-  /// Returns when no other program manages the endpoints.
+  /// Waits until no other program manages the endpoints.
   ///
-  /// - Throws: If one does and the endpoints are to be deleted, which does not wait.
+  /// - Throws: An error if another program does and `--remove` is given, which does not wait.
   private func waitForOtherManager() throws {
     var isLogged = false
     while let process = OtherManager().process {

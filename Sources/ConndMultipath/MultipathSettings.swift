@@ -2,10 +2,10 @@ import LinuxSupport
 
 /// The configuration of connd-multipath: lines `key: value`, with comments after `#`.
 struct MultipathSettings: Hashable {
-  /// The file that is read if none is named.
+  /// The file that is read by default.
   static let systemFile = "/etc/connd/multipath.yaml"
 
-  /// Whether the flag `backup` of other programs' endpoints is set, too.
+  /// Whether to set the flag `backup` of other programs' endpoints, too.
   var adopt = false
 
   init() {}

@@ -16,7 +16,7 @@ struct OtherManager {
   /// The mount point of proc(5).
   var proc = "/proc"
 
-  /// The number of a running mptcpd, or `nil` without one.
+  /// The PID of a running mptcpd, or `nil` if none is running.
   var process: pid_t? {
     guard let directory = opendir(self.proc) else { return nil }
     defer { closedir(directory) }
@@ -35,8 +35,8 @@ struct OtherManager {
     guard let status = self.read(process, "status"), Self.canAdministerNetworks(status) else {
       return false
     }
-    // In a user namespace of its own, every process has all capabilities. No user can make one with
-    // the same map.
+    // A process has all capabilities in its own user namespace, but no user can create one with the
+    // same map.
     let map = self.read(process, "uid_map")
     return map != nil && map == readFile("\(self.proc)/self/uid_map")
       && self.sharesNamespace(process)
@@ -51,9 +51,8 @@ struct OtherManager {
     }
   }
 
-  /// Whether a process is in this network namespace. Another user may not read the link to its
-  /// namespace. Then a file shows the namespace: each has its own files in /proc/PID/net, with
-  /// inode numbers of their own.
+  /// Whether a process is in this network namespace. If the namespace's link is not readable, inode
+  /// numbers are compared: each namespace has its own files in /proc/PID/net.
   private func sharesNamespace(_ process: pid_t) -> Bool {
     for file in ["ns/net", "net/dev"] {
       if let own = self.number(of: "self/\(file)"),

@@ -11,18 +11,18 @@ struct UplinkTable: Sendable {
   }
 
   private var paths: [Key: NetworkPath] = [:]
-  /// Those without a first report.
+  /// The links that connd has not reported yet.
   private var pending: Set<Key> = []
   private var defaults: [AddressFamily: NetworkPath] = [:]
 
-  /// Whether connd has reported every path once.
+  /// Whether connd has reported every path at least once.
   var isComplete: Bool {
     self.pending.isEmpty && self.defaults.count == AddressFamily.allCases.count
   }
 
   /// Replaces the links.
   ///
-  /// - Returns: The links to follow from now on, and those to follow no more.
+  /// - Returns: The links to begin following, and the links to stop following.
   mutating func replace(_ keys: Set<Key>) -> (added: Set<Key>, removed: Set<Key>) {
     let known = self.pending.union(self.paths.keys)
     let (added, removed) = (keys.subtracting(known), known.subtracting(keys))
@@ -32,7 +32,7 @@ struct UplinkTable: Sendable {
   }
 
   mutating func note(_ path: NetworkPath, of key: Key) {
-    // A last report may follow the removal of its link.
+    // A report may arrive after its link was removed.
     guard self.pending.remove(key) != nil || self.paths[key] != nil else { return }
     self.paths[key] = path
   }
@@ -41,7 +41,7 @@ struct UplinkTable: Sendable {
     self.defaults[family] = path
   }
 
-  /// The gateway of the path from an endpoint's place, or `nil` without one.
+  /// Returns the gateway of the path from an endpoint's place, or `nil` without one.
   func gateway(of place: EndpointPlan.Place) -> IPAddress? {
     let family = place.address.family
     return self.paths.first { $0.key.link == place.link && $0.key.family == family }?
@@ -55,7 +55,7 @@ struct UplinkTable: Sendable {
     }
   }
 
-  /// Whether connd cannot be asked.
+  /// Whether connd cannot be queried.
   var isUnknown: Bool {
     AddressFamily.allCases.contains { self.defaults[$0]?.path($0) == nil }
   }
@@ -77,7 +77,7 @@ extension NetworkPath {
 
   fileprivate func uplinkState(_ family: AddressFamily) -> Uplink.State {
     guard let path = self.path(family) else { return .unknown }
-    // Table 0: the link has no route, and the kernel would look for every host on the link itself.
+    // Table 0: the link has no route, so the kernel would treat every host as on-link.
     guard path.status == .satisfied, path.medium != .tunnel, path.table ?? 0 != 0,
       let source = path.source, !source.isLinkLocal
     else { return .lost }

@@ -5,15 +5,15 @@ import LinuxSupport
 import Netlink
 import Synchronization
 
-/// Follows the links of this machine, and connd's path by each. Calls for attention after each
-/// change.
+/// Follows the links of this machine, and connd's path over each link. Reports each change in
+/// ``changes``.
 final class UplinkWatcher: Sendable {
-  /// Global addresses that connd looks up and no one contacts (K2).
+  /// Global addresses that connd only looks up and does not contact (K2).
   static let probes: [AddressFamily: IPAddress] = [
     .ipv4: IPAddress(bytes: [17, 0, 0, 1]),
     .ipv6: IPAddress(bytes: [0x20, 0x01, 0x05] + Array(repeating: 0, count: 12) + [1]),
   ].compactMapValues { $0 }
-  /// The number of links that are followed, the oldest first.
+  /// The maximum number of links that are followed. Older links take precedence.
   private static let maxLinks = 64
   /// Links whose packets travel inside those of another link.
   private static let tunnels: Set<String> = [
@@ -22,7 +22,7 @@ final class UplinkWatcher: Sendable {
     "wireguard", "xfrm",
   ]
 
-  /// An element for each change; several may become one.
+  /// An element after each change. Several changes may share an element.
   let changes: AsyncStream<Void>
   private let attention: AsyncStream<Void>.Continuation
   private let socket: ConndSocket
@@ -47,7 +47,7 @@ final class UplinkWatcher: Sendable {
 
   var table: UplinkTable { self.state.withLock { $0.table } }
 
-  /// Calls for attention whenever the kernel reports a link, on a thread of its own.
+  /// Adds an element to ``changes`` whenever the kernel reports a link, on a separate thread.
   ///
   /// - Throws: An error if netlink is unavailable.
   func watchLinks() throws {
@@ -65,7 +65,7 @@ final class UplinkWatcher: Sendable {
     self.attention.yield()
   }
 
-  /// Follows the links that may have a default path, and no others any more.
+  /// Follows the links that may have a default path, and stops following all others.
   func follow(_ links: [Link]) {
     let candidates = links.filter { link in
       link.flags.contains(.up) && !link.flags.contains(.loopback) && link.master == nil

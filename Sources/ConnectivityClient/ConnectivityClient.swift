@@ -1,2 +1,2 @@
-// Importing this module also exports `ConnectivityMonitor`, on which it stands.
+// This module re-exports `ConnectivityMonitor`, because its API uses that module's types.
 @_exported public import ConnectivityMonitor

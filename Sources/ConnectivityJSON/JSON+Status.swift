@@ -48,7 +48,7 @@ extension JSON {
     ]
   }
 
-  /// `validation` is present only if a source has an answer, and `quality` only if it is known.
+  /// Returns a path's object. `validation` and `quality` are present only if known.
   package static func path(_ path: KernelPath) -> JSON {
     let validation: JSON =
       path.validation == .unknown ? [:] : ["validation": .validation(path.validation)]

@@ -89,8 +89,8 @@ extension JSON: CustomStringConvertible {
   }
 }
 
-/// A growing buffer of UTF-8. An array would check uniqueness and bounds for each piece, and a line
-/// has hundreds.
+/// A growing buffer of UTF-8. An array would check uniqueness and bounds for each of the hundreds
+/// of pieces of a line.
 private struct Output: ~Copyable {
   private var buffer = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 2048)
   private var count = 0
@@ -151,7 +151,7 @@ private struct Output: ~Copyable {
     self.append(UInt8(ascii: "\""))
   }
 
-  /// Whether a byte is a character of ASCII that needs no escape.
+  /// Whether a byte is an ASCII character that needs no escape.
   private static func isPlain(_ byte: UInt8) -> Bool {
     byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
   }

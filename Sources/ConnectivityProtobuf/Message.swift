@@ -5,8 +5,8 @@ public protocol Message: Equatable, Sendable {
   /// Creates the message without any field.
   init()
 
-  /// Takes a field, if it is known. A later value replaces an earlier one; embedded messages are
-  /// merged, and lists grow.
+  /// Stores a field, if its number is known. A later value replaces an earlier one; embedded
+  /// messages are merged, and list elements are appended.
   ///
   /// - Throws: An error if the value is malformed.
   mutating func read(_ field: ProtobufField) throws(ProtobufError)
@@ -27,7 +27,7 @@ extension Message {
     try self.merge(bytes)
   }
 
-  /// Takes the fields of another message of this type.
+  /// Merges the fields of another encoded message of this type.
   ///
   /// - Throws: An error if the bytes are malformed.
   public mutating func merge(_ bytes: ProtobufReader.Bytes) throws(ProtobufError) {
@@ -61,8 +61,8 @@ public protocol ProtobufEnum: Hashable, Sendable, CaseIterable {
   var rawValue: Int { get }
 }
 
-/// A field that contains a message, which may be absent. The message is on the heap, so that the
-/// size of a message does not grow with those within it.
+/// A field that contains a message, which may be absent. The message is on the heap, so that
+/// embedded messages do not increase the size of the outer one.
 public struct Nested<Value: Message>: Sendable {
   private var values: [Value] = []
 
@@ -74,7 +74,7 @@ public struct Nested<Value: Message>: Sendable {
   public var value: Value {
     get { self.values.first ?? Value() }
     set { self.values = [newValue] }
-    // In place: a message may contain a field many times, and copying it each time would take
+    // Modifies in place, because a field may occur many times, and a copy each time would take
     // quadratic time.
     _modify {
       if self.values.isEmpty { self.values = [Value()] }

@@ -1,7 +1,7 @@
 /// Reads the fields of a protobuf message (protobuf.dev/programming-guides/encoding).
 ///
-/// A general library for messages would make connd and connctl 2.6 MB larger, and a program that
-/// only monitors 9 MB.
+/// A general protobuf library would make connd and connctl 2.6 MB larger, and a program that only
+/// monitors 9 MB.
 public struct ProtobufReader {
   public typealias Bytes = ArraySlice<UInt8>
 
@@ -55,7 +55,7 @@ public struct ProtobufReader {
     return .unknown
   }
 
-  /// As in other implementations.
+  /// The limit of other implementations, too.
   private static let maxGroupDepth = 100
 
   /// Skips a group and the groups within it. No message of connd has groups, but a client may send
@@ -96,7 +96,7 @@ public struct ProtobufField {
   enum Value {
     case number(UInt64)
     case bytes(ProtobufReader.Bytes)
-    /// Its kind occurs in no message of connd.
+    /// A value of a kind that connd's messages do not use.
     case unknown
   }
 
@@ -118,7 +118,7 @@ public struct ProtobufField {
   }
   public var bytes: [UInt8]? { self.message.map { [UInt8]($0) } }
 
-  /// - Throws: An error if it is not UTF-8.
+  /// - Throws: An error if the text is not UTF-8.
   public var string: String? {
     get throws(ProtobufError) {
       guard let bytes = self.message else { return nil }
@@ -135,7 +135,7 @@ public struct ProtobufField {
     self.int32.map { Value(rawValue: Int($0)) }
   }
 
-  /// Passes the numbers of a list to `take`. The field has either one number or all of them.
+  /// Passes the numbers of a list to `take`. The field contains either one number or all of them.
   public func numbers(_ take: (UInt64) -> Void) throws(ProtobufError) {
     switch self.value {
     case .number(let number): take(number)

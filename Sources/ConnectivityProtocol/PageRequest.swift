@@ -3,8 +3,8 @@ package import GRPCCore
 
 /// The request for one page of a list (AIP-158).
 ///
-/// A token contains the sort key of the last entry of its page. So entries that come or go between
-/// two pages neither repeat others nor hide them.
+/// A token contains the sort key of the last entry of its page. Entries that appear or disappear
+/// between two pages therefore cause neither repetitions nor gaps.
 package struct PageRequest: Sendable {
   /// The size at which a page ends, in bytes: half of what gRPC clients accept by default.
   package static let fullSize = 2 << 20
@@ -49,7 +49,7 @@ package struct PageRequest: Sendable {
   ///
   /// - Parameters:
   ///   - entries: The whole list, sorted by key.
-  ///   - key: Returns the sort key of an entry. Each entry has its own.
+  ///   - key: Returns the sort key of an entry. Keys are unique.
   ///   - token: Returns a response with nothing but the token of the next page.
   ///   - response: Returns a response with nothing but this entry.
   package func encodedResponse<Entry, Response: Message>(
@@ -80,7 +80,7 @@ package struct PageRequest: Sendable {
 
   // MARK: - Tokens
 
-  /// The hexadecimal digits of the key, and then of a hash of the list and the key.
+  /// Returns the hexadecimal digits of the key, followed by those of a hash of list and key.
   fileprivate static func token(_ key: String, of list: String) -> String {
     key.utf8.map { octet in
       String(octet >> 4, radix: 16) + String(octet & 0xf, radix: 16)
@@ -122,7 +122,7 @@ package struct EncodedPage {
 
   /// Appends a response with nothing but an entry, unless the entry was on a previous page.
   ///
-  /// - Returns: `false` if the page is full. Then nothing was appended.
+  /// - Returns: `false` if the page is full, so that nothing was appended.
   package mutating func append(
     _ response: @autoclosure () -> some Message, key: String
   ) -> Bool {

@@ -11,15 +11,15 @@ public import Connectivity
 /// network.become(.none)
 /// ```
 public struct NetworkConditions: Hashable, Sendable {
-  /// The name that distinguishes it from other networks on the same interface, like an SSID or a
+  /// The name that distinguishes the network from others on the same interface, like an SSID or a
   /// router's MAC address.
   public var name: String
   public var medium: Medium
-  /// The link that leads to it. Two networks on the same interface cannot exist at the same time.
+  /// The link to the network. Two networks on the same interface cannot exist at the same time.
   public var interface: String
-  /// `nil` if the network has no IPv4.
+  /// The attachment in IPv4, or `nil` if the network has no IPv4.
   public var ipv4: Attachment?
-  /// `nil` if the network has no IPv6.
+  /// The attachment in IPv6, or `nil` if the network has no IPv6.
   public var ipv6: Attachment?
   /// Whether sending costs money.
   public var isExpensive: Bool
@@ -36,7 +36,7 @@ public struct NetworkConditions: Hashable, Sendable {
     case unknown
   }
 
-  /// Creates a network of any kind. Without addresses it carries no traffic.
+  /// Creates a network of any kind. A network without addresses passes no traffic.
   public init(
     name: String, medium: Medium, interface: String, ipv4: Attachment? = nil,
     ipv6: Attachment? = nil, isExpensive: Bool = false, isConstrained: Bool = false,
@@ -133,7 +133,7 @@ extension NetworkConditions {
   /// Returns the network on another interface.
   public func on(_ interface: String) -> Self { self.with { $0.interface = interface } }
 
-  /// Returns the network with other addresses. Without an attachment, it lacks the family.
+  /// Returns the network with other addresses. A family without an attachment is missing.
   public func addressed(ipv4: Attachment? = nil, ipv6: Attachment? = nil) -> Self {
     self.with { ($0.ipv4, $0.ipv6) = (ipv4, ipv6) }
   }
@@ -153,8 +153,8 @@ extension NetworkConditions {
   /// `noCarrier` is a Wi-Fi link between two access points, and `dormant` one before its handshake
   /// is finished. `noRoute` is a network without a default route, and `noSourceAddress` one that
   /// has assigned no address yet. With `unreachable`, `prohibited` and `blackhole` the default
-  /// route discards. For `noCarrier` and `noRoute`, connd expects a recovery, so it advises before
-  /// it destroys (I10).
+  /// route discards traffic. For `noCarrier` and `noRoute`, connd expects a recovery, so it advises
+  /// before it destroys (I10).
   public func failing(_ reason: KernelPath.Reason) -> Self { self.with { $0.reason = reason } }
 
   private func with(_ change: (inout Self) -> Void) -> Self {

@@ -1,12 +1,12 @@
 public import Connectivity
 internal import ConnectivityRules
 
-/// Changes of the network. Each returns when connd has published the consequences. If connd is not
-/// running, it detects them when it starts.
+/// Methods that change the network. Each returns when connd has published the consequences. If
+/// connd is not running, it detects the change when it starts.
 extension SimulatedNetwork {
   /// Puts the machine on these networks only. Traffic uses the first one with a default route.
   ///
-  /// Connections on removed networks have lost their interface immediately. On remaining networks,
+  /// Connections on removed networks lose their interface immediately. On remaining networks,
   /// traffic continues unless the default path has changed.
   public func become(_ networks: NetworkConditions...) { self.become(networks) }
 
@@ -23,9 +23,9 @@ extension SimulatedNetwork {
   /// - Parameters:
   ///   - destinations: An address, or a prefix such as `192.0.2.0/24`; loopback addresses are
   ///     allowed.
-  ///   - network: The network, whose link exists as long as the route.
-  ///   - isOnLink: Whether the destinations are on the link. Without a gateway, a changed category
-  ///     does not affect them (I5).
+  ///   - network: The network. Its link exists as long as the route.
+  ///   - isOnLink: Whether the destinations are on the link, without a gateway. A changed category
+  ///     then does not affect them (I5).
   /// - Throws: ``SimulationError`` if `destinations` is invalid.
   public func route(
     _ destinations: String, by network: NetworkConditions, isOnLink: Bool = false
@@ -59,8 +59,8 @@ extension SimulatedNetwork {
     throw SimulationError("'\(text)' is neither an address nor a block of addresses")
   }
 
-  /// Makes all links that are up go away and come back, faster than a reading. The category bounces
-  /// (T2), and flows are in doubt but not dead.
+  /// Makes all links that are up go away and come back before connd reads the kernel. The category
+  /// bounces (T2), and flows are in doubt but not dead.
   public func bounce() {
     self.connd.change { simulation, now, time in simulation.bounce(at: now, time: time) }
   }
@@ -98,7 +98,7 @@ extension SimulatedNetwork {
   /// - Parameters:
   ///   - reason: The reason that clients receive.
   ///   - severity: The severity that clients receive.
-  ///   - isMeant: Selects among the guarded flows.
+  ///   - isMeant: Returns whether to invalidate a flow.
   public func invalidate(
     _ reason: Invalidation.Reason = .categoryChanged, _ severity: Invalidation.Severity = .destroy,
     where isMeant: (GuardedFlow) throws -> Bool
@@ -119,8 +119,8 @@ extension SimulatedNetwork {
   /// - Parameters:
   ///   - text: A script as described by ``NetworkScript``: `wifi, 2 s, none, cellular`.
   ///   - speed: How many times faster than the clock the script's time runs, including grace
-  ///     periods. With `.infinity` nothing waits, and events that are due in a pause happen in
-  ///     order.
+  ///     periods. With `.infinity`, pauses do not wait, and events that are due in a pause happen
+  ///     in order.
   /// - Throws: ``NetworkScriptError`` before anything is played; `CancellationError`; the errors of
   ///   ``start()``.
   public func play(_ text: String, speed: Double = 1) async throws {

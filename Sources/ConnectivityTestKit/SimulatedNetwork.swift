@@ -3,7 +3,7 @@ public import ConnectivityMonitor
 internal import ConnectivityRules
 private import Synchronization
 
-/// Runs `body` with a simulated network, and then removes it with its socket, thread and directory.
+/// Runs `body` with a simulated network, and then removes its socket, thread and directory.
 ///
 /// ```swift
 /// try await withSimulatedNetwork(.wifi) { network in
@@ -22,7 +22,7 @@ private import Synchronization
 ///   - clock: The clock for grace periods and for the pauses of scripts.
 ///   - body: The test.
 /// - Returns: The result of `body`.
-/// - Throws: ``SimulationError``, gRPC's error if it cannot listen, and the error of `body`.
+/// - Throws: ``SimulationError``, gRPC's error if listening fails, and the error of `body`.
 public func withSimulatedNetwork<Result>(
   isolation: isolated (any Actor)? = #isolation,
   _ networks: NetworkConditions..., policy: InvalidationPolicy = InvalidationPolicy(),
@@ -42,11 +42,11 @@ public func withSimulatedNetwork<Result>(
   }
 }
 
-/// A machine's network that a test plays, with a connd that reports it to clients. It needs no
-/// kernel, daemon or privileges.
+/// A simulated network of one machine, with a connd that reports it to clients. It needs no kernel,
+/// daemon or privileges.
 ///
-/// For clients the connd is real: it speaks the protocol on a Unix socket. It publishes changes and
-/// invalidates flows by the same rules as connd. Only the kernel below is a model.
+/// To clients, this connd is like a real one: it serves the protocol on a Unix socket, and
+/// publishes changes and invalidates flows by the same rules. Only the kernel is simulated.
 ///
 /// Safe to use from any thread. Usually created with
 /// ``withSimulatedNetwork(isolation:_:policy:treatsLoopbackAsRemote:clock:_:)``. If created
@@ -59,14 +59,13 @@ public final class SimulatedNetwork: Sendable {
 
   private let treatsLoopbackAsRemote: Bool
 
-  /// The socket of the simulated connd, which clients take as `socket`. If traffic to loopback
-  /// addresses uses the default network, they guard loopback connections, too.
+  /// The socket of the simulated connd, to pass to clients as `socket`. If traffic to loopback
+  /// addresses uses the default network, clients guard loopback connections, too.
   public var socket: ConndSocket {
     ConndSocket(path: self.directory.socket, guardsLoopback: self.treatsLoopbackAsRemote)
   }
 
-  /// The environment for programs in any language, which leads them to the simulated connd:
-  /// `CONND_SOCKET`.
+  /// The environment that makes programs in any language use the simulated connd: `CONND_SOCKET`.
   public var environment: [String: String] { ["CONND_SOCKET": self.socket.path] }
 
   /// Creates a network whose connd is not running yet.
@@ -93,7 +92,7 @@ public final class SimulatedNetwork: Sendable {
   /// Starts connd. It continues from its last published state, and marks changes since then as
   /// learnt late. Returns when clients can connect. Has no effect if connd is running.
   ///
-  /// - Throws: gRPC's error if it cannot listen on the socket.
+  /// - Throws: gRPC's error if listening on the socket fails.
   public func start() async throws {
     guard !self.connd.isRunning else { return }
     self.connd.start()
@@ -108,8 +107,8 @@ public final class SimulatedNetwork: Sendable {
     }
   }
 
-  /// Stops connd (C7): disconnects all clients, and lets none connect. Returns when its thread has
-  /// ended. Has no effect if connd is not running.
+  /// Stops connd (C7): disconnects all clients, and accepts no new ones. Returns when its thread
+  /// has ended. Has no effect if connd is not running.
   public func stop() async {
     // Disconnected clients reconnect immediately, so remove the socket first.
     self.directory.removeSocket()
@@ -129,21 +128,21 @@ public final class SimulatedNetwork: Sendable {
   /// Whether connd is running.
   public var isRunning: Bool { self.connd.isRunning }
 
-  /// The message with which connd refuses to guard flows, as if a limit was reached. `nil` means
-  /// that it guards all flows.
+  /// The message with which connd refuses to guard flows, as if it had reached a limit, or `nil` if
+  /// it guards all flows.
   public var refusesFlows: String? {
     get { self.connd.refusal }
     set { self.connd.refusal = newValue }
   }
 
-  /// Whether connd accepts flows but reports nothing about them until this is false again, like a
-  /// busy connd.
+  /// Whether connd, as if it were busy, accepts flows but reports nothing about them until this is
+  /// false again.
   public var delaysFlows: Bool {
     get { self.connd.delaysFlows }
     set { self.connd.delaysFlows = newValue }
   }
 
-  /// Makes connd forget what it published: clients that resume receive a gap.
+  /// Makes connd forget its published changes: clients that resume receive a gap.
   public func forgetHistory() {
     self.connd.change { simulation, _, _ in
       simulation.forgetHistory()
@@ -151,7 +150,7 @@ public final class SimulatedNetwork: Sendable {
     }
   }
 
-  // MARK: - What connd knows
+  // MARK: - connd's state
 
   /// The last published state.
   public var snapshot: ConnectivitySnapshot { self.connd.read { $0.snapshot } }
@@ -188,8 +187,8 @@ public final class SimulatedNetwork: Sendable {
   /// The number of open streams of all clients and calls.
   public var openStreams: Int { self.connd.openStreams }
 
-  /// Waits until no client has an open stream, so that the application has closed all that it no
-  /// longer needs.
+  /// Waits until no client has an open stream, because the application has closed everything that
+  /// it no longer needs.
   ///
   /// - Throws: `CancellationError`.
   public func waitForNoStreams() async throws {
@@ -198,7 +197,7 @@ public final class SimulatedNetwork: Sendable {
 
   /// A flow that the simulated connd guards.
   public struct GuardedFlow: Hashable, Sendable {
-    /// The client's identifier.
+    /// The client's identifier for the flow.
     public var id: UInt64
     public var remote: IPAddress
     /// The flow's own address, as specified by the client.

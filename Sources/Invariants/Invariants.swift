@@ -8,12 +8,12 @@ import Synchronization
   import Darwin
 #endif
 
-/// Checks a condition that holds unless the program has a fault, such as a count that must agree
-/// with a list, or the thread that an object belongs to.
+/// Checks a condition that holds unless the program has a fault. Examples are a count that must
+/// agree with a list, or the thread that an object belongs to.
 ///
-/// A broken invariant stops a debug build, and so every test. A release build counts and reports
-/// it, and goes on: a fault of connd must not cost the machine its network. The condition is
-/// evaluated in a release build, too, so it must be cheap. Use `assert` for others.
+/// A broken invariant stops a debug build, and thus its test. A release build counts and reports it
+/// and continues, because a fault in connd must not cost the machine its network. The condition is
+/// evaluated in a release build, too, so it must be cheap. Use `assert` for expensive conditions.
 @inlinable
 package func invariant(
   _ condition: @autoclosure () -> Bool, _ message: StaticString, file: StaticString = #fileID,
@@ -34,11 +34,11 @@ package final class Invariants: Sendable {
     package var message: String
     /// The file and line of the check.
     package var place: String
-    /// How often it was broken.
+    /// How often this check has failed.
     package var count: UInt64
 
-    /// Whether it is worth a line in the log. The lines of a place get rarer, so that a fault that
-    /// repeats does not flood the log.
+    /// Whether to log this failure of the check: the first, second, fourth, eighth and so on.
+    /// Repeated faults must not flood the log.
     package var isDue: Bool { self.count.nonzeroBitCount == 1 }
   }
 
@@ -54,7 +54,7 @@ package final class Invariants: Sendable {
     self.state = Mutex(State(report: report))
   }
 
-  /// Those of this process. Until ``report(to:)``, they are reported on the standard error.
+  /// The broken invariants of this process. Reports go to standard error until ``report(to:)``.
   package static let process = Invariants { fault in
     guard fault.isDue else { return }
     let line = "fault: \(fault.message) (\(fault.place), \(fault.count) times)\n"
@@ -63,7 +63,7 @@ package final class Invariants: Sendable {
     }
   }
 
-  /// Receives what a test breaks on purpose, also in a debug build.
+  /// Receives the invariants that a test breaks on purpose, also in a debug build.
   @TaskLocal package static var observer: Invariants?
 
   /// Reports to another receiver from now on.

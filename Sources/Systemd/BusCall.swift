@@ -1,6 +1,6 @@
 import CSystemd
 
-/// A method call that is being written, from start to end.
+/// A method call whose arguments are appended in order.
 struct BusCall {
   private let message: OpaquePointer
 
@@ -30,7 +30,7 @@ struct BusCall {
     }
   }
 
-  /// Appends an array (`a`), a structure (`r`), an entry (`e`) or a variant (`v`) with contents.
+  /// Appends a container: an array (`a`), structure (`r`), dictionary entry (`e`) or variant (`v`).
   func enclose(
     _ type: Unicode.Scalar, _ contents: String,
     _ write: (BusCall) throws(SystemdError) -> Void

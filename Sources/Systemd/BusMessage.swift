@@ -1,6 +1,6 @@
 import CSystemd
 
-/// A message from the bus. Its contents are read once, from start to end. They are not trusted.
+/// A message from the bus. Its untrusted contents can be read only once, in order.
 ///
 /// Thread-safety: one thread only.
 public final class BusMessage {
@@ -18,27 +18,27 @@ public final class BusMessage {
   }
   public var member: String? { sd_bus_message_get_member(self.message).map { String(cString: $0) } }
 
-  /// The number of the call that this answers, or `nil` if it is not an answer.
+  /// The number of the call that the message answers, or `nil` if it is not an answer.
   public var answeredCall: UInt64? {
     var number: UInt64 = 0
     return sd_bus_message_get_reply_cookie(self.message, &number) >= 0 ? number : nil
   }
 
-  /// Whether it reports that a call has failed.
+  /// Whether the message reports that a call has failed.
   public var isError: Bool { sd_bus_message_is_method_error(self.message, nil) > 0 }
 
-  /// The text of an error, or `nil` if it is not an error.
+  /// The text of the error, or `nil` if the message is not an error.
   var errorText: String? {
     guard let error = sd_bus_message_get_error(self.message)?.pointee else { return nil }
     return error.message.map { String(cString: $0) } ?? error.name.map { String(cString: $0) }
   }
 
-  /// Whether it is a signal with this interface and name.
+  /// Whether the message is a signal with this interface and name.
   public func isSignal(_ interface: String, _ member: String) -> Bool {
     sd_bus_message_is_signal(self.message, interface, member) > 0
   }
 
-  /// The limits on what is read. Anything beyond is ignored.
+  /// The maximum numbers of elements to read. Further elements are ignored.
   private enum Most {
     static let objects = 64
     static let interfaces = 64
@@ -50,7 +50,7 @@ public final class BusMessage {
 // MARK: - Contents
 
 extension BusMessage {
-  /// The next value has another type than expected.
+  /// The error if the next value does not have the expected type.
   private struct OtherType: Error {}
 
   /// Reads a string or an object path, or returns `nil` if the next value is something else.
@@ -195,7 +195,7 @@ extension BusMessage {
 
   // MARK: - sd-bus
 
-  /// There are more elements than are read, so the rest of the message cannot be read.
+  /// The error if there are too many elements. The rest of the message cannot be read.
   private struct Enough: Error {}
 
   /// Reads each entry of a dictionary.

@@ -1,4 +1,4 @@
-/// A value on the bus, of the types that connd needs.
+/// A D-Bus value of a type that connd needs.
 public enum BusValue: Hashable, Sendable {
   case flag(Bool)
   /// An integer of any width, clamped to `Int64`.

@@ -4,7 +4,7 @@ public import Logging
 
 /// Logs to the systemd journal with fields: `journalctl -u connd CATEGORY=wifi`.
 ///
-/// `MESSAGE` is the line that a shell would show, including the metadata, so that plain
+/// `MESSAGE` is the line that a terminal would show, including the metadata, so that plain
 /// `journalctl` shows everything. Each metadata key is also a separate field, in upper case. `_`
 /// replaces characters that the journal does not accept in a name.
 ///
@@ -38,8 +38,8 @@ public struct JournalLogHandler: LogHandler {
   public func log(event: LogEvent) {
     let entry = LogEntry(event, metadata: self.metadata, provider: self.metadataProvider)
     if !Self.send(self.fields(of: entry, from: event)) {
-      // If systemd started the process, standard error goes to the journal too. The prefix is that
-      // of sd-daemon(3).
+      // If systemd started the process, standard error goes to the journal too. It accepts the
+      // priority as a prefix (sd-daemon(3)).
       StandardErrorLogHandler.write("<\(Self.priority(entry.level))>\(entry.line)\n")
     }
   }
@@ -108,7 +108,7 @@ public struct JournalLogHandler: LogHandler {
     "MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "LOGGER", "CODE_FILE", "CODE_LINE", "CODE_FUNC",
   ]
 
-  /// - Returns: Whether the journal accepted it.
+  /// - Returns: Whether the journal accepted the entry.
   private static func send(_ fields: [String]) -> Bool {
     var bytes: [UInt8] = []
     let lengths = fields.map { field in

@@ -26,7 +26,7 @@ public final class MessageBus {
 
   /// Begins to connect to `DBUS_SYSTEM_BUS_ADDRESS` or the default address of the system bus.
   ///
-  /// - Throws: If that cannot even begin, usually because no process listens there.
+  /// - Throws: If the attempt fails immediately, usually because no process listens there.
   public init() throws(SystemdError) {
     var bus: OpaquePointer?
     let result = sd_bus_open_system(&bus)
@@ -42,8 +42,8 @@ public final class MessageBus {
   /// The events for poll(2).
   public var events: Int16 { Int16(clamping: max(0, sd_bus_get_events(self.bus))) }
 
-  /// When to continue even if the descriptor is not ready, from now, or `nil` for never. It is
-  /// always `nil` once the bus has answered.
+  /// The time from now until ``process()`` is due even if the descriptor is not ready, or `nil` for
+  /// never. Always `nil` once the bus has answered.
   public var timeout: Duration? {
     var due = UInt64.max
     guard sd_bus_get_timeout(self.bus, &due) >= 0, due != .max else { return nil }
@@ -53,8 +53,8 @@ public final class MessageBus {
     return due > microseconds ? .microseconds(Int64(clamping: due - microseconds)) : .zero
   }
 
-  /// Calls a method. The answer, if there is one, arrives as a message with this number. The bus
-  /// does not start a service for the call.
+  /// Calls a method. Any answer arrives as a message with the returned number. The bus does not
+  /// start a service for the call.
   ///
   /// - Parameter arguments: The arguments, all strings.
   /// - Returns: The ``BusMessage/answeredCall`` of the answer.
@@ -96,7 +96,7 @@ public final class MessageBus {
     let result = try check(sd_bus_process(self.bus, &message))
     if let message {
       let message = BusMessage(adopting: message)
-      // The library creates this as the last message of a connection.
+      // sd-bus itself creates this message when the connection has ended.
       if message.interface == "org.freedesktop.DBus.Local" {
         throw SystemdError("system bus", errno: ENOTCONN)
       }

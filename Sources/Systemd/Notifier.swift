@@ -11,7 +11,7 @@ import Glibc
 ///
 /// Thread-safety: all methods may be called from any thread. ``status(_:)`` and ``watchdog()``
 /// never block, so they also suit a thread that must not block. If systemd's queue is full, they
-/// lose the notification and report a failure (`EAGAIN`). The other methods wait up to five
+/// drop the notification and report a failure (`EAGAIN`). The other methods wait up to five
 /// seconds, because systemd acts on missing notifications.
 public struct Notifier: Sendable {
   /// Whether a service manager expects notifications.
@@ -110,7 +110,7 @@ public struct Notifier: Sendable {
     self.send(["RELOADING=1", "MONOTONIC_USEC=\(microseconds)"], status: status)
   }
 
-  /// Reports that the service has re-read its configuration, or keeps the old one. `status` says
+  /// Reports that the service has re-read its configuration, or keeps the old one. `status` states
   /// which.
   public func reloaded(status: String? = nil) {
     self.ready(status: status)

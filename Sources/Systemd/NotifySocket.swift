@@ -3,7 +3,7 @@ import LinuxSupport
 
 /// The Unix datagram socket for notifications to systemd, with a path or an abstract name.
 ///
-/// It is not connected, so that it also reaches a manager that has re-created its socket.
+/// The socket is not connected, so it still reaches a manager that has re-created its socket.
 ///
 /// Thread-safety: any thread may send. The kernel keeps datagrams whole.
 final class NotifySocket: Sendable {

@@ -1,20 +1,20 @@
 import Glibc
 
-/// Queries polkit(8), which decides by the administrator's rules who may do what.
+/// Queries polkit(8), which authorizes actions by the administrator's rules.
 public enum Polkit {
   public enum Verdict: Hashable, Sendable {
     case allowed, denied
     /// The machine has no polkit: no process owns its name on the bus, and the bus cannot start
     /// one.
     case absent
-    /// polkit exists, or may exist, and has not decided, for this reason. This does not mean yes.
+    /// polkit exists, or may exist, but has not decided, for this reason. This is not permission.
     case unavailable(String)
   }
 
   private static let service = "org.freedesktop.PolicyKit1"
 
-  /// Asks whether a process may do something, and waits for the answer. Call it on a separate
-  /// thread.
+  /// Asks polkit whether a process may perform an action, and waits for the answer. Call it on a
+  /// separate thread.
   ///
   /// Never prompts for a password: if polkit would require one, the verdict is `denied`. The caller
   /// must ensure that `process` belongs to `user`, and that its PID has not passed to another
@@ -32,7 +32,7 @@ public enum Polkit {
     do throws(SystemdError) {
       bus = try MessageBus()
     } catch {
-      // Without a bus, polkit is absent. Other errors, such as a full backlog, do not show that.
+      // Without a bus, polkit is absent. Other errors, such as a full backlog, do not prove it.
       return [ENOENT, ECONNREFUSED].contains(error.errno) ? .absent : .unavailable("\(error)")
     }
     do throws(SystemdError) {
@@ -54,7 +54,7 @@ public enum Polkit {
         try call.append("unix-process")
         try call.enclose("a", "{sv}") { call throws(SystemdError) in
           try call.appendEntry("pid", "u", UInt32(clamping: process))
-          // polkit reads it itself, because a sandboxed service sees no processes.
+          // 0 lets polkit read the time, because a sandboxed service sees no processes.
           try call.appendEntry("start-time", "t", UInt64(0))
           try call.appendEntry("uid", "i", Int32(bitPattern: user))
         }
@@ -81,8 +81,8 @@ public enum Polkit {
   }
 
   /// Whether no process owns polkit's name, and the bus has no service file to start one. An
-  /// installed polkit that does not start is not absent. Otherwise a user who can crash it could
-  /// decide.
+  /// installed polkit that does not start is not absent. Otherwise a user could avoid its rules by
+  /// crashing it.
   private static func isAbsent(
     from bus: MessageBus, by deadline: ContinuousClock.Instant
   ) throws(SystemdError) -> Bool {

@@ -3,7 +3,7 @@ public import Logging
 
 /// Logs to standard error, one line per event: `connd: warning: text key=value`.
 ///
-/// On a terminal, each line also has the time of day. Other collectors add their own.
+/// On a terminal, each line also has the time of day. Log collectors add the time themselves.
 ///
 /// Thread-safety: a value; a line is one `write(2)`, so lines of several threads do not mix.
 public struct StandardErrorLogHandler: LogHandler {

@@ -3,7 +3,7 @@ private import CLinux
 /// The arguments of the program, without its name.
 package enum ProgramArguments {
   /// `CommandLine.arguments` reads /proc/self/cmdline. It is empty without /proc, and the program
-  /// would do something else than asked.
+  /// would ignore its real arguments.
   package static var all: [String] {
     var arguments: [String] = []
     var next = clinux_arguments()

@@ -29,7 +29,7 @@ struct CompletionCommand: RunnableCommand {
       Self.withHelpTopics(Connctl.completionScript(for: shell), for: shell) + "\n")
   }
 
-  /// A function of bash that adds the lines of a text that begin with the current word.
+  /// A bash function that adds the lines of a text that begin with the current word.
   private static let addLines = #"""
     __connctl_add_lines() {
         local line
@@ -41,7 +41,7 @@ struct CompletionCommand: RunnableCommand {
     """#
 
   /// Adds the commands as completions of `connctl help`, which the parser omits. In bash, also
-  /// replaces its `compgen -W "$(…)"`, which would run what a name of a link contains.
+  /// replaces the parser's `compgen -W "$(…)"`, which would execute code in link names.
   private static func withHelpTopics(_ script: String, for shell: CompletionShell) -> String {
     let topics = Connctl.commandNames.joined(separator: " ")
     switch shell {
@@ -88,7 +88,7 @@ extension CompletionKind {
     .shellCommand("connctl names \(kind.rawValue) 2>/dev/null")
   }
 
-  /// Conditions, also after a comma.
+  /// The conditions, which may also follow a comma.
   static var conditions: CompletionKind {
     .custom { _, _, prefix in
       let before = prefix.lastIndex(of: ",").map { prefix[...$0] } ?? ""
@@ -97,7 +97,7 @@ extension CompletionKind {
   }
 }
 
-/// Prints names that are one word for every shell, for the completion scripts.
+/// The hidden command of completion scripts. It prints names that every shell takes as one word.
 struct NamesCommand: ConnctlCommand {
   static let configuration = CommandConfiguration(
     commandName: "names", abstract: "Print names for completion scripts.", shouldDisplay: false)
@@ -126,13 +126,13 @@ struct NamesCommand: ConnctlCommand {
       }
     }
     let values = self.kind == .costs ? ["on", "off", "auto"] : []
-    // A shell may run a name, and take one that begins with a dash for an option.
+    // A shell might execute a name, or treat one with a leading dash as an option.
     try self.console.print((values + names).filter { $0.isShellWord && !$0.hasPrefix("-") })
   }
 }
 
 extension Connectivity_V1_Network {
-  /// The name if it is one word for every shell, or else the identity.
+  /// The name if every shell takes it as one word, or else the identity.
   fileprivate var completion: String {
     self.hasLink ? self.link : self.name.isShellWord ? self.name : self.identity
   }

@@ -74,7 +74,7 @@ struct ConnectionsCommand: ConnctlCommand {
 
   // MARK: - Changes
 
-  /// How often the connections are listed again. Connections begin and end without a message.
+  /// The interval between listings. connd sends no message when a connection begins or ends.
   private static let interval = Duration.seconds(1)
 
   private func follow(_ filter: ConnectionFilter, through connector: Connector) async throws {

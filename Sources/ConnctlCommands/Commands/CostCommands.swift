@@ -183,7 +183,7 @@ extension CostCommand {
 }
 
 extension String {
-  /// Whether every shell takes the text as one word, as it is.
+  /// Whether every shell takes the text as one word, without quotes.
   var isShellWord: Bool {
     !self.isEmpty
       && self.utf8.allSatisfy { byte in
@@ -194,7 +194,7 @@ extension String {
       }
   }
 
-  /// The text as one word for a shell.
+  /// The text, quoted for a shell if necessary.
   fileprivate var shellWord: String {
     guard !self.isShellWord else { return self }
     let quoted = self.split(separator: "'", omittingEmptySubsequences: false)
@@ -202,8 +202,8 @@ extension String {
   }
 }
 
-/// Makes a call that polkit decides about. If polkit does not, the call fails with UNAVAILABLE
-/// although connd is there.
+/// Makes a call that polkit authorizes. If polkit cannot decide, the call fails with UNAVAILABLE
+/// although connd is running.
 func decided<Response>(_ call: () async throws -> Response) async throws -> Response {
   do {
     return try await call()

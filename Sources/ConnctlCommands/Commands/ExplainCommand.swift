@@ -70,7 +70,7 @@ struct ExplainCommand: ConnctlCommand {
     let explanation = try await connector.withServices(at: self.socket) { [request] connd in
       var request = request
       if self.mark != 0 {
-        // A mark needs a destination: the probe that decides.
+        // A mark needs a destination, so use that of the deciding probe.
         if !request.hasDestination {
           request.destination = try await connd.call(
             ConndServices.Diagnostics.Explain.self, request
@@ -102,7 +102,7 @@ struct ExplainCommand: ConnctlCommand {
   ) throws {
     guard let first = try Resolver.hosts(of: remote.host).first else { return }
     if let link = first.link {
-      // The request has no link, and the kernel may choose another one.
+      // A request cannot bind traffic to a link, so the kernel may choose another one.
       throw ValidationError(
         "cannot explain traffic that is bound to a link: “connctl path \(first.address)%\(link)” shows its path"
       )

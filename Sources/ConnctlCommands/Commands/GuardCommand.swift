@@ -96,8 +96,7 @@ struct GuardCommand: ConnctlCommand {
       id: 1)
 
     var isFirst = true
-    // Without a given address, connd uses the source address of the first path that carries
-    // traffic.
+    // If no address is given, connd uses the source address of the first path that works.
     var local = self.local?.address
     while let event = await flows.next() {
       switch event {
@@ -128,15 +127,15 @@ struct GuardCommand: ConnctlCommand {
     }
   }
 
-  /// Whether the kernel's lookup is proof for this connection (E0), or `nil` if no TCP connection
-  /// of this user is meant.
+  /// Returns a remark on whether the kernel's lookup is proof (E0), or `nil` if the arguments do
+  /// not name a TCP connection of this user.
   private func proofRemark(_ remote: IPAddress, _ connector: Connector) async -> String? {
     guard let local = self.local, local.port != 0, self.remote.port != 0 else { return nil }
     var request = Connectivity_V1_ExplainRequest()
     (request.destination, request.remotePort) = (remote.description, UInt32(self.remote.port))
     (request.local, request.localPort) = (local.address.description, UInt32(local.port))
     request.mark = self.mark
-    // connctl may do without the answer: the flow is guarded all the same.
+    // The answer is optional: the flow is guarded without it, too.
     let explanation = try? await connector.withServices(at: self.socket) { [request] connd in
       try await connd.call(ConndServices.Diagnostics.Explain.self, request)
     }
@@ -147,7 +146,7 @@ struct GuardCommand: ConnctlCommand {
       : "the kernel’s lookup is not proof: \(why). connd asks before it gives the connection up"
   }
 
-  /// `nil` without ports and protocol: traffic without ports.
+  /// The protocol and ports, or `nil` if neither is given.
   private var transport: Transport? {
     let ports = (local: self.local?.port ?? 0, remote: self.remote.port)
     guard ports != (0, 0) || self.transportProtocol != nil else { return nil }
@@ -167,7 +166,7 @@ struct GuardCommand: ConnctlCommand {
     return host
   }
 
-  /// Returns the address that an application would try first, of those reachable from `local`.
+  /// Returns the first address with the family of `local`, as applications would choose.
   static func choose(_ addresses: [IPAddress], local: IPAddress?) -> IPAddress? {
     addresses.first { local == nil || $0.family == local?.family }
   }
@@ -207,7 +206,7 @@ enum TransportProtocol: String, CaseIterable, ExpressibleByArgument {
   case tcp
   case udp
 
-  /// Its IANA number.
+  /// The IANA number of the protocol.
   var number: UInt8 {
     switch self {
     case .tcp: Transport.tcp

@@ -78,7 +78,7 @@ struct HistoryCommand: ConnctlCommand {
 }
 
 extension Connectivity_V1_ListTransitionsResponse {
-  /// The changes in the order of publication.
+  /// Returns the changes in the order of publication.
   func changes() throws -> [ConnectivityChange] {
     let changes =
       try self.transitions.map { ConnectivityChange.transition(try Transition($0)) }

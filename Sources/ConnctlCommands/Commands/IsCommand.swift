@@ -28,7 +28,7 @@ struct IsCommand: ConnctlCommand {
     let snapshot = try await StatusCommand.status(self.socket, through: connector)
     let requirement = await self.traffic.requirement(condition)
       .resolved(for: snapshot.status) { await connector.link(named: $0, at: self.socket) }
-    // A misspelt link would look like a link without traffic.
+    // Otherwise a misspelt link would give the same answer as a link without traffic.
     if requirement.isLinkMissing { self.console.remark(requirement.missing(in: snapshot.status)) }
     try self.console.tell(requirement, of: snapshot, json: self.json)
   }

@@ -105,8 +105,8 @@ extension Style {
   func networks(_ networks: [Connectivity_V1_Network]) -> [String] {
     var rows = Table(["NAME", "IDENTITY", "MEDIUM", "SETTINGS"])
     for (place, network) in networks.enumerated() {
-      // The name of a Wi-Fi network means the open and the protected one, unless the machine is on
-      // one of them.
+      // An SSID means both the open and the protected network, unless the machine is on one of
+      // them.
       if networks[..<place].contains(where: network.isTwin) { continue }
       let hasTwin = !network.current && networks[(place + 1)...].contains { $0.isTwin(of: network) }
       let name = network.hasLink ? network.link : network.name
@@ -128,7 +128,7 @@ extension Style {
     return rows.lines(self)
   }
 
-  /// Returns the choice of `connctl assist` in words, or `nil` without one.
+  /// Returns a text about the choice of `connctl assist`, or `nil` if none was made.
   func text(_ response: Connectivity_V1_ListNetworksResponse) -> String? {
     let until =
       response.hasAssistEndTime ? try? WallTime(response.assistEndTime) : nil
@@ -152,7 +152,7 @@ extension Style {
 }
 
 extension Connectivity_V1_Network {
-  /// Whether this is a network away from the machine with the name and the settings of another.
+  /// Whether the machine is not on this network, and `other` has the same name and settings.
   fileprivate func isTwin(of other: Self) -> Bool {
     self.hasName && !self.hasLink && !self.current && self.name == other.name
       && self.constrained == other.constrained && self.expensive == other.expensive

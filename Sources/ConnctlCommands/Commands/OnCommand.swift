@@ -65,8 +65,8 @@ struct OnCommand: ConnctlCommand {
   func run(through connector: Connector) async throws {
     try ChildProcess.check(self.command)
     let last = Mutex<ConnectivitySnapshot?>(nil)
-    // Invalidations and DNS changes do not contain the status, so the other two kinds are followed
-    // as well.
+    // Invalidations and DNS changes do not contain the status, so transitions and paths are
+    // followed, too.
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [self.kind, .transition, .path])
     try await follower.run { event in

@@ -73,7 +73,7 @@ struct ReportCommand: ConnctlCommand {
     self.recording ?? "\(directory.path)/connd.recording"
   }
 
-  /// Records, unless there is a recording.
+  /// Makes a recording, unless one exists.
   ///
   /// - Returns: The state in which the recording began, or `nil` for an existing recording.
   private func record(

@@ -61,7 +61,7 @@ struct RunCommand: ConnctlCommand {
     }
   }
 
-  /// Reports whether the conditions hold: at first, and after each change.
+  /// Reports whether the conditions hold, at the start and after each change.
   private func follow(
     through connector: Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {

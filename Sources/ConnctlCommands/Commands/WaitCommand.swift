@@ -58,13 +58,13 @@ struct Wait: Sendable {
   let events: StatusFollower
   /// Whether connd may be absent at the start.
   let isPatient: Bool
-  /// Informs an interactive user what it is waiting for.
+  /// Informs an interactive user what the command is waiting for.
   let say: @Sendable (String) -> Void
   /// Finds the link with a name or alternative name. A link may get a new name at any time.
   var search: @Sendable (_ link: String) async -> LinkSearch = { _ in .unknown }
 
-  /// The minimum time for connd's first answer, because a shorter timeout on a loaded machine says
-  /// nothing about connd.
+  /// The minimum time for connd's first answer, because on a loaded machine a shorter timeout does
+  /// not mean that connd hangs.
   private static let shortest = Duration.seconds(5)
 
   /// Returns the status in which the condition holds. If the time limit passes first, returns the
@@ -130,10 +130,10 @@ struct Wait: Sendable {
     if holds { throw Holds() }
   }
 
-  /// The last answer of connd. Only the following task sets it.
+  /// The last answer of connd. Only the task that follows the events sets it.
   private final class Last: Sendable {
     let result = Mutex<Result<ConnectivitySnapshot, ConndError>?>(nil)
-    /// Ends, without an element, when the first result is set.
+    /// Finishes, without an element, when the first result is set.
     let firstWord: AsyncStream<Never>
     private let spoken: AsyncStream<Never>.Continuation
 

@@ -1,7 +1,7 @@
 import Connectivity
 import Glibc
 
-/// Why a request gets no metrics.
+/// The reason why a request gets no metrics.
 struct HTTPRefusal: Error, Equatable {
   /// The status of the response, such as `404 Not Found`.
   var status: String
@@ -53,7 +53,7 @@ struct HTTPResponse: Equatable {
     self.allowedMethods = refusal.allowedMethods
   }
 
-  /// Returns what is sent.
+  /// Returns the text to send.
   func text(at time: WallTime, withBody: Bool) -> String {
     let fields = [
       "HTTP/1.1 \(self.status)", "Date: \(time.dateOfHTTP)", "Content-Type: \(self.contentType)",

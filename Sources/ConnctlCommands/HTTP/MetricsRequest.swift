@@ -12,7 +12,7 @@ struct MetricsRequest: Equatable {
   /// - Parameter hosts: The names of this machine that clients may use.
   /// - Throws: The response to a request that is not for the metrics.
   init(head: String, hosts: [String] = []) throws(HTTPRefusal) {
-    // CR and LF are one Character.
+    // Swift treats CR LF as one Character.
     let ends: Set<Character> = ["\r\n", "\n"]
     var lines = head.split(omittingEmptySubsequences: false, whereSeparator: ends.contains)[...]
     let words = lines.popFirst()?.split(separator: " ", omittingEmptySubsequences: false) ?? []
@@ -59,9 +59,9 @@ struct MetricsRequest: Equatable {
     return (authority, rest[authority.endIndex...])
   }
 
-  /// Whether a host, optionally with a port, is an address, this machine's loopback name or one of
-  /// the names. Otherwise the client may be a browser, and the host that of a page whose owner lets
-  /// DNS return this machine's address (DNS rebinding).
+  /// Whether a host, optionally with a port, is an address, `localhost` or one of the names. Any
+  /// other host may come from a browser, for a page whose name resolves to this machine's address
+  /// (DNS rebinding).
   private static func isOwn(_ host: Substring, _ names: [String]) -> Bool {
     let text = host.trimmed.lowercased()
     let name =

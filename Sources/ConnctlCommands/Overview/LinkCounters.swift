@@ -2,10 +2,10 @@ import Glibc
 
 /// The kernel's counters for the links of this process's network namespace, read on demand.
 ///
-/// They come from /proc, because sysfs shows the namespace in which it was mounted. They do not
-/// come from connd, because any process may read them without waking connd.
+/// The source is /proc, because sysfs shows the namespace in which it was mounted. It is not connd,
+/// because any process may read the counters without waking connd.
 enum LinkCounters {
-  /// Reads the counters. Returns `nil` if /proc has none.
+  /// Reads the counters, or returns `nil` if /proc does not have them.
   static func read() -> [String: Rates.Octets]? {
     let file = open("/proc/thread-self/net/dev", O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { return nil }

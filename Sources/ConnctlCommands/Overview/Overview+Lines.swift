@@ -84,8 +84,8 @@ extension Overview {
     }
   }
 
-  /// Distributes rows fairly: each section gets what it wants, as long as the others can have as
-  /// much.
+  /// Distributes rows fairly: each section gets the rows it wants, but at most its share of the
+  /// rows that are left.
   static func shares(of room: Int?, among wants: [Int]) -> [Int] {
     guard var left = room else { return wants }
     var shares = wants.map { _ in 0 }
@@ -135,7 +135,7 @@ extension Overview {
 }
 
 extension Overview.Drawing {
-  /// With fewer rows, blank lines and the help line are omitted.
+  /// Whether there is room for blank lines and the help line.
   var isRoomy: Bool { self.rows ?? .max >= 16 }
 
   /// Whether the terminal is narrow, like the 40 columns of a phone.

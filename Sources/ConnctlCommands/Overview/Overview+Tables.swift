@@ -10,7 +10,7 @@ extension Overview {
     guard !self.links.isEmpty else { return nil }
     let folding = LinkFolding(self.links)
     let hasSignal = folding.links.contains { $0.signal != nil }
-    // Rates need two readings, and connd's links.
+    // A rate needs two readings of the counters, and the links that connd reported.
     let hasRates = !self.isElsewhere && drawing.rows != nil
     var columns = [Table.Column("LINK")]
     if folding.links.contains(where: \.hasKind) { columns.append(.init("KIND", giveWay: 1)) }
@@ -151,7 +151,7 @@ extension Overview {
 }
 
 extension Connectivity_V1_Link {
-  /// The signal of its network, or `nil` if unknown.
+  /// The signal of the link's network, or `nil` if unknown.
   fileprivate var signal: Signal? {
     if self.wireless.hasSignal { return .strength(self.wireless.signal) }
     if self.modem.hasSignalQuality { return .quality(self.modem.signalQuality) }

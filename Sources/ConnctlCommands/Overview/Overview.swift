@@ -36,12 +36,12 @@ struct Overview: Equatable, Sendable {
     }
   }
 
-  /// Updates the same state: `since` changes if the wall clock was set.
+  /// Updates `since` if the state is the same. It changes if the wall clock was set.
   mutating func correct(_ snapshot: ConnectivitySnapshot) {
     if snapshot.generation == self.snapshot.generation { self.snapshot.since = snapshot.since }
   }
 
-  /// More than fit on a screen.
+  /// More changes than fit on a screen.
   private static let maxChanges = 64
 
   /// Adds new or newly known changes.

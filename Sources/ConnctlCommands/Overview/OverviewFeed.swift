@@ -12,7 +12,7 @@ final class OverviewFeed: Sendable {
   private let state: Mutex<Overview>
   /// The number of counter readings since the last query or event of connd.
   private let readings = Atomic(0)
-  /// After this many readings connd is queried, too.
+  /// The number of counter readings after which connd is queried, too.
   private static let readingsPerQuestion = 3
 
   var overview: Overview { self.state.withLock { $0 } }
@@ -51,12 +51,12 @@ final class OverviewFeed: Sendable {
       do {
         self.clients = try await connd.clients()
       } catch let error as RPCError where error.code == .unimplemented {
-        // An older connd.
+        // An older connd does not list its clients.
       }
     }
   }
 
-  /// Queries the data that connd does not push. Without an answer nothing changes.
+  /// Queries the data that connd does not push. If connd does not answer, nothing changes.
   func ask() async throws {
     let answers: Answers
     do {
@@ -96,14 +96,14 @@ final class OverviewFeed: Sendable {
 }
 
 extension Overview {
-  /// More than fit on a screen.
+  /// More names than fit on a screen.
   private static let maxNames = 256
 
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {
     self.links = answers.links
     self.correct(try ConnectivitySnapshot(answers.status))
     self.note(answers.history)
-    // This view is a client, too.
+    // This view is a client itself, and is not shown.
     self.clients = answers.clients?.filter { $0.process != UInt32(getpid()) }
     for user in Set((self.clients ?? []).map(\.user)) where self.userNames[user] == nil {
       self.userNames[user] = Console.current.userName(user)

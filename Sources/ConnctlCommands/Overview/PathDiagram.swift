@@ -9,7 +9,7 @@ struct PathDiagram {
   /// The index of the hop after which the path is interrupted.
   private(set) var gap: Int?
 
-  /// - Parameter links: Their states, because the link without carrier may be in the middle.
+  /// - Parameter links: All links, because any link of the path may be the one without carrier.
   init(_ path: KernelPath, links: [Connectivity_V1_Link]) {
     let names = path.chain.map(\.name)
     let certain = names.count - path.guessedLinks

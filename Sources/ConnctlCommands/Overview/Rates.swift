@@ -6,7 +6,7 @@ struct Rates: Hashable, Sendable {
     var sent: UInt64
   }
 
-  /// By link name: bytes per second since the previous reading. Empty without one.
+  /// The bytes per second since the previous reading, by link name. Empty after the first reading.
   private(set) var perSecond: [String: Octets] = [:]
   private var last: (octets: [String: Octets], time: ContinuousClock.Instant)?
 
@@ -20,7 +20,7 @@ struct Rates: Hashable, Sendable {
     let seconds = last.time.duration(to: time) / .seconds(1)
     guard seconds > 0 else { return }
     self.perSecond = octets.reduce(into: [:]) { rates, entry in
-      // A link that counts less than before is a new link with the same name.
+      // A link whose counters have decreased is a new link with the same name.
       guard let before = last.octets[entry.key], entry.value.received >= before.received,
         entry.value.sent >= before.sent
       else { return }

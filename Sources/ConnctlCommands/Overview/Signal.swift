@@ -5,8 +5,8 @@ enum Signal: Hashable {
   /// A modem, in percent, as calculated by ModemManager.
   case quality(UInt32)
 
-  /// The bars, as on phones. For Wi-Fi, a bar stands for 11 dB: four from -55 dBm, none below -88
-  /// dBm. For a modem, a bar stands for 20 %, as on desktops: four from 80 %, none below 20 %.
+  /// The bars, as on phones. For Wi-Fi, each bar is 11 dB: four from -55 dBm, none below -88 dBm.
+  /// For a modem, each bar is 20 %, as on desktops: four from 80 %, none below 20 %.
   var bars: Int {
     switch self {
     case .strength(let dBm): max(0, min(4, Int((Double(dBm) + 99) / 11)))

@@ -2,7 +2,7 @@
 struct ViewOptions: Hashable, Sendable {
   /// The order of the links.
   enum Order: String, CaseIterable, Sendable {
-    /// connd's order: those of the default paths first.
+    /// connd's order: links of the default paths first.
     case preference
     /// The most traffic first.
     case traffic
@@ -19,9 +19,9 @@ struct ViewOptions: Hashable, Sendable {
   var order = Order.preference
   /// Whether to show the links' addresses.
   var showsAddresses = false
-  /// Only rows that contain this text are shown. Empty shows all.
+  /// Only rows that contain this text are shown. An empty text shows all rows.
   var filter = ""
-  /// Whether keys change the filter.
+  /// Whether typed characters change the filter.
   var isTyping = false
 
   private static let escape = "\u{1B}"

@@ -15,7 +15,7 @@ extension Connctl {
     }
   }
 
-  /// The commands that users of other tools expect, and what they are called here.
+  /// The commands that users of other tools expect, and connctl's names for them.
   private static let hints = [
     "list": "links", "ls": "links", "interfaces": "links", "devices": "links",
     "monitor": "watch", "follow": "watch", "show": "status", "info": "status", "log": "history",
@@ -24,8 +24,8 @@ extension Connctl {
     "cost": "metered", "unmetered": "metered off", "bugreport": "report",
   ]
 
-  /// Checks the word that names a command, also after `help`. Otherwise the parser would take an
-  /// unknown command for a surplus argument, or show other help.
+  /// Checks the word that names a command, also after `help`. Otherwise the parser would treat an
+  /// unknown command as a surplus argument, or show the wrong help.
   ///
   /// - Throws: `ValidationError` if the command does not exist.
   static func checkCommandName(in arguments: [String]) throws {
@@ -62,9 +62,9 @@ extension Connctl {
 }
 
 extension String {
-  /// Returns the parser's message without a suggestion that has little in common with the word.
+  /// The parser's message, without a suggestion that has little in common with the word.
   ///
-  /// The parser suggests `--json` for `--for`.
+  /// For example, the parser suggests `--json` for `--for`.
   var withoutFarFetchedSuggestion: String {
     let (start, middle) = ("Unknown option '", "'. Did you mean '")
     guard let line = self.split(separator: "\n").first, let begin = line.firstRange(of: start),

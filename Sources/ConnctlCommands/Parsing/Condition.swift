@@ -18,12 +18,12 @@ struct Condition: Hashable, Sendable {
   var negated = false
 
   /// Returns whether the condition holds. If the cost is unknown, neither `metered` nor
-  /// `not-metered` does, and likewise for `validated` if no source has checked the path.
+  /// `not-metered` holds. The same applies to `validated` if no source has checked the path.
   func holds(for status: ConnectivityStatus) -> Bool {
     self.subject.isMet(by: status).map { $0 != self.negated } ?? false
   }
 
-  /// Returns in one line why the condition does not hold.
+  /// Returns one line on why the condition does not hold.
   func missing(in status: ConnectivityStatus) -> String {
     let unknown = self.subject == .validated ? ", not checked" : ", cost unknown"
     return status.summary + (self.subject.isMet(by: status) == nil ? unknown : "")
@@ -38,11 +38,10 @@ struct Condition: Hashable, Sendable {
 }
 
 extension Condition.Subject {
-  /// Returns whether the status meets it, or `nil` if unknown.
+  /// Returns whether the status matches the subject, or `nil` if unknown.
   fileprivate func isMet(by status: ConnectivityStatus) -> Bool? {
     switch self {
-    // Also true if the kernel cannot be queried: giving up then would be wrong on most machines
-    // (K8).
+    // Also true if the kernel cannot be queried: most machines are online even then (K8).
     case .online: status.category.isOnline
     case .none: status.category == .none
     case .wifi: status.category == .wifi
@@ -84,7 +83,7 @@ extension Condition: CustomStringConvertible {
     }
   }
 
-  /// Returns the condition for a word that is not one but means the same, or `nil` for other words.
+  /// Returns the condition that a word means, such as `none` for `offline`, or `nil` if unknown.
   static func hint(for word: String) -> String? {
     if Condition(argument: word) != nil { return word }
     return switch word {

@@ -44,7 +44,7 @@ struct Requirement: Hashable, Sendable {
     return ConnectivityStatus(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
   }
 
-  /// Returns in one line why the requirement does not hold.
+  /// Returns one line on why the requirement does not hold.
   func missing(in status: ConnectivityStatus) -> String {
     if self.isLinkMissing, let link { return "the link “\(link)” does not exist" }
     let concerned = self.concerned(status)

@@ -102,7 +102,7 @@ struct ChildProcess: Sendable {
         continuation.resume(
           returning: ExitCode(signal == 0 ? status >> 8 & 0xFF : 128 + signal))
       }
-      // Without another thread, connctl blocks until the command has ended.
+      // If no thread can be started, connctl blocks until the command has ended.
       if !Thread.start(named: "connctl-command", wait) { wait() }
     }
   }
@@ -121,7 +121,7 @@ struct ChildProcess: Sendable {
   /// Gives the command the terminal while `body` runs.
   func inForeground<Result>(_ body: () async -> Result) async -> Result {
     let hasTerminal = self.takeTerminal()
-    // The command may have asked for the terminal too early, and was stopped (SIGTTOU).
+    // The command may have used the terminal too early, and have been stopped (SIGTTOU).
     self.signal(SIGCONT)
     defer { if hasTerminal { tcsetpgrp(STDIN_FILENO, getpgrp()) } }
     return await body()

@@ -3,8 +3,8 @@ import Connectivity
 
 /// Decides which systemd units to start and stop as conditions change. A value without a clock.
 ///
-/// A short interruption stops nothing, such as a Wi-Fi roam, or a DHCP client that replaces a
-/// route. Time does not advance while the machine sleeps, because the network may be back right
+/// A short interruption does not stop a unit, for example if Wi-Fi roams or a DHCP client replaces
+/// a route. Time does not advance while the machine sleeps, because the network may be back right
 /// after the wake-up.
 struct UnitSupervisor: Sendable {
   /// A unit, and the conditions that must all hold for it.
@@ -28,7 +28,7 @@ struct UnitSupervisor: Sendable {
     let rule: Rule
     /// The last requested state, or `nil` if unknown.
     var isStarted: Bool?
-    /// Since when the conditions have not held.
+    /// The time since which the conditions have not held, or `nil` if they hold.
     var failsSince: SuspendingClock.Instant?
     /// The pause and the time of the next attempt, after systemd failed.
     var retry: (pause: Duration, at: SuspendingClock.Instant)?
@@ -42,8 +42,8 @@ struct UnitSupervisor: Sendable {
     self.grace = grace
   }
 
-  /// Records the current status. The first one immediately stops units that an earlier run has
-  /// left.
+  /// Records the current status. The first one immediately stops units that an earlier run has left
+  /// running.
   mutating func note(
     _ status: ConnectivityStatus, at now: SuspendingClock.Instant
   ) -> [Action] {
@@ -90,7 +90,7 @@ struct UnitSupervisor: Sendable {
   private static let firstPause = Duration.seconds(30)
   private static let maxPause = Duration.seconds(3600)
 
-  /// When to check the time again, or `nil` if only the next status matters.
+  /// The time of the next check, or `nil` if only the next status matters.
   var due: SuspendingClock.Instant? {
     let stops = self.units.filter { $0.isStarted == true }.compactMap(\.failsSince)
     let retries = self.units.filter { $0.isStarted == nil }.compactMap { $0.retry?.at }

@@ -42,7 +42,7 @@ struct NewFile: Sendable {
 
   /// - Throws: ``OutputError`` if the file exists or cannot be created.
   init(_ path: String) throws {
-    // Addresses and network names reveal the user's location.
+    // The file is private, because addresses and network names reveal the user's location.
     let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
     guard descriptor >= 0 else {
       throw OutputError(

@@ -34,7 +34,7 @@ struct RecordingSession: Sendable {
 
   private enum State {
     case starting
-    /// It ends as soon as it has started.
+    /// The recording ends as soon as it has started.
     case hurried
     case recording
     case ending(isInterrupted: Bool)
@@ -83,7 +83,7 @@ struct RecordingSession: Sendable {
           self.console.hint(
             "recording; \(self.limit == nil ? "" : "ends automatically, or with ")Ctrl-C")
           if let limit { expect(.complete, after: limit) }
-        // The initial readings are worth a short wait.
+        // Wait a short time for the initial readings.
         case (.interrupted, .starting):
           state = .hurried
           expect(.late, after: .seconds(5))

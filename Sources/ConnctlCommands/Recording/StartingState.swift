@@ -5,10 +5,10 @@ import ConnectivityProtocol
 
 /// The state in which a recording connd starts.
 enum StartingState: Hashable {
-  /// That of the running connd, in a file. Other users' overrides are missing unless this user is
-  /// root or connd's own user.
+  /// The state of the running connd, in a file. Other users' overrides are missing unless this user
+  /// is root or connd's own user.
   case running(file: String)
-  /// That of the configuration file, because connd is not running or watches another network.
+  /// The configuration file alone, because connd is not running or watches another network.
   case configured(why: String)
 
   /// Asks the running connd for its state.
@@ -37,7 +37,7 @@ enum StartingState: Hashable {
     return .running(file: file.path)
   }
 
-  /// A remark for the user, or `nil` if the running connd gave its state.
+  /// A remark for the user, or `nil` if the running connd provided its state.
   var remark: String? {
     switch self {
     case .running: nil
@@ -53,7 +53,7 @@ enum StartingState: Hashable {
     }
   }
 
-  /// The lines of the report about it.
+  /// The lines of the report about the starting state.
   var text: [String] {
     switch self {
     case .running:

@@ -14,8 +14,8 @@ struct Frame: Hashable, Sendable {
     self.lines = lines.prefix(size.rows).map { $0.fitted(size.columns) }
   }
 
-  /// Returns the output that makes a terminal with the content `shown` show this, or nothing if
-  /// they are equal. Only differences are written, because the connection may be slow.
+  /// Returns the output that changes a terminal's content from `shown` to this frame, or an empty
+  /// text if they are equal. Only differences are written, because the connection may be slow.
   ///
   /// - Parameter shown: `nil` if the content is unknown.
   func update(from shown: Frame?, color: Bool) -> String {

@@ -5,7 +5,7 @@ struct Glyphs: Hashable, Sendable {
   /// Between two hops of a path, and at an interruption.
   var line: String
   var gap: String
-  /// Replaces what does not fit.
+  /// Replaces text that does not fit.
   var ellipsis: String
   /// The bars of a signal, weakest first. Each is as wide as a missing one.
   var bars: [String]
@@ -24,8 +24,8 @@ struct Glyphs: Hashable, Sendable {
     isASCII: true, line: "-", gap: "x", ellipsis: "...", bars: ["#", "#", "#", "#"], noBar: ".",
     full: "#", empty: ".", mark: "'")
 
-  /// Returns the glyphs for an output. Only a terminal may lack UTF-8. A file or pipe always gets
-  /// it, like JSON, so that its contents do not depend on the locale.
+  /// Returns the glyphs for an output. Only a terminal may lack UTF-8. Files and pipes always
+  /// contain UTF-8, like JSON, so that they do not depend on the locale.
   static func of(isTerminal: Bool, _ environment: (String) -> String?) -> Glyphs {
     isTerminal ? self.ofLocale(environment) : .unicode
   }
@@ -41,8 +41,8 @@ struct Glyphs: Hashable, Sendable {
 }
 
 extension String {
-  /// The text for a terminal without UTF-8. connctl's own characters have a replacement, and any
-  /// other is “?”. Ties stay.
+  /// The text for a terminal without UTF-8. connctl's own characters have replacements, and others
+  /// become “?”. Ties are kept.
   var ascii: String {
     if self.utf8.allSatisfy({ $0 < 0x80 }) { return self }
     return self.unicodeScalars.map { scalar in

@@ -18,11 +18,11 @@ struct Terminal {
     try self.enter()
   }
 
-  /// Takes the terminal over. In the background the kernel stops the process here.
+  /// Takes over the terminal. If the process is in the background, the kernel stops it here.
   mutating func enter() throws {
     var settings = self.settings
     settings.c_lflag &= ~tcflag_t(ICANON | ECHO)
-    // The kernel refuses in the background, if no shell could bring it to the foreground.
+    // The kernel refuses a background process that no shell can bring to the foreground.
     guard Self.set(settings) else { throw SystemError() }
     // A second request would make the terminal forget its cursor position.
     guard !self.isEntered else { return }
@@ -63,7 +63,7 @@ struct Terminal {
     var size = winsize()
     guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0
     else { return Frame.Size(columns: 80, rows: 24) }
-    // On a terminal that claims to be larger than this, only a part is used.
+    // Only a part of a larger terminal is used.
     return Frame.Size(columns: min(500, Int(size.ws_col)), rows: min(300, Int(size.ws_row)))
   }
 }

@@ -1,8 +1,8 @@
 import Connectivity
 
 extension Unicode.Scalar {
-  /// The number of terminal columns: 0 if it combines with the preceding character, or `nil` if
-  /// terminals disagree or it is not visible. Independent of the locale, because in the C locale
+  /// The number of terminal columns: 0 for a mark on the preceding character, or `nil` if terminals
+  /// disagree or the character is not visible. Independent of the locale, because in the C locale
   /// only ASCII would have a width.
   var columns: Int? {
     if self.isASCII { return self.isUnprintable ? nil : 1 }
@@ -16,7 +16,8 @@ extension Unicode.Scalar {
     }
   }
 
-  /// Whether it is wide: East Asian Wide or Fullwidth (UAX #11), by block, or an emoji by default.
+  /// Whether the character is East Asian Wide or Fullwidth (UAX #11, by block) or an emoji by
+  /// default.
   private var isWide: Bool {
     switch self.value {
     case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0x33FF, 0x3400...0x4DBF, 0x4E00...0xA4CF,
@@ -27,7 +28,7 @@ extension Unicode.Scalar {
     }
   }
 
-  /// Whether terminals may or may not combine it with its neighbours: flags, skin tones, and
+  /// Whether only some terminals combine the character with its neighbours: flags, skin tones, and
   /// separate vowels and final consonants of Hangul.
   private var joinsOthers: Bool {
     switch self.value {
@@ -36,7 +37,7 @@ extension Unicode.Scalar {
     }
   }
 
-  /// Whether it selects the style of the preceding character, which terminals may ignore.
+  /// Whether the character selects the style of the preceding one, which terminals may ignore.
   var isVariationSelector: Bool {
     switch self.value {
     case 0xFE00...0xFE0F, 0xE0100...0xE01EF: true
@@ -44,8 +45,8 @@ extension Unicode.Scalar {
     }
   }
 
-  /// Whether it belongs to a right-to-left script. Terminals that implement UAX #9 reorder the text
-  /// after it.
+  /// Whether the character belongs to a right-to-left script. Terminals that implement UAX #9
+  /// reorder the text after it.
   var isRightToLeft: Bool {
     switch self.value {
     case 0x590...0x8FF, 0xFB1D...0xFDFF, 0xFE70...0xFEFF, 0x10800...0x10FFF, 0x1E800...0x1EFFF: true

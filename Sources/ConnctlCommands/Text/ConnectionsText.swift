@@ -4,13 +4,13 @@ import ConnectivityProtocol
 /// The state of a connection according to connd, the worst first.
 enum ConnectionVerdict: String, CaseIterable, Hashable {
   case dead
-  /// The traffic has moved to another path, on which its answers are usually lost.
+  /// The traffic has moved to another path, on which the peer's answers are usually lost.
   case willNotSurvive
-  /// Its path is gone, and may come back within the grace period.
+  /// The connection's path is gone, and may come back within the grace period.
   case inGrace
-  /// Its path works, but probably not for this connection.
+  /// The path works, but probably not for this connection.
   case inDoubt
-  /// connd cannot tell.
+  /// connd does not know the state.
   case unknown
   case alive
 
@@ -109,7 +109,7 @@ struct ListedConnection: Equatable {
     return UserName.name(of: self.connection.user) ?? "uid \(self.connection.user)"
   }
 
-  /// The link that its packets leave by, or that of its own address.
+  /// The link that the connection's packets use, or the link with its local address.
   var link: String {
     let path = self.connection.path.chain.first?.name
     return path ?? (self.connection.hasInterface ? self.connection.interface : "-")
@@ -117,7 +117,7 @@ struct ListedConnection: Equatable {
 }
 
 extension [ListedConnection] {
-  /// The worst first, otherwise in their order.
+  /// The connections, worst first, otherwise in the original order.
   var worstFirst: [ListedConnection] {
     ConnectionVerdict.allCases.flatMap { verdict in self.filter { $0.verdict == verdict } }
   }

@@ -2,8 +2,8 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Style {
-  /// Returns the text of `connctl explain`: why in one sentence, and then the steps from the rule
-  /// to the category, one per line.
+  /// Returns the text of `connctl explain`: a one-sentence summary, and then the steps from the
+  /// rule to the category, one per line.
   ///
   /// - Parameter link: The link that the user asked about, if any.
   func explanation(
@@ -69,7 +69,7 @@ extension Connectivity_V1_Explanation {
     }
   }
 
-  /// The source address, and why that may not be enough.
+  /// Returns the source address, and why that may not be enough.
   fileprivate func text(_ source: IPAddress) -> String {
     guard source.isUniqueLocal, IPAddress(self.destination)?.isUniqueLocal == false else {
       return source.description

@@ -3,7 +3,7 @@ import Connectivity
 /// A change with its consequences, as one line of `history` and `top`.
 struct FoldedChange: Hashable, Sendable {
   var time: WallTime
-  /// The change in one to three words. It is red if traffic was lost.
+  /// The change in one to three words. Red if traffic was lost.
   var headline: Text
   var details: String
 
@@ -65,7 +65,7 @@ extension PathChange {
 }
 
 extension ChangeCause {
-  /// Whether connd has started. Then nothing changed on the machine.
+  /// Whether the cause is connd's start, so that nothing changed on the machine.
   var isStart: Bool { self.change == "started" }
 
   /// The cause without the kernel's message: `carrier lost on wlan0`.
@@ -77,7 +77,7 @@ extension ChangeCause {
 }
 
 extension [Invalidation] {
-  /// A changed category invalidates everything, so only narrower losses tell more.
+  /// The invalidations that are narrower than a changed category, which invalidates everything.
   fileprivate var narrow: [Invalidation] {
     let narrow = self.filter { $0.reason != .categoryChanged }
     return narrow.isEmpty ? self : narrow
@@ -90,7 +90,7 @@ extension [Invalidation] {
 }
 
 extension [String] {
-  /// Without repetitions.
+  /// The strings without repetitions.
   fileprivate var unique: [String] {
     self.reduce(into: []) { words, word in if !words.contains(word) { words.append(word) } }
   }
@@ -106,7 +106,7 @@ extension Invalidation.Severity {
     }
   }
 
-  /// The worst comes first.
+  /// The position in an order with the worst first.
   fileprivate var rank: Int {
     switch self {
     case .destroy: 0

@@ -18,7 +18,7 @@ struct LinkFolding {
     self.ports = Dictionary(grouping: all.filter(isHidden), by: \.master).mapValues(\.count)
   }
 
-  /// The text `2 ports`, or `nil` if no port of the link is hidden.
+  /// Returns the text `2 ports`, or `nil` if no port of the link is hidden.
   func portText(of link: Connectivity_V1_Link) -> String? {
     self.ports[link.name].map { "\($0) \($0 == 1 ? "port" : "ports")" }
   }

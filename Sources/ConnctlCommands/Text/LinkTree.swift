@@ -5,7 +5,7 @@ import ConnectivityProtocol
 struct LinkTree {
   struct Row {
     var link: Connectivity_V1_Link
-    /// The tree branch before its name.
+    /// The tree branch before the link's name.
     var branch: String
   }
 
@@ -13,7 +13,7 @@ struct LinkTree {
   private let ports: [String: [Connectivity_V1_Link]]
   private let named: [String: Connectivity_V1_Link]
 
-  /// The maximum depth. Stacks are shallow, and a cycle must end.
+  /// The maximum depth, which ends cycles. Real stacks are shallower.
   private static let maxDepth = 16
 
   init(_ links: [Connectivity_V1_Link]) {
@@ -22,7 +22,7 @@ struct LinkTree {
     self.named = Dictionary(links.map { ($0.name, $0) }) { first, _ in first }
   }
 
-  /// All links, each below the links that it carries, otherwise in the original order.
+  /// All links, each below the links that use it, otherwise in the original order.
   var rows: [Row] {
     let carrying = Set(self.links.flatMap { self.below($0).map(\.name) })
     var roots = self.links.filter { !carrying.contains($0.name) }

@@ -61,12 +61,12 @@ extension Connectivity_V1_Modem {
 }
 
 extension Connectivity_V1_Link {
-  /// Whether this is its name or an alternative name.
+  /// Whether this is the link's name or an alternative name.
   func isNamed(_ name: String) -> Bool { ([self.name] + self.alternativeNames).contains(name) }
 
   /// Returns the costs of a link, and the device or link behind it.
   ///
-  /// - Parameter network: The words about its Wi-Fi network.
+  /// - Parameter network: The text about the link's Wi-Fi network.
   func notes(_ network: String? = nil, withSignal: Bool) -> [String] {
     [self.expensive ? "metered" : nil, self.constrained ? "constrained" : nil, network]
       .compactMap { $0 } + (self.hasModem ? self.modem.text(withSignal: withSignal) : [])
@@ -79,7 +79,7 @@ extension Connectivity_V1_Link {
       ? nil : "alias " + self.alternativeNames.joined(separator: " ")
   }
 
-  /// The text `via phone`, or `nil` if the link is what it looks like.
+  /// The text `via phone`, or `nil` if no other device is behind the link.
   var viaText: String? {
     guard self.hasVia else { return nil }
     return (self.viaGuessed ? "maybe via " : "via ") + self.viaWord

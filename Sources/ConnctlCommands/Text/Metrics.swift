@@ -3,8 +3,8 @@ import ConnectivityProtocol
 
 /// connd's state and counters as OpenMetrics, or in Prometheus' older text format.
 ///
-/// Only gauges and counters, because the formats have no other types in common. node_exporter reads
-/// OpenMetrics as the older format, with counters as untyped metrics.
+/// All metrics are gauges or counters, because the formats share no other types. node_exporter
+/// reads OpenMetrics as the older format, with counters as untyped metrics.
 struct Metrics {
   enum Format {
     /// OpenMetrics 1.0.0.
@@ -77,7 +77,7 @@ struct Metrics {
 
   var text: String { self.lines.map { $0 + "\n" }.joined() }
 
-  /// The figures by name, in the order of their first occurrence.
+  /// Returns the statistics by name, in the order of their first occurrence.
   private static func grouped(
     _ statistics: [Connectivity_V1_Statistic]
   ) -> [(String, [Connectivity_V1_Statistic])] {
@@ -116,7 +116,7 @@ struct Metrics {
     }
   }
 
-  /// The name of the label for the kinds of a counter.
+  /// Returns the name of the label for the kinds of a counter.
   private static func label(of name: String) -> String {
     switch name {
     case "published": "event"

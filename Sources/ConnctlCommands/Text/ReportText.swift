@@ -32,7 +32,7 @@ extension Style {
 }
 
 extension Connectivity_V1_ListTransitionsResponse {
-  /// Names users by number, because the user database has their names.
+  /// The history with `user 1000` for `uid 1000`, which would be replaced by the user's name.
   fileprivate var withoutUserNames: Self {
     var response = self
     for place in response.paths.indices {

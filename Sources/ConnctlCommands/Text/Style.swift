@@ -18,7 +18,7 @@ struct Style: Sendable {
   }
 }
 
-/// The meaning of a colour. Colour never carries information alone.
+/// The meaning of a colour. No information is shown by colour alone.
 enum TextStyle: Sendable {
   case good, middling, bad, faint, heading
 

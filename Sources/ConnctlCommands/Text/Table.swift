@@ -4,11 +4,11 @@ struct Table {
     var title: String
     /// The order in which columns of a picture are omitted, lowest first; `nil` means never.
     var giveWay: Int?
-    /// The minimum width, so that changing content moves nothing.
+    /// The minimum width, so that changing content does not move other columns.
     var minimum: Int
     var isRight: Bool
-    /// Whether its cells may end with right-to-left text, so that nothing may follow that it could
-    /// reorder.
+    /// Whether cells may end with right-to-left text. No text follows, because it could be
+    /// reordered.
     var isTurnable: Bool
 
     init(
@@ -38,14 +38,14 @@ struct Table {
 
   mutating func add(_ cells: Text...) { self.rows.append(cells) }
 
-  /// Adds rows with one more cell each. Only the first one has the name.
+  /// Adds a row for each text. The first row begins with `name`, the others with `other`.
   mutating func add(_ name: Text, then other: Text = "", _ texts: [String]) {
     for (position, text) in texts.enumerated() {
       self.add(position == 0 ? name : other, Text(text))
     }
   }
 
-  /// Without the columns that only have a title.
+  /// The table without the columns that have only a title.
   var withoutEmptyColumns: Table {
     let kept = self.columns.indices.filter { column in
       self.rows.contains { !$0[column].string.isEmpty }
@@ -68,7 +68,7 @@ struct Table {
   }
 }
 
-/// As text. The last cell of a row wraps if it is too long for the line.
+/// The output as text. The last cell of a row wraps if it is too long for the line.
 extension Table {
   func lines(_ style: Style) -> [String] {
     var rows = self.rows
@@ -122,10 +122,10 @@ extension String {
   }
 }
 
-/// As a part of a picture, one line a row. If there is not enough room, whole columns are omitted
-/// first. Each row has one cell per column. The last cell of a row may exceed the line.
+/// The output as a part of a picture, one line per row. If there is not enough room, whole columns
+/// are omitted first. Each row has one cell per column. The last cell of a row may exceed the line.
 extension Table {
-  /// Including the title.
+  /// The number of lines, including the title.
   var height: Int { self.rows.count + 1 }
 
   /// The space between columns.
@@ -135,7 +135,7 @@ extension Table {
   /// The width at which names are cut, so that there is room for other columns.
   private static let widestFirst = 15
 
-  /// The width that the table needs to show everything.
+  /// Returns the width that the table needs to show everything.
   func width(_ glyphs: Glyphs) -> Int {
     self.widths(of: self.cells(self.rows, glyphs)).reduce(Self.gap * (self.columns.count - 1), +)
   }

@@ -9,7 +9,7 @@ struct Template: Hashable, Sendable {
     case category, interface, medium, metered, constrained, ipv4, ipv6, source, gateway, dns, since
     case event, generation, time, from, cause, reason, severity, scope
 
-    /// Whether it describes an event rather than the status.
+    /// Whether the field describes an event rather than the status.
     fileprivate var isOfEvent: Bool {
       [.event, .generation, .time, .from, .cause, .reason, .severity, .scope].contains(self)
     }
@@ -22,7 +22,7 @@ struct Template: Hashable, Sendable {
 
   private let parts: [Part]
 
-  /// Whether every event counts. Otherwise only another text does.
+  /// Whether to show every event. Otherwise only a changed text is shown.
   var isOfEvents: Bool {
     self.parts.contains { if case .field(let field, _) = $0 { field.isOfEvent } else { false } }
   }
@@ -88,7 +88,7 @@ struct Template: Hashable, Sendable {
   private enum Value {
     case word(String?)
     case number(UInt64)
-    /// The word is shown if it is true.
+    /// The word is shown if the flag is true.
     case flag(Bool, String)
 
     var text: String {
@@ -105,7 +105,7 @@ struct Template: Hashable, Sendable {
 
     var json: JSON {
       switch self {
-      // Bars expect a text.
+      // Status bars expect a text, not null.
       case .word(let word): .string(word.map(Self.untied) ?? "")
       case .number(let number): .number(number)
       case .flag(let isTrue, _): .bool(isTrue)
@@ -148,7 +148,7 @@ struct Template: Hashable, Sendable {
 extension StatusEvent {
   var change: ConnectivityChange? { if case .change(let change) = self { change } else { nil } }
 
-  /// The event's word in JSON, or `nil` for events of the connection.
+  /// The event's name in JSON, or `nil` for events of the connection.
   var name: String? {
     switch self {
     case .snapshot: "snapshot"

@@ -3,8 +3,7 @@ import Connectivity
 /// A drawing of the history along the time axis: a row for each category, one for losses, and one
 /// for each severity of invalidation.
 ///
-/// A column stands for a span of time. A short event is visible in its column, but its duration is
-/// not.
+/// Each column is a span of time. A short event is visible in its column, but its duration is not.
 struct Timeline {
   private let entries: [ConnectivityChange]
   private let start: WallTime
@@ -68,7 +67,7 @@ struct Timeline {
     return line
   }
 
-  /// Returns the columns in which each category held, at least for some time.
+  /// Returns the columns in which each category was current, at least for some time.
   private func categories(_ count: Int) -> [(NetworkCategory, [Bool])] {
     var held: [NetworkCategory: [Bool]] = [:]
     func hold(_ category: NetworkCategory, _ columns: ClosedRange<Int>) {
@@ -79,8 +78,8 @@ struct Timeline {
     var (present, column) = (NetworkCategory?.none, 0)
     for case .transition(let transition) in self.entries {
       let next = self.column(of: transition.time, count)
-      // The state before the first transition is known, but not its start. It gets the column
-      // before.
+      // The start of the state before the first transition is unknown, so the state fills all
+      // columns before.
       hold(present ?? transition.from, min(column, next)...next)
       if transition.bounced { hold(.none, next...next) }
       hold(transition.to, next...next)

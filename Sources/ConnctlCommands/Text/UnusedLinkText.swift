@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityProtocol
 
 extension Connectivity_V1_Explanation {
-  /// The sentence that answers why the traffic leaves as it does.
+  /// Returns the sentence that explains why the traffic uses this path.
   ///
   /// - Parameter asked: The only link that was compared, if the user named one.
   func summary(_ path: KernelPath, comparedWith asked: String? = nil) -> String {
@@ -31,7 +31,7 @@ extension Connectivity_V1_Explanation {
     }
   }
 
-  /// Why the route that is used comes before that of another link, or `nil` if that has no route.
+  /// Returns why the used route is preferred to another link's, or `nil` if that link has no route.
   private func advantage(over unused: Connectivity_V1_UnusedLink) -> String? {
     guard unused.hasRoutePrefix else { return nil }
     let name = unused.link.name
@@ -53,7 +53,7 @@ extension Connectivity_V1_Explanation {
     }
   }
 
-  /// The text `metric 600, loses: 100 is lower` about a link that the traffic does not use.
+  /// Returns `metric 600, loses: 100 is lower` for a link that the traffic does not use.
   func text(_ unused: Connectivity_V1_UnusedLink) -> String {
     let metric = "metric \(unused.routePriority)"
     switch UnusedReason(unused.reason) {
@@ -77,14 +77,14 @@ extension Connectivity_V1_Explanation {
 
   private var familyText: String { self.destination.contains(":") ? "IPv6" : "IPv4" }
 
-  /// Other links can only have a default route to a destination that has no closer route.
+  /// The route that another link lacks: a default route, unless a closer one exists.
   private var routeText: String {
     !self.hasRoutePrefix || self.routePrefix.hasSuffix("/0") ? "default route" : "route to it"
   }
 }
 
 extension Medium {
-  /// The medium in a sentence, or `nil` if its name says nothing.
+  /// The medium in a sentence, or `nil` if its name does not help users.
   fileprivate var phrase: String? {
     switch self {
     case .wifi: "Wi-Fi"

@@ -88,7 +88,7 @@ extension Transition {
     return Text("\(self.from.rawValue) → \(self.to.rawValue)", self.to.ink)
   }
 
-  /// Returns the text `via wlan0: route removed on eth0`, with these words for the cause.
+  /// Returns the text `via wlan0: route removed on eth0`, given the text of the cause.
   func details(_ cause: String) -> String {
     if self.cause.isStart { return self.snapshot.status.summary }
     // A link without traffic is not named.
@@ -99,7 +99,7 @@ extension Transition {
 }
 
 extension PathChange {
-  /// Returns the paths, and these words for the cause.
+  /// Returns the text of the paths, given the text of the cause.
   func details(_ cause: String) -> String {
     "\(self.snapshot.status.families + self.snapshot.status.costs): \(cause)"
   }
@@ -110,15 +110,15 @@ extension Invalidation {
 }
 
 extension FlowInvalidation {
-  /// - Parameter obstacle: Replaces the cause.
+  /// - Parameter obstacle: A text that replaces the cause.
   fileprivate func details(obstacle: String?) -> String {
     let socket = self.socket.map { "; \($0.text(since: "the change"))" } ?? ""
     let now = self.path.map { "; now \($0.text)" } ?? ""
     return "\(self.reason.text): \(obstacle ?? self.cause.text)\(socket)\(now)"
   }
 
-  /// Returns what makes a new flow unusable. connd assumes that it died before, but the caller may
-  /// have described a flow that never existed.
+  /// Returns why a new flow is unusable. connd assumes that it died before, but the caller may have
+  /// described a flow that never existed.
   fileprivate func obstacle(_ local: IPAddress?) -> String? {
     guard self.cause.trigger == .registration, self.cause.change == "diedBefore" else { return nil }
     switch self.reason {

@@ -1,6 +1,6 @@
 import Connectivity
 
-// Words of the model for users.
+// Texts about the model for users.
 
 extension NetworkCategory {
   var ink: TextStyle {
@@ -40,7 +40,7 @@ extension KernelPath {
     }
   }
 
-  /// The reason if it is not satisfied, the source and the gateway, for one line.
+  /// The reason if the path is not satisfied, the source and the gateway, in one line.
   var details: String {
     let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
     return [self.reason?.text, self.way, local].compactMap { $0 }.joined(separator: ", ")
@@ -65,14 +65,14 @@ extension ConnectivityStatus {
     return text
   }
 
-  /// Why neither family has a path, in the words of the path that is closest to working.
+  /// Why neither family has a path: the reason of the path that is closest to working.
   private var whyNot: String {
     let paths = AddressFamily.allCases.map { self[$0] }
     let path = paths.first { $0.status == .requiresConnection } ?? paths.first { $0.reason != nil }
     return path?.reason?.text(of: path?.interface) ?? "no path"
   }
 
-  /// Whether the family has no route while the other one carries traffic, as IPv6 on many networks.
+  /// Whether the family has no route while the other one works, as IPv6 on many networks.
   func isUnused(_ family: AddressFamily) -> Bool {
     let path = self[family]
     return path.status == .unsatisfied && path.reason == .noRoute

@@ -3,7 +3,7 @@ import ConnectivityJSON
 import ConnectivityRules
 
 extension Configuration {
-  /// A file with the same effect on what connd reports. Omits comments, the socket and the limits.
+  /// The text of a file with the same effect on reports. Omits comments, the socket and the limits.
   package var text: String { self.text(links: self.links.rules) { $0 } }
 
   /// Returns the text with other rules for links, and with substitutes for addresses.
@@ -36,7 +36,7 @@ extension LinkPolicy.Rule {
 }
 
 extension InvalidationPolicy {
-  /// Includes each medium with a grace period or a default other than zero.
+  /// The grace periods of routes, and of each medium that has one or has one by default.
   fileprivate var graceText: String {
     let media = Medium.allCases.compactMap { medium -> String? in
       let grace = self.carrierGrace[medium]
@@ -48,6 +48,6 @@ extension InvalidationPolicy {
 }
 
 extension Duration {
-  /// Configurations use milliseconds.
+  /// The duration in milliseconds, as in a configuration.
   fileprivate var text: String { "\(self.nanoseconds / 1_000_000)ms" }
 }

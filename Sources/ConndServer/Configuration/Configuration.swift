@@ -28,7 +28,7 @@ package struct Configuration: Hashable, Sendable {
   /// comparisons.
   package struct Source: Hashable, Sendable {
     package var text = ""
-    /// A line for each key that has no effect any more.
+    /// One warning for each key that no longer has an effect.
     package var warnings: [String] = []
 
     package static func == (lhs: Self, rhs: Self) -> Bool { true }
@@ -48,7 +48,7 @@ package struct Configuration: Hashable, Sendable {
   }
 }
 
-/// Which names of joined networks local users may learn. The names reveal where the user is.
+/// The names of joined networks that local users may learn. They reveal where the user is.
 package enum Identification: String, Hashable, Sendable, CaseIterable {
   /// The names of networks and access points.
   case shown

@@ -1,4 +1,4 @@
-/// All mistakes in a configuration file, as far as they can be found at once.
+/// All mistakes in a configuration file that can be found at once.
 package struct ConfigurationError: Error, Hashable, CustomStringConvertible {
   /// One mistake and its place.
   package struct Mistake: Hashable, Sendable, CustomStringConvertible {
@@ -16,7 +16,7 @@ package struct ConfigurationError: Error, Hashable, CustomStringConvertible {
     }
   }
 
-  /// In the order of the file; at least one.
+  /// The mistakes in the order of the file, at least one.
   package private(set) var mistakes: [Mistake]
 
   package init(file: String, line: Int? = nil, key: String? = nil, message: String) {

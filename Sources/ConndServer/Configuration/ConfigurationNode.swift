@@ -5,7 +5,7 @@ import LinuxSupport
 struct ConfigurationNode {
   let yaml: YAML
   let file: String
-  /// The path of the key whose value this is.
+  /// The path of this value's key.
   var key: String?
 
   func error(_ message: String) -> ConfigurationError {
@@ -150,7 +150,7 @@ struct ConfigurationEntry {
   }
 
   func unknown(_ known: [String]) -> ConfigurationError {
-    // The command line has another word than the file.
+    // The command line uses another word than the file.
     let synonym = self.name == "metered" && known.contains("expensive") ? "expensive" : nil
     let nearest = synonym ?? self.name.nearest(of: known)
     let hint = nearest.map { " (did you mean '\($0)'?)" } ?? ""

@@ -7,8 +7,8 @@ extension Configuration {
   /// The configuration file of the machine.
   package static let systemFile = "/etc/connd/connd.yaml"
 
-  /// Returns the configuration file unless another one is named: that of a user other than root, if
-  /// it exists, or else the machine's. A user's file replaces the machine's.
+  /// Returns the default configuration file: the user's file if it exists, or else the machine's. A
+  /// user's file replaces the machine's. Root has only the machine's file.
   ///
   /// - Parameter environment: Returns the value of an environment variable.
   package static func defaultFile(
@@ -39,7 +39,7 @@ extension Configuration {
     return try Self.parse(String(decoding: bytes, as: UTF8.self), file: file)
   }
 
-  /// In bytes.
+  /// The maximum size of a file in bytes.
   private static let maxFileSize = 1 << 20
 
   /// Parses the text of a file. `file` only appears in errors.

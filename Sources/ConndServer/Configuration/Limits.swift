@@ -1,8 +1,8 @@
-/// The limits on what clients may use, so that no client can take it from the others.
+/// The limits on the resources of clients, so that no client can starve the others.
 ///
-/// The defaults admit a thousand subscribers of one user, on one connection or on one each. A test
-/// multiplies the limits by the maximum cost of each thing (`WorstCaseTests`), and compares the sum
-/// with the unit's `MemoryMax=`.
+/// The defaults admit a thousand subscribers of one user, on one shared connection or on one each.
+/// A test multiplies the limits by the maximum cost of each resource (`WorstCaseTests`), and
+/// compares the sum with the unit's `MemoryMax=`.
 package struct Limits: Hashable, Sendable {
   package var connections = 2048
   package var connectionsPerUser = 1024
@@ -42,7 +42,7 @@ extension Limits {
     "flowsPerStream": \.flowsPerStream,
   ]
 
-  /// The keys of sizes in bytes, with their valid ranges. Smaller values would refuse legitimate
+  /// The keys of sizes in bytes, with their valid ranges. Smaller values would reject legitimate
   /// requests.
   private static let sizes: KeyValuePairs<String, (key: Key, range: ClosedRange<Int>)> = [
     "pendingMemory": (\.pendingMemory, 65_536...1 << 30),

@@ -2,21 +2,21 @@ import CYaml
 
 /// A value in a YAML file and its place. Parsed by libyaml, event by event.
 ///
-/// Aliases, anchors, tags and multiple documents are refused. A configuration needs none of them,
+/// Aliases, anchors, tags and multiple documents are rejected. A configuration needs none of them,
 /// and they can expand to more than the size of the file.
 struct YAML {
   enum Content {
-    /// `isPlain`: the scalar is not quoted, so it may mean something other than its letters.
+    /// `isPlain`: the scalar is not quoted, so it may be something other than text, such as null.
     case scalar(String, isPlain: Bool)
     case list([YAML])
     case mapping([(key: YAML, value: YAML)])
   }
 
   let content: Content
-  /// Counted from 1.
+  /// The line number, counted from 1.
   let line: Int
 
-  /// The reason why a text is not valid YAML, or not supported here.
+  /// The reason why a text is not valid YAML or is not supported.
   struct Fault: Error {
     var line: Int?
     var message: String
@@ -34,7 +34,7 @@ struct YAML {
     return try result.get()
   }
 
-  /// Whether it is empty, `~` or `null`.
+  /// Whether the value is empty, `~` or `null`.
   var isNull: Bool {
     guard case .scalar(let text, isPlain: true) = self.content else { return false }
     return ["", "~", "null", "Null", "NULL"].contains(text)
@@ -56,7 +56,7 @@ struct YAML {
   }
 }
 
-/// libyaml's parser. It reads the text in place, so the text must outlive it.
+/// libyaml's parser. It reads the text in place, so the text must outlive the parser.
 private final class Parser {
   /// A configuration is three levels deep.
   private static let maxDepth = 16
@@ -68,7 +68,7 @@ private final class Parser {
     self.text = text
     self.parser = .allocate(capacity: 1)
     guard yaml_parser_initialize(self.parser) == 1 else {
-      // There is nothing else for deinit to free.
+      // An empty parser, so that deinit has nothing to free.
       self.parser.initialize(to: yaml_parser_t())
       throw YAML.Fault(message: "out of memory")
     }

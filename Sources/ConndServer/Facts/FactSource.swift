@@ -16,12 +16,12 @@ protocol FactSource {
   /// changed.
   func process() -> [FactUpdate]
 
-  /// Notes that links have changed in the kernel. A missing service may be there now, and a modem
-  /// may have another link.
+  /// Notes that links have changed in the kernel. A missing service may be available now, and a
+  /// modem may have another link.
   func noteLinks() -> [FactUpdate]
 
-  /// Waits up to a time limit until the source has answered. Otherwise a starting connd might
-  /// decide against that answer.
+  /// Waits up to a time limit until the source has answered. Otherwise connd might make a decision
+  /// at startup that the answer contradicts.
   func settle(within time: Duration)
 
   /// The last known signal quality of modems in percent, by the names of their links. It changes

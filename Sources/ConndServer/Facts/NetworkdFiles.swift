@@ -11,7 +11,7 @@ extension FileReader {
   /// Returns the text of each file in a directory, with the name of its link.
   func networkdFiles(in directory: String) -> [(link: String, text: [UInt8])] {
     self.names(in: directory, limit: FileQuestion.maxLinkFiles).compactMap { name in
-      // Files are named by the link's index. Other files are being written.
+      // Files are named by the link's index. Files with other names are still being written.
       guard UInt32(name) != nil,
         let text = try? self.answer(FileQuestion(.file, "\(directory)/\(name)")).get(),
         let link = try? self.answer(FileQuestion(.linkName, name)).get()

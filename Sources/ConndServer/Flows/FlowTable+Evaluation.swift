@@ -12,7 +12,7 @@ extension FlowTable {
 
   /// Evaluates the next slice of flows.
   ///
-  /// - Parameter isFinal: Whether flows are destroyed even if messages wait that may explain it.
+  /// - Parameter isFinal: Whether flows are destroyed even before waiting messages are read.
   mutating func evaluate(
     _ reader: FlowReader, policy: InvalidationPolicy, isFinal: Bool = false, at now: Instant,
     clock: Clock? = nil
@@ -23,15 +23,14 @@ extension FlowTable {
     while count < Self.slice, self.due > 0, !hasMessages {
       let part = self.takePart()
       count += part.count
-      // All readings come before any conclusion. If the kernel fails in between, no event may be
-      // lost.
+      // Read everything before drawing conclusions, so that no event is lost if the kernel fails.
       let readings = try self.read(part, reader)
       let readAt = clock?() ?? now
       hasMessages = reader.view.hasMessages
       var looks: [Look] = []
       for (flow, way, reading) in readings {
         guard var look = try self.look(at: flow, way, reading, reader) else { continue }
-        // Waiting messages may be about a later change, which the lookup has already found.
+        // The lookup may already reflect a later change, whose messages still wait.
         if hasMessages, look.step.time != nil { look.step.time = readAt }
         try look.handleLookup(reading, reader, policy, at: now, readAt: readAt)
         if look.verdict?.severity == .destroy, hasMessages, !isFinal {
@@ -61,7 +60,7 @@ extension FlowTable {
             isRefutation: flow.isDoubted && event.refutesDoubted))
         if event.path?.status == .satisfied { flow.isDoubted = false }
       }
-      // The first events do not wait for the rest of the slice.
+      // Sends the first events without waiting for the rest of the slice.
       if !slice.notifications.isEmpty, part.count < Self.maxPart { break }
     }
     if self.due == 0, !hasMessages { slice.notifications += self.ask(reader, at: now, clock) }
@@ -84,7 +83,7 @@ extension FlowTable {
     readings.reserveCapacity(flows.count)
     for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
       let reading = try reader.view.unlessRefused { () throws(KernelUnavailable) -> Reading in
-        // A lookup without a source may have an answer with one (IPv6).
+        // An IPv6 lookup that fails without a source may succeed when it is repeated.
         var way = try reader.way(
           to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
         let tracker = flow.tracker
@@ -97,15 +96,15 @@ extension FlowTable {
     return readings
   }
 
-  /// The lookup of a flow that is evaluated.
+  /// A flow under evaluation and its lookup.
   private struct Look {
     let flow: GuardedFlow
-    /// The flow's machine. It replaces the flow's once the evaluation is over.
+    /// A copy of the flow's machine. It replaces the original after the evaluation.
     var machine: FlowMachine
     var way: FlowPath
     var step: PendingCauses.Step
     var actions: [FlowMachine.Action] = []
-    /// The lookup's news, if any.
+    /// The verdict of the lookup, or `nil` without one.
     var verdict: FlowTracker.Verdict?
 
     func asks(_ question: FlowMachine.Action) -> Bool { self.actions.contains(question) }
@@ -122,7 +121,7 @@ extension FlowTable {
             readAt: readAt, policy: policy)),
         at: now)
       if !self.flow.tracker.hasBegun, self.machine.tracker.hasBegun {
-        // The flow has the address that the kernel chose. Policy rules may match on it.
+        // The flow now has the source that the kernel chose. Policy rules may match on it.
         let question = self.machine.tracker.question
         let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
           try reader.way(to: question)
@@ -132,7 +131,7 @@ extension FlowTable {
       self.verdict = self.machine.pendingVerdict
     }
 
-    /// Returns why the flow is not viable. A socket's decision has the cause that led to the query.
+    /// Returns why the flow is not viable. If its socket decided, that is the cause of the query.
     func cause(of verdict: FlowTracker.Verdict) -> ChangeCause {
       if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
       return self.step.trigger.cause(
@@ -165,11 +164,11 @@ extension FlowTable {
     let actions = machine.handle(
       .report(report, isProof: isProof, contrast: contrast), at: now)
     self.spared += machine.timesSpared - flow.machine.timesSpared
-    // Only its socket shows whether a stranded flow works. It is queried after the change (E2).
+    // Only the socket shows whether a stranded flow works. It is queried after the change (E2).
     if machine.isStranded, !flow.machine.isStranded { flow.hasMoved = true }
     flow.machine = machine
     self.isSeen(flow)
-    // The cause of the query remains until the socket has decided.
+    // Keeps the cause of the query until the socket has decided.
     if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
     let shown = look.way.shown
     var event: FlowEvent? = flow.reported != shown ? .path(shown) : nil
@@ -177,7 +176,7 @@ extension FlowTable {
       switch action {
       case .end(let verdict):
         self.remove(flow.key)
-        // The report goes out even if the kernel fails now.
+        // The client is notified even if this lookup fails.
         let path = (try? self.pathForNew(flow, reader)) ?? .unknown
         return (.invalidation(verdict, look.cause(of: verdict), path), false)
       case .report(let verdict): event = .invalidation(verdict, look.cause(of: verdict), shown)
@@ -219,7 +218,7 @@ extension FlowTable {
 }
 
 extension WallTime {
-  /// The end of the time that a client has from now on to ask its peer.
+  /// The deadline of a client that begins to ask its peer now.
   static var endOfQuestion: WallTime { .now().advanced(by: PeerQuestion.time) }
 }
 

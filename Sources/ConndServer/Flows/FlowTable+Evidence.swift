@@ -8,7 +8,7 @@ extension FlowTable {
 
   /// Queries the sockets of connections in one batch, and skips `nil`. Also returns the time after
   /// the query. Silence is measured until then, because earlier lookups may have waited for the
-  /// kernel's locks. A busy thread may pause between a report and the reading of the clock.
+  /// kernel's locks. Each report's uncertainty covers pauses of the thread.
   static func reports(
     on connections: [Destination?], _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> (reports: [SocketReport?], time: Instant) {
@@ -30,8 +30,8 @@ extension FlowTable {
   private static let maxQuestions = 256
 
   /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
-  /// For each idle flow that must be asked, and each that has been silent for two timeouts, returns
-  /// a notification to its owner.
+  /// Returns a notification for each idle flow whose client must ask its peer, and for each flow
+  /// that has been silent for two timeouts.
   mutating func ask(
     _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> [FlowNotification] {

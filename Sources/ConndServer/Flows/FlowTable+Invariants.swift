@@ -4,7 +4,7 @@ import Invariants
 
 /// The invariants of the table, between two operations.
 extension FlowTable {
-  /// Checks what costs nothing. A debug build checks a small table completely.
+  /// Checks the invariants that cost nothing. A debug build checks all others of a small table.
   func check() {
     let count = self.flows.count
     invariant(self.entries.count == count, "each flow has one entry and one place")
@@ -18,7 +18,7 @@ extension FlowTable {
     #endif
   }
 
-  /// The first disagreement in the table, or `nil` if all agree. Visits all flows.
+  /// The first broken invariant of the table, or `nil` without one. Visits all flows.
   var fault: StaticString? {
     var (ids, addresses): ([UInt64: Set<UInt64>], [IPAddress: Int]) = ([:], [:])
     for (place, flow) in self.flows.enumerated() {

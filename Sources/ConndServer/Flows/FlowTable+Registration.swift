@@ -10,12 +10,11 @@ extension FlowTable {
   struct Registration: Sendable {
     var key: Key
     var flow: Flow
-    /// The path that the client received for it before, without what is not compared.
+    /// The path that the client received earlier for the flow, with only the compared fields.
     var knownPath: KernelPath?
     /// The last generation that the client knew before it connected.
     var sinceGeneration: UInt64?
-    /// Whether it was registered while the kernel was unavailable, so that the flow may have died
-    /// since.
+    /// Whether the flow was registered while the kernel was unavailable, and may have died since.
     var hasWaited = false
 
     /// Whether the client describes a connection that has just been made.
@@ -28,7 +27,7 @@ extension FlowTable {
     case register(Registration)
   }
 
-  /// Handles everything about a request that needs no kernel.
+  /// Handles the parts of a request that need no kernel query.
   mutating func admit(_ request: GuardRequest, _ limits: Limits) -> Admission {
     let key = request.key
     switch request.action {
@@ -47,9 +46,9 @@ extension FlowTable {
     }
   }
 
-  /// Guards a flow. A link-local address gets its link first.
+  /// Guards a flow, after adding the link of a link-local address.
   ///
-  /// - Throws: If the kernel cannot be asked. Then nothing has changed.
+  /// - Throws: If the kernel query fails. Nothing has changed then.
   mutating func register(
     _ registration: Registration, for request: GuardRequest, _ present: RegistrationContext,
     policy: InvalidationPolicy, at now: Instant
@@ -67,15 +66,15 @@ extension FlowTable {
     }
   }
 
-  /// Guards a flow once the kernel is available, or once it answers the query that it has refused
-  /// for this flow.
+  /// Guards a flow once the kernel is available, or once it answers the query that it refused for
+  /// this flow.
   mutating func registerLater(
     _ registration: Registration, for request: GuardRequest
   ) -> GuardAnswer {
     request.answer(self.addPending(registration, of: request.account))
   }
 
-  /// Returns the refusal by the limit that one more flow would exceed, or `nil` below all limits.
+  /// Returns a refusal with the limit that one more flow would exceed, or `nil` below all limits.
   private func exceeded(by request: GuardRequest, _ limits: Limits) -> GuardAnswer? {
     let (limit, words): (String, String)
     if self.count(of: request.key.mailbox) >= limits.flowsPerStream {
@@ -133,7 +132,7 @@ extension FlowTable {
       }
     }
     var reading = try reader.reading(of: question, madeOn: tracker.path, &way)
-    // The flow has never been seen with this address.
+    // connd has never seen the flow with this address.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, way.judged, reading)
     var machine = FlowMachine(tracker)
@@ -146,7 +145,7 @@ extension FlowTable {
     self.spared += machine.timesSpared
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
-    // A connection that its client knew before it lost connd is not new.
+    // A connection from before its client lost connd is not new.
     let isNew = registration.sinceGeneration == nil && !registration.hasWaited
     let madeAt =
       isNew && flow.namesSocket && !self.inDoubt.isEmpty
@@ -170,10 +169,10 @@ extension FlowTable {
     }
   }
 
-  /// Returns the path that the client already knows, for comparison, or `nil` if it knows none. A
-  /// client that asked before it connected knew neither its address nor its port. If its original
-  /// query still has the same answer, nothing has changed. Only the address or port leads the flow
-  /// elsewhere (`ip rule from`, `sport`, one of several nexthops).
+  /// Returns the client's known path, or `nil` if it need not be compared. A client that asked
+  /// before it connected knew neither its local address nor its port. If that query still has the
+  /// same answer, nothing has changed. The address or port alone selects another route (`ip rule
+  /// from`, `sport`, one of several nexthops).
   private func path(
     known registration: Registration, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> KernelPath? {
@@ -205,7 +204,7 @@ extension FlowTable {
       ($0.key.mailbox, $0.key.id) < ($1.key.mailbox, $1.key.id)
     }
     for (key, _) in registrations { self.remove(key) }
-    // Nothing could be said about them until now.
+    // connd could not check these flows until now.
     return registrations.map { _, registration in
       var registration = registration
       registration.hasWaited = true
@@ -215,7 +214,7 @@ extension FlowTable {
 }
 
 extension FlowTable.Registration {
-  /// The lookup that decides about the flow.
+  /// The lookup that decides the flow's fate.
   var question: Destination {
     var question = self.flow.destination
     question.source = self.flow.local
@@ -233,8 +232,8 @@ extension GuardRequest {
 }
 
 extension KernelPath {
-  /// A copy with the fields that a flow is compared with. A client sends its known path, and the
-  /// flow keeps it. So this names each field that is kept, and the only text is the links' names.
+  /// A copy with only the fields that are compared. A flow keeps the known path that its client
+  /// sends, so this lists each kept field. The only kept text is the names of links.
   var compared: KernelPath {
     var path = KernelPath(
       status: self.status, reason: self.reason, chain: self.chain, medium: self.medium,

@@ -27,9 +27,9 @@ struct FlowTable {
   }
 
   private(set) var entries: [Key: GuardedFlow] = [:]
-  /// In an order that depends only on additions and removals.
+  /// All flows, in an order that depends only on additions and removals.
   private(set) var flows: [GuardedFlow] = []
-  /// The clients' IDs of their flows, by the number of the client's stream.
+  /// The flow IDs of each client, by the number of the client's stream.
   private(set) var ids: [UInt64: Set<UInt64>] = [:]
   /// The number of flows by account.
   private(set) var usage = Usage()
@@ -46,10 +46,10 @@ struct FlowTable {
   var inquiry = SocketInquiry()
   /// Whether the lookup is proof (E0), or `nil` until a flow needs it after a change.
   private var isLookupProof: Bool?
-  /// When anything last changed that may have cost a path.
+  /// When a change last happened that may have cost a path.
   private(set) var lastChange: Instant?
 
-  /// Whether the lookup is proof. Asks the kernel at most once a change.
+  /// Whether the lookup is proof. Queries the kernel at most once per change.
   mutating func isLookupProof(_ reader: FlowReader) -> Bool {
     if let known = self.isLookupProof { return known }
     let isProof = reader.view.isLookupProof()
@@ -158,7 +158,7 @@ struct FlowTable {
     return part
   }
 
-  /// Returns the standing verdicts of connections that their users guard. A working one has `nil`.
+  /// Returns the current verdict of each connection that its user guards, `nil` if it works.
   func standing(of connections: [Destination]) -> [Destination: FlowTracker.Verdict?] {
     var found: [Destination: FlowTracker.Verdict?] = [:]
     for connection in connections {
@@ -171,8 +171,8 @@ struct FlowTable {
     return found
   }
 
-  /// The newest connection to the host of a flow, if that is another one on the same path (E2). Its
-  /// port may have selected another nexthop.
+  /// Returns the newest connection to a flow's host, or `nil` if that is the flow itself or uses
+  /// another path (E2). A different local port may select another nexthop.
   func newest(besides flow: GuardedFlow) -> GuardedFlow? {
     let host = flow.host
     guard let newest = self.newest[host.hashValue].flatMap({ self.entries[$0] }), newest !== flow,
@@ -219,7 +219,7 @@ struct FlowTable {
       if self.sockets[socket] == key { self.sockets[socket] = nil }
     }
     if self.isDue(flow) { self.due -= 1 }
-    // The last flow takes its place.
+    // The last flow moves to the free index.
     if let last = self.flows.popLast(), last !== flow {
       self.flows[flow.place] = last
       last.place = flow.place
@@ -241,7 +241,7 @@ struct FlowTable {
 }
 
 extension Destination {
-  /// Identifies a user's socket, without the properties that decide about its path.
+  /// The identity of a user's socket, without the other properties that affect its path.
   var socket: Destination {
     Destination(self.address, uid: self.uid, source: self.source, transport: self.transport)
   }

@@ -3,7 +3,7 @@ import DequeModule
 import LinuxSupport
 import Logging
 
-/// The clients that guard flows, and their requests that wait for their turn.
+/// The clients that guard flows, and their queued requests.
 struct GuardClients {
   var limits: Limits
   private let statistics: Statistics
@@ -14,7 +14,7 @@ struct GuardClients {
 
   private var mailboxes: [UInt64: any FlowMailbox] = [:]
   private var requests = FairShare<Account, GuardRequest>()
-  /// Registrations that were made while the kernel was unavailable. They come before requests.
+  /// Registrations that were made while the kernel was unavailable. They precede requests.
   private var repeated: Deque<FlowTable.Registration> = []
   /// Flows of disconnected clients.
   private var abandoned: Deque<FlowTable.Key> = []
@@ -89,8 +89,8 @@ struct GuardClients {
     return slice
   }
 
-  /// Removes and returns the next flows whose clients have disconnected. A client may have had ten
-  /// thousand.
+  /// Removes and returns the next flows whose clients have disconnected. One client may have had
+  /// ten thousand flows.
   mutating func takeAbandoned() -> [FlowTable.Key] {
     let slice = Array(self.abandoned.prefix(Self.slice))
     self.abandoned.removeFirst(slice.count)

@@ -27,8 +27,8 @@ extension FlowMailbox {
 /// The pending messages for a client of `Guard`.
 ///
 /// The monitor thread posts without blocking. A client that does not read costs a bounded amount of
-/// memory. Each flow has at most its last path and its end. The answers are limited by the
-/// account's outstanding requests. Safe to use from any thread.
+/// memory: at most the last path and the end of each flow. The account's outstanding requests limit
+/// the number of answers. Safe to use from any thread.
 final class GuardMailbox: FlowMailbox {
   struct Message: Sendable {
     var id: UInt64
@@ -37,7 +37,7 @@ final class GuardMailbox: FlowMailbox {
     var generation: UInt64
     /// When the client's time to ask its peer ends, or `nil` if it need not ask (E4).
     var askedUntil: WallTime?
-    /// Whether it answers a request. Earlier messages belong to another flow with the same ID.
+    /// Whether it answers a request. Earlier messages with the same ID belong to another flow.
     var isAnswer = false
   }
 
@@ -50,11 +50,11 @@ final class GuardMailbox: FlowMailbox {
 
   private struct State {
     var messages: Deque<Message> = []
-    /// With more messages than this, the messages of each flow are merged.
+    /// The number of messages above which the messages of each flow are merged.
     var limit = GuardMailbox.maxMessages
     /// The number of accepted requests whose answers have not been sent.
     var requests = 0
-    /// How many of these answers were in the messages taken last, and may not have been sent yet.
+    /// The number of these answers in the messages taken last, which may not have been sent yet.
     var taken = 0
     /// A request is accepted while `requests` is below this.
     var acceptsBelow = GuardMailbox.maxMessages
@@ -85,7 +85,7 @@ final class GuardMailbox: FlowMailbox {
   /// The number of pending messages above which the messages of each flow are merged.
   private static let maxMessages = 256
 
-  /// The last notification about one of the flows, apart from paths.
+  /// The last notice about any of the client's flows.
   var lastNotice: Notice? { self.state.withLock { $0.lastNotice } }
 
   /// The number of messages that wait for the client.
@@ -228,8 +228,7 @@ final class GuardMailbox: FlowMailbox {
 extension GuardMailbox.Message {
   fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
 
-  /// Returns one message that replaces this one and a later one, of which the client has read
-  /// neither.
+  /// Returns one message that replaces this one and a later one, both unread.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
     case (.invalidation(let invalidation), .betterPathGone)

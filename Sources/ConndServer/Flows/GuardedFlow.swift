@@ -2,29 +2,29 @@ import Connectivity
 import ConnectivityRules
 import LinuxSupport
 
-/// A guarded flow and the state of its evaluation. It is an object because it is large, and most
+/// A guarded flow and the state of its evaluation. A class, because it is large and most
 /// evaluations change nothing.
 final class GuardedFlow {
   let key: FlowTable.Key
   let account: Account
   var machine: FlowMachine
-  /// The cause of the pending query to its socket.
+  /// The cause of the pending query to the flow's socket.
   var examinedCause: ChangeCause?
   /// The path that the client received last.
   var reported: KernelPath {
     didSet { if self.reported.isOther(than: oldValue) { self.hasMoved = true } }
   }
-  /// Whether its path has changed since it was asked after a change.
+  /// Whether the flow's path has changed since the last inquiry (E2).
   var hasMoved = false
-  /// The number of the last step that it was evaluated for.
+  /// The number of the last step for which the flow was evaluated.
   var seen: UInt64
-  /// Whether its grace period is over.
+  /// Whether the flow's grace period is over.
   var isOverdue = false
-  /// Whether it had no path when it was made, and has had none since (I11).
+  /// Whether the flow had no path at registration, and has had none since (I11).
   var isDoubted: Bool
-  /// Its registration, if it had just been made while other flows were in doubt.
+  /// The time and progress at registration, if the connection was new while others were in doubt.
   var made: Contrast.Made?
-  /// Its index in the table.
+  /// The flow's index in the table.
   var place: Int
 
   init(
@@ -40,8 +40,8 @@ final class GuardedFlow {
     self.place = place
   }
 
-  /// The addresses whose routes matter: the remote one and its own, which a route alone may make
-  /// local (AnyIP).
+  /// The addresses whose routes matter: the remote one, and the flow's own, which a route alone may
+  /// make local (AnyIP).
   var addresses: [IPAddress] {
     [self.flow.destination.address] + (self.flow.local.map { [$0] } ?? [])
   }
@@ -60,7 +60,7 @@ final class GuardedFlow {
 
   var socket: Destination { self.tracker.question.socket }
 
-  /// Compares others with this connection, if it was registered when it was made.
+  /// Returns a comparison of other connections with this one, or `nil` if this one was not new.
   func contrast(_ report: SocketReport?, lastChange: Instant?, at now: Instant) -> Contrast? {
     guard let made, let report else { return nil }
     return Contrast(made, report, lastChange: lastChange, at: now)
@@ -71,7 +71,7 @@ final class GuardedFlow {
 }
 
 extension KernelPath {
-  /// Whether packets take another way.
+  /// Whether packets take another path.
   fileprivate func isOther(than other: KernelPath) -> Bool {
     self.status != other.status || self.chain != other.chain || self.gateway != other.gateway
       || self.table != other.table || self.source != other.source

@@ -2,15 +2,15 @@ import Connectivity
 import ConnectivityRules
 import DequeModule
 
-/// The steps for which flows must be evaluated, oldest first. The log is bounded, because each flow
-/// keeps the number of the last step that it has seen.
+/// The steps for which flows must be evaluated, oldest first. Each flow keeps the number of its
+/// last step, so the oldest steps can be merged to bound the log.
 struct PendingCauses {
   /// One reading of the kernel and its reason.
   struct Step {
     var trigger: ReadTrigger
     /// When the kernel was read after a change, or `nil` if only time has passed.
     var time: Instant?
-    /// How long the machine slept before it.
+    /// How long the machine slept before the reading.
     var slept: Duration?
 
     /// Merges a later step into this one.
@@ -37,8 +37,8 @@ struct PendingCauses {
     self.steps[0] = first
   }
 
-  /// Returns the steps since a flow was evaluated, merged into one. Without any, returns the end of
-  /// a grace period.
+  /// Returns the steps since a flow was evaluated, merged into one. Without such a step, a grace
+  /// period has ended.
   func step(since seen: UInt64) -> Step {
     let count = Int(min(self.last - min(seen, self.last), UInt64(self.steps.count)))
     guard var step = self.steps.suffix(count).first else { return Step(trigger: .timer) }

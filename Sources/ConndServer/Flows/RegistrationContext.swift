@@ -12,12 +12,12 @@ struct RegistrationContext {
   ) throws(KernelUnavailable) {
     self.reader = reader
     let answers = zip(questions, try reader.view.routes(to: questions))
-    // A lookup without a source may have an answer with one (IPv6).
+    // An IPv6 lookup that fails without a source may succeed when it is repeated.
     self.answers = Dictionary(answers.filter { $0.1 != .noRoute(.noRoute) }) { $1 }
     self.invalidations = PastInvalidations(past.lazy.map(\.change))
   }
 
-  /// Returns the answer to a lookup, or `nil` if it must be asked again.
+  /// Returns the answer to a lookup, or `nil` if the kernel must be queried again.
   func answer(for question: Destination) -> RouteAnswer? { self.answers[question] }
 
   /// Returns the registration with the link of its link-local address, or `nil` if the link is
@@ -34,8 +34,8 @@ struct RegistrationContext {
     return placed
   }
 
-  /// Notes that a flow uses a path and may be bound to a link. Links that do not exist, which a
-  /// client may invent, are not watched.
+  /// Watches the links of a flow's path, and the link that it is bound to. Skips links that do not
+  /// exist, because a client may invent a path.
   func use(_ path: KernelPath, boundTo link: UInt32?) throws(KernelUnavailable) {
     var links = link.map { [$0] } ?? []
     for link in path.chain where try self.reader.view.link(link.index) != nil {

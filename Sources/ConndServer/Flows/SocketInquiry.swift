@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// Schedules the query of sockets one second after a change that may have cost a path, for the
-/// flows that the change touches (E2). A value without I/O. Without a change it has no deadline.
+/// The schedule for querying the sockets of flows that a change touches (E2). The query follows one
+/// second after a change that may have cost a path. Does no I/O.
 ///
 /// Implements rule E3.
 struct SocketInquiry {
@@ -22,7 +22,7 @@ struct SocketInquiry {
     /// When the last of them happened.
     var time = Instant(sinceStart: .zero)
     var scope = ChangeScope()
-    /// Whether no further inquiry is about the last of them.
+    /// Whether no further inquiry covers the last of these changes.
     var isOver = true
   }
 
@@ -42,7 +42,7 @@ struct SocketInquiry {
   /// Begins the inquiry if it is due.
   mutating func begin(with flows: [GuardedFlow], at now: Instant) {
     guard let deadline, deadline <= now, !self.isRunning, let changes else { return }
-    // Flows that a later change has hurt are also queried one second after that change.
+    // Flows that a later change has affected are also queried one second after that change.
     let isOver = changes.last.advanced(by: SocketEvidence.firstQuestion) <= now
     self.change = Change(time: changes.last, scope: self.scope, isOver: isOver)
     self.flows = flows.reversed().map(\.key)
@@ -61,7 +61,7 @@ struct SocketInquiry {
 extension GuardedFlow {
   /// Whether a change touches the flow: it names what the flow uses, or the flow's path has moved
   /// since the last inquiry. If the socket has refuted the lookup, or the lookup is not proof (E0),
-  /// the flow's real path is unknown, and any change may touch it.
+  /// the flow's real path is unknown. Then any change may touch it.
   func takeIsTouched(by change: SocketInquiry.Change, isProof: () -> Bool) -> Bool {
     defer { if change.isOver { self.hasMoved = false } }
     guard self.flow.namesSocket, self.machine.isTrusted else { return false }

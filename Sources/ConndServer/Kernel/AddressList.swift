@@ -1,7 +1,6 @@
 import Connectivity
 
-/// A set of addresses in order. To add a few of them takes one pass without a hash, however many
-/// there are.
+/// A sorted set of addresses. Adding a few takes one pass without hashing, however many there are.
 struct AddressList: Equatable {
   private(set) var all: [IPAddress]
 

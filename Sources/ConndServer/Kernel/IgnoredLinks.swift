@@ -4,17 +4,17 @@ import Netlink
 /// Links that no path can depend on. Events on them need no reading (T3), and eventually connd
 /// stops receiving them. On a machine with containers such links come and go all the time.
 ///
-/// The kernel creates a link without addresses and routes. It reports whatever leads to the link
-/// later: a matching route passes the filter, and an address and an upper link have messages. Links
-/// that predate the listener or the last overrun are never ignored. Neither is an ifb, because no
-/// message says that tc redirects traffic to it.
+/// The kernel creates a link without addresses and routes. It reports everything that makes the
+/// link reachable later: matching routes pass the filter, and addresses and upper links cause
+/// messages. Links that predate the listener or the last overrun are never ignored. Neither is an
+/// ifb, because no message says that tc redirects traffic to it.
 struct IgnoredLinks {
   private enum State {
     /// No link is ignored, because messages were filtered or lost. Any link may have become
     /// reachable without a message.
     ///
-    /// - isDraining: Whether the present drain began in this state. Then its end also ends the
-    ///   state. If the state began during a drain, only the end of the next one does.
+    /// - isDraining: Whether the current drain began in this state. If so, the state ends with that
+    ///   drain. If the state began during a drain, it ends with the next one.
     case blind(isDraining: Bool)
     /// The kernel reports all links. `vain` is the number of messages that did not matter.
     case learning(vain: Int)
@@ -28,13 +28,13 @@ struct IgnoredLinks {
   private var links: Set<UInt32> = []
   /// Links that have been part of a path.
   private var used: Set<UInt32> = []
-  /// The newest link that the kernel has reported. The kernel continues from its index.
+  /// The newest link that the kernel has reported. The kernel numbers further links from its index.
   private var newest: UInt32 = 0
-  /// Whether the kernel's filter holds back messages that may matter. Then it must be set, and
-  /// everything must be read again.
+  /// Whether the kernel's filter holds back messages that may matter. If so, a new filter must be
+  /// set, and everything must be read again.
   private(set) var filterIsTooNarrow = false
-  /// After this number of messages that did not matter, links that are created later are ignored.
-  /// That requires a list of all links, which costs as much as a thousand messages if there are
+  /// The number of irrelevant messages after which links created later are ignored. Ignoring
+  /// requires a list of all links, which costs as much as a thousand messages if there are
   /// thousands of links. The number doubles each time, so that connd tries less often if ignoring
   /// does not last.
   private var patience = 16
@@ -46,7 +46,7 @@ struct IgnoredLinks {
   /// A filter that names more links costs more than it saves.
   private static let maxNamed = 128
 
-  /// The links that the kernel's filter must hold back.
+  /// The links whose messages the kernel's filter must hold back, or `nil` for none.
   var unheard: UnheardLinks? {
     guard case .filtering(let above, let except) = self.state,
       except.count + self.used.count <= Self.maxNamed
@@ -67,8 +67,8 @@ struct IgnoredLinks {
     self.patience = min(2 * self.patience, Self.maxPatience)
     self.state = .learning(vain: 0)
     guard let present, let greatest = present.max() else { return }
-    // Some links have an index far ahead, because they came with it from another namespace or were
-    // given it.
+    // Some links have an index far ahead, because it was set explicitly or kept from another
+    // namespace.
     let ahead = present.filter { $0 > self.newest }
     let isFew = self.newest > 0 && ahead.count <= Self.maxExceptions
     self.state =
@@ -77,20 +77,20 @@ struct IgnoredLinks {
       : .filtering(above: greatest, except: [])
   }
 
-  /// Notes that the filter is set. The caller then reads what it held back before.
+  /// Notes that the filter is set. The caller must then read what the old one held back.
   ///
-  /// - Returns: Whether the filter held back messages that may matter.
+  /// - Returns: Whether the old filter held back messages that may matter.
   mutating func acceptFilter() -> Bool {
     defer { self.filterIsTooNarrow = false }
     return self.filterIsTooNarrow
   }
 
-  /// Whether a path has been made of this link.
+  /// Whether a path has used this link.
   func areUsing(_ link: UInt32) -> Bool { self.used.contains(link) }
 
-  /// Adds links that paths are made of.
+  /// Adds links that paths use.
   mutating func use(_ links: some Sequence<UInt32>) {
-    // Any other link might be one of its ports, so start over.
+    // Any other link might be a port of the new one, so start over.
     for link in links where self.used.insert(link).inserted { self.startOver() }
   }
 
@@ -163,8 +163,8 @@ struct IgnoredLinks {
       self.links.remove(link.index)
       return !isBystander || link.mayReceiveRedirections
     case .address(let address), .addressRemoved(let address):
-      // Any address except a link-local one may be the source on another link. In IPv4 all of them
-      // may.
+      // Any address except a link-local one may be the source on another link. In IPv4, link-local
+      // ones may, too.
       if address.address.family == .ipv4 || !address.address.isLinkLocal {
         self.lead(to: address.link)
       }

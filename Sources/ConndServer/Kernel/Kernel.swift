@@ -7,7 +7,7 @@ import Netlink
 /// `NetlinkKernel` is the real implementation. Tests use a model of a kernel. Every call may throw
 /// `KernelUnavailable`; connd then reopens the kernel.
 protocol Kernel {
-  /// Becomes readable when the kernel has sent a message; -1 if nothing waits for it.
+  /// Becomes readable when the kernel has sent a message; -1 if it cannot be waited for.
   var fileDescriptor: CInt { get }
 
   /// Whether the kernel has sent a message since `drain`.
@@ -23,15 +23,15 @@ protocol Kernel {
   /// them, and a route lookup does not wait for them (K2).
   func waitForChanges() throws(KernelUnavailable)
 
-  /// Subscribes to what is watched, and to as little else as possible.
+  /// Subscribes to the messages that are needed, and to as few others as possible.
   func watch(_ watched: FilterSpec) throws(KernelUnavailable)
 
   /// Answers questions about the current state, in the same order. A refused question has no effect
   /// on the others.
   func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply]
 
-  /// Returns how long the routes answered since the last call remain valid, or `nil` if they hold
-  /// until a kernel message.
+  /// Returns how long the routes answered since the last call remain valid, or `nil` if they are
+  /// valid until a kernel message.
   func takeExpiry() -> Duration?
 
   /// Begins to list all links in parts, because a machine may have thousands.
@@ -47,11 +47,11 @@ extension Kernel {
   }
 }
 
-/// The reason why the kernel cannot be asked.
+/// The reason why the kernel cannot be queried.
 struct KernelUnavailable: Error, Hashable, CustomStringConvertible {
   var description: String
-  /// Whether the kernel refused only one query. Whatever depends on the answer is unknown until it
-  /// is asked again. Everything else stays as it was (K8).
+  /// Whether the kernel refused only one query. Everything that depends on the answer is unknown
+  /// until the query is repeated. All else stays as it was (K8).
   var isOfOneQuestion = false
 }
 

@@ -8,12 +8,12 @@ enum KernelQuestion: Hashable {
   case route(Destination)
   /// The routing table entry that decides about a destination.
   case entry(Destination)
-  /// Whether the kernel drops replies that arrive by a link. They belong to a connection that sends
-  /// from the destination's source.
+  /// Whether the kernel drops replies that arrive on a link, for a connection that sends from the
+  /// destination's source.
   case refusesReplies(Destination, by: UInt32)
   /// A link and its device.
   case link(UInt32)
-  /// The link of a name or alternative name.
+  /// The link with a name or alternative name.
   case linkNamed(String)
   case links
   /// An address of a link, and the other addresses in the same answer. For IPv4, these are all
@@ -23,7 +23,7 @@ enum KernelQuestion: Hashable {
   case neighbour(IPAddress, on: UInt32)
   /// The bridge port behind which a MAC address is.
   case bridgePort([UInt8], on: UInt32)
-  /// The state of a Wi-Fi link by nl80211.
+  /// The state of a Wi-Fi link according to nl80211.
   case wirelessLink(UInt32)
   case wirelessSignal(UInt32)
   /// The state of a connection's socket. The connection must name it (``Destination/namesSocket``).
@@ -38,9 +38,9 @@ enum KernelQuestion: Hashable {
 enum KernelReply {
   /// A failed lookup of one destination is an answer, too.
   case route(RouteAnswer)
-  /// `nil` if no entry carries the traffic.
+  /// `nil` if no entry matches.
   case entry(RouteEntry?)
-  /// To ``KernelQuestion/refusesReplies(_:by:)`` and ``KernelQuestion/translation``.
+  /// Answers ``KernelQuestion/refusesReplies(_:by:)`` and ``KernelQuestion/translation``.
   case flag(Bool)
   /// `nil` if the link does not exist.
   case link(LinkFacts?)
@@ -55,7 +55,7 @@ enum KernelReply {
   case wirelessSignal(WirelessSignal?)
   /// `nil` if the socket cannot be queried: without evidence the route lookup decides.
   case socket(SocketReport?)
-  /// In their order.
+  /// The rules in order of evaluation.
   case rules([Rule])
   /// The kernel refuses this question (K8).
   case refused(KernelUnavailable)
@@ -66,7 +66,7 @@ enum KernelReply {
 extension Kernel {
   /// Asks a single question.
   ///
-  /// - Throws: If the kernel refuses the question or cannot be asked.
+  /// - Throws: If the kernel refuses the question or cannot be queried.
   private func ask<Answer>(
     _ question: KernelQuestion, _ answer: (KernelReply) -> Answer?
   ) throws(KernelUnavailable) -> Answer {
@@ -149,8 +149,8 @@ extension Kernel {
     }
   }
 
-  /// Returns the state of connections' sockets, in the same order. Without an answer,
-  /// evidence is missing.
+  /// Returns the state of connections' sockets, in the same order, or `nil` for each one without an
+  /// answer.
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     guard !connections.isEmpty, let replies = try? self.ask(connections.map { .socket($0) }) else {
       return connections.map { _ in nil }
@@ -158,8 +158,8 @@ extension Kernel {
     return replies.map { if case .socket(let report) = $0 { report } else { nil } }
   }
 
-  /// Whether netfilter or IPVS may translate the addresses of connections. Without an answer, the
-  /// route lookup is proof.
+  /// Whether netfilter or IPVS may translate the addresses of connections. If the kernel does not
+  /// answer, a route lookup counts as proof.
   func translatesConnections() -> Bool {
     (try? self.ask(.translation) { if case .flag(let may) = $0 { may } else { nil } }) ?? false
   }

@@ -10,7 +10,7 @@ import ConnectivityRules
 struct KernelSubscriptions {
   var gateways = GatewayTable()
   var bridgePorts = BridgePorts()
-  /// The links that no path leads to.
+  /// The links that no path can depend on.
   var ignoredLinks = IgnoredLinks()
   /// One IPv6 address of each subnet that can be a source for other networks, or `nil` if unknown.
   /// Without this cache, each turn would list all addresses on a machine without a working IPv6
@@ -26,7 +26,7 @@ struct KernelSubscriptions {
   }
   /// The links of default routes, or `nil` if they must be read.
   var uplinks: Set<UInt32>?
-  /// Whether the kernel's filter does not know one of the tunnels yet.
+  /// Whether the kernel's filter does not cover one of the tunnels yet.
   private var hasNewTunnel = false
 
   struct RuledTable: Hashable {
@@ -34,7 +34,7 @@ struct KernelSubscriptions {
     var table: UInt32
   }
 
-  /// A hub may have very many tunnels. The link below a tunnel beyond this number is read, but not
+  /// A hub may have very many tunnels. Beyond this number, the link below a tunnel is read, but not
   /// followed.
   private static let maxTunnels = 1024
 
@@ -97,7 +97,7 @@ struct KernelSubscriptions {
     self.uplinks?.insert(link)
   }
 
-  /// The number of uplinks that are queried.
+  /// The maximum number of uplinks that are queried.
   static let maxUplinks = 16
 
   /// Forgets a link that a query did not find, before the message about its removal.

@@ -54,8 +54,8 @@ final class NetlinkKernel: Kernel {
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let first = events.count
-    // The message that Wi-Fi exists arrives before the message about a Wi-Fi link. In this order,
-    // no Wi-Fi link is read without it.
+    // The kernel announces Wi-Fi before any Wi-Fi link. Draining in this order ensures that no
+    // Wi-Fi link is read without that announcement.
     let mayHaveMore = try exchange { () throws(NetlinkError) in
       let hasRouting = try self.listener.drain(into: &events, limit: Self.batch)
       let hasWireless = try self.wireless?.drain(into: &events, limit: Self.batch) ?? false
@@ -64,7 +64,7 @@ final class NetlinkKernel: Kernel {
     for event in events[first...] {
       switch event {
       case .linkRemoved(let link): self.knownDevices[link.index] = nil
-      // Its PPP session may have begun.
+      // The link's PPP session may have begun.
       case .link(let link) where link.kind == "ppp": self.knownDevices[link.index] = nil
       case .overrun: self.knownDevices = [:]
       default: break
@@ -103,7 +103,7 @@ final class NetlinkKernel: Kernel {
 
   func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
     if questions.count == 1 { return [try self.reply(to: questions[0])] }
-    // Routes and sockets are asked about in one exchange.
+    // One exchange answers questions that are all about routes, or all about sockets.
     let destinations = questions.compactMap(\.routeDestination)
     if destinations.count == questions.count {
       return try self.routes(to: destinations).map { .route($0) }
@@ -123,7 +123,7 @@ final class NetlinkKernel: Kernel {
     } catch {
       let error = KernelUnavailable(error)
       guard error.isOfOneQuestion else { throw error }
-      // These refusals say as little as a missing entry.
+      // For these questions, a refusal means the same as a missing entry.
       return switch question {
       case .linkNamed: .link(nil)
       case .neighbour: .neighbour(nil)

@@ -13,7 +13,7 @@ struct Announcer {
   /// Returns when the socket accepts connections.
   let listening: @Sendable () async -> Void
 
-  /// Returns when the store's observers end.
+  /// Returns when the store finishes.
   func run() async {
     await self.listening()
     await self.monitor.firstReading()
@@ -45,7 +45,7 @@ struct Announcer {
     self.reactor.execute { self.reactor.execute(after: delay) { news.yield() } }
   }
 
-  /// `wifi via wlan0, 3 subscribers`
+  /// The status line, such as `wifi via wlan0, 3 subscribers`.
   private var status: String {
     let status = self.store.snapshot.status
     let via = status.interface.map { " via \($0)" } ?? ""

@@ -32,7 +32,7 @@ struct Connd {
 
   private func run(on reactor: Reactor) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
-    // A descriptor always exists here: systemd's, or the one of a socket that was just opened.
+    // A descriptor always exists here: of systemd's socket, or of the one opened above.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
     let place = self.passed.unixListener.map(Self.text) ?? self.socketPath
@@ -126,9 +126,9 @@ struct Connd {
     let recorder = try self.recording.map { path throws(RecordingError) in
       try self.makeRecorder(path, store, costs)
     }
-    // systemd's socket can be used once. To reopen the kernel, connd opens its own.
+    // The socket from systemd can be used once. To reopen netlink, connd opens a new socket.
     let netlink = PassedDescriptor(self.passed.netlinkRoute?.descriptor)
-    // From here on only the monitor thread uses them.
+    // From here on, only the monitor thread uses these objects.
     nonisolated(unsafe) let history = history
     nonisolated(unsafe) let edges = MonitorDependencies(sysfs: sysfs, recorder)
     return try Monitor(recorder: recorder) {
@@ -173,7 +173,7 @@ struct Connd {
     getenv(variable).map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
   }
 
-  /// Returns a path in a directory that systemd has created, or else next to the socket.
+  /// Returns a file's path in the directory that systemd has created, or else next to the socket.
   private static func path(
     of file: String, in variable: String, besides socket: String
   ) -> String {

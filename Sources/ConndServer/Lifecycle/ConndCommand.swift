@@ -207,7 +207,7 @@ extension ConndCommand {
 }
 
 extension ConndCommand {
-  /// Runs the command of the process's arguments, and ends the process.
+  /// Runs the command that the process's arguments select, and exits.
   public static func start() {
     self.widenHelp()
     let arguments = ProgramArguments.all
@@ -215,9 +215,8 @@ extension ConndCommand {
     self.main(arguments.first == "-V" ? ["--version"] : arguments)
   }
 
-  /// Limits the width of help to at least 40 columns. The parser wraps help to COLUMNS or the
-  /// terminal's width, and traps if that is narrower than its indent. Call it while there is only
-  /// one thread.
+  /// Makes help at least 40 columns wide. The parser wraps help to COLUMNS or the terminal's width,
+  /// and traps if that is narrower than its indent. Must be called while there is only one thread.
   private static func widenHelp() {
     var size = winsize()
     let isTerminal = ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0

@@ -38,7 +38,7 @@ final class Lifecycle: Sendable {
 
   /// Returns when everything has ended. Must be called on the reactor's thread.
   func run() async throws {
-    // Before connd is ready, because an untrapped signal would end it.
+    // Signals are caught before connd is ready, because an uncaught signal would end connd.
     try self.followSignals()
     Task(executorPreference: self.reactor) { await self.announcer.run() }
     async let monitoring: Void = self.monitor.run()
@@ -52,8 +52,8 @@ final class Lifecycle: Sendable {
   }
 
   private func serve() async throws {
-    // Earlier clients wait in the listen backlog. Answering "assume online" is for an unreadable
-    // kernel, not for startup (K8).
+    // Until then, clients wait in the listen backlog. connd answers "assume online" only if the
+    // kernel cannot be read, not during startup (K8).
     await self.monitor.firstReading()
     if self.isStopping.load(ordering: .relaxed) { return }
     try await self.server.serve()
@@ -71,8 +71,8 @@ final class Lifecycle: Sendable {
     }
   }
 
-  /// Runs `body` for each element of the returned stream, one after the other. As with signals,
-  /// equal ones that wait count once.
+  /// Runs `body` once for each yield to the returned continuation. As with signals, several pending
+  /// yields count once.
   private func each(_ body: @escaping @Sendable () async -> Void) -> AsyncStream<Void>.Continuation
   {
     let (stream, continuation) = AsyncStream.makeStream(
@@ -84,12 +84,13 @@ final class Lifecycle: Sendable {
   private func stop() {
     guard !self.isStopping.exchange(true, ordering: .relaxed) else { return }
     self.announcer.notifier.stopping(status: "stopping")
-    // The streams end first, because the server waits for them.
+    // Subscriptions end first, because the server waits for them.
     self.store.finish()
-    // Callers wait for this, and must not block the thread of their calls.
+    // Calls wait for these overrides to be written, so the write must not block the thread of the
+    // calls.
     _ = Thread.start(named: "connd-overrides", self.overrideStore.finish)
     self.server.beginGracefulShutdown()
-    // A stopped client never acknowledges the end, so connd does not wait for it.
+    // A suspended client never acknowledges the end, so connd does not wait for it.
     self.reactor.execute(after: Self.maxFarewell) {
       self.logger.info("some clients did not disconnect in time")
       self.transport.close()

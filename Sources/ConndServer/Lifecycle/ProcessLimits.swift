@@ -23,8 +23,8 @@ enum ProcessLimits {
     mallopt(M_ARENA_MAX, 1)
   }
 
-  /// The number of clients for which there are descriptors, in addition to connd's own. A client
-  /// takes one, or two if the kernel does not remember which process connected.
+  /// The number of clients for which descriptors remain after connd's own. A client takes one
+  /// descriptor, or two if the kernel does not remember which process connected.
   static var maxClients: Int {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }

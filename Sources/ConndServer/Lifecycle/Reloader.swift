@@ -40,7 +40,7 @@ struct Reloader {
   }
 }
 
-/// The configuration in use, and the error of the one that was read last, if any.
+/// The configuration in use, and the error of the last reading, if any.
 final class ReloadState: Sendable {
   private let state: Mutex<(configuration: Configuration, error: ConfigurationError?)>
 

@@ -8,7 +8,7 @@ protocol MonitorClock {
   var now: Instant { get }
   /// The current wall-clock time.
   var time: WallTime { get }
-  /// The time that the loop's thread has worked, by which users are charged for their turns.
+  /// The processor time of the loop's thread, by which users are charged for their turns.
   var worked: Duration { get }
 }
 
@@ -24,8 +24,8 @@ struct SystemClock: MonitorClock {
 }
 
 extension Instant {
-  /// Returns the current instant by CLOCK_BOOTTIME, which keeps running while the machine sleeps.
-  /// `poll`'s timeout does not.
+  /// Returns the current instant by CLOCK_BOOTTIME, which keeps running while the machine sleeps,
+  /// unlike the timeout of `poll`.
   static func now() -> Instant {
     var time = timespec()
     clock_gettime(CLOCK_BOOTTIME, &time)

@@ -2,12 +2,12 @@ import ConnectivityRules
 import DequeModule
 import LinuxSupport
 
-/// The readings of the kernel that are due, and the answers that wait for them: the effect of a
+/// The readings of the kernel that are due, and the answers that wait for them. The effect of a
 /// client's query is published before the query is answered.
 struct DueReadings {
   private var triggers: Deque<ReadTrigger> = []
   private var answers: [() -> Void] = []
-  /// The user whose query has caused a reading. The reading counts as that user's time.
+  /// The user whose query has caused a reading. The reading's time is charged to that user.
   private var user: Account?
 
   /// Whether a reading or an answer is due.
@@ -18,14 +18,14 @@ struct DueReadings {
   /// Notes that a user's query has caused the readings that are due, if any are.
   mutating func note(user: Account) { if self.areDue { self.user = user } }
 
-  /// Calls a function once nothing must be read any more.
+  /// Calls a function once no reading is due.
   mutating func whenDone(_ answer: @escaping () -> Void) {
     if self.areDue { self.answers.append(answer) } else { answer() }
   }
 
   mutating func popFirst() -> ReadTrigger? { self.triggers.popFirst() }
 
-  /// Gives the answers that have waited.
+  /// Sends the answers that have waited.
   ///
   /// - Returns: The user whose query has caused the readings, or `nil` without a query.
   mutating func finish() -> Account? {

@@ -11,7 +11,7 @@ extension Engine {
     return self.filterSpec(self.reader.destinations.all + single.sorted())
   }
 
-  /// The same, for routes to these addresses only.
+  /// Returns the same subscriptions, with routes to these addresses only.
   func filterSpec(_ destinations: [IPAddress]) -> FilterSpec {
     let subscriptions = self.context.subscriptions
     return FilterSpec(
@@ -30,7 +30,7 @@ extension Engine {
 
   /// Notes that the kernel's filter now passes everything that matters.
   ///
-  /// - Returns: The messages that the filter held back before, or `nil` if nothing can have been
+  /// - Returns: The messages that the old filter held back, or `nil` if nothing can have been
   ///   missed.
   mutating func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     try self.context.read(kernel) { (view) throws(KernelUnavailable) in

@@ -5,7 +5,7 @@ import ConnectivityRules
 extension Engine {
   /// Evaluates the next slice of the flows that are due.
   ///
-  /// - Parameter isFinal: Whether flows are destroyed even if messages wait that may explain it.
+  /// - Parameter isFinal: Whether flows are destroyed even if waiting messages may explain it.
   mutating func evaluateFlows(
     _ kernel: any Kernel, isFinal: Bool, at now: Instant, clock: @escaping FlowTable.Clock
   ) throws(KernelUnavailable) -> FlowTable.Slice {
@@ -27,8 +27,8 @@ extension Engine {
   /// - Parameters:
   ///   - past: The published changes, oldest first.
   ///   - kernel: `nil` if it is unavailable.
-  /// - Returns: The answers in the order of the requests, and why the kernel cannot be asked any
-  ///   more, if it cannot.
+  /// - Returns: The answers in the order of the requests, and the failure if the kernel became
+  ///   unavailable.
   mutating func handle(
     _ requests: [GuardRequest], _ limits: Limits, past: [Published], _ kernel: (any Kernel)?,
     at now: Instant

@@ -13,24 +13,24 @@ struct Engine {
   /// Whether clients may learn which Wi-Fi networks were joined.
   private(set) var identify: Identification
   var changes: ChangeDetector
-  /// The state that one reading leaves to the next.
+  /// The state that one reading passes to the next.
   var context: ReadingContext
   /// The destinations that clients watch, each with the path reported last.
   var watched = WatchedPaths()
   var flows = FlowTable()
   private var clocks = ClockSteps()
   private var isKernelLost = false
-  /// When the next grace period of the stream ends.
+  /// When the next grace period of the stream of changes ends.
   private var grace: Instant?
   /// When the kernel's answers expire (D9).
   private var expiry: Instant?
-  /// Whether that is the second look after an expiry.
+  /// Whether `expiry` is the time of the second reading after an expiry.
   private var looksAgain = false
 
   struct Step {
-    /// In the order of publication.
+    /// The changes in the order of publication.
     var changes: [ConnectivityChange]
-    /// For the flows that are evaluated once the changes have been published.
+    /// The cause for the flows that are evaluated after the publication.
     var followers: PendingCauses.Step
   }
 
@@ -81,14 +81,14 @@ struct Engine {
     set { self.reader.classifier.metering = newValue }
   }
 
-  /// Whether links lead to the internet, according to sources other than the kernel. After a
+  /// The reports of sources other than the kernel on whether links reach the internet. After a
   /// change, the caller must run a step.
   var validations: ValidationReports {
     get { self.reader.classifier.validations }
     set { self.reader.classifier.validations = newValue }
   }
 
-  /// How well links carry traffic. After a change of its reports, the caller must run a step.
+  /// How well links pass traffic. After a change of its reports, the caller must run a step.
   var conditions: LinkConditions {
     get { self.reader.classifier.conditions }
     set { self.reader.classifier.conditions = newValue }
@@ -150,9 +150,9 @@ struct Engine {
 
   private static let maxRepetitions = 3
 
-  /// In a route's last 10 ms the kernel reports that it never expires. So an earlier answer is kept
-  /// until its time is over. If the router has renewed the route by very little, its last 10 ms may
-  /// be just then, so connd looks a second time.
+  /// In a route's last 10 ms, the kernel reports that the route never expires. So connd keeps the
+  /// earlier expiry until it has passed. A briefly renewed route may then be in its last 10 ms
+  /// again, so connd reads a second time.
   private mutating func renewExpiry(_ kernel: any Kernel, at now: Instant) {
     let isOver = self.expiry.map { $0 <= now } ?? false
     if isOver { self.expiry = nil }
@@ -162,7 +162,7 @@ struct Engine {
     if self.looksAgain { self.expiry = now.advanced(by: Self.lastMoments) }
   }
 
-  /// Longer than a route's last 10 ms and the kernel's tick.
+  /// The delay until the second reading: longer than a route's last 10 ms and the tick.
   private static let lastMoments = Duration.milliseconds(20)
 
   mutating func noteExpiry(_ kernel: any Kernel, at now: Instant) {

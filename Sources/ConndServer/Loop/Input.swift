@@ -33,5 +33,5 @@ struct Reply<Answer: Sendable>: Sendable {
   func resume(returning answer: Answer?) { self.continuation?.resume(returning: answer) }
 }
 
-/// The answer of the kernel, or why it could not be asked.
+/// The kernel's answer, or the reason why the query failed.
 typealias KernelAnswer<Answer> = Result<Answer, KernelUnavailable>

@@ -8,7 +8,7 @@ struct InstalledFilter {
   /// The number of these addresses that are no longer needed.
   private var unneeded = 0
 
-  /// - Parameter isExact: Whether it passes nothing that is not needed.
+  /// - Parameter isExact: Whether the filter passes only what is needed.
   mutating func install(_ spec: FilterSpec, isExact: Bool) {
     self.addresses = AddressList(spec.destinations)
     if isExact { self.unneeded = 0 }
@@ -21,15 +21,15 @@ struct InstalledFilter {
     self.addresses.isSuperset(of: addresses)
   }
 
-  /// Returns the addresses that pass once these do, too.
+  /// Returns the addresses that pass now, together with these.
   func widened(to addresses: [IPAddress]) -> [IPAddress] {
     var wider = self.addresses
     wider.insert(addresses)
     return wider.all
   }
 
-  /// Whether it passes enough unneeded addresses to be worth narrowing. The cost of a new filter
-  /// grows with its addresses, so a filter with many addresses is narrowed less often.
+  /// Whether the filter passes so many unneeded addresses that narrowing is worthwhile. The cost of
+  /// a new filter grows with its addresses, so a filter with many addresses is narrowed less often.
   var isTooWide: Bool {
     self.unneeded > 0
       && (self.addresses.count < 512 || 4 * self.unneeded > self.addresses.count)

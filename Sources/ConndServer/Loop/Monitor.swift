@@ -38,7 +38,7 @@ final class Monitor: Sendable {
     self.makeLoop = makeLoop
   }
 
-  /// Returns when the thread has ended, after ``stop()``.
+  /// Runs the thread, and returns when it has ended after ``stop()``.
   func run() async {
     await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
       let run: @Sendable () -> Void = {
@@ -61,7 +61,7 @@ final class Monitor: Sendable {
     var waiter = Waiter(self.wakeUp)
     loop.start()
     while self.state.withLock({ $0 == .running }) {
-      // Inputs set the wake-up, so the wait returns for them.
+      // Inputs signal the wake-up, which ends the wait.
       let kernel = loop.listens ? loop.kernel?.fileDescriptor ?? -1 : -1
       let due = loop.due
       self.recorder?.flush()

@@ -4,8 +4,8 @@ import Glibc
 
 // The flows that clients guard, and the paths that they watch.
 extension MonitorLoop {
-  /// Whether flows are due for evaluation now.
-  /// During a pause they wait, because messages may explain a loss.
+  /// Whether flows are due for evaluation now. They wait during a pause, because messages may
+  /// explain a loss.
   var flowsAreDue: Bool {
     self.kernel != nil && self.listens && self.engine.flows.isBusy
       && self.pauses.sweep.isOver(at: self.clock.now)
@@ -13,9 +13,9 @@ extension MonitorLoop {
 
   /// Evaluates the next slice of flows and notifies their clients.
   ///
-  /// Waiting messages usually belong to the same event, and evaluating before they are read would
-  /// only be repeated afterwards. So the next pass reads them first, and again if a flow would be
-  /// destroyed while further messages may explain it (K8).
+  /// Waiting messages usually belong to the same event, so the evaluation would be repeated after
+  /// they are read. The next pass therefore reads them first. It reads again if a flow would be
+  /// destroyed while further messages may explain the loss (K8).
   mutating func evaluateFlows() {
     guard self.flowsAreDue, let kernel = self.kernel else { return }
     if self.messages.waits == 0, kernel.hasMessages { return self.awaitMessages() }
@@ -51,7 +51,7 @@ extension MonitorLoop {
 
     let requests = self.guards.takeRequests()
     guard !requests.isEmpty else { return }
-    // The filter comes before the reading, so that the kernel reports changes in between.
+    // The filter is set before the reading, so that the kernel reports changes in between.
     self.widenFilter(
       to: requests.compactMap(\.registration).flatMap {
         [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? [])
@@ -87,11 +87,11 @@ extension MonitorLoop {
   mutating func watch(_ destination: Destination) -> PathWatch {
     let isNew = !self.watchers.contains(destination)
     let watch = self.watchers.add(destination)
-    // The filter comes before the reading, so that the kernel reports changes in between.
+    // The filter is set before the reading, so that the kernel reports changes in between.
     if isNew { self.engine.watch(destination, path: .unknown) }
     self.widenFilter(to: [destination.address])
     let found = self.path(to: destination)
-    // It may be new to other watchers too, because the kernel's message about it is still unread.
+    // The path may be new to other watchers, too, if the kernel's message about it is unread.
     if found.isNews {
       self.watchers.publish(found.path, of: destination)
     } else {

@@ -8,7 +8,7 @@ extension MonitorLoop {
   /// Whether kernel messages end a wait.
   var listens: Bool { self.pauses.overrun.end == nil }
 
-  /// Reads a batch of the waiting messages, always before requests: a message that the kernel sent
+  /// Reads a batch of the waiting messages, always before requests. A message that the kernel sent
   /// before a client registered a flow is not about that flow.
   mutating func readMessages(on woken: Waiter.Woken?) {
     let isRested = self.pauses.overrun.ends(by: self.clock.now)
@@ -44,8 +44,8 @@ extension MonitorLoop {
     return mayHaveMore
   }
 
-  /// Whether a link of a path was set down, and does not exist any more. The kernel removes a link
-  /// before it answers a query for it, so the message about the removal waits then (T5).
+  /// Whether a path's link that was set down no longer exists. The kernel removes a link before it
+  /// answers a query for it, so the message about the removal is already waiting (T5).
   private func haveRemovedLink(_ events: [KernelEvent], _ kernel: any Kernel) -> Bool {
     events.contains { event in
       guard case .link(let link) = event, link.state == .down,
@@ -100,8 +100,8 @@ extension MonitorLoop {
     self.filter.isTooWide && !self.engine.flows.isBusy && !self.guards.isBusy
   }
 
-  /// Lets the filter pass what paths and clients need now, and no more (D6). If it passed too
-  /// little, reads what may have changed before.
+  /// Installs a filter that passes only what paths and clients need now (D6). If the old one passed
+  /// too little, reads what may have changed.
   ///
   /// If a hostile neighbour changes a gateway's MAC address again during that reading, the next
   /// turn continues.
@@ -109,7 +109,7 @@ extension MonitorLoop {
     guard let kernel = self.kernel else { return }
     if self.engine.context.subscriptions.ignoredLinks.areLoud {
       // If the links cannot be listed, some are coming and going, and a later turn tries again. If
-      // the kernel was lost, the next reading finds out.
+      // the kernel was lost, the next reading detects it.
       let present = try? kernel.links()
       self.engine.context.subscriptions.ignoredLinks.ignore(after: present?.map(\.link.index))
       if present != nil { self.installFilter(self.engine.filterSpec) }
@@ -153,11 +153,11 @@ extension MonitorLoop {
   }
 }
 
-/// The kernel messages that wait.
+/// The state of waiting kernel messages.
 struct WaitingMessages {
   /// Whether the next pass reads messages even if nothing has woken the loop for them.
   var areDue = false
-  /// Whether messages were about links, which the fact sources have not heard yet.
+  /// Whether messages were about links and the fact sources were not notified yet.
   var haveNamedLinks = false
   /// How often the flows that are due have waited for messages that may explain their loss (K8).
   var waits = 0

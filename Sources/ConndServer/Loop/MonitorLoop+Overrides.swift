@@ -3,7 +3,7 @@ import ConnectivityRules
 
 // Users' cost overrides.
 extension MonitorLoop {
-  /// The next end of an override by the clock.
+  /// When the next override with an end time ends.
   var overridesEnd: Instant? {
     self.engine.costs.overrides.nextEnd.map { end in
       self.clock.now.advanced(by: max(self.clock.time.duration(to: end), .zero))
@@ -12,7 +12,7 @@ extension MonitorLoop {
 
   /// Stores overrides, and notes that the kernel must be read for their effect.
   ///
-  /// - Returns: The ticket that tells whether they outlive connd, or `nil` if they do not.
+  /// - Returns: The ticket that reports whether they are stored, or `nil` without a store.
   @discardableResult
   mutating func apply(_ change: OverrideRequests.Change) -> OverrideStore.Ticket? {
     if change.isTimed {
@@ -39,8 +39,8 @@ extension MonitorLoop {
     self.apply(.init(costs: costs, subjects: over, cause: ChangeCause(.user, "choiceEnded")))
   }
 
-  /// Returns the present networks if the kernel was read since the last call, or else nothing: only
-  /// then can the machine have left a network.
+  /// Returns the present networks if the kernel was read since the last call, or else an empty set.
+  /// Only a reading can show that the machine left one.
   private mutating func networksToLeave() -> Set<NetworkHash> {
     guard self.engine.costs.overrides.endWithNetworks, self.overrides.mayHaveLeft else { return [] }
     self.overrides.mayHaveLeft = false

@@ -1,9 +1,9 @@
 import Connectivity
 import ConnectivityRules
 
-// How well links carry traffic.
+// How well links pass traffic.
 extension MonitorLoop {
-  /// Sockets are examined at most this often (Q4).
+  /// The minimum interval between examinations of sockets (Q4).
   private static let censusInterval = Duration.seconds(1)
 
   /// Changes the conditions, and notes that the kernel must be read for the effect on paths.
@@ -13,7 +13,7 @@ extension MonitorLoop {
     if self.engine.conditions.reports != former { self.note(.quality) }
   }
 
-  /// Notes a client's report about its attempt to connect by the default way.
+  /// Notes a client's report about its attempt to connect over the default path.
   ///
   /// - Returns: The quality for the client's traffic.
   mutating func note(
@@ -36,7 +36,7 @@ extension MonitorLoop {
     return .success(self.engine.conditions.quality(of: path.chain, for: destination.uid))
   }
 
-  /// Examines the sockets of other users' flows on a link, because a user's word counts for that
+  /// Examines the sockets of other users' flows on a link, because a user's report counts for that
   /// user only (Q3). Returns `nil` if sockets were examined within the last second.
   private mutating func census(
     of link: UInt32, beside user: UInt32, at now: Instant
@@ -56,12 +56,12 @@ extension MonitorLoop {
 }
 
 extension AttemptOutcome {
-  /// Whether it is a reason to examine sockets.
+  /// Whether the outcome is a reason to examine sockets.
   fileprivate var isTrouble: Bool { self == .contrast || self == .stalled }
 }
 
 extension FlowTable {
-  /// The number of sockets that are examined at once: about a millisecond.
+  /// The maximum number of sockets per examination, which takes about a millisecond.
   private static let maxCensus = 512
 
   /// Returns connections on a link that do not belong to a user, as questions about their sockets.

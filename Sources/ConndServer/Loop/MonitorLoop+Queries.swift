@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 import LinuxSupport
 
-// Answers to clients' queries. If a query changes something, its answer waits until that is
+// Answers to clients' queries. If a query changes something, its answer waits until the change is
 // published.
 extension MonitorLoop {
   /// Answers clients' queries until the time for this turn is over.
@@ -10,7 +10,7 @@ extension MonitorLoop {
     guard self.queries.isBusy else { return }
     let end = self.clock.now.advanced(by: QueryQueue.maxTime)
     var worked = self.clock.worked
-    // The effect of a query comes before the next one.
+    // A query's effect is published before the next query is answered.
     while !self.readings.areDue, self.clock.now < end, let turn = self.queries.popFirst() {
       self.answer(turn.item)
       self.readings.note(user: turn.user)

@@ -17,7 +17,7 @@ struct MonitorLoop {
   let clock: any MonitorClock
   let sources: [any FactSource]
   private let openKernel: (_ watching: FilterSpec) throws(KernelUnavailable) -> any Kernel
-  /// `nil` if it is unavailable.
+  /// `nil` if the kernel is unavailable.
   private(set) var kernel: (any Kernel)?
   var engine: Engine
   var feed: ChangeFeed
@@ -26,7 +26,7 @@ struct MonitorLoop {
   var messages = WaitingMessages()
   /// Facts that are not applied yet.
   private(set) var facts: Deque<FactUpdate> = []
-  /// The work that was done in this turn, and that a turn does only once.
+  /// The work that this turn has done and must not repeat.
   private var done: Set<Work> = []
   var filter = InstalledFilter()
   var pauses = Pauses()
@@ -88,7 +88,7 @@ struct MonitorLoop {
   /// Whether something must be read before the work that concerns single clients.
   var mustRead: Bool { self.readings.areDue || self.messages.areDue || !self.facts.isEmpty }
 
-  /// Does one kind of work, if it is time for it.
+  /// Does one kind of work, if it is due.
   ///
   /// - Parameter woken: `nil` unless this is the first pass of a turn.
   mutating func perform(_ work: Work, on woken: Waiter.Woken?) {
@@ -101,7 +101,7 @@ struct MonitorLoop {
     case .deadlines: self.meetDeadlines()
     case .filter:
       self.adaptFilter()
-      // Endless changes of a neighbour must not keep connd from the clients.
+      // Endless changes of a neighbour must not keep connd from serving clients.
       if self.readings.areDue { self.done.insert(.filter) }
     case .flows: self.evaluateFlows()
     case .requests: self.handleRequests()
@@ -165,7 +165,7 @@ struct MonitorLoop {
     if self.kernel != nil { self.readings.note(trigger) }
   }
 
-  /// Reads the kernel for each noted trigger, and gives the answers that wait for that.
+  /// Reads the kernel for each noted trigger, and sends the answers that wait for it.
   private mutating func readDue() {
     guard self.readings.areDue else { return }
     let worked = self.clock.worked
@@ -203,7 +203,7 @@ struct MonitorLoop {
   private mutating func meetDeadlines() {
     let now = self.clock.now
     self.watchdog.answer(at: now)
-    // Each deadline has its own cause, and a reading moves others, so each is read before the next.
+    // Each deadline is a separate cause, and a reading may change others, so each is read in turn.
     guard !self.readings.areDue else { return }
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
       return self.note(deadline.trigger)
@@ -235,14 +235,14 @@ struct MonitorLoop {
       self.messages.haveNamedLinks = false
       for source in self.sources { self.facts += source.noteLinks() }
     }
-    // While facts wait, the sources do, too: a hostile router must not fill the memory.
+    // While facts are waiting, no source is read, so that a hostile router cannot fill the memory.
     if let woken, self.facts.isEmpty {
       for (index, source) in self.sources.enumerated()
       where woken.sources.contains(SourceSet(index: index)) || source.timeout == .zero {
         self.facts += source.process()
       }
     }
-    // Each fact has its own cause, so what it changes is read before the next one applies.
+    // Each fact is a separate cause, so its effect is read before the next fact applies.
     while !self.readings.areDue, let update = self.facts.popFirst() { self.apply(update) }
     if let slept = woken?.slept { self.note(.resumed(slept)) }
   }
@@ -269,7 +269,7 @@ struct MonitorLoop {
     }
   }
 
-  /// Stores what others report about the way to the internet.
+  /// Stores reports of other sources about access to the internet.
   private mutating func validate(_ change: (inout ValidationReports) -> Void) {
     let former = self.engine.validations
     change(&self.engine.validations)
@@ -291,7 +291,7 @@ struct MonitorLoop {
   }
 
   mutating func lose(_ error: KernelUnavailable) {
-    // A refused query is not a loss of the kernel, whatever asked it (K8).
+    // A refused query is not a loss of the kernel, wherever it was sent (K8).
     guard !error.isOfOneQuestion else { return self.note(refusal: error) }
     self.kernel = nil
     self.readings.drop()

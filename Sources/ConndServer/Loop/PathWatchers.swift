@@ -50,6 +50,6 @@ struct PathWatchers {
 struct PathWatch: Sendable {
   /// The current path, then each new one. A slow reader receives only the latest.
   var paths: AsyncStream<KernelPath>
-  /// The number with which the watch ends.
+  /// The number that identifies the watch.
   var watcher: UInt64
 }

@@ -1,6 +1,6 @@
 import Connectivity
 
-/// When the loop asks the kernel again, or leaves it alone for a moment.
+/// The delays before the loop queries the kernel again.
 struct Pauses {
   var overrun = OverrunPause()
   var sweep = SweepDelay()
@@ -19,13 +19,13 @@ struct Pauses {
   }
 }
 
-/// Limits how often everything is read again after lost messages. The first time it happens
-/// immediately. If messages keep getting lost, the next ones wait a little. Otherwise they would be
-/// lost too, and connd would do nothing else.
+/// Limits how often everything is read again after lost messages. The first time is immediate. If
+/// messages keep getting lost, the next ones wait briefly. Otherwise they would be lost, too, and
+/// connd would do nothing but read.
 struct OverrunPause {
   /// When messages were lost last.
   private var last: Instant?
-  /// Until when kernel messages wait.
+  /// When kernel messages are read again, or `nil` without a pause.
   private(set) var end: Instant?
 
   private static let length = Duration.milliseconds(20)
@@ -49,8 +49,8 @@ struct OverrunPause {
 }
 
 /// Leaves the processors to subscribers for a moment before a long evaluation of flows occupies one
-/// of them. With two processors the other one belongs to the event loop, and a subscriber would
-/// wait until all are notified.
+/// of them. With two processors, the event loop uses the other, and a subscriber would wait until
+/// all are notified.
 struct SweepDelay {
   /// When the delay ends.
   private(set) var end: Instant?

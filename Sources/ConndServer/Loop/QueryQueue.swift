@@ -7,7 +7,7 @@ struct QueryQueue {
   /// The listing of links in progress.
   var listing: PendingListing?
 
-  /// The time per turn for queries, so that they cannot delay kernel messages for longer.
+  /// The maximum time per turn for queries, so that they delay kernel messages only briefly.
   static let maxTime = Duration.microseconds(250)
 
   var isBusy: Bool { !self.queue.isEmpty }

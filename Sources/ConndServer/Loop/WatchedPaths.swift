@@ -16,7 +16,7 @@ struct WatchedPaths {
   var isBusy: Bool { !self.due.isEmpty }
 
   /// Marks all destinations as due. Destinations that were due before stay in front, so that each
-  /// has its turn however much happens.
+  /// is evaluated even if changes never stop.
   mutating func lookAtAll() {
     let due = Set(self.due)
     self.due += self.reported.keys.lazy.filter { !due.contains($0) }

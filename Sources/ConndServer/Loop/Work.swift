@@ -1,5 +1,5 @@
-/// The kinds of work that a turn does, in their order. Effects that concern more clients come
-/// first. A kind that may take long does only one slice.
+/// The kinds of work that a turn does, in their order. Work that concerns more clients comes first.
+/// A kind that may take long does only one slice.
 ///
 /// Only `read` reads the default paths and publishes what has changed. The other kinds note why
 /// something must be read. Then the kinds from `filter` on wait for the next pass of the turn.
@@ -23,11 +23,11 @@ enum Work: CaseIterable {
   case paths
   /// A slice of clients' queries.
   case queries
-  /// Observers and log lines of the published changes, and refused queries. They wait for the last
-  /// pass of the turn.
+  /// Notifies observers, and logs published changes and refused queries, in the last pass of the
+  /// turn.
   case reports
 
-  /// Whether it concerns single clients, and waits while something must be read.
+  /// Whether the work concerns single clients, and waits while something must be read.
   var awaitsReadings: Bool {
     switch self {
     case .messages, .read, .facts, .deadlines, .reports: false
@@ -36,7 +36,7 @@ enum Work: CaseIterable {
   }
 }
 
-/// The work of a turn in its order: passes until nothing must be read, then the reports. A value.
+/// The work of a turn in its order: passes until nothing must be read, then the reports.
 struct Passes {
   private var woken: Waiter.Woken?
   private var rest = Work.allCases[...]
@@ -48,8 +48,8 @@ struct Passes {
 
   init(_ woken: Waiter.Woken) { self.woken = woken }
 
-  /// Returns the next work, or `nil` at the end of the turn. Only the first pass receives what has
-  /// woken the loop.
+  /// Returns the next work, or `nil` at the end of the turn. Only the first pass receives the
+  /// reasons for waking.
   ///
   /// - Parameter mustRead: Whether something must be read.
   mutating func next(mustRead: Bool) -> (work: Work, woken: Waiter.Woken?)? {

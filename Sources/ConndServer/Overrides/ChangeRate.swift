@@ -12,7 +12,7 @@ final class ChangeRate: Sendable {
 
   private struct State {
     var buckets: [Account: TokenBucket] = [:]
-    /// With more accounts than this, accounts with all their tokens are forgotten.
+    /// If there are more accounts, accounts with a full bucket are forgotten.
     var maxBuckets = 256
   }
 

@@ -5,9 +5,9 @@ import UnixTransport
 
 /// Decides which users may set the cost of a link or a network. All users may read it.
 ///
-/// Root and connd's own user always may. For other users polkit decides, by an action whose
-/// defaults allow the user at the machine's seat. Only on a machine without polkit does connd
-/// decide itself: it allows that user and the members of a group.
+/// Root and connd's own user are always allowed. For other users polkit decides, by an action whose
+/// defaults allow the user at the machine's seat. On a machine without polkit, connd allows that
+/// user and the members of a group.
 struct CostAuthorization: Sendable {
   /// The name of the group. The polkit rule uses it, too.
   static let group = "connd"
@@ -33,8 +33,8 @@ struct CostAuthorization: Sendable {
   ///   decided, or RESOURCE_EXHAUSTED while it has too many pending queries.
   func check(_ peer: PeerCredentials) async throws(RPCError) {
     if peer.uid == 0 || peer.uid == self.ownUser { return }
-    // polkit receives a PID. The answer is about the process that connected only if that process is
-    // still alive while polkit looks.
+    // polkit receives a PID, which may be reused. So the process that connected must still be alive
+    // after the answer.
     let process = peer.process?.open()
     let isAllowedHere = await self.isAtSeatOrMember(peer)
     let verdict = try await self.askPolkit(peer, isAllowedHere)

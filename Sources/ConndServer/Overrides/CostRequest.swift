@@ -16,11 +16,11 @@ enum CostRequest: Sendable {
     /// connd decides.
     case auto
 
-    /// `nil` if connd decides.
+    /// Whether the property is set, or `nil` if connd decides.
     var isOn: Bool? { self == .auto ? nil : self == .on }
   }
 
-  /// A request to change an override; `nil`: leave unchanged.
+  /// A request to change an override. `nil` leaves a property unchanged.
   struct CostOverrideRequest: Sendable {
     var target: Target
     var constrained: Value?

@@ -8,7 +8,7 @@ import Synchronization
 /// The file is read again when it has changed, on a separate thread because it may be long. Safe to
 /// use from any thread.
 final class GroupFile: Sendable {
-  /// In bytes.
+  /// The maximum size of the file in bytes.
   private static let maxSize = 16 << 20
 
   private let path: String

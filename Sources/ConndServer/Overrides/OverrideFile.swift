@@ -17,9 +17,9 @@ final class OverrideFile {
   }
 
   private static let header = "connd networks 2"
-  /// In this format, all overrides of one subject end together.
+  /// The first line of the old format, in which all overrides of one subject end together.
   private static let oldHeader = "connd networks 1"
-  /// In bytes. This has room for more overrides than connd accepts.
+  /// The maximum file size in bytes, enough for more overrides than connd accepts.
   private static let maxSize = 1 << 20
 
   private let path: String
@@ -45,7 +45,7 @@ final class OverrideFile {
     return String(decoding: bytes, as: UTF8.self).filter { $0.isHexDigit || $0 == "-" }
   }
 
-  /// Returns what an earlier run has stored. Without a readable file, returns new contents and
+  /// Returns what an earlier run has stored. If the file is not readable, returns new contents and
   /// stores their key.
   func load() -> Contents {
     self.saved = self.read()
@@ -240,7 +240,7 @@ final class OverrideFile {
         spoken = endsTogether ? spoken + [property] : [property]
       case "time", "boot", "left":
         guard !spoken.isEmpty, let end = Self.end(name, value) else { return nil }
-        // If boots cannot be distinguished, the override belongs to another boot.
+        // If boots cannot be distinguished, the override counts as from another boot.
         let isOver = end == .boot && (boot.isEmpty || value != boot)
         for property in spoken {
           override[keyPath: property]?.end = end
@@ -262,7 +262,7 @@ final class OverrideFile {
     }
   }
 
-  /// The bytes of a name as digits, because a name may contain spaces and line breaks.
+  /// Returns the bytes of a name as digits, because a name may contain spaces and line breaks.
   private static func hexadecimal(_ name: String) -> String {
     name.utf8.map { NetworkHash(UInt64($0)).description.suffix(2) }.joined()
   }
@@ -281,7 +281,7 @@ final class OverrideFile {
     }
   }
 
-  /// `key 00112233445566778899aabbccddeeff`
+  /// Parses a line such as `key 00112233445566778899aabbccddeeff`.
   private static func key(_ line: String) -> NetworkKey? {
     guard line.hasPrefix("key "), let bytes = self.bytes(hexadecimal: line.dropFirst(4)),
       bytes.count == NetworkKey.length

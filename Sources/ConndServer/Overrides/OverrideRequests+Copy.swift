@@ -1,10 +1,10 @@
 import ConnectivityRules
 
 extension OverrideRequests {
-  /// Returns overrides for a second connd on this machine, which is not given the machine's key.
+  /// Returns overrides for a second connd on this machine, which does not get the machine's key.
   ///
-  /// A hash cannot be computed again for a network that the machine is not on, unless the user
-  /// wrote its name. Such overrides are left out.
+  /// Overrides for networks that the machine is not on are left out, because their hash cannot be
+  /// computed, unless the user wrote the network's name.
   ///
   /// - Parameters:
   ///   - user: The only user whose overrides to return, or `nil` for all users.

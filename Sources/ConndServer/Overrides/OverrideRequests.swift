@@ -9,7 +9,7 @@ struct OverrideRequests {
   /// The wall-clock time.
   let time: WallTime
 
-  /// Other overrides than before, and why.
+  /// The changed overrides, and the cause.
   struct Change {
     var costs: OverrideFile.Contents
     var subjects: [CostOverrides.Subject]
@@ -31,9 +31,8 @@ struct OverrideRequests {
     }
   }
 
-  /// Returns the subjects of an override. A network that the machine is on has a name or an
-  /// identity, any other an identity or SSID. A bare SSID may be an open or a protected network, so
-  /// it means both.
+  /// Returns the subjects of an override. Current networks are named by name or identity, other
+  /// networks by identity or SSID. An SSID means both the open and the protected network.
   private func subjects(
     _ target: CostRequest.Target, _ present: [CurrentNetwork]
   ) -> [CostOverrides.Subject] {
@@ -60,7 +59,7 @@ struct OverrideRequests {
     if case .network(let name) = request.target, IPAddress(name) != nil,
       !present.contains(where: { $0.name == name })
     {
-      // Taken as an SSID, the address would be stored without any effect.
+      // If the address were taken as an SSID, the override would have no effect.
       throw .invalid(
         "network: no default path uses the gateway \(name), or it has not answered yet")
     }
@@ -94,7 +93,7 @@ struct OverrideRequests {
   }
 
   /// Returns the name of a network that the user wrote, so that it can be shown to that user away
-  /// from the network. An identity is not a name, and a gateway's address says little elsewhere.
+  /// from the network. An identity is not a name, and a gateway's address is not useful elsewhere.
   private func name(from target: CostRequest.Target) -> String? {
     guard case .network(let name) = target, self.queries.identify == .shown,
       NetworkHash(name) == nil, IPAddress(name) == nil

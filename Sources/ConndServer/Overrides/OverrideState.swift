@@ -13,7 +13,7 @@ struct OverrideState {
 
   init(_ store: OverrideStore?) { self.store = store }
 
-  /// Notes that overrides end after a duration, however the wall clock is set.
+  /// Records overrides that end after a duration, even if the wall clock is set.
   mutating func note(timed subjects: [CostOverrides.Subject], at now: Instant, _ time: WallTime) {
     self.timed.formUnion(subjects)
     _ = self.clocks.step(to: now, time)

@@ -11,8 +11,8 @@ final class OverrideStore: Sendable {
     fileprivate let keeper: OverrideStore
     fileprivate let revision: UInt64
 
-    /// Whether the overrides outlive connd. Returns once they, or later ones, have been written or
-    /// could not be.
+    /// Returns whether the overrides outlive connd, as soon as the attempt to write them or later
+    /// overrides has ended.
     func isKept() async -> Bool { await self.keeper.isKept(self.revision) }
   }
 

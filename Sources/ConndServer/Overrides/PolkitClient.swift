@@ -4,21 +4,20 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// Queries polkit, each time on a separate thread that ends with the answer. The reason is that
-/// polkit may be absent, hang or start slowly. Neither the kernel nor another caller may wait for
-/// it.
+/// Queries polkit, each time on a separate thread that ends with the answer. polkit may be absent,
+/// hang or start slowly, and must not delay kernel messages or other callers.
 final class PolkitClient: Sendable {
   /// The time limit for polkit, which the bus may have to start first. It is less than connctl
   /// waits for connd.
   private static let patience = Duration.seconds(4)
-  /// The maximum number of concurrent queries, each on a thread. It applies once to users that
-  /// connd's own rule would allow, and once to all others. The second limit is for one user.
+  /// The maximum number of concurrent queries, each on a thread. Users that connd's own rule would
+  /// allow and all others are counted separately. The second limit is per user.
   private static let maxQuestions = 8
   private static let maxQuestionsPerUser = 2
 
   private let ask: @Sendable (PeerCredentials) -> Polkit.Verdict
-  /// The callers with pending queries. Users at the seat or in the group do not wait for others,
-  /// who may be many.
+  /// The callers with pending queries. Users at the seat or in the group do not compete with
+  /// others, who may be many.
   private let callers = Mutex<[Caller]>([])
 
   private struct Caller: Equatable {

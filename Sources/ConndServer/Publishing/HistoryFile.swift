@@ -7,11 +7,11 @@ import Logging
 /// Stores published changes across restarts, so that generations never repeat and clients can
 /// resume.
 ///
-/// The file is a log of records (`RecordFrame`), each with a message, after a line with the format.
-/// A record is appended before it is published. An incomplete record after a crash is cut off at
-/// the next start. A file that has become too long is replaced atomically. If the file may lack a
-/// published change, nothing of it is used, because the missing change may matter. The file stays
-/// open, so that a lack of descriptors loses nothing. Not thread-safe.
+/// The file begins with a line that names the format. Records (`RecordFrame`) with one message each
+/// follow. A record is appended before it is published. An incomplete record after a crash is cut
+/// off at the next start. A file that has become too long is replaced atomically. If the file may
+/// lack a published change, connd does not use the file, because the missing change may matter. The
+/// file stays open, so that a lack of descriptors loses nothing. Not thread-safe.
 ///
 /// Implements rule D5.
 final class HistoryFile {
@@ -22,7 +22,7 @@ final class HistoryFile {
   /// The file is replaced when it has this many more records than the store.
   private static let slack = Store.capacity
 
-  /// In bytes. No history is larger, so a larger file was not written by connd.
+  /// The maximum size in bytes. No history is larger, so connd did not write a larger file.
   private static let maxSize = 1 << 26
 
   private let path: String
@@ -55,7 +55,7 @@ final class HistoryFile {
     // If published changes have been lost, an empty history is not complete.
     let isLost = past.changes.isEmpty && past.generation > 0
     let isWritten = self.rewrite(past.changes, header: isLost ? Self.abandoned : Self.header)
-    // The first change makes it complete.
+    // Appending the first change rewrites the closed file, which is complete then.
     if isLost { self.closeFile() }
     return isWritten || !past.changes.isEmpty ? past : .lost
   }
@@ -65,7 +65,8 @@ final class HistoryFile {
     do {
       bytes = try contents(of: self.path, max: Self.maxSize, followsLinks: false)[...]
     } catch {
-      // The renamed file may have been the last one, if nothing was published after it.
+      // If nothing was published since the damaged file was renamed, it is still the latest
+      // history.
       if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }
       return self.putAside("cannot be read: \(error)")
     }
@@ -92,7 +93,7 @@ final class HistoryFile {
       past.append(published)
     }
     if !bytes.isEmpty {
-      // It was not published, because publication follows writing.
+      // connd did not publish the incomplete record, because it writes before it publishes.
       self.logger.notice(
         "removed an incomplete record from the end of the history",
         metadata: ["path": "\(self.path)", "bytes": "\(bytes.count)"])
@@ -100,7 +101,7 @@ final class HistoryFile {
     return Past(changes: past.suffix(Store.capacity))
   }
 
-  /// Replaces the file by one with just these changes.
+  /// Replaces the file by a file with only these changes.
   ///
   /// - Returns: Whether that succeeded.
   private func rewrite(_ past: [Published], header: [UInt8] = HistoryFile.header) -> Bool {
@@ -114,7 +115,7 @@ final class HistoryFile {
     else {
       self.complain(SystemError())
       if descriptor >= 0 { close(descriptor) }
-      // An incomplete file would only fill a full disk further.
+      // An incomplete file would only occupy space on a full disk.
       unlink(temporary)
       return false
     }
@@ -129,8 +130,8 @@ final class HistoryFile {
 
   /// Appends records. `past` returns the changes before them, for replacing the file.
   ///
-  /// - Parameter clockSteps: How often the wall clock was set. Each step shifts the times in the
-  ///   file.
+  /// - Parameter clockSteps: The number of times that the wall clock was set. Each step shifts the
+  ///   times in the file.
   func append(_ changes: [Published], clockSteps: Int = 0, past: () -> [Published]) {
     let isFull = self.records >= Store.capacity + Self.slack || clockSteps != self.clockSteps
     self.clockSteps = clockSteps

@@ -4,8 +4,8 @@ import Connectivity
 import ConnectivityProtobuf
 import ConnectivityProtocol
 
-/// A change and its message, serialised once for the history and all subscribers. It is an object
-/// because each of them holds it.
+/// A change and its message, serialised once for the history and all subscribers. A class, so that
+/// all of them share it.
 final class Published: Sendable {
   let change: ConnectivityChange
   let message: [UInt8]

@@ -66,7 +66,7 @@ struct Statistics: Sendable {
     for event in events {
       switch event {
       case .overrun:
-        // An overrun is not a message, but the loss of some.
+        // An overrun is not a message; it reports that messages were lost.
         messages -= 1
         self.overruns.increment()
       case .malformed: self.malformed.increment()
@@ -115,9 +115,9 @@ struct Statistics: Sendable {
     }
   }
 
-  /// Counts a refutation in the answer to a registration. A connection that has just been made is
-  /// evidence itself. Declaring it dead shows an error, usually connd's (I11). A connection that
-  /// the client registers with an earlier path does not count.
+  /// Counts a refutation in the answer to a registration. A new connection proves that its path
+  /// works, so a refutation shows an error, usually connd's (I11). A connection that the client
+  /// registers with an earlier path does not count.
   func count(_ answer: FlowEvent, to registration: FlowTable.Registration) {
     guard registration.isNew, answer.refutes, case .invalidation(let invalidation) = answer
     else { return }
@@ -126,7 +126,7 @@ struct Statistics: Sendable {
 
   /// Counts a client that was refused, or has to wait for a descriptor.
   ///
-  /// - Parameter limit: The key of the configuration, if it is one.
+  /// - Parameter limit: The limit's configuration key, if it has one.
   func hit(_ limit: String) { self.increment("limits_hit", limit) }
 
   /// Counts a broken invariant, by the place of its check.
@@ -142,7 +142,7 @@ struct Statistics: Sendable {
     /// Empty if the name has only one figure.
     var kind = ""
     var value: UInt64
-    /// Whether it is a current number instead of a count since the start.
+    /// Whether the value is a gauge instead of a count since the start.
     var isPresent = false
   }
 
@@ -155,7 +155,7 @@ struct Statistics: Sendable {
 }
 
 extension ReadTrigger {
-  /// Whether everything is read without relying on earlier knowledge.
+  /// Whether connd reads everything again, without relying on its earlier state.
   fileprivate var isResynchronisation: Bool {
     switch self {
     case .start, .kernelBack: true

@@ -9,7 +9,7 @@ struct StatisticsReporter {
   let logger: Logger
   let started = Moment()
 
-  /// Returns the counts since the start, and the current numbers.
+  /// Returns the counts since the start, and the gauges.
   func figures() async -> [Statistics.Figure] {
     @Sendable func present(_ name: String, _ value: Int) -> Statistics.Figure {
       Statistics.Figure(name: name, value: UInt64(value), isPresent: true)

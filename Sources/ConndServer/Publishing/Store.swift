@@ -6,8 +6,8 @@ import Synchronization
 /// The published state: the current snapshot, and the recent changes in the history.
 ///
 /// The monitor thread publishes without blocking, and subscribers read at their own pace. A
-/// subscriber is a position in the history and has no queue. One that does not read costs nothing,
-/// and one that falls behind the history receives a gap (D4). Safe to use from any thread.
+/// subscriber is a position in the history and has no queue. A subscriber that does not read costs
+/// nothing. One that falls behind the history receives a gap (D4). Safe to use from any thread.
 final class Store: Sendable {
   private let state: Mutex<State>
 
@@ -55,7 +55,7 @@ final class Store: Sendable {
     }
   }
 
-  /// How often the wall clock was set.
+  /// The number of times that the wall clock was set.
   var clockSteps: Int {
     self.state.withLock { state in
       state.followClock()
@@ -100,14 +100,14 @@ final class Store: Sendable {
     for observer in observers.values { observer.finish() }
   }
 
-  /// Notifies observers after a publication, or after a change of what else they report.
+  /// Notifies observers after a publication, or another change that they report.
   func touch() {
     let observers = self.state.withLock { $0.observers }
     for observer in observers.values { observer.yield() }
   }
 
-  /// Yields whenever the snapshot or the number of subscribers may have changed. Several changes
-  /// may be one yield. The stream ends when connd stops, or when its continuation is finished.
+  /// Yields whenever the snapshot or the number of subscribers may have changed. One yield may
+  /// cover several changes. The stream ends when connd stops, or when its continuation is finished.
   func observe() -> (stream: AsyncStream<Void>, continuation: AsyncStream<Void>.Continuation) {
     let (stream, continuation) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -132,8 +132,8 @@ struct Subscriber: Sendable {
   typealias ID = UInt64
 
   let id: ID
-  /// The generation up to which everything has been read, or `nil` before the first reading of a
-  /// subscriber that does not resume.
+  /// The last generation that the subscriber has read, or `nil` before its first reading if it does
+  /// not resume.
   fileprivate var generation: UInt64?
 }
 
@@ -163,7 +163,7 @@ extension Store {
     return subscriber
   }
 
-  /// Removes a subscriber. Has no effect if that was done before.
+  /// Removes a subscriber, unless it was already removed.
   func leave(_ subscriber: Subscriber) {
     let observers = self.state.withLock { state in
       state.subscribers.remove(subscriber.id)

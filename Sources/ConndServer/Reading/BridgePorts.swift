@@ -2,8 +2,8 @@ import Connectivity
 import ConnectivityRules
 import OrderedCollections
 
-/// The ports behind which bridges reach MAC addresses: they show behind which link a gateway is
-/// (K6). This is a value without a kernel: it takes the kernel's answers.
+/// The bridge ports of MAC addresses, which show the link that a gateway is behind (K6). This value
+/// never queries the kernel: callers pass in the kernel's answers.
 struct BridgePorts {
   struct Key: Hashable {
     var bridge: UInt32
@@ -14,27 +14,27 @@ struct BridgePorts {
   struct Place {
     /// `nil` if the bridge has never learnt the address.
     var port: UInt32?
-    /// Whether the bridge knows it now.
+    /// Whether the bridge knows the address now.
     var isPresent: Bool
   }
 
   /// The port of each MAC address, or `nil` while the bridge has not learnt it.
   private var ports = OrderedDictionary<Key, UInt32?>()
-  /// Whether the kernel's filter does not cover everything known here.
+  /// Whether the kernel's filter does not cover all entries yet.
   private(set) var isNew = false
 
-  /// With more than this, all are forgotten and learnt again.
+  /// If there are more, all are forgotten and learnt again.
   private static let maxPorts = 64
 
-  /// The MAC addresses that matter behind bridges.
+  /// The MAC addresses that are followed on bridges.
   var hardwareAddresses: [[UInt8]] {
     Set(self.ports.keys.map(\.hardwareAddress)).sorted { $0.lexicographicallyPrecedes($1) }
   }
 
-  /// The questions after the filter was set.
+  /// The entries to query again after the filter was set.
   var keys: [Key] { Array(self.ports.keys) }
 
-  /// Follows a MAC address: from now on the kernel reports when the bridge learns more.
+  /// Follows a MAC address: from now on the kernel reports when its port changes.
   mutating func follow(_ key: Key) {
     guard self.ports[key] == nil else { return }
     if self.ports.count >= Self.maxPorts { self.ports = [:] }
@@ -42,9 +42,9 @@ struct BridgePorts {
     self.isNew = true
   }
 
-  /// Updates from the kernel's answer, or `nil` if the bridge does not know the MAC address now.
+  /// Updates from the kernel's answer, which is `nil` if the bridge does not know the MAC address.
   ///
-  /// - Returns: The place at which the bridge reaches it, or reached it last.
+  /// - Returns: The place at which the bridge reaches the address, or last reached it.
   mutating func learn(_ port: UInt32?, of key: Key) -> Place {
     if let port { self.ports[key] = port }
     return Place(port: self.ports[key] ?? nil, isPresent: port != nil)
@@ -75,7 +75,7 @@ struct BridgePorts {
   /// Notes that the kernel's filter now covers everything.
   mutating func acceptFilter() { self.isNew = false }
 
-  /// Returns the message that the filter has held back about a MAC address, or `nil` if it did not.
+  /// Returns the message about a MAC address that the filter held back, or `nil` without one.
   func missed(_ port: UInt32?, of key: Key) -> KernelEvent? {
     guard let port, let known = self.ports[key], known != port else { return nil }
     return .bridgeEntry(BridgeEntry(key.hardwareAddress, port: port, bridge: key.bridge))

@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// Reads the default paths, and the state of what the stream of changes follows: the paths on which
-/// channels were made, and their former source addresses.
+/// Reads the default paths, and the state that the stream of changes follows: the paths on which
+/// channels were made, and former source addresses.
 struct DefaultPathReader {
   let reader: PathReader
   let changes: ChangeDetector
@@ -12,8 +12,8 @@ struct DefaultPathReader {
   struct Reading {
     var paths: [FamilyPath]
     var state = ChangeDetector.Reading(.unknown)
-    /// Whether no changed path moved between the first query and the last. Otherwise the reading
-    /// compares new connections at one moment with old ones at another (K8).
+    /// Whether the answers for changed paths stayed the same from the first query to the last. If
+    /// not, the reading mixes the states of two moments (K8).
     var isSettled = false
   }
 
@@ -26,7 +26,7 @@ struct DefaultPathReader {
         try flows.way(to: path.destination, path.facts, path.observed.path)
       }
       reading.state.networks[family] = way?.network
-      // Their links and routers are followed, too.
+      // The links and routers of equal routes are followed, too.
       for equal in path.equals {
         _ = try view.unlessRefused { () throws(KernelUnavailable) in
           try flows.way(to: equal.question, equal.answer)

@@ -9,7 +9,7 @@ struct Explanation: Sendable {
     var destination: IPAddress
     /// As `ip route get` writes it, or the reason why the kernel has no route.
     var answer: String
-    /// Whether it agrees with the answer that decides.
+    /// Whether the answer agrees with the deciding one.
     var agrees: Bool
   }
 
@@ -20,16 +20,16 @@ struct Explanation: Sendable {
   var probes: [Probe] = []
   /// `nil` if no link is known.
   var cost: CostEvidence?
-  /// Why the path's quality is known.
+  /// The reasons for the path's quality.
   var qualityReasons: [String] = []
-  /// From top to bottom. Includes a link that discards the traffic, which is not part of the path.
+  /// The links from top to bottom, including a link outside the path that discards the traffic.
   var links: [LinkReport] = []
   /// How the guessed links were found: `fwmark 0xca6c` or `default`. `nil` if nothing is guessed.
   var guessedBy: String?
-  /// Why packets may be sent elsewhere than the lookup says. Empty if the lookup is proof (E0), or
-  /// without a socket.
+  /// The reasons why packets may take another route than the lookup returned. Empty if the lookup
+  /// is proof (E0) or no socket was found.
   var diversions: [String] = []
-  /// The state of the connection's socket, or `nil` if the query names none that exists.
+  /// The state of the connection's socket, or `nil` if the query does not name an existing socket.
   var socket: SocketTestimony?
   /// The kernel's route, or `nil` if it has none.
   var route: MatchedRoute?
@@ -40,6 +40,6 @@ struct Explanation: Sendable {
 
   var flags: ReachabilityFlags { ReachabilityFlags(self.path) }
 
-  /// The category that this path alone would give.
+  /// The category that follows from this path alone.
   var category: NetworkCategory { NetworkCategory(self.flags, medium: self.path.medium) }
 }

@@ -8,8 +8,8 @@ extension FlowReader {
   ///   - question: The lookup with everything that is specific to the flow.
   ///   - router: The first gateway that the flow was seen to use on its link, or `nil` for the
   ///     path's gateway.
-  ///   - way: The kernel's answer to `question`. It is updated if the answer has changed while the
-  ///     former link was examined. A path that is back is not a better path (K8).
+  ///   - way: The kernel's answer to `question`. It is updated if it changes while the former link
+  ///     is examined. A restored path is not a better path (K8).
   func reading(
     of question: Destination, madeOn made: KernelPath, by router: IPAddress? = nil,
     _ way: inout FlowPath
@@ -47,7 +47,7 @@ extension FlowReader {
         reading.isSourceOnFailedLink = try self.isStranded(on: owner, way)
       }
     }
-    // A flow without an address has not left any path. It begins with the first path that exists.
+    // A flow without a source address has not used a path yet. It begins with the first one.
     guard question.source != nil, !reading.isSourceGone, let before, before != 0 else {
       return reading
     }
@@ -76,7 +76,7 @@ extension FlowReader {
     return reading
   }
 
-  /// Whether an address is of no use, because its link carries nothing and the path uses another.
+  /// Whether an address is useless: its link passes no traffic, and the path uses another.
   private func isStranded(on owner: UInt32, _ way: FlowPath) throws(KernelUnavailable) -> Bool {
     guard !way.judged.chain.contains(where: { $0.index == owner }),
       let link = try self.view.link(owner)?.link
@@ -84,7 +84,7 @@ extension FlowReader {
     return link.state != .up && !link.flags.contains(.loopback)
   }
 
-  /// Whether an address that a query uses, and that this machine has lost, may come back.
+  /// Returns whether a query's source address may come back after this machine has lost it.
   func sourceLoss(
     _ question: Destination, madeOn made: KernelPath
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss {
@@ -96,7 +96,7 @@ extension FlowReader {
     guard case .route(let route) = try self.view.route(to: question.ofNew),
       route.outLink == index, let source = route.source, source != question.source
     else { return .mayReturn }
-    // A modem or a tunnel leads to one network, whatever the prefix lengths are.
+    // A modem or a tunnel connects to one network, regardless of prefix lengths.
     guard link.hasNeighbours else { return .final }
     var (lost, new) = (made, made)
     lost.source = question.source
@@ -105,8 +105,8 @@ extension FlowReader {
     return new.isOfSameSubnet(as: lost) ? .final : .mayReturn
   }
 
-  /// Whether a link that is gone may be made again with its address: a program made it, and no link
-  /// of its name has another address.
+  /// Whether a removed link may be recreated with its address: a program created it, and no link of
+  /// the same name has another address.
   private func mayBeMadeAgain(
     _ made: KernelPath, for question: Destination
   ) throws(KernelUnavailable) -> Bool {
@@ -122,7 +122,7 @@ extension FlowReader {
     }
   }
 
-  /// Returns how an address that new connections used before was lost, or `nil` if this machine
+  /// Returns how a former source address of new connections was lost, or `nil` if this machine
   /// still has it.
   func loss(
     of former: InvalidationDetector.AddressOnLink, to destination: Destination
@@ -160,10 +160,9 @@ extension FlowReader {
       let isGiven = try self.isGiven(source, to: question, on: now, isSet: isTied)
       if isGiven { return .untied }
     }
-    // With several nexthops each of them is correct. But if the flow's address belongs to the link,
-    // the kernel must keep choosing that nexthop, as long as the query is the connection's own.
-    // IPv6 skips a nexthop whose router seems silent, and the connection stays on its nexthop while
-    // that works (rt6_score_route).
+    // With several nexthops, each is correct. But if the flow's address belongs to the link and the
+    // query has the flow's port, the kernel must keep choosing that nexthop. IPv6 skips a nexthop
+    // whose router seems silent, but the connection keeps it while it works (rt6_score_route).
     let isUp = try self.view.link(link)?.link.state == .up
     let isOwn = owner == link && question.transport?.localPort ?? 0 != 0
     if !isOwn || isUp && question.address.family == .ipv6, try self.isLeg(link, of: question) {
@@ -210,7 +209,7 @@ extension FlowReader {
     return try self.view.entry(for: new)?.source == source
   }
 
-  /// Returns the path or subnet that new connections get, or `nil` if it is the flow's own.
+  /// Returns the path or subnet that new connections get, or `nil` if the flow has the same.
   private func alternative(
     _ question: Destination, _ way: FlowPath, by router: IPAddress?
   ) throws(KernelUnavailable) -> FlowReading.Alternative? {
@@ -241,7 +240,7 @@ extension FlowReader {
     guard way.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
       !other.isOfSameSubnet(as: way.judged)
     else {
-      // New connections get the same route and source, and so do those of other flows on this path.
+      // New connections of all flows on this path get the same route and source.
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }
@@ -257,9 +256,9 @@ extension FlowReader {
       isKept: !isOwnRoute || isOfSameRouter || isSpread)
   }
 
-  /// Whether the kernel drops replies to the flow because another link leads to its remote address.
-  /// Checks only flows that may be routed differently from others: those bound to a link, or with a
-  /// mark.
+  /// Whether the kernel drops replies to the flow because the route to its remote address uses
+  /// another link. Checks only flows that may be routed differently from others: those bound to a
+  /// link, or with a mark.
   private func areRepliesRefused(
     _ question: Destination, _ way: FlowPath, _ alternative: FlowReading.Alternative?
   ) throws(KernelUnavailable) -> Bool {

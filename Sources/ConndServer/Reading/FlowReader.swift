@@ -2,8 +2,8 @@ import Connectivity
 import ConnectivityRules
 import OrderedCollections
 
-/// The path that a flow's own lookup returned, shared by all flows with the same answer. It is one
-/// object because ten thousand flows may hold it.
+/// The path that a flow's own lookup returned, shared by all flows with the same answer. It is an
+/// object because ten thousand flows may share it.
 final class FlowPath: Sendable {
   let answer: RouteAnswer
   let facts: PathFacts
@@ -54,13 +54,12 @@ final class FlowReader {
   let view: KernelView
   /// The routes that the kernel has removed since the flows were evaluated last.
   let removals: Removals
-  /// Whether a link that is gone may be made again. The stream of all channels does not wait for
-  /// that (I1).
+  /// Whether to wait for removed links to be recreated. The stream of all channels does not (I1).
   let awaitsRemadeLinks: Bool
   private var ways = OrderedDictionary<WayKey, FlowPath>()
   /// The path of the previous flow. Most flows share it, and it is found without hashing.
   private var last: (key: WayKey, way: FlowPath)?
-  /// The paths that new connections also take. One flow of each has been checked.
+  /// The paths that new connections also take, as checked for one flow of each.
   var usual: Set<WayKey> = []
   var lastUsual: WayKey?
 
@@ -69,7 +68,7 @@ final class FlowReader {
     /// Part of the key because a link-local source address works for some destinations only.
     var isLinkLocal: Bool
     /// Set for on-link destinations of a link with lower links: neighbours may be behind different
-    /// ones.
+    /// lower links.
     var neighbour: IPAddress?
   }
 
@@ -131,7 +130,7 @@ final class FlowReader {
     guard question.outLink == nil, try self.mayBeGiven(path),
       try self.view.entry(for: question)?.source == path.source
     else { return false }
-    // A VPN's route applies to new connections as well. A rule for the address is set up by the
+    // A VPN's route also applies to new connections. A policy rule for the address comes from the
     // user.
     guard case .route(let route) = try self.view.route(to: question.ofNew) else { return false }
     return route.source == path.source && route.table == path.table
@@ -145,7 +144,7 @@ final class FlowReader {
     return try self.view.address(source, on: owner)?.prefixLength == source.family.bitWidth
   }
 
-  /// Unspecified, `default`, `main` and `local` (rtnetlink(7)).
+  /// The tables unspecified, `default`, `main` and `local` (rtnetlink(7)).
   private static let systemTables: Set<UInt32> = [0, 253, 254, 255]
 
   private func guesses(
@@ -183,7 +182,7 @@ final class FlowReader {
   }
 
   /// Returns the path that decides about flows. A failure below a tunnel counts as a missing route,
-  /// because the tunnel may come back another way.
+  /// because the tunnel may come back over another link.
   private func judged(_ shown: KernelPath, _ facts: PathFacts) -> KernelPath {
     var path = shown
     guard path.status == .requiresConnection, facts.links.contains(where: \.isTunnel),

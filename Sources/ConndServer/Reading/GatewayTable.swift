@@ -2,13 +2,13 @@ import Connectivity
 import ConnectivityRules
 import OrderedCollections
 
-/// The networks behind the links in use, as far as known. The MAC addresses of gateways identify
-/// networks that have no name (I4). This is a value without a kernel: it says what to ask, and
-/// takes the answers (``KernelView/identity(of:_:isDefault:)``).
+/// The known networks behind the links in use. The MAC addresses of gateways identify networks that
+/// have no name (I4). This value never queries the kernel: it lists the queries, and callers pass
+/// in the answers (``KernelView/identity(of:_:isDefault:)``).
 ///
-/// Only the MAC addresses of one gateway are compared, and only if its link, or the source address
-/// of new connections, was lost in between. Each such loss begins an epoch. A flow was made on
-/// another network if its epoch is earlier than the first epoch of the current network.
+/// A gateway's MAC address is compared only with its earlier one, and only if the link or new
+/// connections' source address was lost in between. Each such loss begins an epoch. A flow was made
+/// on another network if its epoch is earlier than the first epoch of the current network.
 struct GatewayTable {
   private struct Carrier {
     var isUp: Bool
@@ -22,10 +22,10 @@ struct GatewayTable {
   private var lastEpoch: UInt64 = 0
   /// The epochs of links whose neighbours have no MAC addresses.
   private var linkEpochs: [UInt32: [AddressFamily: UInt64]] = [:]
-  /// Whether the kernel's filter does not cover everything known here.
+  /// Whether the kernel's filter does not match ``gateways`` yet.
   private(set) var isNew = false
 
-  /// A machine has only a few gateways. With more than this, all are forgotten and learnt again.
+  /// A machine has only a few gateways. If there are more, all are forgotten and learnt again.
   private static let maxGateways = 64
 
   /// The gateways, in the form that the kernel's filter expects.
@@ -62,8 +62,8 @@ struct GatewayTable {
   /// Follows a gateway.
   ///
   /// - Parameter links: The gateway's link and the links below it.
-  /// - Returns: The links to ask about: the gateway is no longer behind them, so they may be gone,
-  ///   and the message about that comes later.
+  /// - Returns: The links to query, because the gateway is no longer behind them: they may have
+  ///   been removed, with the message still to come.
   mutating func follow(_ gateway: Gateway, behind links: Set<UInt32>) -> [UInt32] {
     if self.known[gateway] == nil {
       if self.known.count >= Self.maxGateways { self.known = [:] }
@@ -75,19 +75,19 @@ struct GatewayTable {
     return (self.known[gateway]?.links ?? []).subtracting(links).sorted()
   }
 
-  /// Notes that a gateway is behind these links only, once the others were asked about.
+  /// Notes that a gateway is behind these links only, after the others were queried.
   mutating func move(_ gateway: Gateway, behind links: Set<UInt32>) {
     self.known[gateway]?.links = links
   }
 
-  /// Whether to ask for a gateway's neighbour entry. Without a carrier the kernel knows only
+  /// Whether to query a gateway's neighbour entry. Without a carrier the kernel knows only
   /// permanent neighbours (neigh_carrier_down). The gateway is queried once the link is up.
   func mustAsk(_ gateway: Gateway) -> Bool {
     self.known[gateway]?.isInDoubt == true && self.carriers[gateway.link]?.isUp == true
   }
 
-  /// Whether a neighbour entry differs from what is known for certain. Then the links must be asked
-  /// about again: one may have been lost between its query and the one for the neighbour.
+  /// Whether a neighbour entry contradicts a certain MAC address. If so, the links must be queried
+  /// again, because one may have been lost before the neighbour was queried.
   func contradicts(_ neighbour: Neighbour?, _ gateway: Gateway) -> Bool {
     guard let address = neighbour?.hardwareAddress, let known = self.known[gateway] else {
       return false
@@ -95,15 +95,15 @@ struct GatewayTable {
     return known.suspicion == nil && known.hardwareAddress != address
   }
 
-  /// Updates from the kernel's answer about a gateway, or `nil` if the kernel has no entry. The
-  /// query is repeated until the kernel is certain.
+  /// Updates from the kernel's answer about a gateway, which is `nil` without an entry. The query
+  /// is repeated until the kernel is certain.
   mutating func learn(_ neighbour: Neighbour?, of gateway: Gateway) {
     self.known[gateway]?.learn(neighbour, at: self.now)
     if let neighbour { self.follow(neighbour) }
     if self.known[gateway]?.isUnconfirmed == true { self.awaitRouter(gateway) }
   }
 
-  /// Notes the source address of new connections by a gateway.
+  /// Notes the source address of new connections through a gateway.
   mutating func use(_ source: IPAddress?, prefixLengths: Set<Int>, by gateway: Gateway) {
     self.known[gateway]?.use(source, prefixLengths: prefixLengths)
   }
@@ -129,7 +129,7 @@ struct GatewayTable {
       switch event {
       case .neighbour(let neighbour): self.hear(neighbour)
       case .link(let link) where link.hasReliableState && self.carriers[link.index] != nil:
-        // The kernel's filter may hold back the removal of other links.
+        // No other link is stored, because the filter may hold back its removal.
         self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
       case .address(let address):
@@ -149,7 +149,7 @@ struct GatewayTable {
   }
 
   /// Updates from a message about a neighbour. The message about a carrier loss in between may come
-  /// later (linkwatch). The next reading looks at both.
+  /// later (linkwatch). The next reading examines both.
   private mutating func hear(_ neighbour: Neighbour) {
     self.known[Gateway(link: neighbour.link, address: neighbour.address)]?
       .hear(neighbour, at: self.now)
@@ -179,7 +179,7 @@ struct GatewayTable {
       return
     }
     if let count = link.carrierDownCount, let last = before.downCount {
-      // A reading is newer than the message.
+      // An earlier reading is newer than this message.
       guard count >= last else { return }
       if count > last { return self.went(link, isUp) }
     }
@@ -207,7 +207,7 @@ struct GatewayTable {
     self.begin([removed.address.family], on: removed.link) { $0.note(removed: removed) }
   }
 
-  /// Begins an epoch for the gateways that are concerned.
+  /// Begins an epoch for the gateways that `concerns` accepts.
   private mutating func begin(
     _ families: [AddressFamily], on link: UInt32, forgets: Bool = false,
     _ concerns: (inout KnownGateway) -> Bool
@@ -230,7 +230,7 @@ struct GatewayTable {
     let kept = self.known.filter { $0.key.link != link }
     if kept.count != self.known.count { self.isNew = true }
     self.known = kept
-    // If the link was the upper one, the links below it continue in another stack.
+    // The links below a removed upper link continue in another stack.
     self.interrupt(link)
   }
 
@@ -239,11 +239,11 @@ struct GatewayTable {
   /// Notes that the kernel's filter now covers everything.
   mutating func acceptFilter() { self.isNew = false }
 
-  /// Returns the message that the filter has held back about a gateway, or `nil` if it did not.
+  /// Returns the message about a gateway that the filter held back, or `nil` without one.
   ///
   /// - Parameters:
   ///   - heard: The entry in ``gateways``.
-  ///   - neighbour: The kernel's answer about it now.
+  ///   - neighbour: The kernel's current entry for the same gateway.
   func missed(since heard: Neighbour, _ neighbour: Neighbour) -> KernelEvent? {
     // If the MAC address is not confirmed yet, the filter must still pass a message that repeats
     // it.
@@ -264,7 +264,7 @@ extension [LinkFacts] {
 }
 
 extension Link {
-  /// Whether neighbours on the link have MAC addresses. Not so for modems and tunnels.
+  /// Whether neighbours on the link have MAC addresses, unlike behind modems and tunnels.
   var hasNeighbours: Bool {
     !self.hardwareAddress.isEmpty && !self.flags.contains(.pointToPoint)
   }

@@ -3,13 +3,13 @@ import ConnectivityRules
 
 /// The answer to a client about one connection of this machine.
 struct ConnectionReport: Sendable {
-  /// The path that its packets take now.
+  /// The path that the connection's packets take now.
   var path: KernelPath
-  /// The link with its own address, or `nil` if the machine does not have the address.
+  /// The link with the connection's local address, or `nil` if the machine does not have it.
   var link: Link?
   /// The verdict, or `nil` for a connection that works.
   var verdict: FlowTracker.Verdict?
-  /// The state of its socket, or `nil` if it has just ended.
+  /// The state of the connection's socket, or `nil` if the connection has just ended.
   var socket: SocketReport?
 }
 
@@ -17,16 +17,15 @@ extension KernelQueries {
   /// The facts about connections besides the kernel's present state.
   struct History {
     var past: PastInvalidations
-    /// When anything last changed that may have cost a path.
+    /// The time of the last change that may have broken a path.
     var lastChange: Instant?
-    /// The standing verdicts of guarded connections. A working one has `nil`.
+    /// The current verdicts of guarded connections, or `nil` for a working one.
     var standing: [Destination: FlowTracker.Verdict?]
   }
 
-  /// Judges connections. The verdict of `Guard` holds for the connections that it guards. The
-  /// others are judged as `Guard` does when they are registered. When they were made is unknown,
-  /// but a connection existed when its peer was last heard: the registration's generation is that
-  /// of this moment.
+  /// Judges connections. A connection that `Guard` guards keeps its verdict. Others are judged as
+  /// on registration. Their age is unknown, but a connection existed when its peer was last heard,
+  /// so the registration has the generation of that moment.
   func judge(
     _ connections: [FlowTable.Registration], _ history: History,
     _ policy: InvalidationPolicy, at now: Instant
@@ -83,7 +82,7 @@ extension KernelQueries {
     let isAway = reading.path.status != .satisfied || reading.isSourceStranded
     var machine = FlowMachine(
       FlowTracker(connection.flow, on: made ?? way.judged, network: way.network))
-    // A grace period that it is in began with the last change, if not before.
+    // A current grace period began no later than the last change.
     let began = min(history.lastChange ?? now, now)
     var lookup = FlowMachine.Lookup(
       reading, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
@@ -100,8 +99,8 @@ extension KernelQueries {
     return report
   }
 
-  /// Returns the path on which a connection was made, by the link of its own address. Returns `nil`
-  /// if that is its present path.
+  /// Returns the path on which a connection was made, by the link with its local address. Returns
+  /// `nil` if no link or only loopback has it.
   private func path(
     of question: Destination, madeOn link: Link?, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> KernelPath? {

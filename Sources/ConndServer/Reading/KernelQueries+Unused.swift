@@ -14,14 +14,14 @@ struct UnusedLink: Sendable {
 }
 
 extension KernelQueries {
-  /// The number of links that an explanation compares. Each takes two lookups, however many routes
-  /// exist.
+  /// The maximum number of links that an explanation compares. Each takes two lookups, regardless
+  /// of the number of routes.
   static let maxCompared = 64
 
   /// Explains why the traffic does not use these links.
   ///
   /// - Parameters:
-  ///   - links: The indexes of links. Those of the path are skipped.
+  ///   - links: The indexes of links. Links of the path are skipped.
   ///   - facts: The facts of the path.
   func unused(
     _ links: [UInt32], to destination: Destination, _ facts: PathFacts, _ used: MatchedRoute?,
@@ -75,7 +75,7 @@ extension RouteAnswer {
 }
 
 extension LinkReport {
-  /// Whether it is not an uplink unless a route uses it: a bridge of containers, a tunnel.
+  /// Whether the link is an uplink only if a route uses it, like a container bridge or a tunnel.
   var isInternal: Bool {
     self.facts.isTunnel || ["bridge", "dummy", "ifb", "vrf"].contains(self.facts.link.kind)
   }

@@ -18,7 +18,7 @@ struct KernelQueries {
     try self.reader.path(to: destination, self.view).path
   }
 
-  /// Returns the path to a destination by another link's default route.
+  /// Returns the path to a destination over another link's default route.
   func otherWay(to destination: Destination) throws(KernelUnavailable) -> OtherWay {
     try self.reader.otherWay(to: destination, self.view)
   }
@@ -88,7 +88,7 @@ struct KernelQueries {
     return explanation
   }
 
-  /// Returns the networks of the default paths, the one of the summary first.
+  /// Returns the networks of the default paths, beginning with the preferred address family.
   func presentNetworks() throws(KernelUnavailable) -> [CurrentNetwork] {
     var networks: [CurrentNetwork] = []
     for network in try self.networksOfPaths() {
@@ -98,7 +98,7 @@ struct KernelQueries {
     return networks
   }
 
-  /// Returns the networks of the default paths. Empty while the network of any is unknown, for
+  /// Returns the networks of the default paths. The set is empty while any of them is unknown, for
   /// example because its gateway has not answered yet.
   func knownNetworks() throws(KernelUnavailable) -> Set<NetworkHash> {
     let networks = try self.networksOfPaths()
@@ -121,8 +121,8 @@ struct KernelQueries {
 }
 
 extension KernelQueries {
-  /// Describes a link on its own. For Wi-Fi, asks nl80211 now, and uses its last answer if it does
-  /// not respond.
+  /// Describes a link on its own. For Wi-Fi, queries nl80211 now, and uses the last answer if
+  /// nl80211 does not respond.
   ///
   /// - Parameter addresses: Addresses that include those of the link.
   func describe(

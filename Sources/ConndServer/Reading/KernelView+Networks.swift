@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-// The networks behind gateways, and the ports of bridges. The tables say what to ask.
+// The networks behind gateways, and the ports of bridges. The tables determine the queries.
 extension KernelView {
   /// Returns what is known about the network behind a path's link.
   ///
@@ -24,7 +24,7 @@ extension KernelView {
     return self.subscriptions.gateways.identity(of: path, facts)
   }
 
-  /// Returns the last known MAC address of a gateway, or `nil` if it has none.
+  /// Returns the last known MAC address of a gateway, or `nil` if it is unknown.
   ///
   /// - Parameter links: The gateway's link and the links below it.
   func hardwareAddress(
@@ -73,9 +73,9 @@ extension KernelView {
 
   /// Notes that the kernel's filter now passes everything that matters.
   ///
-  /// - Returns: The messages that the filter held back before, as far as they can be reconstructed,
-  ///   or `nil` if nothing can have been missed. Changed links and routes to tunnel ends cannot be
-  ///   reconstructed: then the result is not `nil`, and everything must be read again.
+  /// - Returns: The messages that the old filter held back, as far as they can be reconstructed, or
+  ///   `nil` if nothing can have been missed. If changed links or routes to tunnel ends may be
+  ///   missing, the result is not `nil`, and everything must be read again.
   func acceptFilter() throws(KernelUnavailable) -> [KernelEvent]? {
     let mustRead = self.subscriptions.acceptFilter()
     var events: [KernelEvent] = []

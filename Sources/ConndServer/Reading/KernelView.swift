@@ -3,8 +3,7 @@ import ConnectivityRules
 import Netlink
 import OrderedCollections
 
-/// The kernel during one turn of the loop. Each thing is queried once and remembered until the turn
-/// ends.
+/// The kernel's state during one turn of the loop. Each answer is remembered until the turn ends.
 ///
 /// The view is not a snapshot of one instant. A change during the turn causes a message, and the
 /// message causes another turn.
@@ -76,12 +75,12 @@ final class KernelView {
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     if let known = self.answers[destination] { return known }
     let answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)
-    // The answer may name an address that did not exist before.
+    // The answer may have a source address that was added after the addresses were listed.
     if destination.source == nil { self.listed = [] }
     return try self.remember(answer, to: destination)
   }
 
-  /// Returns the route to a destination that decides about a flow.
+  /// Returns the route that decides about a flow.
   ///
   /// - Throws: If the kernel refuses the query.
   func certainRoute(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
@@ -92,7 +91,7 @@ final class KernelView {
     return answer
   }
 
-  /// Returns the current route to a destination, whatever it was earlier in this turn.
+  /// Returns the current route to a destination, regardless of earlier answers in this turn.
   func routeAnew(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     self.answers[destination] = nil
     return try self.route(to: destination)
@@ -149,7 +148,7 @@ final class KernelView {
     return isProof
   }
 
-  /// Returns why packets may be sent elsewhere than a lookup says, for people (E0).
+  /// Returns readable reasons why packets may take another route than a lookup returns (E0).
   func diversions() -> [String] {
     var diversions: [String] = []
     if self.kernel.translatesConnections() {
@@ -162,8 +161,8 @@ final class KernelView {
     return diversions
   }
 
-  /// Returns a route that exists for certain sources only. Without another route, connect(2) picks
-  /// one of the machine's addresses and looks up with that (ip6_dst_lookup_tail).
+  /// Returns a route that exists only for certain sources, or `nil`. Without another route,
+  /// connect(2) picks one of the machine's addresses and looks that up (ip6_dst_lookup_tail).
   private func sourceSpecificRoute(
     to destination: Destination
   ) throws(KernelUnavailable) -> RouteAnswer? {
@@ -223,7 +222,7 @@ final class KernelView {
     return try self.linkAnew(index)
   }
 
-  /// Returns the current state of a link, whatever it was earlier in this turn.
+  /// Returns the current state of a link, regardless of earlier answers in this turn.
   func linkAnew(_ index: UInt32) throws(KernelUnavailable) -> LinkFacts? {
     let link = try self.kernel.link(index).map(self.describe)
     self.facts[index] = .some(link)
@@ -283,8 +282,8 @@ final class KernelView {
     return found
   }
 
-  /// Returns the current neighbour entry without remembering it. To see whether the neighbour is
-  /// still the same, ask after the links below it were read.
+  /// Returns the current neighbour entry without remembering it. To detect a replaced neighbour,
+  /// call this after reading the links below it.
   func neighbourNow(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
@@ -307,7 +306,7 @@ final class KernelView {
   }
 
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
-    // Usually a path was just seen with this address.
+    // Usually a path with this address was just read.
     var seen: UInt32?
     for (place, found) in self.onLinks where place.address == address && found != nil {
       seen = min(seen ?? place.link, place.link)
@@ -316,8 +315,8 @@ final class KernelView {
     if let entry = try self.entry(for: Destination(address)), entry.kind == .local,
       let link = entry.outLink
     {
-      // The kernel takes an address off its link and sends the message. Only then does it remove
-      // the local route (__inet_del_ifa, ipv6_del_addr).
+      // The kernel removes an address from its link and sends the message before it removes the
+      // local route (__inet_del_ifa, ipv6_del_addr).
       guard entry.isKernels, entry.route?.prefix.length == address.family.bitWidth else {
         return link
       }
@@ -329,8 +328,8 @@ final class KernelView {
 }
 
 extension Address {
-  /// Whether it can be the source of connections to other networks. Applies RFC 6724 as far as that
-  /// decides whether there is a source at all.
+  /// Whether the address can be the source of connections to other networks. Applies only the parts
+  /// of RFC 6724 that decide whether any source exists.
   fileprivate var isGlobalSource: Bool {
     self.address.family == .ipv6 && !self.address.isLinkLocal && !self.address.isLoopback
       && self.flags.isDisjoint(with: [.duplicate, .tentative, .deprecated])

@@ -6,7 +6,7 @@ import ConnectivityRules
 ///
 /// Implements rule I4.
 struct KnownGateway {
-  /// The MAC address that the kernel had last, even if it has forgotten it since.
+  /// The last MAC address that the kernel had, even if forgotten since.
   private(set) var hardwareAddress: [UInt8]?
   /// The neighbour entry that the kernel reported last. The kernel's filter compares with it.
   var heard: Neighbour
@@ -22,19 +22,19 @@ struct KnownGateway {
   private(set) var suspicion: Suspicion?
   private var source: Source?
 
-  /// The link or its address was lost after the MAC address was known for certain.
+  /// A doubt about the MAC address because the link or its address was lost.
   struct Suspicion {
     /// The first epoch after the loss.
     var epoch: UInt64
     /// When connd last learnt of such a loss.
     var since: Instant
-    /// Whether the kernel has forgotten the MAC address, so that its current one was learnt later.
+    /// Whether the kernel has forgotten the MAC address, so that it learnt the current one later.
     var isForgotten: Bool
     /// Whether the kernel has reported the same MAC address since.
     var isHeard = false
   }
 
-  /// The source address of new connections by the gateway, and its prefix lengths on the link.
+  /// The source address of new connections through the gateway, and its prefix lengths on the link.
   private struct Source {
     var address: IPAddress
     var prefixLengths: Set<Int>
@@ -50,7 +50,7 @@ struct KnownGateway {
   /// Whether the kernel still has the old MAC address without any confirmation that it is correct.
   var isUnconfirmed: Bool { self.suspicion.map { !$0.isForgotten } ?? false }
 
-  /// Updates from the kernel's answer about the gateway, or `nil` if the kernel has no entry.
+  /// Updates from the kernel's answer about the gateway, which is `nil` without an entry.
   mutating func learn(_ neighbour: Neighbour?, at now: Instant) {
     guard let neighbour, let address = neighbour.hardwareAddress else {
       self.suspicion?.isForgotten = true
@@ -68,7 +68,7 @@ struct KnownGateway {
 
   /// Updates from a kernel message about the gateway.
   mutating func hear(_ neighbour: Neighbour, at now: Instant) {
-    // All flows so far used the gateway with the first MAC address that the kernel reports.
+    // All flows so far used the gateway that has the first reported MAC address.
     if self.hardwareAddress == nil {
       self.learn(neighbour, at: now)
     } else if neighbour.hardwareAddress == nil {
@@ -102,7 +102,7 @@ struct KnownGateway {
 
   /// Notes that the kernel removed an entry of an address.
   ///
-  /// - Returns: Whether new connections have lost their address this way, as far as is known.
+  /// - Returns: Whether new connections have lost their address, as far as connd knows.
   mutating func note(removed address: Address) -> Bool {
     guard self.source != nil else { return true }
     guard self.source?.address == address.address else { return false }

@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityRules
 
-/// A listing of all links, built in parts. A machine with containers may have thousands of links,
-/// and kernel messages are read in between.
+/// A listing of all links, built in parts. Kernel messages are read between them, because a machine
+/// with containers may have thousands of links.
 struct LinkListing {
-  /// The number of links that are described in one part: about a tenth of a millisecond.
+  /// The number of links per part. A part takes about a tenth of a millisecond.
   private static let part = 16
-  /// The number of tunnels below which connd looks. A hub may have many more.
+  /// The maximum number of tunnels whose lower link is looked up. A hub may have many more.
   private static let maxTunnels = 64
 
   private let observed: Observation
@@ -38,7 +38,7 @@ struct LinkListing {
       self.count += 1
     }
     guard self.count == self.links.count else { return nil }
-    // Sorts places, because a report is large.
+    // Sorts indices, because a report is large.
     let ranks = self.described.map(\.rank)
     return ranks.indices.sorted { ranks[$0] < ranks[$1] }.map { self.described[$0] }
   }
@@ -95,6 +95,6 @@ struct PendingListing {
 
   var listing: LinkListing
   var replies: [Reply<Answer>]
-  /// Queries that arrived after it began. Their answer must include what has happened meanwhile.
+  /// Queries that arrived after the listing began. Their answers must include changes since then.
   var later: [KernelQuery] = []
 }

@@ -3,7 +3,7 @@ import ConnectivityRules
 
 /// The answer to a client about one link: the kernel's data, and connd's conclusions.
 struct LinkReport: Sendable {
-  /// The data of nl80211.
+  /// The link's data from nl80211.
   struct Wireless: Sendable {
     var link: WirelessLink
     /// `nil` without a network, or if the signal is unknown.
@@ -12,7 +12,7 @@ struct LinkReport: Sendable {
     var isNamed: Bool
   }
 
-  /// The link below.
+  /// The link below this one.
   struct Lower: Sendable {
     var name: String
     var isGuess = false
@@ -24,7 +24,7 @@ struct LinkReport: Sendable {
   var isExpensive: Bool
   var isConstrained: Bool
   var addresses: [Address]
-  /// How well the link carries traffic of all users.
+  /// How well the link passes the traffic of all users.
   var quality = LinkQuality.unknown
   /// `nil` if it is not a Wi-Fi link.
   var wireless: Wireless?

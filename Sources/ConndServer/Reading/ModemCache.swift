@@ -3,8 +3,8 @@ import ConnectivityRules
 
 /// The links that belong to a modem, according to ModemManager or the driver of a serial line.
 ///
-/// Once a link is known to be a modem, it stays one as long as the link exists. ModemManager may
-/// stop or be updated, and pppd may hang up and wait for traffic. A value.
+/// Once a link is known to be a modem, it remains one as long as it exists. ModemManager may stop
+/// or be updated, and pppd may hang up and wait for traffic.
 ///
 /// Implements rule K5.
 struct ModemCache {
@@ -26,15 +26,15 @@ struct ModemCache {
       guard let link = path.chain.last, let evidence = path.evidence else { continue }
       switch evidence.source {
       case .modemManager: self.known.updateValue(nil, forKey: link.index)
-      // It may be the driver of another kind of device. That has no effect.
+      // The driver may belong to another kind of device, which has no effect.
       case .driver: self.lines[link.index] = evidence.value
       default: break
       }
     }
   }
 
-  /// Returns the changes to new links of ModemManager. Each change leads to a separate step,
-  /// because each has its own cause.
+  /// Returns how new links of ModemManager differ from the current ones. Each change needs its own
+  /// step, because each has its own cause.
   func changes(to links: [String: ModemLink]) -> [ModemChange] {
     Set(links.keys).union(self.links.keys).sorted().compactMap { name in
       let (old, new) = (self.links[name] ?? .silent, links[name] ?? .silent)

@@ -13,7 +13,7 @@ final class DefaultPath: Sendable {
   let facts: PathFacts
   /// The path that new connections get.
   let observed: CandidatePath
-  /// The probes that the kernel sends by an equal route, with its answers.
+  /// The probes that use another route of equal rank, with the kernel's answers.
   let equals: [(question: Destination, answer: RouteAnswer)]
 
   init(
@@ -77,9 +77,9 @@ extension PathReader {
       observed: observed, equals: try self.equals(of: probe, answers, family, view))
   }
 
-  /// Returns the probes that leave another way by a route of the same prefix, table and metric. The
-  /// kernel chooses between such routes by whether their routers answer (fib_select_default,
-  /// rt6_select), and reports no change of its choice.
+  /// Returns the probes that use another route of the same prefix, table and metric. The kernel
+  /// chooses between such routes by whether their routers answer (fib_select_default, rt6_select),
+  /// and reports no change of its choice.
   private func equals(
     of probe: Int, _ answers: [RouteAnswer], _ family: AddressFamily, _ view: KernelView
   ) throws(KernelUnavailable) -> [(question: Destination, answer: RouteAnswer)] {
@@ -111,10 +111,10 @@ extension PathReader {
     return (DefaultDestination.majority(of: answers), answers)
   }
 
-  /// Looks up in one batch the probes that decide if they agree.
+  /// Looks up in one batch as many probes as decide if they agree.
   ///
-  /// - Parameter others: Further lookups of the reading. They follow the probes, so that the last
-  ///   lookup of a probe covers them (K8).
+  /// - Parameter others: Further lookups of the reading. They follow the probes, so that repeating
+  ///   a probe at the end covers them, too (K8).
   func askProbes(
     _ families: [AddressFamily], and others: [Destination] = [], _ view: KernelView
   ) throws(KernelUnavailable) {
@@ -147,7 +147,7 @@ extension PathReader {
     return answers
   }
 
-  /// Returns the answer as a way to the internet. Only a unicast route is one (K2).
+  /// Replaces a route that is not unicast: it does not reach the internet (K2).
   private static func way(_ answer: RouteAnswer) -> RouteAnswer {
     if case .route(let route) = answer, route.kind != .unicast {
       .noRoute(.noRoute)

@@ -5,7 +5,7 @@ import ConnectivityRules
 /// tunnel's own packets most likely take.
 extension PathReader {
   /// Returns the guessed links below the last link. Returns `nil` without evidence, or if the last
-  /// link is not such a tunnel.
+  /// link is not a tunnel that hides its remote end.
   func guess(
     below facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -17,8 +17,8 @@ extension PathReader {
       below: facts.links, table: isOutLink ? (family, route.table) : nil, view)
   }
 
-  /// Returns the link by which a tunnel's own packets leave. Returns `nil` without evidence, or if
-  /// the link is not a tunnel.
+  /// Returns the link over which a tunnel's own packets leave. Returns `nil` without evidence, or
+  /// if the link is not a tunnel.
   func underlay(
     of tunnel: LinkFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> (link: UInt32, isGuess: Bool)? {
@@ -74,13 +74,13 @@ extension PathReader {
     return failed
   }
 
-  /// Returns the best default route that does not lead into the tunnel, because a VPN client leaves
-  /// those in place. Each is found by a lookup bound to its link.
+  /// Returns the links of the best default route outside the tunnel, because a VPN client leaves
+  /// such routes in place. A lookup bound to a link finds that link's route.
   private func defaultRouteBeside(
     _ chain: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
     let uplinks = try self.uplinks(view)
-    // The best one may change whenever any of them comes or goes.
+    // The best route may change whenever one of these links appears or disappears.
     view.subscriptions.ignoredLinks.use(uplinks)
     var best: (priority: UInt32, links: GuessedLinks)?
     for family in AddressFamily.allCases {
@@ -152,8 +152,8 @@ extension PathReader {
 }
 
 extension RouteAnswer {
-  /// Whether it is a route over a link. The kernel invents a route of table 0 for IPv4 traffic
-  /// bound to a link if no table has one.
+  /// Whether the answer is a route over a link. The kernel invents a route of table 0 for IPv4
+  /// traffic bound to a link if no table has one.
   fileprivate func isDefault(over link: UInt32) -> Bool {
     guard case .route(let route) = self else { return false }
     return route.kind == .unicast && route.outLink == link && route.table != 0

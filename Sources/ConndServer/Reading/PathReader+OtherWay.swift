@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityRules
 
-/// Reads the paths by other links' default routes, when a client asks. connd follows none of them,
-/// so they cost nothing until then.
+/// Reads the paths over other links' default routes when a client asks. connd does not follow these
+/// paths, so they cost nothing otherwise.
 ///
 /// Implements rules W5 and W6.
 extension PathReader {
-  /// Returns the best path to a destination by another link, and whether traffic may take it.
+  /// Returns the best path to a destination over another link, and whether traffic may take it.
   func otherWay(
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> OtherWay {
@@ -30,7 +30,7 @@ extension PathReader {
     return rule.choice(among: ways)
   }
 
-  /// Returns the path of new traffic to a destination, with what else decides about its use.
+  /// Returns the path of new traffic to a destination, with the facts that decide about its use.
   private func read(
     _ destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> OtherWayRule.Way {

@@ -1,23 +1,22 @@
 import Connectivity
 import ConnectivityRules
 
-/// Finds the link below a stack that carries the traffic, and what masters do with their ports
-/// (K6).
+/// Finds the lower link that passes a stack's traffic, and how masters affect their ports (K6).
 ///
 /// Implements rule K3.
 extension PathReader {
-  /// The link below another one on the way to a next hop.
+  /// The link below another one on the path to a next hop.
   struct PortChoice {
-    /// `nil` without one.
+    /// `nil` if no link is below.
     var link: LinkFacts?
-    /// Whether the kernel names this link. Otherwise it is the most likely port of a switch.
+    /// Whether the kernel names this link. If not, it is the most likely port of a switch.
     var isKnown = true
-    /// The reason why no traffic passes although the link carries.
+    /// The reason why no traffic passes even if the link is up.
     var missing: KernelPath.Reason?
   }
 
-  /// Returns why no traffic passes by a link that is a port of another link, or `nil` if traffic
-  /// passes.
+  /// Returns why no traffic passes through a link that is a port of another link, or `nil` if
+  /// traffic passes.
   ///
   /// A bridge blocks the frames of a port that does not forward. Most masters take what their ports
   /// receive, so an address of the port itself, or a PPPoE session on it, gets no replies. A VRF
@@ -28,12 +27,12 @@ extension PathReader {
     to link: LinkFacts, below above: LinkFacts?, _ view: KernelView
   ) throws(KernelUnavailable) -> KernelPath.Reason? {
     guard let index = link.link.master else { return nil }
-    // The path has reached this link from one of its ports, which its own master does not affect.
+    // The path reached this link from one of its ports. The link's own master does not affect that.
     if let above, above.link.master == link.link.index { return nil }
     if above?.link.index == index || link.isPeer(of: above) {
       return link.link.stateAsPort == link.link.state ? nil : .dormant
     }
-    // The kernel looks for a VLAN before the master (__netif_receive_skb_core).
+    // The kernel handles VLANs before the master (__netif_receive_skb_core).
     guard above?.link.kind != "vlan", !(above?.isOpenVSwitch ?? false),
       let master = try view.link(index)
     else { return nil }
@@ -54,10 +53,10 @@ extension PathReader {
     return master
   }
 
-  /// Returns the lower link that carries the traffic to the next hop.
+  /// Returns the lower link that passes traffic to the next hop.
   ///
   /// - Parameter above: The link above this one on the path. If it is a port of this link, the
-  ///   traffic leaves by another port.
+  ///   traffic leaves through another port.
   func port(
     of link: LinkFacts, among ports: [UInt32], below above: LinkFacts?,
     towards nextHop: Gateway, _ view: KernelView
@@ -76,8 +75,8 @@ extension PathReader {
       choice.link = try view.link(index).flatMap {
         $0.link.master == link.link.index && index != entry ? $0 : nil
       }
-      // The bridge no longer has that port, or the traffic came by it. The bridge floods to all
-      // other ports, and guests do not forward.
+      // The port has left the bridge, or the traffic came from it. The bridge then floods its other
+      // ports, but guests do not forward.
       if choice.link == nil {
         choice.link = try self.likeliestPort(of: link, among: indexes, view).flatMap {
           self.isGuest($0) ? nil : $0
@@ -108,7 +107,7 @@ extension PathReader {
     return try view.place(of: address, on: bridge.link.index)
   }
 
-  /// Returns the port that most likely carries the traffic.
+  /// Returns the port that most likely passes the traffic.
   private func likeliestPort(
     of link: LinkFacts, among indexes: [UInt32], _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {
@@ -137,7 +136,7 @@ extension PathReader {
     of indexes: [UInt32], _ view: KernelView, where isCandidate: (LinkFacts) -> Bool
   ) throws(KernelUnavailable) -> LinkFacts? {
     var ports: [LinkFacts] = []
-    // A bridge may have a thousand ports, most of them guests. The first certain one is enough.
+    // A bridge may have a thousand ports, most of them guests. The first unambiguous one is enough.
     for index in indexes.sorted() {
       guard let port = try view.link(index), isCandidate(port) else { continue }
       if port.link.stateAsPort == .up, !self.isGuest(port), port.isPlaced { return port }

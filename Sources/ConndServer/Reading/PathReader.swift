@@ -28,7 +28,7 @@ struct PathReader {
     return path.costing(view.subscriptions.tunnelCosts.held(path, facts))
   }
 
-  /// Returns the path for the facts, whatever it cost before.
+  /// Returns the path for the facts without the last cost of a tunnel.
   func pathByItself(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> KernelPath
   {
     let path = self.classifier.path(facts)
@@ -39,7 +39,7 @@ struct PathReader {
   }
 
   /// Returns the network that a path uses, below all tunnels and including guesses. Returns `nil`
-  /// if nothing identifies it: a modem of unknown operator, or a gateway that has not answered yet.
+  /// if nothing identifies it, e.g. if the operator is unknown or the gateway has not answered.
   func network(
     of path: KernelPath, _ facts: PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> CurrentNetwork? {
@@ -51,7 +51,7 @@ struct PathReader {
       return CurrentNetwork(
         hash: self.networkKey.hash(of: wireless), name: wireless.name, medium: .wifi, links: names)
     }
-    // A modem's gateway, if it has one, is the modem itself.
+    // A modem's gateway, if any, is the modem itself and identifies no network.
     if let mobile = links.last?.modem?.mobileOperator {
       return CurrentNetwork(
         hash: self.networkKey.hash(of: mobile),
@@ -85,9 +85,9 @@ struct PathReader {
     return facts
   }
 
-  /// Returns the route, looked up again if its source address is gone. Between the two queries
-  /// other routes may have replaced it. Unnumbered links borrow an address and give the same answer
-  /// again.
+  /// Returns the route, looked up again if its source address is gone: another route may have
+  /// replaced it between the queries. For unnumbered links, which borrow an address, the answer
+  /// stays the same.
   private func current(
     _ answer: RouteAnswer, _ destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> RouteAnswer {
@@ -149,22 +149,22 @@ struct PathReader {
         return try self.followTunnel(to: end, into: &facts, view)
       }
     }
-    // A link below the tunnel drops all traffic. The path into the tunnel exists, but carries
-    // nothing.
+    // A link below the tunnel drops all traffic. The path into the tunnel exists, but passes no
+    // traffic.
     if start > 0, self.classifier.endInSink(facts.links[start...]) {
       facts.brokenBelow = .blackhole
     }
   }
 
-  /// Returns the destination of the encapsulated packets, if the route or its next hop says where
-  /// they go, or `nil` if neither does.
+  /// Returns the destination of the encapsulated packets, or `nil` if neither the route nor its
+  /// next hop determines it.
   private func end(
     of link: LinkFacts, on route: Route, to destination: IPAddress, _ nextHop: Gateway,
     _ view: KernelView
   ) throws(KernelUnavailable) -> Destination? {
     if let outer = route.outer {
       // Segment routing looks up the first segment. It uses the route's own link only if that
-      // lookup leads there.
+      // lookup returns the same link.
       guard !link.isTunnel, case .route(let way) = try view.route(to: outer),
         way.outLink == link.link.index
       else { return outer }
@@ -178,9 +178,9 @@ struct PathReader {
     return open.end(of: destination, by: nextHop.address, hardwareAddress: hardwareAddress)
   }
 
-  /// Appends what is below a tunnel. With several nexthops, or rules for source ports, each
-  /// connection may take another one. The kernel does not show which, so a working one is chosen if
-  /// there is one.
+  /// Appends the links below a tunnel. With several nexthops, or rules for source ports, each
+  /// connection may take a different path. The kernel does not show which, so a working path is
+  /// preferred.
   private func followTunnel(
     to end: Destination, into facts: inout PathFacts, _ view: KernelView
   ) throws(KernelUnavailable) {
@@ -218,8 +218,8 @@ struct PathReader {
     return ways
   }
 
-  /// Samples of the source ports that a UDP tunnel uses, by a hash of the inner packet: the default
-  /// net.ipv4.ip_local_port_range (udp_flow_src_port).
+  /// Samples of the default net.ipv4.ip_local_port_range. A UDP tunnel chooses its source port from
+  /// there by a hash of the inner packet (udp_flow_src_port).
   private static let sourcePorts: [UInt16] = [32768, 39826, 46884, 53942, 60999]
 
   private func follow(

@@ -1,7 +1,7 @@
 import Connectivity
 
-/// The state that one reading of the kernel leaves to the next: the subscriptions that paths depend
-/// on, and the answers that hold until a message.
+/// The state that one reading of the kernel passes to the next: the subscriptions for paths, and
+/// the answers that stay valid until a message.
 struct ReadingContext {
   var subscriptions = KernelSubscriptions()
   /// The links that belong to a modem.
@@ -23,7 +23,7 @@ struct ReadingContext {
   }
 
   /// Returns the last query that the kernel has refused since the previous call, or `nil` if it has
-  /// answered all. Whatever depends on the answer stays unknown until a step asks again.
+  /// answered all. Everything that depends on the answer stays unknown until a step asks again.
   mutating func takeRefusal() -> KernelUnavailable? {
     defer { self.refusal = nil }
     return self.refusal

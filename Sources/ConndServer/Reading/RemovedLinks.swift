@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// The links that were removed lately and that programs make again: the restart of a tunnel deletes
-/// its link, and makes one of the same name and address. A value.
+/// Recently removed links that programs may recreate: restarting a tunnel deletes its link and
+/// creates one with the same name and address.
 ///
 /// Implements rule I1.
 struct RemovedLinks {

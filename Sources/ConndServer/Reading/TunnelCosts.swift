@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 
 /// The last known cost of each tunnel. It applies while nothing is known below a tunnel: its uplink
-/// is gone, and the next uplink may cost as much.
+/// is gone, and the next one may cost as much.
 ///
 /// Implements rule I8.
 struct TunnelCosts {
@@ -37,8 +37,8 @@ struct TunnelCosts {
     return self.costs[last.link.index]
   }
 
-  /// Returns the earlier cost that still applies to a path, or `nil` if its cost is known, or
-  /// without an earlier cost.
+  /// Returns the earlier cost that still applies to a path, or `nil` without one. A path with a
+  /// known cost or a guess needs none.
   func held(_ path: KernelPath, _ facts: PathFacts) -> Cost? {
     path.isCostUnknown && path.guessedLinks == 0 ? self.last(facts) : nil
   }

@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityRules
 
-/// The last nl80211 answers about links. Each holds until nl80211 sends a message about the link. A
-/// value.
+/// The last nl80211 answers about links. Each is valid until nl80211 sends a message about the
+/// link.
 ///
 /// Only complete answers are remembered. After an incomplete answer, the next step asks again.
 /// Until then the link remains a Wi-Fi link with the same cost. The network counts as unknown
-/// unless that answer names it, because flows that begin meanwhile may be on another one (I4).
+/// unless the incomplete answer names it, because new flows may be on another network (I4).
 struct WirelessCache {
   private struct Known {
     /// The last complete answer, without what has changed since, or `nil` if it is not a Wi-Fi
@@ -69,7 +69,7 @@ struct WirelessCache {
   /// is known.
   func costNetwork(of link: UInt32) -> WirelessNetwork? { self.links[link]?.full?.network }
 
-  /// Marks incomplete answers to be asked again.
+  /// Marks links with incomplete answers to be queried again.
   mutating func beginStep() {
     for (index, known) in self.links where known.state == .incomplete {
       self.links[index]?.state = .due

@@ -3,8 +3,8 @@ import GRPCCore
 import LinuxSupport
 import Synchronization
 
-/// Lets few calls of each account run at a time. Its other calls wait in the order in which they
-/// came. Safe to use from any thread.
+/// Limits how many calls of each account run at a time. Further calls wait in order of arrival.
+/// Safe to use from any thread.
 ///
 /// Implements rule D4.
 final class AccountTurns: Sendable {
@@ -12,7 +12,7 @@ final class AccountTurns: Sendable {
   final class Turn: Sendable {
     private let hasLeft = Atomic(false)
 
-    /// Whether the client does not wait for the call any more.
+    /// Whether the client has cancelled the call.
     var isCancelled: Bool { self.hasLeft.load(ordering: .relaxed) }
 
     func cancel() { self.hasLeft.store(true, ordering: .relaxed) }
@@ -20,7 +20,7 @@ final class AccountTurns: Sendable {
 
   private struct Waiter {
     var turn: Turn
-    /// Resumed with whether its turn has come.
+    /// Resumed with `true` when the turn comes, or with `false` if the client cancels.
     var continuation: CheckedContinuation<Bool, Never>
   }
 
@@ -56,9 +56,9 @@ final class AccountTurns: Sendable {
     }
   }
 
-  /// Ends the waiting of a call whose client has left.
+  /// Cancels a waiting call because its client has left.
   func cancel(_ turn: Turn, _ account: Account) {
-    // Before the lock, so that a call that is about to wait sees it.
+    // Before the lock, so that a call that is about to wait sees the cancellation.
     turn.cancel()
     let waiter = self.queues.withLock { queues -> Waiter? in
       guard let place = queues[account]?.waiters.firstIndex(where: { $0.turn === turn }) else {

@@ -4,9 +4,9 @@ import Synchronization
 
 /// Finds the account of a uid. Safe to use from any thread.
 ///
-/// A uid that `/etc/subuid` assigns to a person belongs to this person's account. All other uids
-/// outside systemd's ranges for people and services share one account. An exception are uids with a
-/// logind session, such as users of a directory service.
+/// A uid that `/etc/subuid` assigns to a person belongs to this person's account. Other uids
+/// outside systemd's ranges for people and services share one account, unless they have a logind
+/// session, such as users of a directory service.
 ///
 /// Implements rule D4.
 final class Accounts: Sendable {
@@ -31,8 +31,8 @@ final class Accounts: Sendable {
 
   func account(ofUID uid: UInt32) -> Account {
     let account = Account(ofUID: uid)
-    // An owner never gets the uids of services. Root lends its uids to containers that it does not
-    // trust.
+    // Service uids are not counted for an owner. Neither are uids of root's ranges, because root
+    // lends them to containers that it does not trust.
     guard account.pot == .people else { return account }
     let owner = self.subordinateUsers.owner(of: uid).map { Account(number: $0) }
     if let owner, owner.pot == .people { return owner }
@@ -86,7 +86,7 @@ struct SubordinateUsers: Sendable {
     self.ranges.sort { $0.uids.lowerBound < $1.uids.lowerBound }
   }
 
-  /// Returns the user who may act as this uid, or `nil` without one. If ranges overlap, the last
+  /// Returns the user who may act as this uid, or `nil` if no user may. If ranges overlap, the last
   /// one counts.
   func owner(of uid: UInt32) -> UInt32? {
     var (low, high) = (0, self.ranges.count)

@@ -104,8 +104,8 @@ extension Connectivity_V1_Link {
 // MARK: - Networks and statistics
 
 extension Connectivity_V1_Network {
-  /// - Parameter user: The caller. While the machine is on another network, only root and the user
-  ///   who typed the name see it.
+  /// - Parameter user: The caller. Only root and the user who typed the name see it while the
+  ///   machine is on another network.
   init(_ network: CostRequest.ListedNetwork, for user: UInt32) {
     let override = network.override
     self.init()
@@ -147,7 +147,7 @@ extension Connectivity_V1_Choice {
 }
 
 extension CostOverride.Setting {
-  /// The wall-clock time at which it ends, or `nil` if it does not end by time.
+  /// The wall-clock time at which the setting ends, or `nil` if it does not end by time.
   fileprivate var endTime: WallTime? { if case .time(let time) = self.end { time } else { nil } }
 }
 

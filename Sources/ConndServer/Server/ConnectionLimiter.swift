@@ -44,22 +44,22 @@ final class ConnectionLimiter: Admission {
   }
 
   deinit {
-    // Each charge holds the limiter, so all charges are gone.
+    // Each charge retains the limiter, so no charge is left.
     self.state.withLock { state in
       invariant(
         state.counts.values.allSatisfy(\.usage.isEmpty), "all that was admitted is released")
     }
   }
 
-  /// How much of a resource is in use.
+  /// Returns the amount of a resource in use.
   func inUse(_ resource: LimitedResource) -> Int {
     self.state.withLock { $0.counts[resource]?.usage.count ?? 0 }
   }
 
-  /// Applies other limits. Whatever was admitted before stays.
+  /// Applies new limits. Clients and calls that were admitted before are kept.
   func configure(_ limits: Limits) {
-    // The last descriptors are for reading sysfs and writing the history. Without them connd's
-    // answers would be wrong.
+    // Descriptors are reserved for reading sysfs and writing the history. Otherwise connd's answers
+    // would be wrong.
     let connections = min(limits.connections, ProcessLimits.maxClients)
     if connections < limits.connections {
       self.logger.notice(
@@ -178,7 +178,7 @@ extension LimitedResource {
   /// The name of the resource in messages.
   fileprivate var text: String { self == .pendingMemory ? "pending bytes" : self.rawValue }
 
-  /// The approximate memory in bytes that one of them takes.
+  /// The approximate memory of one unit of the resource, in bytes.
   fileprivate var cost: Int {
     switch self {
     case .connections: MemoryTrimmer.costOfConnection

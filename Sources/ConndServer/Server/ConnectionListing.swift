@@ -4,14 +4,14 @@ import ConnectivityRules
 import Glibc
 import Netlink
 
-/// Lists this machine's TCP connections for clients, away from the monitor thread.
+/// Lists this machine's TCP connections for clients, outside the monitor thread.
 struct ConnectionListing: Sendable {
   /// The maximum number of connections on a page. Each has a few hundred bytes.
   static let maxPage = 4096
   /// The number of connections that the monitor thread judges in one query: about a third of a
   /// millisecond.
   static let part = 16
-  /// The number of listings of a user that are made at a time. The user's others wait.
+  /// The maximum number of concurrent listings of a user. Further listings wait.
   static let maxPerUser = 2
   /// The memory of the dump's socket, in connd and in the kernel, in bytes.
   static let costOfDump = 96 << 10
@@ -33,8 +33,8 @@ struct ConnectionListing: Sendable {
     return { () throws(NetlinkError) in try dump.next() }
   }
 
-  /// Returns the first connections of a user on a page and after it, sorted by their keys. Root
-  /// and connd's own user get those of all users. Keeps few, because a server may have millions.
+  /// Returns a user's first connections that belong on the page or after it, sorted by key. Root
+  /// and connd's own user get those of all users. Few are kept, because a server may have millions.
   ///
   /// - Parameters:
   ///   - count: The maximum number of connections.
@@ -54,7 +54,7 @@ struct ConnectionListing: Sendable {
       // A page and a quarter, so that few parts need a sort.
       if kept.count > count + count / 4 { kept.keepFirst(count) }
       try keep(Self.costOfDump + kept.count * Self.costOfConnection)
-      // Other clients' requests come in between.
+      // Let other clients' requests run in between.
       await Task.yield()
     }
     kept.keepFirst(count)
@@ -81,8 +81,8 @@ extension OpenConnection {
     ].joined(separator: " ")
   }
 
-  /// The registration by which it is judged. A connection existed when its peer was last heard, so
-  /// it may have missed only what was published later.
+  /// Returns the registration for judging the connection. The connection existed when its peer was
+  /// last heard, so it can only have missed later changes.
   ///
   /// - Parameters:
   ///   - past: The published changes, oldest first.

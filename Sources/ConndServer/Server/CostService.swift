@@ -100,7 +100,7 @@ struct CostService: RegistrableRPCService {
 }
 
 extension CostRequest.ListedNetwork {
-  /// The sort key in a list: current networks come first, and links last.
+  /// Returns the sort key in a list. Current networks come first, and links last.
   fileprivate func key(at place: Int) -> String {
     if self.current != nil { return "0" + PageRequest.key(UInt64(place)) }
     return switch self.subject {

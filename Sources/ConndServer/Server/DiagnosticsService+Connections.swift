@@ -4,7 +4,7 @@ import GRPCCore
 import Netlink
 import UnixTransport
 
-/// The call ListConnections, the only one whose answer may take megabytes while it is made.
+/// The call ListConnections, the only one whose answer may need megabytes of memory.
 ///
 /// Implements rule D4.
 extension DiagnosticsService {
@@ -37,7 +37,7 @@ extension DiagnosticsService {
   ) async throws -> [UInt8] {
     let listed: [ConnectionListing.Entry]
     do {
-      // One more shows whether there is another page.
+      // One more connection shows whether there is another page.
       listed = try await self.connections.connections(
         of: caller.uid, on: page, count: most + 1
       ) { try keep(.requests, $0) }

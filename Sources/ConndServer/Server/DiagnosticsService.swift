@@ -122,7 +122,7 @@ struct DiagnosticsService: RegistrableRPCService {
 }
 
 extension LinkReport {
-  /// The sort key in a list: its rank.
+  /// The sort key in a list: the link's rank.
   fileprivate var key: String {
     let (unused, down, medium, index) = self.rank
     return PageRequest.key(
@@ -142,7 +142,7 @@ extension [Published] {
 }
 
 extension ConnectivityChange {
-  /// Whether the history lists it: a change of the path, or an invalidation.
+  /// Whether the history contains the change: a change of the path, or an invalidation.
   var isInHistory: Bool {
     switch self {
     case .transition, .path, .invalidation: true

@@ -38,7 +38,7 @@ struct HealthService: RegistrableRPCService {
   ) async throws {
     let isServed = Self.services.contains(service)
     try await writer.write(.with { $0.status = isServed ? .serving : .serviceUnknown })
-    // Nothing changes until the end, and the store notifies all observers of that.
+    // The status changes only when connd stops, and the store then ends all observers' streams.
     let end = self.store.observe()
     await withRPCCancellationHandler {
       for await _ in end.stream {}

@@ -15,7 +15,7 @@ extension IPAddress {
       throw HostAddressError(
         message: "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
     }
-    // Programs bind to it, and the kernel treats it as any address.
+    // Programs bind to the unspecified address, which the kernel treats as any address.
     guard !address.isUnspecified else {
       throw HostAddressError(message: "\(field): '\(text.prefix(64))' is not a host address")
     }

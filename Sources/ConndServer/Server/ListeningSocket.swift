@@ -17,11 +17,11 @@ final class ListeningSocket {
   private var isBound = false
 
   /// The number of clients that may wait to be accepted, as in `systemd/connd.socket`. All clients
-  /// may reconnect at the same time. A longer backlog would let clients that connect and disconnect
-  /// all the time delay the others for longer.
+  /// may reconnect at the same time. A longer backlog would let clients that constantly reconnect
+  /// delay others for longer.
   static let backlog: CInt = 2048
 
-  /// Opens the socket for all users. The directory decides who can reach it.
+  /// Opens the socket for all users. The directory's permissions decide which users can reach it.
   init(path: String) throws(ListeningError) {
     guard path.utf8.count <= UnixAddress.maxPath else {
       throw ListeningError(
@@ -138,7 +138,7 @@ final class ListeningSocket {
     guard probe >= 0 else { throw ListeningError(path: path, SystemError()) }
     defer { close(probe) }
     if withUnixAddress(path, { connect(probe, $0, $1) }) == 0 {
-      // The listener does not use the lock, for example systemd.
+      // The listener, for example systemd, does not use the lock.
       var credentials = clinux_credentials()
       let isKnown = clinux_peer_credentials(probe, &credentials) == 0
       throw ListeningError(path: path, reason: .inUse(isKnown ? "\(credentials.pid)" : nil))

@@ -21,8 +21,7 @@ final class MemoryTrimmer: Sendable {
     self.reactor = reactor
   }
 
-  /// connd has started. Most of the pages that it has touched are of no further use: two thirds of
-  /// its resident memory.
+  /// Frees the pages that connd used only during its start: two thirds of its resident memory.
   func started() {
     self.reactor.execute {
       self.reactor.execute(after: TrimPolicy.delay) {
@@ -48,12 +47,12 @@ final class MemoryTrimmer: Sendable {
 
 /// Decides when to return memory. A value without I/O.
 struct TrimPolicy {
-  /// Less than this is not worth the work.
+  /// The minimum amount of freed memory that is worth a trim, in bytes.
   static let threshold = 8 << 20
-  /// Other clients usually leave at the same time as the first.
+  /// The delay before a trim, because clients often leave at the same time.
   static let delay = Duration.seconds(1)
-  /// malloc blocks while it is trimmed. Clients that come and go cannot cause that more often than
-  /// this.
+  /// The minimum interval between trims, however often clients come and go. malloc blocks during a
+  /// trim.
   static let interval = Duration.seconds(10)
 
   private var used = 0

@@ -24,7 +24,7 @@ struct MonitorQueries: Sendable {
     return try await work()
   }
 
-  /// Sends a query of work that was admitted as a whole.
+  /// Sends a query that is part of already admitted work.
   func admittedAnswer<Answer: Sendable>(
     for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
   ) async throws -> Answer {

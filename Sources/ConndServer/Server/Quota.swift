@@ -34,7 +34,7 @@ struct Usage: Sendable {
 ///
 /// Each pot has a part that the other pots cannot use: a sixteenth for root, three sixteenths each
 /// for services and people. The rest is first come, first served. Within services and within
-/// people, a newcomer gets at most two thirds of what is left, as in dbus-broker. So several
+/// people, an account gets at most two thirds of what is left, as in dbus-broker. So several
 /// accounts together cannot take everything either.
 ///
 /// If five greedy accounts each take two thirds of the rest, only a few of 2,048 calls remain. So a
@@ -53,7 +53,7 @@ struct Quota: Hashable, Sendable {
     case ofOneUser(Int)
   }
 
-  /// May be lower than the amount in use. Then nothing is taken away and nothing is admitted.
+  /// If this is lower than the amount in use, nothing is revoked and nothing more is admitted.
   var inAll: Int
   var ofOneUser: Int
 
@@ -65,7 +65,7 @@ struct Quota: Hashable, Sendable {
     }
   }
 
-  /// The amount up to which an account may use the reserve for accounts with little.
+  /// The amount up to which an account may use the reserve for accounts that use little.
   var little: Int { self.inAll / 256 }
   private var reserveOfLittle: Int { self.inAll / 16 }
 
@@ -76,7 +76,7 @@ struct Quota: Hashable, Sendable {
     return self.inAll - usage.count - unusedReserves.reduce(0, +)
   }
 
-  /// - Throws: If the account may not have this much more.
+  /// - Throws: An error if the account may not use this much more.
   func check(_ amount: Int = 1, of account: Account, beside usage: Usage) throws(Refusal) {
     let own = usage.count(of: account)
     // The client can reduce its own use, so its own limit comes first.

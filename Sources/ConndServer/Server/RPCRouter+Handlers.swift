@@ -67,7 +67,7 @@ extension RPCRouter {
   }
 }
 
-/// Passes on a message that is already serialised.
+/// A serializer for messages that are already serialized.
 struct EncodedSerializer: MessageSerializer {
   func serialize<Bytes: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Bytes {
     Bytes(message)
@@ -86,6 +86,6 @@ extension ServerContext {
 }
 
 extension RPCError {
-  /// Ends every stream when connd stops. The client should reconnect.
+  /// The error that ends every stream when connd stops. Clients should reconnect.
   static let stopping = RPCError(code: .unavailable, message: "connd is stopping")
 }

@@ -19,7 +19,7 @@ extension StartingPoint {
     var description: String
   }
 
-  /// In bytes. The history has at most 512 changes.
+  /// The maximum file size in bytes. The history has at most 512 changes.
   private static let maxSize = 1 << 26
 
   /// - Throws: ``Fault``, or ``ConfigurationError``.

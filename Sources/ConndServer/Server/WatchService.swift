@@ -5,7 +5,7 @@ import CoreMetrics
 import GRPCCore
 import UnixTransport
 
-/// Implements the `Watch` call. Each change goes to all subscribers in one turn of the reactor,
+/// Implements the `Watch` call. Each change is sent to all subscribers in one turn of the reactor,
 /// without a task per subscriber.
 ///
 /// Used on the reactor's thread only.
@@ -111,7 +111,7 @@ private struct EventKinds {
   private var invalidations = true
   private var dns = true
 
-  /// - Parameter kinds: The requested kinds. None means all.
+  /// - Parameter kinds: The requested kinds. An empty list means all.
   init(_ kinds: [Connectivity_V1_EventKind]) throws(RPCError) {
     if kinds.isEmpty { return }
     self.transitions = kinds.contains(.transition)

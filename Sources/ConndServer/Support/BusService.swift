@@ -2,8 +2,8 @@ import Glibc
 import Systemd
 
 /// A service on the system bus that connd queries and listens to, without ever blocking. The bus
-/// may be absent or disappear. The service may come, go or hang, and any bus client may claim to be
-/// it. It uses no timer.
+/// may be absent or disappear. The service may come, go or hang, and any bus client may impersonate
+/// it. Uses no timer.
 ///
 /// Owned by the monitor thread.
 final class BusService<Question: Hashable> {
@@ -31,7 +31,7 @@ final class BusService<Question: Hashable> {
 
   private let daemon = "org.freedesktop.DBus"
   private let daemonPath = "/org/freedesktop/DBus"
-  /// The number of messages per turn, so that the bus cannot delay kernel messages.
+  /// The maximum number of messages per turn, so that the bus cannot delay kernel messages.
   private let maxSteps = 64
 
   /// - Parameters:
@@ -63,7 +63,7 @@ final class BusService<Question: Hashable> {
   /// The queries without an answer.
   var questions: some Collection<Question> { self.calls.values }
 
-  /// Connects to the bus if it was not there.
+  /// Connects to the bus, unless it is already connected.
   func connect() {
     guard self.bus == nil else { return }
     do throws(SystemdError) {
@@ -79,7 +79,7 @@ final class BusService<Question: Hashable> {
     }
   }
 
-  /// Queries the service if it is there.
+  /// Queries the service if it is on the bus.
   func ask(
     _ question: Question, _ path: String, _ interface: String, _ member: String,
     _ arguments: [String] = []
@@ -135,7 +135,7 @@ final class BusService<Question: Hashable> {
     }
   }
 
-  /// Sets the unique name of the service. An empty name means that it has none.
+  /// Sets the unique name of the service. An empty name means that the service is absent.
   private func follow(_ owner: String, _ take: (Event) -> Void) {
     guard owner != self.owner ?? "" else { return }
     self.owner = owner.isEmpty ? nil : owner
@@ -145,8 +145,7 @@ final class BusService<Question: Hashable> {
 }
 
 extension BusValue {
-  /// The name of a link, or `nil` if it is not a valid one, such as the empty name of an absent
-  /// link.
+  /// The name of a link, or `nil` if the name is invalid, such as the empty name of an absent link.
   var linkName: String? {
     if case .text(let text) = self, ResolvConf.isLinkName(text) { text } else { nil }
   }

@@ -4,7 +4,7 @@ import Glibc
 /// (D7).
 final class FileWatch {
   /// Becomes readable when something may have changed; -1 if the user has no inotify instance left,
-  /// and changes go unnoticed.
+  /// so that changes go unnoticed.
   let fileDescriptor: CInt
 
   /// The events of a file that is written in place, or replaced by another.
@@ -24,9 +24,9 @@ final class FileWatch {
   /// Watches the changes of a file. If it does not exist, watches for its creation.
   func watch(file: String) { self.watch(file, Self.changes) }
 
-  /// Watches a file, its directory, and the directory of each symbolic link that leads there. A
-  /// file may be written in place, such as one that a container borrows, and each link may be
-  /// replaced. Missing parts may be created later.
+  /// Watches a file, its directory, and the directory of each symbolic link to it. The file may be
+  /// written in place, as when a container borrows it, and each link may be replaced. Missing parts
+  /// may be created later.
   func watch(fileBehindLinks path: String) {
     var rest: [Substring] = path.split(separator: "/").reversed()
     var (resolved, links) = ("", 0)
@@ -50,7 +50,7 @@ final class FileWatch {
     self.watch(directory: "\(Self.directory(of: resolved))/")
   }
 
-  /// The kernel follows no more (ELOOP).
+  /// The maximum number of links that the kernel follows (ELOOP).
   private static let maxLinks = 40
 
   private static func directory(of path: String) -> String {

@@ -2,7 +2,7 @@ import Connectivity
 
 /// Lets one log line in ten seconds through, and counts the suppressed ones for the next line.
 ///
-/// It has no timer. The next line reports the suppressed ones, whenever it comes.
+/// It has no timer. The next line, whenever it is written, reports the number of suppressed lines.
 struct LogThrottle: Sendable {
   private static let pause = Duration.seconds(10)
 

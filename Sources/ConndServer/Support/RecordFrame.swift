@@ -1,8 +1,8 @@
 import Glibc
 
 /// The frame of the records in a log: the length of the bytes, the inverted length, their checksum,
-/// and the bytes. The first three are 32 bits each in little-endian order. So a torn record at the
-/// end differs from a damaged one, and a wrong length is detected.
+/// and the bytes. The first three are 32-bit little-endian numbers. The inverted length reveals a
+/// wrong length, so that a torn record at the end differs from a damaged one.
 enum RecordFrame {
   /// The size of the frame without the record's bytes.
   static let overhead = 12
@@ -12,8 +12,8 @@ enum RecordFrame {
     return octets(length) + octets(~length) + octets(checksum(bytes)) + bytes
   }
 
-  /// Removes a record from the front. Returns `nil` without a complete one, and `.some(nil)` if it
-  /// is damaged.
+  /// Removes and returns the first record. Returns `nil` if it is incomplete, and `.some(nil)` if
+  /// it is damaged.
   static func take(_ reader: inout ArraySlice<UInt8>) -> [UInt8]?? {
     guard reader.count >= self.overhead else { return nil }
     let numbers = (0..<3).map { number(reader.dropFirst(4 * $0).prefix(4)) }

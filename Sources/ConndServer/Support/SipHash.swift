@@ -1,5 +1,5 @@
 /// SipHash-2-4: without the key, the hash reveals nothing about its input (Aumasson and Bernstein,
-/// "SipHash: a fast short-input PRF"). Swift's own Hasher has a key that ends with the process.
+/// "SipHash: a fast short-input PRF"). Swift's Hasher uses another key in each process.
 struct SipHash {
   private let key: (UInt64, UInt64)
 

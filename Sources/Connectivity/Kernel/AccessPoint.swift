@@ -1,10 +1,10 @@
 /// The access point of a Wi-Fi link. It may change at any moment, so no rule considers it.
 package struct AccessPoint: Hashable, Sendable {
-  /// Its MAC address (BSSID), of six bytes.
+  /// The access point's MAC address (BSSID), of six bytes.
   package var bssid: [UInt8]
-  /// The centre frequency of its channel, in MHz.
+  /// The centre frequency of the channel, in MHz.
   package var frequency: UInt32?
-  /// Whether it announces a metered network (the network cost element, MS-NCT 2.2.1).
+  /// Whether the access point announces a metered network (the network cost element, MS-NCT 2.2.1).
   package var isMetered: Bool
 
   package init(bssid: [UInt8], frequency: UInt32? = nil, isMetered: Bool = false) {
@@ -16,7 +16,7 @@ package struct AccessPoint: Hashable, Sendable {
 
 /// The current signal of a Wi-Fi link. Values that the driver does not measure are `nil`.
 package struct WirelessSignal: Hashable, Sendable {
-  /// In dBm: -30 next to the access point, -90 at the limit of reception.
+  /// The strength in dBm: -30 next to the access point, -90 at the limit of reception.
   package var strength: Int?
   /// The rate of the last frame sent, in bits per second.
   package var transmitRate: UInt64?

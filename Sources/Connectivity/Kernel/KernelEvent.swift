@@ -7,7 +7,7 @@ package enum KernelEvent: Hashable, Sendable {
   /// An address appeared, or its flags changed (`RTM_NEWADDR`).
   case address(Address)
   case addressRemoved(Address)
-  /// `replaced`: the message also stands for the removal of another route (`NLM_F_REPLACE`).
+  /// If `replaced`, the message also reports the removal of another route (`NLM_F_REPLACE`).
   case route(RouteChange, replaced: Bool)
   case routeRemoved(RouteChange)
   /// An `ip rule` was added; which one does not matter.
@@ -23,7 +23,7 @@ package enum KernelEvent: Hashable, Sendable {
   case bridgeEntry(BridgeEntry)
   /// A Wi-Fi link has joined a network, roamed in it or left it (nl80211).
   case wireless(WirelessChange)
-  /// A Wi-Fi link carries worse or better (nl80211).
+  /// The connection quality of a Wi-Fi link changed (nl80211).
   case signal(SignalChange)
   /// A setting that lookups depend on has changed (`RTM_NEWNETCONF`).
   case setting(AddressFamily)
@@ -36,8 +36,8 @@ package enum KernelEvent: Hashable, Sendable {
 /// A route as a notification describes it.
 package struct RouteChange: Hashable, Sendable {
   package var route: MatchedRoute
-  /// The index of the outgoing link. `nil` for routes that discard, or that use nexthop objects or
-  /// several nexthops.
+  /// The index of the outgoing link. `nil` for routes that discard traffic, or that use nexthop
+  /// objects or several nexthops.
   package var outLink: UInt32?
   package var gateway: IPAddress?
 

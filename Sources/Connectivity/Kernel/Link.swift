@@ -2,7 +2,7 @@
 package struct Link: Hashable, Sendable {
   /// The identifier of the link while it exists in its namespace.
   package var index: UInt32
-  /// At most 15 bytes, which need not be printable. It can change at any time.
+  /// The name: at most 15 bytes, which need not be printable. It can change at any time.
   package var name: String
   /// Alternative names of the link (`ip link property add … altname`), of up to 127 bytes each,
   /// oldest first.
@@ -34,9 +34,9 @@ package struct Link: Hashable, Sendable {
   package var bridgePort: BridgePort?
   /// Whether a bridge keeps the MAC addresses that it learns per VLAN (`IFLA_BR_VLAN_FILTERING`).
   package var filtersVLANs = false
-  /// In bytes.
+  /// The MTU in bytes.
   package var mtu: UInt32?
-  /// Empty if the link has none.
+  /// The MAC address, or empty if the link has none.
   package var hardwareAddress: [UInt8]
   /// Whether the message announces a link that was just created, or moved into this namespace, so
   /// that it has neither addresses nor routes yet. (`ifi_change` is all ones, as register_netdevice
@@ -120,19 +120,19 @@ package enum OperationalState: UInt8, Hashable, Sendable, CaseIterable {
 
 /// The data of sysfs and nl80211 about the device behind a link.
 package struct Device: Hashable, Sendable {
-  /// `DEVTYPE` of its `uevent`: `wlan`, `wwan`, `bridge`, …
+  /// `DEVTYPE` of the device's `uevent`: `wlan`, `wwan`, `bridge`, …
   package var type: String?
-  /// Whether it has a `phy80211`, like all devices of cfg80211.
+  /// Whether the device has a `phy80211`, like all devices of cfg80211.
   package var hasPhy80211: Bool
   /// The data of nl80211.
   package var wireless: WirelessLink?
-  /// The name of its driver.
+  /// The name of the device's driver.
   package var driver: String?
   /// The USB interface of the driver, for a USB device that uses RNDIS.
   package var usbInterface: USBInterface?
   /// The driver of the serial line below, for a ppp link.
   package var serialDriver: String?
-  /// The indexes of the links directly below it, from its `lower_*` entries.
+  /// The indexes of the links directly below the device, from its `lower_*` entries.
   package var lowerLinks: [UInt32]
 
   package init(
@@ -149,14 +149,14 @@ package struct Device: Hashable, Sendable {
     self.lowerLinks = lowerLinks
   }
 
-  /// Whether its access point announces a metered network.
+  /// Whether the device's access point announces a metered network.
   package var isMetered: Bool { self.wireless?.accessPoint?.isMetered ?? false }
 
   /// The device of a link that sysfs does not show.
   package static let unknown = Device()
 }
 
-/// The purpose of a USB interface, as usb.org's codes: class, subclass and protocol.
+/// The purpose of a USB interface, in usb.org's codes for class, subclass and protocol.
 package struct USBInterface: Hashable, Sendable {
   package var interfaceClass: UInt8
   package var subclass: UInt8

@@ -1,13 +1,13 @@
 /// A modem's link as reported by ModemManager.
 package struct ModemLink: Hashable, Sendable {
   /// Whether the link's bearer is connected. Also false if ModemManager no longer reports the link,
-  /// although it is still known to be a modem's.
+  /// which connd still knows to be a modem's.
   package var isConnected: Bool
-  /// Whether it is connected but carries nothing for the moment, as 2G does during a call.
+  /// Whether the bearer is connected but passes no traffic for now, as with 2G during a call.
   package var isSuspended: Bool
   /// The newest technology that the modem uses now, or `nil` if unknown.
   package var generation: MobileGeneration?
-  /// Whether the network is not that of the subscription.
+  /// Whether the network is not the one of the subscription.
   package var isRoaming: Bool
   /// The operator of the network, or `nil` if unknown.
   package var mobileOperator: MobileOperator?

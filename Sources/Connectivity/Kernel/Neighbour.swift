@@ -1,17 +1,17 @@
-/// The kernel's entry for a neighbour: the MAC address for an address on a link.
+/// The kernel's entry for a neighbour: the MAC address of an IP address on a link.
 package struct Neighbour: Hashable, Sendable {
   package var address: IPAddress
   /// The index of the link.
   package var link: UInt32
-  /// Six bytes on Ethernet and Wi-Fi, or `nil` if it is not known or no longer known.
+  /// The MAC address, of six bytes on Ethernet and Wi-Fi, or `nil` if not known or no longer known.
   package var hardwareAddress: [UInt8]?
-  /// Whether the kernel's requests for it remained unanswered (`NUD_FAILED`).
+  /// Whether the kernel's requests for the address remained unanswered (`NUD_FAILED`).
   package var isFailed: Bool
-  /// How long ago an answer or traffic confirmed it, or `nil` if the kernel did not report it. Not
-  /// part of the comparison, because an age does not make it another neighbour.
+  /// How long ago an answer or traffic confirmed the entry, or `nil` if the kernel did not report
+  /// it. Comparisons ignore this age, because the neighbour remains the same.
   package var confirmed: Duration?
 
-  /// The resolution of that age (USER_HZ).
+  /// The resolution of ``confirmed`` (USER_HZ).
   package static let precision = Duration.milliseconds(10)
 
   package init(

@@ -5,7 +5,7 @@ package struct OpenEnd: Hashable, Sendable {
     case nextHop(AddressFamily)
     /// The next hop's hardware address is the endpoint (multipoint gre).
     case hardwareAddress(AddressFamily)
-    /// The next hop, or a destination in the domain, contains an IPv4 address (sit).
+    /// The next hop, or a destination in the domain, contains the endpoint's IPv4 address (sit).
     case embedded(EmbeddedIPv4?)
   }
 

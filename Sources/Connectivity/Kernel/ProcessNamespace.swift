@@ -6,16 +6,16 @@
   private import Darwin
 #endif
 
-/// The network namespace of this process, identified by its inode as in the messages.
+/// The network namespace of this process, identified by its inode as in connd's messages.
 package enum ProcessNamespace {
-  /// The namespace of this process, or of the first thread that uses this property. `nil` if /proc
-  /// does not reveal it.
+  /// The namespace of this process, or of the first thread that uses this property, or `nil` if
+  /// /proc does not reveal it.
   package static let own = Self.inode(of: "/proc/thread-self/ns/net")
 
   /// The namespace of this process as connd reports it, or 0 if /proc does not reveal it.
   package static let reported = Self.own ?? 0
 
-  /// The corresponding C function is `stat`.
+  /// Returns the inode of a file, or `nil` if stat(2) fails.
   static func inode(of path: String) -> UInt64? {
     var status = stat()
     return stat(path, &status) == 0 ? UInt64(status.st_ino) : nil

@@ -1,8 +1,8 @@
-/// The subject of a lookup: an address, and the user or the mark of the traffic.
+/// The key of a route lookup: an address, and properties of the traffic such as user and mark.
 package struct Destination: Hashable, Sendable {
   package var address: IPAddress
-  /// The user for `ip rule … uidrange`. By default the kernel would use connd's own uid, which is
-  /// meaningless for other processes. If no user is meant, it is root.
+  /// The user for `ip rule … uidrange`, or root if no user is meant. Without a user, the kernel
+  /// would use connd's own uid, which is meaningless for other processes.
   package var uid: UInt32
   /// The mark (`SO_MARK`) for `ip rule … fwmark`; 0 means none.
   package var mark: UInt32
@@ -31,9 +31,9 @@ package struct Destination: Hashable, Sendable {
 package struct Transport: Hashable, Sendable {
   /// The protocol's IANA number: 6 for TCP, 17 for UDP.
   package var number: UInt8
-  /// 0 if unknown.
+  /// The port, or 0 if unknown.
   package var localPort: UInt16
-  /// 0 if unknown.
+  /// The port, or 0 if unknown.
   package var remotePort: UInt16
 
   package init(_ number: UInt8, localPort: UInt16 = 0, remotePort: UInt16 = 0) {
@@ -49,10 +49,10 @@ package struct Transport: Hashable, Sendable {
 
 /// The route that the kernel uses for a destination.
 package struct Route: Hashable, Sendable {
-  /// The values of `RTN_*` in rtnetlink(7) that carry traffic.
+  /// The values of `RTN_*` in rtnetlink(7) for routes that pass traffic.
   package enum Kind: Hashable, Sendable {
     case unicast
-    /// To this machine itself.
+    /// A route to this machine itself.
     case local
     /// Broadcast, multicast, anycast.
     case other
@@ -97,7 +97,7 @@ private indirect enum BoxedDestination: Hashable, Sendable {
   }
 }
 
-/// The key of a routing table entry. It identifies the removal of exactly that route.
+/// The key of a routing table entry. It identifies the route in the message about its removal.
 package struct MatchedRoute: Hashable, Sendable {
   package var prefix: IPPrefix
   package var table: UInt32
@@ -116,8 +116,8 @@ package struct MatchedRoute: Hashable, Sendable {
 
 /// The routing table entry that determines the route to a destination.
 package struct RouteEntry: Hashable, Sendable {
-  /// `nil` if the entry has more nexthops than fit into an answer: the kernel does not return it
-  /// then.
+  /// The key, or `nil` if the entry has more nexthops than fit into an answer: the kernel then does
+  /// not return the entry.
   package var route: MatchedRoute?
   package var kind: Route.Kind
   /// The index of the outgoing link; for a local route, of the link with the address. `nil` if
@@ -125,7 +125,7 @@ package struct RouteEntry: Hashable, Sendable {
   package var outLink: UInt32?
   /// The indexes of the links of a multipath route, or empty.
   package var legs: [UInt32]
-  /// Whether the kernel created it for an address (`RTPROT_KERNEL`).
+  /// Whether the kernel created the entry for an address (`RTPROT_KERNEL`).
   package var isKernels: Bool
   /// The source address set in the route (`src`), or `nil` if the kernel chooses it.
   package var source: IPAddress?
@@ -152,9 +152,9 @@ package struct RouteEntry: Hashable, Sendable {
 /// The kernel's answer for a destination.
 package enum RouteAnswer: Hashable, Sendable {
   case route(Route)
-  /// No route carries traffic, for this reason.
+  /// No route passes the traffic, for this reason.
   case noRoute(KernelPath.Reason)
-  /// The kernel rejects the query with an error that says nothing about the route.
+  /// The kernel rejected the query with an error that is unrelated to the route.
   case unanswered(String)
 }
 

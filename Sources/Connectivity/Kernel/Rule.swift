@@ -19,7 +19,7 @@ package struct Rule: Hashable, Sendable {
     case all
     /// Traffic with this mark; if inverted, all other traffic.
     case mark(UInt32, isInverted: Bool)
-    /// Traffic selected by other criteria, or additional ones.
+    /// Traffic that is selected by other or additional criteria.
     case other
   }
 
@@ -68,7 +68,7 @@ extension Rule: CustomStringConvertible {
     return "\(self.priority): \(self.selector) \(action)\(suppression)"
   }
 
-  /// Returns the name of a table that needs no file: that of the kernel's own tables.
+  /// Returns the name if the table is one of the kernel's own, or else its number.
   private static func name(ofTable table: UInt32) -> String {
     switch table {
     case 253: "default"

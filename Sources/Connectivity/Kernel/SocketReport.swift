@@ -23,8 +23,8 @@ package struct SocketReport: Hashable, Sendable {
   package var timeout: Duration
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool
-  /// The number of segments that were sent again since the connection was made. A timeout may pass
-  /// without one, while the segment waits in a queue of this machine.
+  /// The number of retransmitted segments since the connection was made. A timeout may pass without
+  /// a retransmission while the segment waits in a queue of this machine.
   package var resent: UInt64
   /// The number of segments that were sent since the connection was made, acknowledgements and
   /// keepalive probes included (`tcpi_segs_out`).
@@ -35,14 +35,14 @@ package struct SocketReport: Hashable, Sendable {
   package var acknowledgements: UInt32
   /// The memory of packets that wait in a queue of this machine: for a MAC address, or for a link.
   package var queued: UInt32
-  /// When the running retransmission timer expires, or `nil` if none runs.
+  /// The time until the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Duration?
-  /// How much later than the report its reader may have looked at the clock.
+  /// The maximum time from the kernel's report to its reader's reading of the clock.
   package var uncertainty = Duration.zero
 
   /// - Parameters:
   ///   - inFlight: The number of bytes that were sent and not acknowledged.
-  ///   - timeout: By default the one of Linux after that many timeouts.
+  ///   - timeout: The default is Linux's value after that many timeouts.
   package init(
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, inFlight: UInt64 = 0,
     roundTrip: Duration, timeouts: Int = 0, timeout: Duration? = nil,
@@ -65,7 +65,7 @@ package struct SocketReport: Hashable, Sendable {
 }
 
 extension Destination {
-  /// Whether it names exactly one TCP socket of this machine: both addresses and both ports.
+  /// Whether the destination names exactly one local TCP socket: both addresses and both ports.
   package var namesSocket: Bool {
     guard let transport, self.source != nil else { return false }
     return transport.number == Transport.tcp && transport.localPort != 0

@@ -35,14 +35,14 @@ package enum WirelessRole: String, Hashable, Sendable, CaseIterable {
   /// A client of a Wi-Fi Direct group.
   case p2pClient
   case p2pGroupOwner
-  /// Receives only, and carries no traffic.
+  /// The link only receives, and passes no traffic.
   case monitor
   case other
 }
 
 /// A Wi-Fi network, as known to a client.
 package struct WirelessNetwork: Hashable, Sendable {
-  /// Up to 32 bytes, of any kind.
+  /// The SSID: up to 32 bytes, which need not be text.
   package var ssid: [UInt8]
   /// The authentication, or `nil` if the kernel did not report it.
   package var security: WirelessSecurity?
@@ -80,7 +80,7 @@ package struct WirelessNetwork: Hashable, Sendable {
     return security.isDisjoint(with: other)
   }
 
-  /// Returns this network. If its authentication is unknown now, takes it from an earlier report on
+  /// Returns this network. If its authentication is unknown, takes that from an earlier report on
   /// the same network.
   package func completed(by earlier: WirelessNetwork?) -> WirelessNetwork {
     guard self.security == nil, let earlier, earlier.ssid == self.ssid else { return self }
@@ -142,7 +142,7 @@ package struct SignalChange: Hashable, Sendable {
   package enum Kind: String, Hashable, Sendable, CaseIterable {
     /// The signal fell below a threshold, which wpa_supplicant or iwd has set.
     case low
-    /// The signal rose above it.
+    /// The signal rose above the threshold.
     case high
     /// The access point acknowledged none of 50 frames in a row, or its beacons are missing.
     case framesLost

@@ -35,7 +35,7 @@
     }
   }
 
-  /// When it was published.
+  /// The time of publication.
   package var time: WallTime {
     switch self {
     case .transition(let transition): transition.time
@@ -46,7 +46,7 @@
   }
 
   /// The state after the change. `nil` for an invalidation, which leaves the state unchanged, and
-  /// for a change of the DNS configuration only.
+  /// for a DNS change.
   public var snapshot: ConnectivitySnapshot? {
     switch self {
     case .transition(let transition): transition.snapshot
@@ -56,14 +56,14 @@
   }
 }
 
-/// The category changed, or the path bounced: it went away and came back.
+/// A change of the category, or a bounce: the path went away and came back.
 public struct Transition: Hashable, Sendable {
   public var from: NetworkCategory
   public var to: NetworkCategory
   /// Whether the path was lost in between, even if `from` equals `to` (T2).
   public var bounced: Bool
   public var cause: ChangeCause
-  /// When it was published.
+  /// The time of publication.
   public var time: WallTime
   public var snapshot: ConnectivitySnapshot
 
@@ -80,11 +80,11 @@ public struct Transition: Hashable, Sendable {
   }
 }
 
-/// A path changed, or connd learned more about it. The latter may change the category although the
-/// network is the same.
+/// A change of a path, or of connd's knowledge about it. The latter may change the category
+/// although the network is the same.
 public struct PathChange: Hashable, Sendable {
   public var cause: ChangeCause
-  /// When it was published.
+  /// The time of publication.
   public var time: WallTime
   public var snapshot: ConnectivitySnapshot
 
@@ -95,7 +95,7 @@ public struct PathChange: Hashable, Sendable {
   }
 }
 
-/// The reason for a change: the trigger that made connd look again, and what it found (T5).
+/// The reason for a change: the event that made connd read its sources again, and the result (T5).
 public struct ChangeCause: Hashable, Sendable {
   /// The origin of the trigger.
   @nonexhaustive public enum Trigger: String, Hashable, Sendable, CaseIterable {
@@ -106,11 +106,11 @@ public struct ChangeCause: Hashable, Sendable {
     case nexthop
     /// connd started.
     case start
-    /// Messages were lost and everything was read again.
+    /// Kernel messages were lost, so connd read everything again.
     case overrun
     /// The configuration was reloaded.
     case configuration
-    /// A gain that was held back is published.
+    /// The delay before publishing a gain has ended.
     case timer
     /// The kernel cannot be queried, or can be queried again.
     case kernel
@@ -131,14 +131,14 @@ public struct ChangeCause: Hashable, Sendable {
     /// NetworkManager, a router or systemd-networkd changed its report on whether a link leads to
     /// the internet.
     case validation
-    /// A link carries traffic better or worse.
+    /// The quality of a link changed.
     case quality
   }
 
   public var trigger: Trigger
   /// The change in one word: `carrierLost`, `routeRemoved`.
   public var change: String
-  /// The kernel's message: `RTM_NEWLINK`; or the user: `uid 1000`.
+  /// The kernel's message (`RTM_NEWLINK`) or the user (`uid 1000`).
   public var message: String?
   /// The link that the message was about.
   public var interface: String?

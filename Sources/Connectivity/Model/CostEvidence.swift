@@ -1,15 +1,15 @@
 /// Whether traffic is metered: the five states of NetworkManager (`NMMetered`).
 package enum Metering: String, Hashable, Sendable, CaseIterable {
   case unknown
-  /// A reliable source says so.
+  /// Reported by a reliable source.
   case yes, no
-  /// There is only an indication.
+  /// Only indicated.
   case guessYes, guessNo
 }
 
 /// Whether a path is metered, and according to which source.
 package struct CostEvidence: Hashable, Sendable {
-  /// The most trusted source comes first.
+  /// The sources, most trusted first.
   package enum Source: String, Hashable, Sendable, CaseIterable {
     case configuration
     /// A user's override.
@@ -23,7 +23,7 @@ package struct CostEvidence: Hashable, Sendable {
     case driver
     /// A DHCP lease.
     case dhcp
-    /// The tunnel's cost before its uplink was lost, while nothing is known below it.
+    /// The tunnel's cost before its uplink was lost, used while the underlay is unknown.
     case lastKnown
     /// No source has an answer.
     case none

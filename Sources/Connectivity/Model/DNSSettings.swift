@@ -57,13 +57,13 @@ public struct DNSSettings: Hashable, Sendable {
   }
 }
 
-/// The DNS configuration changed.
+/// A change of the DNS configuration.
 public struct DNSChange: Hashable, Sendable {
   public var generation: UInt64
   /// The configuration after the change.
   public var settings: DNSSettings
   public var cause: ChangeCause
-  /// When it was published.
+  /// The time of publication.
   public var time: WallTime
 
   public init(generation: UInt64, settings: DNSSettings, cause: ChangeCause, time: WallTime) {

@@ -3,13 +3,13 @@ package enum DefaultSocket {
   /// The system's connd, which its socket unit starts.
   package static let system = "/run/connd/connd.sock"
 
-  /// Returns the path of the socket: `CONND_SOCKET` if it is set, or else the system's if that
-  /// exists or the user is root, or else the one in `XDG_RUNTIME_DIR`, or else the system's.
+  /// Returns `CONND_SOCKET` if it is set, or else the system's socket if that exists or the user is
+  /// root. Otherwise returns the one in `XDG_RUNTIME_DIR` if that is set, or else the system's.
   ///
   /// - Parameters:
   ///   - environment: Returns the value of an environment variable. An empty value counts as not
   ///     set.
-  ///   - uid: The user.
+  ///   - uid: The user's ID.
   ///   - exists: Returns whether a path exists. Clients check the file system. connd has not
   ///     created the socket yet, so it checks whether systemd has set `RUNTIME_DIRECTORY`.
   package static func path(

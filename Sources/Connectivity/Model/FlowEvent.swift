@@ -1,12 +1,11 @@
 /// An event of one guarded flow, as connd sends and clients receive it.
 ///
 /// Indirect, because a refusal takes a tenth of the memory of a path, and any client can cause many
-/// of them.
+/// refusals.
 package indirect enum FlowEvent: Hashable, Sendable {
-  /// The flow's path: after it was added, and after each change.
+  /// The flow's path, sent after the flow was added and after each change.
   case path(KernelPath)
-  /// The reported better path is gone. New connections use the flow's own path again, which is this
-  /// one.
+  /// The reported better path is gone. New connections use the flow's own path again: this one.
   case betterPathGone(KernelPath)
   /// The flow is no longer viable, or may not be. With severity `destroy` it is no longer guarded.
   case invalidation(FlowInvalidation)
@@ -74,17 +73,16 @@ package struct FlowRefusal: Error, Hashable, Sendable {
   }
 }
 
-/// The announcement that one flow is no longer viable. It is the cause of the `RPCError` of its
-/// calls.
+/// The announcement that one flow is no longer viable: the cause of the `RPCError` of its calls.
 public struct FlowInvalidation: Error, Hashable, Sendable {
   public var reason: Invalidation.Reason
   public var severity: Invalidation.Severity
   public var cause: ChangeCause
   /// The current path to the remote address, or `nil` if connd did not report it.
   public var path: KernelPath?
-  /// The answer of the connection's own socket, or `nil` if it was not asked.
+  /// The evidence of the connection's own socket, or `nil` if the socket was not queried.
   public var socket: SocketTestimony?
-  /// For ``Invalidation/Reason/policy``: the property that the channel forbids. Otherwise `nil`.
+  /// The forbidden property, or `nil` if the reason is not ``Invalidation/Reason/policy``.
   public var networkUnavailableReason: NetworkUnavailable.Reason?
 
   public init(

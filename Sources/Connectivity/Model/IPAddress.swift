@@ -64,11 +64,11 @@ public struct IPAddress: Hashable, Sendable, Comparable {
     }
   }
 
-  /// Whether the address is of fc00::/7, which routers on the internet do not forward (RFC 4193).
+  /// Whether the address is in fc00::/7, which routers on the internet do not forward (RFC 4193).
   package var isUniqueLocal: Bool { self.family == .ipv6 && self.high >> 57 == 0x7E }
 
-  /// Whether the address is ambiguous without a link, so that connect(2) binds the socket to the
-  /// given one (RFC 4007).
+  /// Whether the address is ambiguous without a link (RFC 4007). connect(2) then binds the socket
+  /// to the given link.
   package var needsLink: Bool { self.family == .ipv6 && self.isLinkLocal }
 
   /// The IPv4 address of an IPv4-mapped IPv6 address, as shown by a dual-stack socket
@@ -119,7 +119,7 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
     }
   }
 
-  /// Ten times as fast as inet_ntop(3), which uses printf(3). Each change contains several
+  /// Writes ten times as fast as inet_ntop(3), which uses printf(3). Each change contains several
   /// addresses.
   private func writeDotted(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
     var count = 0
@@ -145,8 +145,8 @@ public struct IPPrefix: Hashable, Sendable, CustomStringConvertible {
   /// The number of significant leading bits, up to 32 or 128.
   public let length: Int
 
-  /// Creates the prefix of `length` bits that contains `address`. Returns `nil` for a length that
-  /// the family does not have.
+  /// Creates the prefix of `length` bits that contains `address`. Returns `nil` if the family does
+  /// not allow the length.
   public init?(_ address: IPAddress, length: Int) {
     guard (0...address.family.bitWidth).contains(length) else { return nil }
     self.length = length

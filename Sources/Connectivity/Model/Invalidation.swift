@@ -5,7 +5,7 @@ public struct Invalidation: Hashable, Sendable {
   public var severity: Severity
   public var scope: Scope
   public var cause: ChangeCause
-  /// When it was published.
+  /// The time of publication.
   public var time: WallTime
 
   public init(
@@ -22,8 +22,8 @@ public struct Invalidation: Hashable, Sendable {
 }
 
 extension Invalidation {
-  /// Why channels are no longer viable. If several reasons apply, the first in this order is
-  /// reported.
+  /// The reason why channels are no longer viable. If several reasons apply, the first in this
+  /// order is reported.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
     /// Their source address is gone (I1).
     case sourceAddressLost
@@ -35,11 +35,11 @@ extension Invalidation {
     case categoryChanged
     /// The kernel now uses another link, or a source address with another prefix (I3).
     case betterPath
-    /// The path became one that the channel forbids (I8).
+    /// The path now has a property that the channel forbids (I8).
     case policy
     /// The machine resumed from sleep (I6).
     case resumed
-    /// After a change of the network the peer has left several transmissions in a row unanswered,
+    /// The peer has left several transmissions in a row unanswered since the network changed,
     /// although the kernel still has a path (E2).
     case silent
   }
@@ -64,15 +64,15 @@ extension Invalidation {
     }
   }
 
-  /// The channels to which all of the set properties apply. The scope names the path that the
+  /// The channels that match all properties that are set. The scope names the path that the
   /// channels used, not the current one.
   public struct Scope: Hashable, Sendable {
     /// The outgoing link of the channels' path, or `nil` for any link.
     public var interface: String?
     public var family: AddressFamily?
-    /// Their local address is one of these; `nil` means any.
+    /// The possible local addresses of the channels, or `nil` for any.
     public var localAddresses: [IPAddress]?
-    /// Their destination, or `nil` for any.
+    /// The destination of the channels, or `nil` for any.
     public var destination: Destination?
 
     public init(
@@ -87,7 +87,7 @@ extension Invalidation {
 
     /// A condition for the remote address.
     @nonexhaustive public enum Destination: Hashable, Sendable, CustomStringConvertible {
-      /// Outside the link's own subnets, so that a gateway is needed.
+      /// A destination outside the link's own subnets, which needs a gateway.
       case offLink
       case address(IPAddress)
 
@@ -99,7 +99,7 @@ extension Invalidation {
       }
     }
 
-    /// All channels that leave the machine.
+    /// All channels to other machines.
     public static let everything = Scope()
   }
 }

@@ -5,7 +5,7 @@ public struct InvalidationPolicy: Hashable, Sendable {
   /// How long a link may stay without carrier before its flows are destroyed, by the path's medium
   /// (I10). A medium without an entry has no grace period. By default, Wi-Fi has one second.
   public var carrierGrace: [Medium: Duration]
-  /// How long a route may be missing, or an address whose link is up (I1, I10).
+  /// How long a route, or an address on a link that is up, may be missing (I1, I10).
   public var routeGrace: Duration
   /// The severity of a better path for flows on the old one (I3).
   public var betterPath: Invalidation.Severity

@@ -4,7 +4,7 @@ public struct KernelPath: Hashable, Sendable {
   @nonexhaustive public enum Status: String, Hashable, Sendable, CaseIterable {
     /// Traffic can flow.
     case satisfied
-    /// There is a path, but it carries nothing until a connection is established (K3).
+    /// There is a path, but no traffic passes until a connection is established (K3).
     case requiresConnection
     /// The kernel has no unicast route.
     case unsatisfied
@@ -22,15 +22,15 @@ public struct KernelPath: Hashable, Sendable {
     case prohibited
     /// A `blackhole` route.
     case blackhole
-    /// A `throw` route, and no later table has a route.
+    /// A `throw` route matches, and no later table has a route.
     case `throw`
     /// A link of the chain has no carrier.
     case noCarrier
     /// A link of the chain waits for something: 802.1X, the Wi-Fi handshake, or a modem that has
     /// not dialled.
     case dormant
-    /// The modem of a link of the chain is connected but carries nothing for the moment, as 2G does
-    /// during a call.
+    /// A modem in the chain is connected but passes no traffic for the moment, as with 2G during a
+    /// call.
     case suspended
     /// A link of the chain is administratively down.
     case linkDown
@@ -43,7 +43,7 @@ public struct KernelPath: Hashable, Sendable {
   }
 
   public var status: Status
-  /// `nil` if the path is satisfied.
+  /// Why the path is not satisfied, or `nil` if it is.
   public var reason: Reason?
   /// The outgoing link and the links below it, from top to bottom. Empty without a path.
   public var chain: [PathLink]
@@ -55,11 +55,11 @@ public struct KernelPath: Hashable, Sendable {
   public var source: IPAddress?
   /// The prefix length of the source address's subnet, in bits, or `nil` if unknown.
   public var sourcePrefixLength: Int?
-  /// `nil` if the destination is on the link, or the link needs no gateway.
+  /// The gateway, or `nil` if the destination is on the link or the link needs none.
   public var gateway: IPAddress?
   /// The routing table that answered: 254 is main.
   public var table: UInt32?
-  /// Whether sending on this path costs money. Also `false` if unknown.
+  /// Whether sending on this path costs money; `false` if unknown.
   public var isExpensive: Bool
   /// Whether the cost is unknown, as below a tunnel that does not report its remote endpoint.
   public var isCostUnknown = false
@@ -69,9 +69,9 @@ public struct KernelPath: Hashable, Sendable {
   /// report its remote endpoint (K6). They determine the medium and the cost, but never whether
   /// traffic can flow.
   public var guessedLinks = 0
-  /// Whether traffic on this path reaches the internet, according to others.
+  /// Whether traffic on this path reaches the internet, according to other sources.
   public var validation = Validation.unknown
-  /// How well the path carries this user's traffic, as far as connd knows.
+  /// How well this user's traffic passes on the path, as far as connd knows.
   public var quality = LinkQuality.unknown
 
   public init(
@@ -105,9 +105,9 @@ public struct KernelPath: Hashable, Sendable {
   /// The chain without the guessed links.
   package var certainChain: ArraySlice<PathLink> { self.chain.dropLast(self.guessedLinks) }
 
-  /// Returns whether the source addresses are in the same subnet: one prefix contains the other's
-  /// address. That is so for an IPv6 host's /64 from a router advertisement and its /128 from
-  /// DHCPv6. If both are from DHCPv6, their /64s are compared (RFC 4291, 2.5.4).
+  /// Returns whether the source addresses are in the same subnet: one prefix contains the other
+  /// address. For example, a host's /64 from a router advertisement contains its /128 from DHCPv6.
+  /// Two addresses from DHCPv6 are compared by their /64s (RFC 4291, 2.5.4).
   public func isOfSameSubnet(as other: KernelPath) -> Bool {
     guard let source = self.source, let otherSource = other.source else {
       return self.source == other.source
@@ -130,7 +130,7 @@ public struct KernelPath: Hashable, Sendable {
   public static let unknown = KernelPath(status: .unknown, reason: .kernelUnavailable)
 }
 
-/// A link in a path. The index distinguishes links that had the same name one after the other.
+/// A link in a path. The index distinguishes links that had the same name at different times.
 public struct PathLink: Hashable, Sendable {
   public var index: UInt32
   public var name: String

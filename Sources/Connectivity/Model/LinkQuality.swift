@@ -1,10 +1,10 @@
-/// How well a link carries traffic, as far as connd knows.
+/// The quality of a link, as far as connd knows.
 ///
-/// Do not use it to decide whether to connect: a link of any quality may carry the next connection.
+/// Do not use it to decide whether to connect: links of any quality may work for a connection.
 @nonexhaustive public enum LinkQuality: String, Hashable, Sendable, CaseIterable {
   /// connd has no evidence, as for most links that work.
   case unknown
-  /// The link limps: connections by another link work, while those by this link do not.
+  /// The link limps: connections over another link work, while those over this link do not.
   case minimal
   /// The Wi-Fi signal is low, or packets were just lost.
   case moderate

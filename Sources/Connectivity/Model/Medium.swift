@@ -5,7 +5,7 @@
   case cellular
   case bluetooth
   case loopback
-  /// A tunnel with nothing known below it.
+  /// A tunnel whose underlay is unknown.
   case tunnel
   case unknown
 }
@@ -15,12 +15,11 @@ extension Medium {
   package final class Traits: Sendable {
     /// The number in connectivity.proto.
     package let number: Int
-    /// The category of a network that is not cellular by its flags (K1).
+    /// The category of a network that the flags do not make cellular (K1).
     package let category: NetworkCategory
-    /// Whether traffic costs money, unless a more trusted source answers. `nil` if that is unknown
-    /// (I8).
+    /// Whether traffic costs money if no more trusted source answers, or `nil` if unknown (I8).
     package let isMetered: Bool?
-    /// The place among other media in `connctl links`.
+    /// The sort position of the medium in `connctl links`.
     package let place: Int
     /// How long connections survive the loss of the carrier by default (I10).
     package let grace: Duration
@@ -56,7 +55,7 @@ extension Medium {
     package var deviceTypes: [String] = []
     /// Drivers of serial lines, for ppp links.
     package var lineDrivers: [String] = []
-    /// Drivers, because not all set a device type.
+    /// Names of drivers, because not all drivers set a device type.
     package var drivers: [String] = []
     /// Prefixes of names.
     package var names: [String] = []
@@ -118,7 +117,7 @@ extension Medium.Traits {
     number: 5, category: .other, isMetered: false, place: 6, typical: (.hardwareType, "loopback"),
     signs: .init(hardwareTypes: [772: "loopback"]))
 
-  // Links that send through another path (K6).
+  // Links whose packets use another path (K6).
   fileprivate static let tunnel = Medium.Traits(
     number: 6, category: .other, isMetered: nil, place: 4, typical: (.kind, "wireguard"),
     signs: .init(
@@ -130,7 +129,7 @@ extension Medium.Traits {
       hardwareTypes: [768: "tunnel", 769: "tunnel6", 776: "sit", 778: "gre", 823: "ip6gre"],
       deviceTypes: ["l2tpeth"]))
 
-  // Kinds with an unknown remote end. Behind a ppp link there may be a modem, DSL or a tunnel.
+  // Kinds with an unknown remote end. A ppp link may use a modem, DSL or a tunnel.
   fileprivate static let unknown = Medium.Traits(
     number: 7, category: .other, isMetered: nil, place: 5, typical: (.none, ""),
     signs: .init(kinds: ["dummy", "ifb", "netdevsim", "netkit", "nlmon", "ppp", "veth"]))

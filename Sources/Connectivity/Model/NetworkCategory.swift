@@ -47,7 +47,7 @@ public enum ThreeWayCategory: String, Hashable, Sendable, CaseIterable {
 public struct ReachabilityFlags: Hashable, Sendable {
   /// The kernel has a unicast route to the default destination (K2).
   public var reachable: Bool
-  /// There is a path, but it carries nothing until a connection is established (K3).
+  /// There is a path, but no traffic passes until a connection is established (K3).
   public var connectionRequired: Bool
   /// The medium of the path's lowest link is cellular (K4).
   public var isWWAN: Bool

@@ -1,4 +1,4 @@
-/// There is a network, but the call may not use it: the cause of an `RPCError` with code
+/// The error of a call that may not use the available network: the cause of an `RPCError` with code
 /// `unavailable`.
 ///
 /// Named after `URLError.NetworkUnavailableReason`. `cellular` and `wifi` stand for prohibited
@@ -8,10 +8,9 @@
 public struct NetworkUnavailable: Error, Hashable, Sendable {
   /// Why the network may not be used.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
-    /// Its path costs money.
+    /// The network's path costs money.
     case expensive
-    /// Its cost is unknown. Only discretionary work (`DiscretionaryTask`) is held back because of
-    /// that.
+    /// The cost is unknown. Only discretionary work (`DiscretionaryTask`) waits for that reason.
     case costUnknown
     /// The user asked to save data.
     case constrained

@@ -1,10 +1,10 @@
 /// The path to a destination by another link's default route, for use while the default way limps.
 ///
-/// A connection takes it if it is bound to ``KernelPath/interface`` (`SO_BINDTODEVICE`).
+/// Connections use this path if bound to ``KernelPath/interface`` (`SO_BINDTODEVICE`).
 public struct OtherWay: Hashable, Sendable {
-  /// Why no connection may take another way.
+  /// The reason why connections may not use the other way.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
-    /// The traffic is bound to a link already.
+    /// The traffic is already bound to a link.
     case bound
     /// The traffic has a mark, which routing rules may match.
     case marked
@@ -12,7 +12,7 @@ public struct OtherWay: Hashable, Sendable {
     case notGlobal
     /// The default way is not satisfied, or unknown.
     case noDefaultPath
-    /// The default way is a tunnel, or its medium is unknown, so that it may be one.
+    /// The default way is a tunnel, or may be one because its medium is unknown.
     case tunnel
     /// A rule, or a route other than the default route, leads to the destination.
     case ownRoute
@@ -30,18 +30,18 @@ public struct OtherWay: Hashable, Sendable {
     case switchedOff
   }
 
-  /// The other path, or `nil` if none was found or looked for.
+  /// The other path, or `nil` if connd found none or did not search.
   public var path: KernelPath?
-  /// Why it may not be used, or `nil` if it may.
+  /// Why connections may not use the path, or `nil` if they may.
   public var whyNot: Reason?
 
-  /// Whether connections may take it.
+  /// Whether connections may use the path.
   public var isAllowed: Bool { self.path != nil && self.whyNot == nil }
 
-  /// A way that may be used.
+  /// Creates a way that connections may use.
   public init(_ path: KernelPath) { self.path = path }
 
-  /// A way that may not be used.
+  /// Creates a way that connections may not use.
   public init(_ path: KernelPath? = nil, whyNot: Reason) {
     self.path = path
     self.whyNot = whyNot

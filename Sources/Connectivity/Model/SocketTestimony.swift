@@ -1,7 +1,7 @@
-/// The answer of a connection's own socket on whether its peer still answers.
+/// The evidence of a connection's own socket on whether the peer still answers.
 public struct SocketTestimony: Hashable, Sendable {
-  /// When the socket last heard from its peer, relative to the change of the network in question:
-  /// negative before it. Without a change it is relative to the query.
+  /// When the socket last heard from its peer, relative to the network change in question; negative
+  /// if before it. Without a change, relative to the query.
   public var lastHeard: Duration
   /// The smoothed round-trip time.
   public var roundTrip: Duration

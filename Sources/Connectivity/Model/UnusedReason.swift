@@ -3,9 +3,9 @@ package enum UnusedReason: String, Hashable, Sendable, CaseIterable {
   case down
   case noCarrier
   case dormant
-  /// It is a port of a bridge, bond, team or VRF.
+  /// The link is a port of a bridge, bond, team or VRF.
   case port
-  /// It has no address of the destination's family.
+  /// The link has no address of the destination's family.
   case noAddress
   case noRoute
   /// A rule with another table comes first.
@@ -15,6 +15,6 @@ package enum UnusedReason: String, Hashable, Sendable, CaseIterable {
   case higherMetric
   /// The routes are equal, and the kernel prefers the other one.
   case equalMetric
-  /// A rule or route discards the traffic, by whichever link it would leave.
+  /// A rule or route discards the traffic, whatever the link.
   case discarded
 }

@@ -1,7 +1,7 @@
-/// Whether traffic on a path reaches the internet, according to others (V1).
+/// Whether traffic on a path reaches the internet, according to other sources (V1).
 ///
-/// connd sends nothing to find out. It passes on what NetworkManager, a router or
-/// systemd-networkd reports. The value ends no connection (V2).
+/// connd sends nothing to find out. It passes on what NetworkManager, a router or systemd-networkd
+/// reports. The value never ends a connection (V2).
 public struct Validation: Hashable, Sendable {
   @nonexhaustive public enum State: String, Hashable, Sendable, CaseIterable {
     /// No source has an answer.
@@ -14,7 +14,7 @@ public struct Validation: Hashable, Sendable {
     case full
   }
 
-  /// The most trusted source comes first.
+  /// The sources, most trusted first.
   @nonexhaustive public enum Source: String, Hashable, Sendable, CaseIterable {
     /// The connectivity check of NetworkManager for the device.
     case networkManager

@@ -17,7 +17,7 @@ public struct WallTime: Hashable, Sendable, Comparable {
 
   public static func < (lhs: Self, rhs: Self) -> Bool { lhs.microseconds < rhs.microseconds }
 
-  /// Returns the later time, limited to the last one that can be represented.
+  /// Returns the time after a duration, or the last representable time if that is earlier.
   package func advanced(by duration: Duration) -> WallTime {
     let (seconds, attoseconds) = duration.components
     let whole = seconds.multipliedReportingOverflow(by: 1_000_000)
@@ -39,7 +39,7 @@ extension WallTime: CustomStringConvertible {
     var time = time_t(seconds)
     var date = tm()
     gmtime_r(&time, &date)
-    // At most 30 bytes: the years are -290308 to 294247.
+    // The text has at most 30 bytes: the years are -290308 to 294247.
     return String(unsafeUninitializedCapacity: 32) { text in
       var digits = Digits(text)
       digits.append(date.tm_year + 1900, 4, "-")
@@ -66,7 +66,7 @@ private struct Digits {
     self.count += 1
   }
 
-  /// Appends a number with at least this many digits, and a character.
+  /// Appends a number with at least `width` digits, and a character.
   mutating func append(_ number: Int32, _ width: Int, _ end: Unicode.Scalar) {
     if number < 0 { self.append(UInt8(ascii: "-")) }
     var power: UInt32 = 1

@@ -1,4 +1,4 @@
-// Each description is one readable line, for logs and error messages. Its words may change.
+// Each description is one readable line, for logs and error messages. The wording may change.
 
 extension KernelPath: CustomStringConvertible {
   /// The text `satisfied, wifi by wlan0 from 192.0.2.7 via 192.0.2.1, expensive`, or `requires

@@ -1,7 +1,6 @@
 extension Unicode.Scalar {
-  /// Whether it moves a terminal's cursor, changes what the terminal shows, begins another line, or
-  /// turns the text around (UAX #9). The kernel allows any of them in the name of a link, and an
-  /// access point in its SSID.
+  /// Whether the character moves a terminal's cursor, changes its display, begins another line, or
+  /// reverses text (UAX #9). Link names and SSIDs may contain any of these characters.
   package var isUnprintable: Bool {
     switch self {
     case "\u{0}"..<"\u{20}", "\u{7F}"..<"\u{A0}", "\u{61C}", "\u{200E}", "\u{200F}",
@@ -17,7 +16,7 @@ extension String {
   package var printable: String { self.replacingUnprintable { _ in "?" } }
 
   /// The text on one line, with an escape such as `\n` or `\u{1B}` for each unprintable character:
-  /// for logs, which must show what was there.
+  /// for logs, which must show the original text.
   package var escaped: String { self.replacingUnprintable { $0.escaped(asASCII: true) } }
 
   private func replacingUnprintable(by substitute: (Unicode.Scalar) -> String) -> String {

@@ -1,4 +1,4 @@
-// Words of the model, for people.
+// Readable names for values of the model.
 
 extension KernelPath.Reason {
   package var text: String {

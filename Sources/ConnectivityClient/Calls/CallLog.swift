@@ -4,11 +4,11 @@ internal import GRPCCore
 internal import Logging
 private import Synchronization
 
-/// Reports on one call. The server receives the call's ID if a header is set for it, and so does
-/// the caller if it asks. The logger, if there is one, receives the call's progress.
+/// Reports one call's ID and progress. The server receives the ID if a header is set for it, and
+/// the caller receives it if `onRequestID` is set. The logger, if set, receives the progress.
 ///
-/// All of them see the same ID. It is not generated if nothing uses it. The steps of a call are
-/// logged at `trace` and its end at `debug`, or at `info` if the network made it fail
+/// All of them receive the same ID, which is generated only if something uses it. The steps of a
+/// call are logged at `trace` and its end at `debug`, or at `info` if the network failed
 /// (`UNAVAILABLE`). Only the first reported end counts.
 ///
 /// Implements rule C9.
@@ -51,7 +51,7 @@ final class CallLog: Sendable {
   /// `grpc_method`, and that of the connection once there is one.
   var logger: Logger? { self.entry.withLock { $0.logger } }
 
-  /// Whether the request carries the ID in a header.
+  /// Whether the request has a header with the ID.
   var hasHeader: Bool { self.header != nil && self.requestID != nil }
 
   /// Adds the header with the ID, if one is set. Replaces a header of the same name.
@@ -60,14 +60,14 @@ final class CallLog: Sendable {
     metadata.replaceOrAddString(id, forKey: header)
   }
 
-  /// The call started.
+  /// Logs that the call started.
   func started() { self.logger?.trace("call started") }
 
-  /// The call has to wait, because a connection is still missing.
+  /// Logs that the call waits for a connection.
   func waiting() { self.logger?.trace("call waits for a connection") }
 
-  /// The call has a connection. From now on its log messages and ``logger`` carry the connection's
-  /// metadata.
+  /// Logs that the call has a connection. From now on, its log messages and ``logger`` include the
+  /// connection's metadata.
   func assigned(to connection: @autoclosure () -> Logger.Metadata) {
     let logger = self.entry.withLock { entry in
       guard entry.logger != nil else { return entry.logger }
@@ -77,14 +77,14 @@ final class CallLog: Sendable {
     logger?.trace("call is sent")
   }
 
-  /// The call ended with a status.
+  /// Logs that the call ended with a status.
   func ended(_ status: GRPCCore.Status, now: ContinuousClock.Instant = .now) {
     self.ended(
       "\(status.code)", isByNetwork: status.code == .unavailable, message: status.message,
       error: nil, now: now)
   }
 
-  /// The call ended with an error. Logs why the network ended or refused it.
+  /// Logs that the call ended with an error, and why the network ended or refused it.
   func ended(throwing error: any Error, now: ContinuousClock.Instant = .now) {
     let rpc = error as? RPCError
     // gRPC reports a cancelled task as an unknown error with this cause.

@@ -28,7 +28,7 @@ public struct CallSettings: Sendable {
   public var requestID: RequestIDProvider?
   /// Called with the ID of each call as it starts, before anything is sent. Must not block.
   public var onRequestID: (@Sendable (String) -> Void)?
-  /// The metadata key that carries the ID to the server, or `nil` to send no ID.
+  /// The metadata key under which the server receives the ID, or `nil` to send no ID.
   public var requestIDHeader: String?
   /// The networks that the call may use, in addition to the channel's rules. Checked once, before
   /// the call starts. Later changes of the path are checked only against the channel's own rules.
@@ -36,15 +36,15 @@ public struct CallSettings: Sendable {
   /// The maximum duration of the call, after which it ends with `DEADLINE_EXCEEDED`. A timeout in
   /// the call's own `CallOptions` takes precedence.
   public var timeLimit: TimeLimit?
-  /// The algorithms that the server may compress the call's responses with. Only algorithms of the
-  /// channel count. `nil` means all of them.
+  /// The algorithms that the server may compress the call's responses with. Algorithms that the
+  /// channel does not accept are ignored. `nil` means all of them.
   public var acceptedCompression: CompressionAlgorithmSet?
   /// The maximum size of a decompressed response. A call with a larger response fails with
   /// `RESOURCE_EXHAUSTED`. `nil` means the general limit for messages.
   public var decompressionLimit: DecompressionLimit?
   /// Called at most once for each call, when it has to wait for connectivity: the last attempt to
-  /// connect failed, or the path carries nothing. Receives the path to the server as far as connd
-  /// has reported it. Not called while a connection is made without trouble. Must not block.
+  /// connect failed, or the path passes no traffic. Receives the path to the server, as far as
+  /// connd has reported it. Not called while an attempt proceeds normally. Must not block.
   ///
   /// Like `urlSession(_:taskIsWaitingForConnectivity:)`.
   public var onWait: (@Sendable (KernelPath) -> Void)?
@@ -97,7 +97,8 @@ public struct CallSettings: Sendable {
   /// The settings of the current task.
   public static var current: CallSettings { Self.box?.settings ?? CallSettings() }
 
-  /// The settings of the current task, or `nil` if none are set, which costs a call nothing.
+  /// The settings of the current task, or `nil` if none are set. Calls without settings have no
+  /// overhead.
   @TaskLocal static var box: Box?
 
   /// Settings that all tasks of a closure share.
@@ -128,7 +129,7 @@ public func withCallSettings<Result>(
   return try await CallSettings.$box.withValue(.init(settings), operation: operation)
 }
 
-/// The maximum duration of a call, including the wait for a connection. A timeout in its own
+/// The maximum duration of a call, including the wait for a connection. A timeout in the call's
 /// `CallOptions` takes precedence, whether shorter or longer.
 @nonexhaustive public enum TimeLimit: Hashable, Sendable {
   /// A duration from the start of the call.

@@ -5,12 +5,12 @@ internal import CoreMetrics
 struct ClientMetrics: Sendable {
   private let own: (any MetricsFactory)?
 
-  /// - Parameter factory: `nil` means the factory of the process, which it may choose later.
+  /// - Parameter factory: `nil` means the process's factory, which may be chosen later.
   init(_ factory: (any MetricsFactory)?) { self.own = factory }
 
   private var factory: any MetricsFactory { self.own ?? MetricsSystem.factory }
 
-  /// A connection is no longer viable, or may not be.
+  /// Counts an invalidation of a connection.
   func invalidated(_ invalidation: FlowInvalidation) {
     self.count(
       "connectivity_client_invalidations",
@@ -19,12 +19,12 @@ struct ClientMetrics: Sendable {
       ])
   }
 
-  /// A call or a connection was refused, because it may not use the network.
+  /// Counts a call or a connection that was refused, because it may not use the network.
   func refused(_ reason: NetworkUnavailable.Reason) {
     self.count("connectivity_client_refusals", [("reason", reason.rawValue)])
   }
 
-  /// A channel whose connection was lost is connected again.
+  /// Records how long a channel took to replace a lost connection.
   func reconnected(after duration: Duration) {
     let nanoseconds = Int64((duration / .nanoseconds(1)).rounded())
     Timer(label: "connectivity_client_reconnect", dimensions: [], factory: self.factory)
@@ -41,7 +41,7 @@ struct ReconnectTimer: Hashable, Sendable {
   private var wasReady = false
   private var start: ContinuousClock.Instant?
 
-  /// - Returns: The time, once the channel is connected again.
+  /// - Returns: The time once the channel is connected again, otherwise `nil`.
   mutating func report(
     _ state: ConnectivityState, now: ContinuousClock.Instant
   ) -> Duration? {

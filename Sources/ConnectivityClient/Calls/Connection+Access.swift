@@ -7,13 +7,13 @@ extension Connection {
   /// Checks whether a call may use the connection's network.
   ///
   /// - Parameter deadline: When the call ends.
-  /// - Throws: `RPCError` if it may not (C8).
+  /// - Throws: `RPCError` if the call may not use it (C8).
   func check(
     _ access: NetworkAccess, until deadline: ContinuousClock.Instant?
   ) async throws(RPCError) {
     if self.isLocal { return }
     if self.path == nil {
-      // connd was silent for so long that the connection was made without its answer.
+      // The connection was made without connd's answer, because connd did not answer in time.
       let patience = ConnectionGuard.patience(isRestricted: true)
       let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
       _ = await self.flow?.answer(within: min(patience, rest))

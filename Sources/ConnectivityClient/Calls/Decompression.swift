@@ -41,13 +41,13 @@ internal import Synchronization
 /// Enforces each call's ``DecompressionLimit``, and the algorithms that it accepts for responses.
 ///
 /// gRPC decompresses a message first, and does not report its compressed size. Therefore a handler
-/// in front of gRPC's (``handler()``) records the size of each message on the wire, and the reader
-/// of the responses compares. A header connects the two: the reader marks the request's metadata,
-/// and the handler removes the mark before the request is sent.
+/// in front of gRPC's (``handler()``) records the size of each message on the wire. The reader of
+/// the responses compares the two sizes. A header identifies the call to the handler: the reader
+/// marks the request's metadata, and the handler removes the mark before the request is sent.
 ///
-/// For each call: ``begin()``, then ``ResponseSizes/mark(_:)`` on the metadata that is sent and
-/// ``ResponseSizes/check(_:)`` on each message received, in order, and ``end(_:)`` when the stream
-/// is closed. Streams without the handler must not be marked, because the mark would be sent.
+/// For each call, use ``begin(_:)``, then ``ResponseSizes/mark(_:)`` with the metadata to send. Use
+/// ``ResponseSizes/check(_:)`` with each received message, in order, and ``end(_:)`` when the
+/// stream is closed. Do not mark streams without the handler, because the mark would be sent.
 final class DecompressionGuard: Sendable {
   /// The header that the reader sets and the handler removes.
   static let key = "connd-response-sizes"
@@ -88,8 +88,8 @@ final class DecompressionGuard: Sendable {
   }
 }
 
-/// The algorithms that one call accepts, and the sizes on the wire of its responses, in order,
-/// until they are compared.
+/// The algorithms that one call accepts, and the wire sizes of its responses that are not checked
+/// yet, in order.
 final class ResponseSizes: Sendable {
   let id: UInt64
   /// `nil` means no limit.
@@ -105,7 +105,7 @@ final class ResponseSizes: Sendable {
     self.accepted = accepted
   }
 
-  /// Removes the algorithms from the request's headers that the call does not accept.
+  /// Removes algorithms that the call does not accept from the request's headers.
   func restrict(_ headers: inout HPACKHeaders) {
     guard let accepted = self.accepted else { return }
     let name = "grpc-accept-encoding"
@@ -116,7 +116,7 @@ final class ResponseSizes: Sendable {
     }
   }
 
-  /// Tells the stream's handler which call this is.
+  /// Marks the metadata, so that the stream's handler finds this call.
   func mark(_ metadata: inout Metadata) {
     metadata.replaceOrAddString("\(self.id)", forKey: DecompressionGuard.key)
   }
@@ -131,9 +131,9 @@ final class ResponseSizes: Sendable {
   /// compressed.
   func next() -> Int? { self.waiting.withLock { $0.popFirst() } ?? nil }
 
-  /// Compares the next message, of `size` bytes when decompressed.
+  /// Checks the next message, which has `size` bytes after decompression.
   ///
-  /// - Throws: `RESOURCE_EXHAUSTED` if it is too large.
+  /// - Throws: `RESOURCE_EXHAUSTED` if the message is too large.
   func check(_ size: Int) throws(RPCError) {
     guard let limit = self.limit, let compressed = self.next() else { return }
     try limit.check(compressed: compressed, decompressed: size)
@@ -141,7 +141,7 @@ final class ResponseSizes: Sendable {
 }
 
 extension CompressionAlgorithmSet {
-  /// Returns whether it contains the algorithm with this name on the wire.
+  /// Returns whether the set contains the algorithm with this wire name.
   fileprivate func contains(named name: some StringProtocol) -> Bool {
     switch name {
     case "gzip": self.contains(.gzip as CompressionAlgorithm)
@@ -152,11 +152,11 @@ extension CompressionAlgorithmSet {
 }
 
 extension Status {
-  /// The correct status: grpc-swift-nio-transport 2.9 rejects a message that is too large with
-  /// `INTERNAL`.
+  /// The status with the correct code. grpc-swift-nio-transport 2.9 rejects a message that is too
+  /// large with `INTERNAL`.
   ///
-  /// Only the text distinguishes it from a malformed message. The text is present only if all
-  /// requests had been sent.
+  /// Only the text distinguishes this case from a malformed message. The text is present only if
+  /// all requests had been sent.
   var corrected: Status {
     guard self.code == .internalError, self.message.hasPrefix("Failed to decode message"),
       self.message.contains("resourceExhausted")
@@ -165,8 +165,8 @@ extension Status {
   }
 }
 
-/// The prefix of each message of a gRPC stream: one byte that tells whether it is compressed, and
-/// four for its length.
+/// The prefix of each message of a gRPC stream: one byte for whether it is compressed, and four
+/// bytes for its length.
 struct MessagePrefix: Hashable, Sendable {
   var isCompressed: Bool
   /// The size on the wire, in bytes.
@@ -176,7 +176,7 @@ struct MessagePrefix: Hashable, Sendable {
 /// Finds the prefixes in the bytes of a stream, however they are split into frames. Keeps at most
 /// five bytes.
 struct MessagePrefixParser: Sendable {
-  /// The received bytes of an incomplete prefix, in the low end.
+  /// The received bytes of an incomplete prefix, in the low bytes.
   private var prefix: UInt64 = 0
   private var prefixBytes = 0
   /// The number of bytes left of the current message.

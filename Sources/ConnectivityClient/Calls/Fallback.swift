@@ -3,7 +3,7 @@ internal import ConnectivityMonitor
 internal import GRPCCore
 private import NIOPosix
 
-/// Runs `operation`, and falls back to `fallback` if its network may not be used freely.
+/// Runs `operation`, and falls back to `fallback` if the network is forbidden for a given reason.
 ///
 /// ```swift
 /// let image = try await withFallback(on: [.constrained, .expensive]) {
@@ -14,21 +14,20 @@ private import NIOPosix
 /// ```
 ///
 /// Calls in `operation` may not use the networks that `reasons` name, in addition to networks that
-/// are forbidden anyway. `expensive` and `constrained` forbid such access, and the other reasons
-/// forbid their medium (C8). If a call is refused for one of these reasons, `fallback` runs
-/// instead, with the previous settings. Access is checked once, before the call starts. A call that
-/// is in flight when its path becomes such a network continues. It ends only if the channel forbids
-/// the network as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
+/// are forbidden anyway. `expensive` and `constrained` forbid such access. Each other reason
+/// forbids its medium (C8). If a call is refused for one of these reasons, `fallback` runs instead,
+/// with the previous settings. Access is checked once, before the call starts. A call in flight
+/// continues if its path changes to such a network. The call ends only if the channel forbids the
+/// network as well (``NetworkAwareTransport/Config/access``, I8). Then `fallback` runs, too.
 ///
-/// All other errors pass through unchanged: those of a cancelled task, and refusals for a reason
-/// that is not in `reasons`. If `operation` makes several calls, some may already have been carried
-/// out.
+/// All other errors are rethrown: errors of a cancelled task, and refusals for a reason that is not
+/// in `reasons`. If `operation` makes several calls, some may already have been carried out.
 ///
 /// - Parameters:
-///   - reasons: The reasons that lead to `fallback`. If empty, only `operation` runs.
+///   - reasons: The reasons for which `fallback` runs. If empty, only `operation` runs.
 ///   - isolation: The actor on which the closures run.
 ///   - operation: Makes the preferred calls.
-///   - fallback: Makes lighter calls. It receives the reason.
+///   - fallback: Makes lighter calls. Receives the reason.
 /// - Returns: The result of the last closure that ran.
 /// - Throws: The error of the last closure that ran.
 public func withFallback<Result>(

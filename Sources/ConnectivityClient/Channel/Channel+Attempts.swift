@@ -8,10 +8,10 @@ private import Synchronization
 
 /// Implements rule C8.
 extension Channel {
-  /// Resolves the name, tries the addresses in order, and returns when the resulting connection is
-  /// over.
+  /// Resolves the name, tries the addresses in order, and returns when the resulting connection has
+  /// ended.
   ///
-  /// - Parameter duration: The limit for the name, and for each address (C4).
+  /// - Parameter duration: The time limit for resolving the name, and for each address (C4).
   func attempt(_ id: UInt64, atMost duration: Duration, _ hub: GuardHub) async {
     self.follow([])
     for former in self.state.withLock({ $0.takeAttempts { $0.id != id } }) { former.giveUp() }
@@ -44,7 +44,7 @@ extension Channel {
       case .over, .limping: break
       }
     }
-    // An error from the network says more than an attempt that was not made.
+    // An error from the network is more useful than the refusal of an attempt.
     if let failure {
       self.failed(id, failure, ways, atOnce: false)
     } else if !ways.unwanted.isEmpty {
@@ -71,8 +71,8 @@ extension Channel {
   /// a moment (Happy Eyeballs, RFC 8305). The first that is ready becomes the connection, and the
   /// others are given up.
   ///
-  /// - Returns: The outcomes of the started tries, in order, once all have ended, the connection
-  ///   included.
+  /// - Returns: The outcomes of the started tries, in order, once all have ended, including the
+  ///   connection.
   private func race(
     _ id: UInt64, _ addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress],
     atMost duration: Duration, _ hub: GuardHub
@@ -138,7 +138,7 @@ extension Channel {
     /// The paths of addresses that were not tried, because no call waiting at the time could use
     /// them.
     var unwanted: [KernelPath?] = []
-    /// Whether an address was tried that needs no network, so that every call may use it.
+    /// Whether a tried address needs no network, so that every call may use it.
     var includeLocal = false
 
     /// Returns why a call may use none of the paths, or `nil` if it may use one.
@@ -167,14 +167,14 @@ extension Channel {
     }
   }
 
-  /// Asks again for paths that connd was slow to report, if a call with restrictions is waiting.
+  /// Queries paths again that connd was slow to report, if a call with restrictions is waiting.
   private func askOnceMore(_ tries: [Try]) async -> [Try] {
     guard self.state.withLock({ $0.waiters.values.contains { !$0.access.isUnrestricted } }) else {
       return tries
     }
     return await withTaskGroup(of: (Int, KernelPath?).self) { group in
       for (place, one) in tries.enumerated() where one.path == nil {
-        // A try that was not made has waited for the answer before.
+        // A try that was not made has already waited for the answer.
         guard one.outcome.wasMade, let flow = one.flow else { continue }
         group.addTask { (place, await flow.answer(isRestricted: true).path) }
       }
@@ -208,7 +208,7 @@ extension Channel.Outcome {
 }
 
 extension [GRPCNIOTransportHTTP2Posix.SocketAddress] {
-  /// The addresses with the two families alternating, beginning with that of the first (RFC 8305,
+  /// The addresses in alternating families, starting with the first address's (RFC 8305, section
   /// 4).
   var alternatingFamilies: Self {
     let isFirst = self.map { ($0.ipv6 == nil) == (self.first?.ipv6 == nil) }

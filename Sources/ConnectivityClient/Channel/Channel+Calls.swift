@@ -5,7 +5,7 @@ private import Synchronization
 
 // Connections for calls.
 extension Channel {
-  /// Returns the connection if one is ready. It is held for the call, which must release it.
+  /// Returns the ready connection, or `nil` if none is ready. The call must release the connection.
   func readyConnection() -> Connection? {
     let (connection, isAway) = self.state.withLock { state -> (Connection?, Bool) in
       guard let id = state.machine.ready, let connection = state.connections[id] else {
@@ -18,12 +18,12 @@ extension Channel {
     return self.staysAway(on: connection) ? connection : nil
   }
 
-  /// Returns the connection, and makes one if necessary. It is held for the call, which must
-  /// release it.
+  /// Returns the connection, and makes one if necessary. The call must release the connection.
   ///
   /// - Parameters:
   ///   - options: Whether the call waits through failures.
-  ///   - call: The networks that the call may use (C8), and its caller.
+  ///   - settings: The networks that the call may use (C8), and the closure to call if the call
+  ///     waits.
   ///   - deadline: When the call ends, even while it waits. If the method may be retried, gRPC's
   ///     own executors check the deadline only once there is a stream.
   ///   - log: Records that the call has to wait.

@@ -11,7 +11,7 @@ private import Synchronization
 extension Channel {
   /// How an attempt to connect to one address ended.
   enum Outcome: Sendable {
-    /// It was connected, and no longer is.
+    /// The connection was made, and has ended.
     case over
     case failed(RPCError)
     /// NIO gave up on `connect(2)`, as it does after ten seconds.
@@ -31,8 +31,8 @@ extension Channel {
     case usual
     /// Bound to the link of another default route (W2).
     case other(String)
-    /// The default way, beside a connection by another (W7). Only one without a retransmission
-    /// replaces it.
+    /// The default way, beside a connection by the other way (W7). Only a trial without a
+    /// retransmission replaces that connection.
     case trial
 
     fileprivate var link: String? { if case .other(let link) = self { link } else { nil } }
@@ -54,7 +54,7 @@ extension Channel {
     }
   }
 
-  /// Whether a waiting call may use the path. If none is waiting, whether the last one could.
+  /// Whether a waiting call may use the path, or if none is waiting, whether the last one could.
   private func isWanted(on path: KernelPath) -> Bool {
     self.state.withLock { $0.wanted.contains { $0.refusal(of: path) == nil } }
   }
@@ -169,7 +169,7 @@ extension Channel {
 
   /// Waits until calls can start on a connection.
   ///
-  /// - Returns: Why they cannot, once the connection has ended, or `nil` if they can.
+  /// - Returns: Why calls cannot start, once the connection has ended, or `nil` if they can.
   private func failure(
     of connection: Connection, by way: Way, until deadline: ContinuousClock.Instant
   ) async -> Outcome? {
@@ -178,7 +178,7 @@ extension Channel {
     } catch {
       let wasLeft = connection.wasReady && connection.invalidation == nil
       // The thread that cut the connection also informs the machine, but perhaps later. Without
-      // this the machine would count a failure, with a backoff.
+      // this update, the machine would count a failure and apply a backoff.
       if connection.invalidation != nil {
         self.update { $0.invalidated(connection) }
       }
@@ -209,8 +209,7 @@ extension Channel {
       state.guards = []
       return (state.machine.connected(id), losers)
     }
-    // The network changed in between, and another attempt may be running; or another address was
-    // faster.
+    // Another address was faster, or the network changed and another attempt may be running.
     guard let losers else { return connection.destroy() }
     self.noteWay(of: connection, hub)
     if case .other = way {
@@ -232,7 +231,7 @@ extension Channel {
       await connection.closed()
       group.cancelAll()
     }
-    // It may have closed before it was known to be ready.
+    // The connection may have closed before it was known to be ready.
     self.update { state in
       guard state.connections[connection.id] === connection else { return [] }
       defer { state.connections[connection.id] = nil }
@@ -250,7 +249,7 @@ extension Channel {
       let rest = max(time - connection.idleTime, .milliseconds(1))
       do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
       let isOver = self.update { state in
-        // Under the channel's lock, because calls receive the connection under it.
+        // Under the channel's lock, because calls receive the connection under the same lock.
         let isOver = connection.idleTime >= time
         return (isOver ? state.closed(connection) : [], isOver)
       }
@@ -309,11 +308,10 @@ extension Channel.State {
     return taken
   }
 
-  /// Records that the connection takes no more calls, in good order.
+  /// Records the orderly end of a connection, which takes no more calls.
   mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
-    // A connection that this end dropped leaves no backoff, in whichever order the two events
-    // arrive.
+    // A connection that the client dropped causes no backoff, in any order of the two events.
     if connection.invalidation != nil { return self.machine.invalidated(connection.id, now: .now) }
     return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
   }

@@ -8,7 +8,7 @@ private import Synchronization
 
 /// Implements rule C2.
 extension Channel {
-  /// Has connd guard a connection from now on. Returns `nil` for a Unix socket or loopback.
+  /// Starts to guard a connection. Returns `nil` for a Unix socket or loopback.
   ///
   /// - Parameter isRestricted: Whether the path must be known even if the connection is not
   ///   guarded.
@@ -47,7 +47,7 @@ extension Channel {
     }
   }
 
-  /// Follows the default path to an address, and reports when it leads elsewhere.
+  /// Follows the default path to an address, and calls `onChange` when it changes.
   func watching(
     _ remote: IPAddress, _ hub: GuardHub, onChange: @escaping @Sendable () -> Void
   ) -> ConnectionGuard? {
@@ -77,8 +77,8 @@ extension Channel {
     report.warn(self.logger, connection.metadata)
     self.publish(event, of: connection)
     if let invalidation = self.settings.config.access.invalidation(by: event) {
-      // An attempt that would be invalid from the start is not made. That does not justify another
-      // one.
+      // An attempt that would be invalid from the start is not made, and does not cause another
+      // attempt.
       if phase == .answer, invalidation.severity == .destroy {
         if let path = event.path { self.record(path) }
         return
@@ -117,7 +117,8 @@ extension Channel {
     }
   }
 
-  /// A satisfied path may be a reason to retry immediately (C4), unless the channel may not use it.
+  /// Records a path. Retries immediately if a new path is satisfied and the channel may use it
+  /// (C4).
   private func noticed(_ path: KernelPath?, _ phase: ConnectionGuard.EventPhase) {
     guard let path else { return }
     self.record(path)
@@ -127,7 +128,7 @@ extension Channel {
     self.networkChanged()
   }
 
-  /// Records the path for the calls that wait, and tells them if it carries nothing.
+  /// Records the path for the calls that wait, and informs them if it passes no traffic.
   private func record(_ path: KernelPath) {
     self.update { state in
       state.path = path
@@ -135,7 +136,7 @@ extension Channel {
     }
   }
 
-  /// Passes on the news of the connection that the channel uses.
+  /// Sends an event of the connection in use to the channel's observers.
   private func publish(_ event: FlowEvent, of connection: Connection) {
     self.state.withLock { state in
       guard state.isInUse(connection) else { return }
@@ -144,7 +145,7 @@ extension Channel {
     }
   }
 
-  /// connd no longer advises against the connection, so calls may use it if it was silent.
+  /// Lets calls use a silent connection again, because connd no longer advises against it.
   private func heard(_ connection: Connection) {
     let wasSilent = self.state.withLock { state in
       guard state.silent == connection.serial else { return false }
@@ -182,7 +183,7 @@ extension Channel {
       connection.destroy(invalidation)
       return self.update { $0.invalidated(connection) }
     case .drain:
-      // Before the connection reports its own end, because a close by this end leaves no backoff.
+      // Update before the connection reports its end, because a drain causes no backoff.
       self.update { $0.drained(connection) }
       connection.drain()
     case .keep:
@@ -232,7 +233,7 @@ extension Channel.State {
   }
 
   fileprivate mutating func drained(_ connection: Connection) -> [ChannelMachine.Action] {
-    // Calls that wait for this attempt wait for the next one.
+    // Calls that wait for this attempt now wait for the next one.
     if self.attempts[connection.serial] === connection { return self.invalidated(connection) }
     guard self.connections[connection.id] === connection else { return [] }
     return self.machine.closed(connection.id, wasUsed: true, now: .now)

@@ -24,8 +24,9 @@ extension Channel {
     return addresses
   }
 
-  /// Follows what may make a name resolvable: the default paths, which lead to DNS servers, and the
-  /// DNS configuration. Returns when connd has answered, so that no change is missed afterwards.
+  /// Follows the default paths, which route to DNS servers, and the DNS configuration: a change may
+  /// make a name resolvable. Returns when connd has answered, so that no change is missed
+  /// afterwards.
   private func followResolver(_ id: UInt64, _ hub: GuardHub) async {
     let flows = Self.elsewhere.compactMap { self.following($0, hub) }
     self.follow(flows)
@@ -42,12 +43,12 @@ extension Channel {
     await resolver.hasBegun()
   }
 
-  /// connd answers within a millisecond. A lookup does not wait for one that is stuck (C7).
+  /// connd answers within a millisecond. A lookup does not wait for a stuck connd (C7).
   private static let patience = Duration.milliseconds(100)
 
-  /// Lookups and attempts that failed before may succeed now (C4).
+  /// Retries lookups and attempts that failed before, because they may succeed now (C4).
   func networkChanged() {
-    // A change before the first lookup is known to that lookup.
+    // The first lookup already uses an earlier change.
     let search = self.state.withLock { $0.search }
     if let search, !search.hasBegun { return }
     self.update { $0.machine.pathSatisfied(now: .now) }
@@ -90,6 +91,6 @@ final class ResolverWatch: Sendable {
   }
 
   /// Returns when connd has reported the current servers, is absent, or does not answer in time.
-  /// For one task.
+  /// Call it from one task only.
   func hasBegun() async { for await _ in self.beginning {} }
 }

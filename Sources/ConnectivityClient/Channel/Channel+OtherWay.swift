@@ -10,7 +10,7 @@ private import Synchronization
 struct OtherWayUse: Sendable {
   var connection: UInt64
   var stay: OtherWayStay
-  /// Follows the default path to the same address. Its change ends the use (W7).
+  /// Follows the default path to the same address. A change of that path ends the use (W7).
   var defaultPath: ConnectionGuard?
 }
 
@@ -18,15 +18,16 @@ struct OtherWayUse: Sendable {
 extension Channel {
   typealias Addresses = Resolution.Addresses
 
-  /// The silence of all tries after which the other way begins. The kernel repeats a lost SYN after
-  /// a second (RFC 6298), and its answer needs a moment. One lost packet does not justify leaving.
+  /// How long all tries must be silent before the other way begins. The kernel repeats a lost SYN
+  /// after a second (RFC 6298), and the answer needs a moment. One lost packet does not justify the
+  /// other way.
   static let otherWayPatience = Duration.milliseconds(1100)
-  /// The same beside a connection that has stalled, which is doubt enough.
+  /// The same beside a stalled connection, which already justifies doubt.
   static let otherWayPatienceInDoubt = Duration.milliseconds(250)
 
   private static let firstLook = Duration.milliseconds(50)
 
-  /// Returns the silence after which the other way begins (W3).
+  /// Returns how long all tries must be silent before the other way begins (W3).
   private static func patience(_ quality: LinkQuality?, _ isInDoubt: Bool) -> Duration {
     switch quality {
     case .minimal: .zero
@@ -62,7 +63,7 @@ extension Channel {
   ///
   /// - Parameter race: Tries the addresses by the default way.
   /// - Returns: The result of `race`, once neither way has a connection.
-  /// - Throws: The resolver's error, unless calls got a connection in spite of it.
+  /// - Throws: The resolver's error. It has no effect if calls got a connection by the other way.
   func beside(
     otherWayFor id: UInt64, atMost duration: Duration, _ hub: GuardHub,
     _ race: @escaping @Sendable (Addresses) async -> [Try]
@@ -103,7 +104,7 @@ extension Channel {
         case .raced(let tries): result = .success(tries)
         case .otherWayEnded: continue
         }
-        // The other way goes on if it has begun, unless the channel has another connection by now.
+        // Once the other way has begun, it continues, unless the channel gets another connection.
         if result != nil, !beginning.hasHappened { group.cancelAll() }
       }
       return result ?? .failure(ChannelMachine.shutdownError)
@@ -116,10 +117,10 @@ extension Channel {
   }
 
   /// Waits until the default way makes no progress, and then tries the addresses by another link.
-  /// Returns when the resulting connection is over.
+  /// Returns when the resulting connection has ended.
   ///
-  /// - Parameter begin: Called when there is a way to try. Until then connd may be stuck, and the
-  ///   outcome of the default way must not wait for it (C7).
+  /// - Parameter begin: Called when there is another way to try. Until then, connd may be stuck,
+  ///   and the outcome of the default way must not wait for connd (C7).
   private func takeOtherWay(
     _ id: UInt64, to addresses: Addresses, until deadline: ContinuousClock.Instant,
     _ hub: GuardHub, begin: () -> Void
@@ -133,7 +134,7 @@ extension Channel {
       var rest =
         Self.patience(quality, isInDoubt) - (self.lastProgress(of: id) ?? start).duration(to: .now)
       if rest <= .zero { break }
-      // connd's answer about the default way may still be on its way.
+      // connd may not have answered about the default way yet.
       if isFirst, quality == nil { rest = min(rest, Self.firstLook) }
       isFirst = false
       do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
@@ -153,7 +154,7 @@ extension Channel {
     }
   }
 
-  /// The number of addresses that are tried by the other way.
+  /// The maximum number of addresses that are tried by the other way.
   private static let maxAddresses = 4
 
   /// When one of the attempt's connections last made progress, or `nil` if none has.
@@ -174,7 +175,7 @@ extension Channel {
 
   // MARK: - Stalls
 
-  /// A connection has stalled: later calls get another one (W4).
+  /// Handles a stalled connection: later calls get another one (W4).
   func stalled(_ id: UInt64, _ serial: UInt64) {
     self.update { state in
       guard state.connections[id]?.serial == serial else { return [] }
@@ -187,7 +188,7 @@ extension Channel {
     if connection.link == nil { self.report(.stalled, connection) }
   }
 
-  /// A stalled connection goes on, and calls that wait for another one use it.
+  /// Handles the recovery of a stalled connection: calls that wait for another one use it.
   func recovered(_ id: UInt64, _ serial: UInt64) {
     let obsolete = self.update { state -> ([ChannelMachine.Action], [Connection]) in
       guard state.connections[id]?.serial == serial else { return ([], []) }
@@ -200,7 +201,7 @@ extension Channel {
 
   // MARK: - The return
 
-  /// Notes whether calls use the other way from now on.
+  /// Records whether calls use the other way from now on.
   func noteWay(of connection: Connection, _ hub: GuardHub) {
     var use: OtherWayUse?
     if connection.link != nil {
@@ -219,7 +220,7 @@ extension Channel {
     former?.defaultPath?.end()
   }
 
-  /// A connection is over, by whichever way it was made.
+  /// Ends the use of the other way if the connection, which has ended, used it.
   func forgetWay(of connection: Connection) {
     let former = self.state.withLock { state in
       state.otherWay?.connection == connection.id ? state.otherWay.take() : nil
@@ -227,9 +228,9 @@ extension Channel {
     former?.defaultPath?.end()
   }
 
-  /// Considers the return to the default way when a call starts.
+  /// Decides whether to return to the default way when a call starts.
   ///
-  /// - Returns: Whether the call uses the connection. Otherwise it is released.
+  /// - Returns: Whether the call uses the connection. Otherwise the connection is released.
   func staysAway(on connection: Connection) -> Bool {
     let (action, trial) = self.state.withLock {
       state -> (OtherWayStay.Action?, ChannelMachine.ConnectionID?) in
@@ -245,7 +246,8 @@ extension Channel {
     return false
   }
 
-  /// Tries the default way beside the connection in use. Returns when its connection is over.
+  /// Tries the default way beside the connection in use. Returns when the trial's connection has
+  /// ended.
   func tryDefaultWay(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, _ hub: GuardHub
   ) async {
@@ -267,7 +269,7 @@ extension Channel {
     }
   }
 
-  /// New calls take the default way. Those on the connection go on.
+  /// Lets new calls use the default way. Calls on the connection continue.
   func leaveOtherWay(_ connection: Connection) {
     let former = self.update { state -> ([ChannelMachine.Action], OtherWayUse?) in
       guard state.otherWay?.connection == connection.id else { return ([], nil) }

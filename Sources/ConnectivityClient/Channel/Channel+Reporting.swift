@@ -8,7 +8,7 @@ private let record = Mutex(DefaultWayRecord())
 ///
 /// Implements rule Q2.
 extension Channel {
-  /// Reports that the other way was ready, if the default way was given enough time.
+  /// Reports that the other way was ready, if the default way had enough time to answer.
   ///
   /// - Parameters:
   ///   - others: The attempts that did not become ready.
@@ -28,8 +28,8 @@ extension Channel {
   /// after a second, just before the other way begins.
   private static let answerTime = Duration.milliseconds(250)
 
-  /// Returns an attempt by the default way that gets no answer even within that time, or `nil` if
-  /// all get one.
+  /// Returns an attempt by the default way that gets no answer even within ``answerTime``, or `nil`
+  /// if all get one.
   private func unanswered(of attempts: [Connection]) async -> Connection? {
     var silent: [Connection] = []
     for attempt in attempts where attempt.link == nil {
@@ -43,7 +43,7 @@ extension Channel {
     return nil
   }
 
-  /// Reports that the default way was ready, if it was not a short while ago.
+  /// Reports that the default way was ready, if it recently was not.
   func reportReady(_ connection: Connection) async {
     guard self.settings.mayTakeOtherWay(to: connection.target.address.ip) else { return }
     let isClean = !(await connection.hasRetransmitted())

@@ -7,7 +7,7 @@ struct StateReport: Sendable {
 }
 
 extension Channel {
-  /// Whether someone receives the states.
+  /// Whether a logger or an observer receives the states.
   var isObserved: Bool {
     self.logger != nil || self.settings.config.onConnectivityStateChange != nil
   }
@@ -15,7 +15,7 @@ extension Channel {
   /// Reports each state to the log and the configuration's observer until the channel is shut down.
   /// A slow observer delays nothing else.
   ///
-  /// - Returns: A stream that ends after the last report. A cancelled task does not wait for it.
+  /// - Returns: A stream that ends after the last report. A cancelled task stops waiting for it.
   func observe() -> AsyncStream<Never> {
     let (end, ended) = AsyncStream.makeStream(of: Never.self)
     guard self.isObserved else {
@@ -43,7 +43,7 @@ extension Channel {
   ///
   /// - Parameters:
   ///   - broken: Whether calls were in flight.
-  ///   - error: The error of the socket, or `nil` if the server closed it.
+  ///   - error: The error of the socket, or `nil` if the server closed the connection.
   func logEnd(of connection: Connection, broken: Bool, _ error: (any Error)?) {
     guard let logger = self.logger else { return }
     var metadata = connection.metadata

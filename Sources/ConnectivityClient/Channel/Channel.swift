@@ -38,13 +38,13 @@ final class Channel: Sendable {
     /// The flows of the addresses that failed in the last attempt. Their paths may improve. Empty
     /// once an address is ready.
     var guards: [ConnectionGuard] = []
-    /// Set while a name is resolved, and after that failed.
+    /// Set while a name is resolved, and after the resolution failed.
     var resolver: ResolverWatch?
     /// The current search for addresses.
     var search: NameSearch?
     /// Measures how long it takes to connect again.
     var reconnect = ReconnectTimer()
-    /// The addresses that the name last had. Names are not resolved by the other way (W5).
+    /// The last resolved addresses. Names are not resolved by the other way (W5).
     var addresses: [GRPCNIOTransportHTTP2Posix.SocketAddress] = []
     /// Set while calls use a connection by the other way.
     var otherWay: OtherWayUse?
@@ -57,7 +57,7 @@ final class Channel: Sendable {
     var continuation: CheckedContinuation<Connection, any Error>
     /// The networks that the call may use, in addition to the channel's own rules.
     var access: NetworkAccess
-    /// Told once that the call waits for connectivity.
+    /// Called once if the call waits for connectivity.
     var onWait: (@Sendable (KernelPath) -> Void)?
   }
 
@@ -95,12 +95,12 @@ final class Channel: Sendable {
 
   var connectivity: ConnectivityState { self.state.withLock { $0.machine.connectivity } }
 
-  /// Yields the current state, and then each change, until the channel is shut down.
+  /// Returns a stream of the current state, and then each change, until the channel is shut down.
   func connectivityStates() -> AsyncStream<ConnectivityState> {
     self.observe(\.states) { $0.machine.connectivity }
   }
 
-  /// Yields the current path if it is known, and then the events of the connection in use.
+  /// Returns a stream of the current path, if known, and then the events of the connection in use.
   func events() -> AsyncStream<NetworkAwareTransport.Event> {
     self.observe(\.events) { state in
       state.machine.current.flatMap { state.connections[$0]?.path }.map { .path($0) }
@@ -126,7 +126,7 @@ final class Channel: Sendable {
 
   // MARK: Life
 
-  /// Keeps connections until ``shutdown()`` was called and the last call has ended.
+  /// Runs connections until ``shutdown()`` was called and the last call has ended.
   func run() async {
     let hub = GuardHub.shared(socket: self.settings.config.socket.path)
     await withTaskExecutorPreference(EventLoopTaskExecutor(self.settings.eventLoop)) {
@@ -203,7 +203,7 @@ final class Channel: Sendable {
       let (actions, result) = body(&state)
       for action in actions {
         switch action {
-        // Under the lock, so that they stay in order.
+        // Under the lock, so that commands stay in order.
         case .connect(let id, let duration): self.commander.yield(.connect(id, atMost: duration))
         case .wake(let instant): self.commander.yield(.wake(at: instant))
         case .report(let connectivity):
@@ -246,7 +246,7 @@ final class Channel: Sendable {
     for tell in reported { tell(path) }
     for (waiter, outcome) in resumed { waiter.resume(with: outcome) }
     for connection in retired { connection.retire() }
-    // Outside the lock, because observers take it.
+    // Outside the lock, because observers take the lock.
     for observer in ended { observer.finish() }
     for observer in endedEvents { observer.finish() }
     return result
@@ -258,7 +258,7 @@ final class Channel: Sendable {
 }
 
 extension Channel.State {
-  /// Whether every attempt in progress has a path that carries nothing.
+  /// Whether every attempt in progress has a path that passes no traffic.
   var hasNoPath: Bool {
     !self.attempts.isEmpty
       && self.attempts.values.allSatisfy {
@@ -266,7 +266,7 @@ extension Channel.State {
       }
   }
 
-  /// Tells the waiting calls if no attempt in progress can succeed for the moment.
+  /// Returns an action that informs waiting calls if no attempt in progress can currently succeed.
   func waitingForPath() -> [ChannelMachine.Action] {
     self.hasNoPath ? [.tellWaiting(Array(self.waiters.keys))] : []
   }

@@ -1,14 +1,14 @@
 // Stalled connections (W4), and the return from the other way (W7).
 extension ChannelMachine {
-  /// The connection has stalled: the next call starts an attempt beside it (W4).
+  /// Marks a connection as stalled. The next call starts an attempt beside it (W4).
   mutating func stalled(_ id: ConnectionID) {
     guard case .ready(var current) = self.state, current.id == id else { return }
     current.isStalled = true
     self.state = .ready(current)
   }
 
-  /// connd has advised that the connection is silent (E2). If calls run on it, the attempt beside
-  /// it begins immediately, because connd compares the two.
+  /// Handles connd's advice that the connection is silent (E2). If calls run on it, starts an
+  /// attempt beside it immediately, because connd compares the two.
   mutating func silent(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
     guard isBusy, case .ready(var current) = self.state, current.id == id, !current.isSuspended,
       current.trial == nil
@@ -17,7 +17,8 @@ extension ChannelMachine {
     return self.connect(beside: current, now)
   }
 
-  /// The peer of a stalled connection answers again. Calls that wait for another one use it.
+  /// Handles an answer from the peer of a stalled connection. Waiting calls use that connection
+  /// again.
   mutating func recovered(_ id: ConnectionID) -> [Action] {
     switch self.state {
     case .ready(var current) where current.id == id:

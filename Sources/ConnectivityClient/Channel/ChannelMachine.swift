@@ -1,13 +1,14 @@
 internal import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 
-/// The life of a channel (C1 to C5) as a value: it receives events and returns actions.
+/// The state machine of a channel (C1 to C5): a value that receives events and returns actions.
 ///
 /// One connection is used at a time. Connections that were invalidated, drained or superseded no
 /// longer concern the machine. An attempt to connect and the resulting connection have the same ID.
 ///
-/// A connection that stalls (W4) takes no new calls. They wait for an attempt beside it, or until
-/// it goes on. While calls use the other way, a trial may replace it by the default way (W7).
+/// A connection that stalls (W4) takes no new calls. New calls wait for an attempt beside it, or
+/// until the connection recovers. While calls use the other way, a trial may return them to the
+/// default way (W7).
 struct ChannelMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
   typealias CallID = UInt64
@@ -23,7 +24,7 @@ struct ChannelMachine: Sendable {
     case fail([CallID], RPCError)
     /// These calls wait for connectivity: no connection can be used or made for the moment.
     case tellWaiting([CallID])
-    /// The connection takes no more calls. Those on it go on.
+    /// The connection takes no more calls. Calls in flight continue.
     case retire(ConnectionID)
     case report(ConnectivityState)
   }
@@ -32,11 +33,11 @@ struct ChannelMachine: Sendable {
   struct Current {
     var id: ConnectionID
     var started: Instant
-    /// Whether it has no path for the moment (I10). Calls wait until that is resolved.
+    /// Whether the connection currently has no path (I10). Calls wait until that is resolved.
     var isSuspended = false
     /// Whether the peer stays silent although data is waiting for it (W4).
     var isStalled = false
-    /// The attempt by the default way beside it.
+    /// The trial of the default way beside this connection.
     var trial: (id: ConnectionID, started: Instant)?
 
     var takesCalls: Bool { !self.isSuspended && !self.isStalled }
@@ -55,8 +56,8 @@ struct ChannelMachine: Sendable {
   private var backoff: ConnectionBackoff
   /// No attempt starts before this instant.
   private var earliest: Instant?
-  /// Whether the network improved during the attempt. If so, its failure says nothing about the
-  /// next one.
+  /// Whether the network improved during the attempt. If so, a failure does not predict the next
+  /// attempt.
   private var hasNews = false
   /// The instant of the pending ``wake(now:)``.
   private var alarm: Instant?
@@ -134,7 +135,7 @@ struct ChannelMachine: Sendable {
 
   // MARK: Connections
 
-  /// The server sent its SETTINGS. Has no effect if the attempt was given up in the meantime.
+  /// Handles the server's SETTINGS. Has no effect if the attempt was given up in the meantime.
   mutating func connected(_ id: ConnectionID) -> [Action] {
     switch self.state {
     case .connecting(id, let started, let stalled):
@@ -178,12 +179,12 @@ struct ChannelMachine: Sendable {
 
   // MARK: Ends
 
-  /// The attempt failed.
+  /// Handles a failed attempt.
   ///
   /// - Parameters:
   ///   - atOnce: Whether the next call may retry without a pause, because nothing was sent on the
   ///     network (C5, C8).
-  ///   - refused: Calls that may use none of the available paths: they stop waiting (C8).
+  ///   - refused: Calls that stop waiting, because they may use none of the available paths (C8).
   ///   - spared: Calls that arrived after the decision that no waiting call could use a path.
   ///     Another attempt is made for them.
   mutating func failed(
@@ -209,7 +210,7 @@ struct ChannelMachine: Sendable {
       + [.fail(calls, error)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// The connection broke while calls were using it.
+  /// Handles a connection that broke while calls were using it.
   mutating func lost(_ id: ConnectionID, now: Instant) -> [Action] {
     self.forgetStalled(id)
     guard case .ready(let current) = self.state, current.id == id else { return [] }
@@ -221,18 +222,18 @@ struct ChannelMachine: Sendable {
       + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// A stalled connection is over. Calls go on waiting for the attempt beside it.
+  /// Forgets a stalled connection that has ended. Calls keep waiting for the attempt beside it.
   private mutating func forgetStalled(_ id: ConnectionID) {
     guard case .connecting(let attempt, let started, let stalled?) = self.state, stalled.id == id
     else { return }
     self.state = .connecting(attempt, started: started, beside: nil)
   }
 
-  /// The connection takes no more calls, in good order: it was idle for too long, or the server is
-  /// going away.
+  /// Handles the orderly end of a connection: it was idle for too long, or the server is going
+  /// away.
   ///
-  /// - Parameter wasUsed: Whether a call used it. If a server sends GOAWAY right after its
-  ///   SETTINGS, the backoff applies.
+  /// - Parameter wasUsed: Whether a call used the connection. If not, the backoff applies, as for
+  ///   GOAWAY right after SETTINGS.
   mutating func closed(_ id: ConnectionID, wasUsed: Bool, now: Instant) -> [Action] {
     self.forgetStalled(id)
     guard case .ready(let current) = self.state, current.id == id else { return [] }
@@ -242,7 +243,8 @@ struct ChannelMachine: Sendable {
     return [.report(.idle)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// The network of the connection or attempt is gone. The next call reconnects immediately (C3).
+  /// Handles the loss of the connection's or attempt's network. The next call reconnects
+  /// immediately (C3).
   mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
     self.forgetStalled(id)
     var stalled: Current?
@@ -260,7 +262,8 @@ struct ChannelMachine: Sendable {
 
   // MARK: Time and the network
 
-  /// A path became satisfied or was replaced. An attempt that failed before may succeed now (C4).
+  /// Handles a path that became satisfied or was replaced. An attempt that failed before may
+  /// succeed now (C4).
   mutating func pathSatisfied(now: Instant) -> [Action] {
     switch self.state {
     case .transientFailure:
@@ -275,7 +278,7 @@ struct ChannelMachine: Sendable {
     }
   }
 
-  /// The instant of the pending wake-up has come. Early or late calls do no harm.
+  /// Handles the pending wake-up. Early or late calls do no harm.
   mutating func wake(now: Instant) -> [Action] {
     self.alarm = nil
     switch self.state {

@@ -32,9 +32,9 @@ final class Connection: Sendable {
   /// The name in logs, unique across the channels of a process and the processes of a fleet.
   let name = UUIDText.random()
   let target: FixedAddress
-  /// Whether it uses no network: a Unix socket, or loopback.
+  /// Whether the connection uses no network: a Unix socket, or loopback.
   let isLocal: Bool
-  /// The link of the other way that it is bound to, or `nil` if it takes the default way (W2).
+  /// The link of the other way that the connection is bound to, or `nil` for the default way (W2).
   let link: String?
   let start = ContinuousClock.now
   let transport: HTTP2ClientTransport.Posix
@@ -63,11 +63,11 @@ final class Connection: Sendable {
     self.transport = try settings.makeTransport(to: target) { core.opened($0) }
   }
 
-  /// Starts to connect. The connection stays until it is destroyed, drained, or closed by the
+  /// Starts to connect. The connection exists until it is destroyed, drained, or closed by the
   /// server.
   ///
-  /// Cancelling the caller's task does not end it; ``destroy(_:)`` does. gRPC's transport is not
-  /// cancelled with that task: once cancelled, it may never answer the calls that wait in it.
+  /// Cancelling the caller's task does not end the connection; ``destroy(_:)`` does. The task does
+  /// not cancel gRPC's transport, because a cancelled transport may never answer its waiting calls.
   func connect() {
     let executor = EventLoopTaskExecutor(self.eventLoop)
     let connecting = Task(executorPreference: executor) { [transport] in
@@ -76,7 +76,7 @@ final class Connection: Sendable {
     self.core.state.withLock { $0.connecting = connecting }
   }
 
-  /// Returns when calls can start: after the server's SETTINGS. It opens a stream that the server
+  /// Returns when calls can start: after the server's SETTINGS. Opens a stream that the server
   /// never sees, because no headers are written.
   ///
   /// - Throws: The error of `connect(2)`, TLS or HTTP/2.
@@ -107,8 +107,8 @@ final class Connection: Sendable {
     self.transport.beginGracefulShutdown()
   }
 
-  /// Shuts gRPC's transport down, and returns when it has ended. A shutdown during connecting does
-  /// not always end it. It is cancelled after a second, which is safe once it takes no more calls.
+  /// Shuts gRPC's transport down, and returns when it has ended. A shutdown while connecting may
+  /// not end it, so it is cancelled after a second, when it takes no more calls.
   func ended() async {
     self.transport.beginGracefulShutdown()
     guard let connecting = self.core.state.withLock({ $0.connecting }) else { return }
@@ -121,7 +121,7 @@ final class Connection: Sendable {
 
   // MARK: Calls
 
-  /// Counts a call that received the connection. It is not idle until ``release()``.
+  /// Counts a call that received the connection, which is not idle until ``release()``.
   func hold() { self.core.state.withLock { $0.holds += 1 } }
 
   func release() {
@@ -149,34 +149,34 @@ final class Connection: Sendable {
 
   func leave() { self.core.state.withLock { $0.leave() } }
 
-  /// Asks the peer for a sign of life (E4). May be called on any thread.
+  /// Checks whether the peer is alive (E4). May be called on any thread.
   func askPeer() {
     let (inquirer, isBusy) = self.core.state.withLock { ($0.inquirer, $0.calls > 0) }
     guard let inquirer else { return }
     self.eventLoop.execute { inquirer.value.ask(isBusy: isBusy) }
   }
 
-  /// Whether calls run on it.
+  /// Whether calls are running on the connection.
   var isBusy: Bool { self.core.state.withLock { $0.calls > 0 } }
 
-  /// Whether it takes no new calls.
+  /// Whether the connection takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }
 
-  /// Whether a call has used it.
+  /// Whether a call has used the connection.
   var wasUsed: Bool { self.core.state.withLock { $0.wasUsed } }
 
   /// Whether the server's SETTINGS have arrived.
   var wasReady: Bool { self.core.state.withLock { $0.wasReady } }
 
-  /// When the peer last sent something, or `nil` before it was connected.
+  /// When the peer last sent something, or `nil` before the connection was made.
   var lastHeard: ContinuousClock.Instant? { self.core.state.withLock { $0.lastHeard } }
 
-  /// Whether the kernel had to send a packet twice. `false` if it does not say.
+  /// Whether the kernel has retransmitted a packet. `false` if it does not report that.
   func hasRetransmitted() async -> Bool {
     await self.tcpInformation.map { $0.totalRetransmissions > 0 } ?? false
   }
 
-  /// Whether two SYNs or two timeouts had no answer (Q2).
+  /// Whether two SYNs or two timeouts got no answer (Q2).
   func isUnanswered() async -> Bool { await self.tcpInformation?.isUnanswered ?? false }
 
   private var tcpInformation: TCPInformation? {
@@ -187,7 +187,7 @@ final class Connection: Sendable {
     }
   }
 
-  /// The reason for its destruction.
+  /// Why the connection was destroyed, or `nil` if no reason is known.
   var invalidation: FlowInvalidation? { self.core.state.withLock { $0.invalidation } }
 
   /// The last path that connd reported.
@@ -217,8 +217,8 @@ final class Connection: Sendable {
     self.transport.beginGracefulShutdown()
   }
 
-  /// Lets calls in flight finish, like ``drain()``. A call that received the connection just before
-  /// still starts: gRPC closes streams that have not sent anything yet.
+  /// Lets calls in flight finish, like ``drain()``. Shuts down after a second, because gRPC then
+  /// closes streams of new calls that have not sent anything yet.
   func retire() {
     self.core.state.withLock { $0.isRetired = true }
     self.eventLoop.scheduleTask(in: .seconds(1)) { self.transport.beginGracefulShutdown() }
@@ -232,7 +232,7 @@ final class Connection: Sendable {
       return (state.cutter, state.link)
     }
     guard let cutter else { return self.transport.beginGracefulShutdown() }
-    // gRPC's transport must learn of both together. If it saw the close first, it would reconnect.
+    // gRPC's transport would reconnect if it learned of the close before the shutdown.
     cutter.cut(link: link) { self.transport.beginGracefulShutdown() }
   }
 }
@@ -244,8 +244,8 @@ private final class Core: Sendable {
     var connecting: Task<Void, Never>?
     var cutter: ConnectionCutter?
     var isRetired = false
-    /// Whether it was closed with calls on it. Calls leave immediately, so this is set before they
-    /// learn of the close.
+    /// Whether the connection was closed while calls ran. Set before calls learn of the close,
+    /// because they leave immediately.
     var isBroken = false
     /// The last error of the socket.
     var failure: (any Error)?
@@ -276,7 +276,7 @@ private final class Core: Sendable {
     self.onEvent = onEvent
   }
 
-  /// gRPC's transport opened a channel, which is not connected yet. It may do so only once.
+  /// Prepares a channel before gRPC's transport connects it. Fails for a second channel.
   func opened(_ channel: any NIOCore.Channel) -> EventLoopFuture<Void> {
     let cutter = ConnectionCutter(channel: channel)
     let isFirst = self.state.withLock { state in

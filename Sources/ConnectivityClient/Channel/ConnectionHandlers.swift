@@ -14,9 +14,9 @@ private import NIOHTTP2
 
 /// Closes a connection from the bottom of its pipeline, so that no handler above can delay it.
 ///
-/// A TLS handler waits up to five seconds for the peer's close_notify, and the peer is unreachable.
-/// An application may add such a handler at the beginning of the pipeline. Therefore the handler
-/// that closes the connection is added last, right before the close.
+/// A TLS handler waits up to five seconds for the close_notify of an unreachable peer. An
+/// application may add such a handler at the beginning of the pipeline. Therefore the handler that
+/// closes the connection is added last, right before the close.
 ///
 /// Implements rules C2 and C3.
 struct ConnectionCutter: Sendable {
@@ -28,7 +28,7 @@ struct ConnectionCutter: Sendable {
   ///
   /// - Parameters:
   ///   - link: The index of the link that the connection was made on, or `nil` if unknown.
-  ///   - announce: Called right before, on the channel's thread.
+  ///   - announce: Called right before the close, on the channel's thread.
   func cut(link: UInt32? = nil, _ announce: @escaping @Sendable () -> Void = {}) {
     self.channel.eventLoop.execute {
       announce()
@@ -56,10 +56,10 @@ struct ConnectionCutter: Sendable {
       context.close(mode: .all, promise: nil)
     }
 
-    /// Sends the reset on the old link or not at all. On the new link it would carry the old link's
-    /// address. So would the kernel's ARP request for the new gateway, because ARP uses the
-    /// packet's source. A router with reverse path filtering ignores that request, and all first
-    /// packets then wait a second for the next one.
+    /// Limits the reset to the old link. On the new link, the reset would have the old link's
+    /// address. The kernel's ARP request for the new gateway would have it too, because ARP uses
+    /// the packet's source. A router with reverse path filtering ignores that request, and all
+    /// first packets then wait a second for the next request.
     private func keepOffOtherLinks(
       _ options: any SocketOptionProvider, _ eventLoop: any EventLoop
     ) {
@@ -68,7 +68,7 @@ struct ConnectionCutter: Sendable {
         options.unsafeSetSocketOption(
           level: .socket, name: .bindToLink, value: CInt(bitPattern: $0))
       }
-      // On the channel's own thread these have completed when they return.
+      // On the channel's thread, these calls have completed when they return.
       (bound ?? eventLoop.makeFailedFuture(NoLink())).whenFailure { _ in
         options.unsafeSetSocketOption(level: .socket, name: .dontRoute, value: CInt(1))
           .whenComplete { _ in }
@@ -134,7 +134,7 @@ private final class ByteObserver: ChannelInboundHandler {
   }
 }
 
-/// Reports events that gRPC's handlers, which come after it, keep to themselves.
+/// Reports events that gRPC's handlers, which come later in the pipeline, do not expose.
 private final class HTTP2Observer: ChannelInboundHandler {
   typealias InboundIn = HTTP2Frame
   typealias InboundOut = HTTP2Frame
@@ -161,7 +161,7 @@ private final class HTTP2Observer: ChannelInboundHandler {
 
   func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
-  /// Asks whether the peer is there.
+  /// Sends a PING to check whether the peer is alive.
   func ping() {
     guard let context = self.context else { return }
     let frame = HTTP2Frame(streamID: .rootStream, payload: .ping(Self.question, ack: false))

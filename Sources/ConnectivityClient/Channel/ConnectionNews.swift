@@ -1,7 +1,8 @@
 internal import Connectivity
 internal import ConnectivityMonitor
 
-/// The known state of a guarded connection. Turns the events of its guard into news for its owner.
+/// The known state of a guarded connection. Converts the guard's events into events for the
+/// connection's owner.
 struct ConnectionNews: Sendable {
   private(set) var path: KernelPath?
   private var isViable = true
@@ -10,7 +11,8 @@ struct ConnectionNews: Sendable {
   /// Records an event of the connection's flow.
   ///
   /// - Parameter access: The networks that the connection may use.
-  /// - Returns: The news, in order. An invalidation comes before its effect on the viability.
+  /// - Returns: The resulting events, in order. An invalidation comes before its effect on the
+  ///   viability.
   mutating func record(
     _ event: FlowEvent, for access: NetworkAccess
   ) -> [NetworkAwareTransport.Event] {

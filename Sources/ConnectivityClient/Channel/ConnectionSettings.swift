@@ -10,16 +10,15 @@ struct ConnectionSettings: Sendable {
   var limit: DecompressionGuard?
   /// Whether the addresses of a name are tried in random order.
   var shufflesAddresses: Bool
-  /// The event loop of all its connections and their guards, so that an event wakes only one
-  /// thread.
+  /// The event loop of all the channel's connections and their guards, so that an event wakes only
+  /// one thread.
   var eventLoop: any EventLoop
-  /// Returns the way to an address and port by another link, or `nil` if it is unknown.
+  /// Returns the other way to an address and port, or `nil` if it is unknown.
   var otherWay: @Sendable (IPAddress, UInt16) async -> OtherWay?
   /// Reports to connd how an attempt to connect to an address and port ended (Q2).
   var report: @Sendable (AttemptOutcome, IPAddress, UInt16) async -> Void = { _, _, _ in }
 
-  /// Whether connections to an address may take another way than the default, as far as the
-  /// channel's own settings decide (W5, W6).
+  /// Whether the channel's settings allow the other way for connections to an address (W5, W6).
   func mayTakeOtherWay(to address: IPAddress?) -> Bool {
     guard let address, self.config.socket.guardsLoopback || !address.isLoopback else {
       return false
@@ -62,8 +61,8 @@ struct ConnectionSettings: Sendable {
       eventLoopGroup: self.eventLoop)
   }
 
-  /// Replaces a connection's socket if it may use several networks, sets the socket's mark and
-  /// binds it to a link, before it connects.
+  /// Prepares a socket before it connects: sets its mark, and binds it to a link. Replaces it if
+  /// the connection may use several networks.
   private func prepare(
     _ channel: any NIOCore.Channel, _ target: FixedAddress
   ) -> EventLoopFuture<Void> {

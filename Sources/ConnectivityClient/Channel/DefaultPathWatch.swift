@@ -1,12 +1,12 @@
 internal import Connectivity
 private import Synchronization
 
-/// Compares the default path with that on which a channel left it (W7).
+/// Detects changes of the default path after a channel has left it (W7).
 final class DefaultPathWatch: Sendable {
   private let last = Mutex<KernelPath?>(nil)
 
-  /// Whether the event reports that new traffic takes another way, or that a link that limped is
-  /// heard well again.
+  /// Whether the event reports that the path of new traffic changed, or that a limping link is good
+  /// again.
   func isChange(_ event: FlowEvent) -> Bool {
     switch event {
     case .refused: return false

@@ -1,20 +1,21 @@
-/// The last results of a process's attempts by the default way. They decide what the process
+/// The last results of a process's attempts by the default way. The results determine the process's
 /// reports to connd. A value without a clock.
 ///
 /// Implements rules Q2 and Q4.
 struct DefaultWayRecord: Sendable {
   typealias Instant = ContinuousClock.Instant
 
-  /// How long an attempt counts (Q2).
+  /// How long the result of an attempt counts (Q2).
   private static let life = Duration.seconds(60)
 
   /// The time of the last contrast, or `nil` before the first one.
   private var contrast: Instant?
-  /// The times at which each link last carried a connection without a retransmission. IPv4 and IPv6
-  /// may use different links.
+  /// When a connection on each link was last ready without a retransmission. IPv4 and IPv6 may use
+  /// different links.
   private var clean: [String: Instant] = [:]
 
-  /// Whether the process reports successful attempts. connd needs them only beside a contrast.
+  /// Whether the process reports successful attempts. connd needs these reports only after a recent
+  /// contrast.
   func reportsSuccess(at now: Instant) -> Bool {
     self.contrast.map { $0.duration(to: now) < Self.life } ?? false
   }
@@ -28,8 +29,8 @@ struct DefaultWayRecord: Sendable {
   /// Notes that an attempt had no answer, while a connection by another link was ready.
   ///
   /// - Parameter link: The link of the attempt, or `nil` if it is unknown.
-  /// - Returns: Whether that is a contrast. It is not if the link carried another connection since
-  ///   the attempt began.
+  /// - Returns: Whether that is a contrast. It is not if another connection on the link was ready
+  ///   without a retransmission since the attempt began.
   mutating func noteUnanswered(on link: String?, since start: Instant, at now: Instant) -> Bool {
     if let link, let clean = self.clean[link], clean >= start { return false }
     self.contrast = now

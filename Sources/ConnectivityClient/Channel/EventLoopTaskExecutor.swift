@@ -1,7 +1,7 @@
 package import NIOCore
 
-/// Runs tasks on the NIO thread of the connections that they serve, so that a message wakes one
-/// thread on its way from or to a socket, not two.
+/// Runs tasks on the NIO thread of the connections that they serve. A message between a task and a
+/// socket then wakes one thread, not two.
 ///
 /// Code that runs here must not block for long, because it stops everything else.
 package final class EventLoopTaskExecutor: TaskExecutor {

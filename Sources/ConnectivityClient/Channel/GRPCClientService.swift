@@ -11,8 +11,8 @@ public import ServiceLifecycle
 /// try await group.run()
 /// ```
 ///
-/// On a graceful shutdown, it starts no more calls and ends with the last one. When its task is
-/// cancelled, calls fail with `UNAVAILABLE`.
+/// On a graceful shutdown, the service starts no more calls and ends after the last one. If its
+/// task is cancelled, calls fail with `UNAVAILABLE`.
 public struct GRPCClientService<Transport: ClientTransport>: Service {
   public let client: GRPCClient<Transport>
 

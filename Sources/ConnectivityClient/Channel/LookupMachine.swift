@@ -1,15 +1,15 @@
-/// The lookups of one attempt to connect as a value (C5): it receives inputs and returns actions.
+/// The lookups of one attempt to connect (C5): a value that receives inputs and returns actions.
 ///
-/// A lookup uses the network and the DNS servers of the moment at which it starts. After a change
-/// it may wait for servers that no longer answer, so another lookup starts beside it. The first
-/// answer is used. A failure counts only if the lookup started after the last change. After a
-/// change it is held for a moment, because network managers change routes first and the DNS
-/// servers a little later, and the resolver's file may be empty in between.
+/// A lookup uses the network and the DNS servers that exist when it starts. After a change, it may
+/// wait for servers that no longer answer, so another lookup starts beside it. The first answer is
+/// used. A failure counts only if the lookup started after the last change. After a change, a
+/// failure is withheld for a moment, because network managers change routes first and the DNS
+/// servers a little later. The resolver's file may be empty in between.
 struct LookupMachine<Answer: Sendable>: Sendable {
   typealias LookupID = Int
 
   enum Input: Sendable {
-    /// The changes that may improve lookups are followed from now on.
+    /// Start the search. Changes that may improve lookups are monitored from now on.
     case begin
     /// A path became satisfied, or the DNS servers changed.
     case changed
@@ -40,15 +40,15 @@ struct LookupMachine<Answer: Sendable>: Sendable {
   private var state = State.new
   private var running: Set<LookupID> = []
   private var lastLookup: LookupID = 0
-  /// Lookups before this one started before the last change.
+  /// Lookups with lower IDs started before the last change.
   private var firstCurrent: LookupID = 1
   /// Whether the network changed a moment ago.
   private var isSettling = false
   /// The failure since the last change, which counts once the network has settled.
   private var failure: (any Error)?
 
-  /// Whether a change of the network concerns this search. A change before the search begins
-  /// precedes all its lookups. A change after the search has failed counts, because the attempt to
+  /// Whether a change of the network affects this search. A change before the search begins
+  /// precedes all lookups. A change after the search has failed counts, because the attempt to
   /// connect may not have seen the failure yet.
   var hasBegun: Bool { self.state != .new }
 
@@ -82,8 +82,8 @@ struct LookupMachine<Answer: Sendable>: Sendable {
     }
   }
 
-  /// Starts a lookup, unless one has started since the last change, or too many are running. In
-  /// that case it starts when one of them fails.
+  /// Starts a lookup, unless one has started since the last change, or too many are running. In the
+  /// latter case, it starts when one of them fails.
   private mutating func startCurrent() -> [Action] {
     guard self.lastLookup < self.firstCurrent, self.running.count < Self.maxLookups else {
       return []

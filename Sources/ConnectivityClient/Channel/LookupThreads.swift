@@ -3,12 +3,12 @@ internal import GRPCNIOTransportHTTP2Posix
 private import LinuxSupport
 private import Synchronization
 
-/// Looks names up with getaddrinfo(3), which blocks its thread and cannot be interrupted. Each
-/// lookup has a thread of its own, because one may wait seconds for a server that another does not
+/// Looks up names with getaddrinfo(3), which blocks its thread and cannot be interrupted. Each
+/// lookup has its own thread, because it may wait seconds for a server that other lookups do not
 /// need.
 ///
-/// The C library reads resolv.conf(5) at the start of each lookup (glibc since 2.26), so a lookup
-/// that starts after a change uses the new servers.
+/// The C library reads resolv.conf(5) at the start of each lookup (glibc since 2.26). A lookup that
+/// starts after a change therefore uses the new servers.
 final class LookupThreads: Sendable {
   typealias Addresses = Resolution.Addresses
   typealias Answer = Result<Addresses, any Error>
@@ -59,8 +59,8 @@ final class LookupThreads: Sendable {
   /// Starts a lookup.
   ///
   /// - Parameter onAnswer: Called once on another thread, unless the lookup was cancelled.
-  /// - Returns: The cancellation. A cancelled lookup that has started keeps its thread until it
-  ///   ends.
+  /// - Returns: A function that cancels the lookup. A cancelled lookup that has started keeps its
+  ///   thread until it ends.
   func start(
     _ host: String, port: Int, onAnswer: @escaping @Sendable (Answer) -> Void
   ) -> @Sendable () -> Void {
@@ -104,7 +104,7 @@ struct LookupError: Error, CustomStringConvertible {
 /// Returns the addresses of a name, in the order of RFC 6724.
 private func getAddresses(of host: String, port: Int) throws -> LookupThreads.Addresses {
   do throws(HostLookupError) {
-    // With the zones of link-local addresses.
+    // The hosts include the zones of link-local addresses.
     return try addresses(ofHost: host).map { name in
       switch name.address.family {
       case .ipv4: .ipv4(host: name.host, port: port)

@@ -2,12 +2,12 @@ internal import ConnectivityMonitor
 internal import GRPCCore
 private import Synchronization
 
-/// The search for the addresses of one attempt to connect, as ``LookupMachine`` decides. Safe to
-/// use from any thread.
+/// The search for the addresses of one attempt to connect, driven by ``LookupMachine``. Safe to use
+/// from any thread.
 final class NameSearch: Sendable {
   typealias Addresses = Resolution.Addresses
   typealias Answer = Result<Addresses, any Error>
-  /// Ends interest in a lookup.
+  /// Cancels a lookup, whose answer is then dropped.
   typealias Cancellation = @Sendable () -> Void
   /// Starts a lookup, which calls the closure at most once, perhaps immediately.
   typealias Lookup = @Sendable (@escaping @Sendable (Answer) -> Void) -> Cancellation
@@ -25,7 +25,7 @@ final class NameSearch: Sendable {
     var timers: [Timer: ClientThread.Timer] = [:]
   }
 
-  /// How long a failure is held after a change.
+  /// How long a failure is withheld after a change of the network.
   private static let settlingTime = Duration.seconds(1)
 
   private static let tooSlow = RPCError(
@@ -38,13 +38,13 @@ final class NameSearch: Sendable {
     self.lookUp = lookUp
   }
 
-  /// Whether a change of the network concerns this search.
+  /// Whether a change of the network affects this search.
   var hasBegun: Bool { self.state.withLock { $0.machine.hasBegun } }
 
   /// Begins the search and returns the addresses. Called once.
   ///
-  /// - Throws: `RPCError` UNAVAILABLE with the resolver's error (C5), or if it does not answer in
-  ///   time.
+  /// - Throws: `RPCError` UNAVAILABLE with the resolver's error (C5), or if the resolver does not
+  ///   answer in time.
   func addresses(within duration: Duration) async throws(RPCError) -> Addresses {
     let answer = await withTaskCancellationHandler {
       await withCheckedContinuation { waiter in
@@ -71,13 +71,13 @@ final class NameSearch: Sendable {
     }
   }
 
-  /// The network changed.
+  /// Handles a change of the network.
   func changed() { self.handle(.changed) }
 
-  /// Ends the search without waiting for a lookup: the channel is shut down.
+  /// Ends the search without waiting for lookups, because the channel is shut down.
   func end() { self.handle(.giveUp(ChannelMachine.shutdownError)) }
 
-  /// Starts a timer instead of any earlier one of its kind, unless the search is over.
+  /// Starts a timer, which replaces an earlier one of its kind, unless the search is over.
   private func start(
     _ kind: Timer, _ duration: Duration, then input: LookupMachine<Addresses>.Input
   ) {
@@ -92,7 +92,7 @@ final class NameSearch: Sendable {
     for action in self.state.withLock({ $0.machine.handle(input) }) { self.perform(action) }
   }
 
-  /// Performs an action, outside the lock: a lookup may end immediately.
+  /// Performs an action. Called outside the lock, because a lookup may end immediately.
   private func perform(_ action: LookupMachine<Addresses>.Action) {
     switch action {
     case .start(let id):

@@ -4,30 +4,30 @@ public import GRPCNIOTransportHTTP2Posix
 public import Logging
 
 extension NetworkAwareTransport {
-  /// The configuration of a channel. ``defaults`` equals that of grpc-swift-nio-transport, with an
-  /// idle timeout of five minutes.
+  /// The configuration of a channel. ``defaults`` equals the defaults of grpc-swift-nio-transport,
+  /// plus an idle timeout of five minutes.
   public struct Config: Sendable {
     /// HTTP/2 settings: frame and window sizes, and the authority.
     public var http2: HTTP2ClientTransport.Config.HTTP2
     /// The pauses between attempts to connect, as in gRPC's connection-backoff document (1 s, ×
     /// 1.6, at most 120 s, jitter 0.2).
     public var backoff: HTTP2ClientTransport.Config.Backoff
-    /// Keepalive (off), and the idle timeout: five minutes, or none if `nil`. A connection with an
-    /// open call is never idle.
+    /// Keepalive (off by default), and the idle timeout (five minutes by default, `nil` for none).
+    /// A connection with an open call is never idle.
     public var connection: HTTP2ClientTransport.Config.Connection
-    /// The algorithm for requests, and those accepted for responses. By default nothing is
+    /// The algorithm for requests, and the algorithms accepted for responses. By default nothing is
     /// compressed.
     public var compression: HTTP2ClientTransport.Config.Compression
     /// The networks that the channel may use (C8).
     public var access: NetworkAccess
     /// The mark of the channel's packets (`SO_MARK`, socket(7)), which routing rules can match; 0
-    /// means none. Without `CAP_NET_ADMIN` setting a mark fails, and so does connecting.
+    /// means none. Without `CAP_NET_ADMIN`, a mark makes connecting fail.
     public var mark: UInt32
     /// The name of the link that the channel's connections are bound to (`SO_BINDTODEVICE`). `nil`
     /// leaves the choice to the kernel's routes. Needs no privileges. Connecting fails if the link
     /// does not exist.
     public var interface: String?
-    /// Whether new calls may leave a network that carries badly for another one (W).
+    /// When new calls may leave a network that works badly for another one (W).
     public var assist: Assistance
     /// Whether the channel's connections may use several networks at once (M1).
     public var multipath: MultipathService
@@ -47,22 +47,22 @@ extension NetworkAwareTransport {
     public var metricsFactory: (any MetricsFactory)?
     /// Called with each state in order, by one task at a time, on ``connectivityStateExecutor``.
     public var onConnectivityStateChange: (@Sendable (ConnectivityState) -> Void)?
-    /// Calls ``onConnectivityStateChange``, which may then block: later states wait, and so does
-    /// the end of the channel. `nil` means the channel's NIO thread, which must not be blocked.
+    /// Runs ``onConnectivityStateChange``, which may then block. Later states and the end of the
+    /// channel wait for it. `nil` means the channel's NIO thread, which must not be blocked.
     public var connectivityStateExecutor: (any TaskExecutor)?
     /// gRPC's callbacks for NIO channels.
     public var channelDebuggingCallbacks: HTTP2ClientTransport.Config.ChannelDebuggingCallbacks
     /// connd's socket.
     public var socket: ConndSocket
 
-    /// When new calls may leave a network that carries badly for another link's default route. It
-    /// is never left for a destination that has a tunnel, a rule or a route of its own.
+    /// When new calls may leave a network that works badly for another link's default route. Calls
+    /// never leave it if the destination has its own tunnel, rule or route.
     public enum Assistance: Hashable, Sendable {
       /// Never.
       case never
       /// If the other path costs nothing.
       case inexpensive
-      /// Also if it costs money, and the user has allowed that. Never while roaming.
+      /// Also if the other path costs money and the user has allowed that. Never while roaming.
       case allowed
     }
 
@@ -94,7 +94,7 @@ extension HTTP2ClientTransport.Posix.Config {
   ) {
     var connection = config.connection
     // The channel enforces the idle timeout itself. gRPC's handler does not know about a call that
-    // has just received the connection, and could close the connection under it.
+    // has just received the connection, and could close the connection before the call starts.
     connection.maxIdleTime = nil
     self.init(
       http2: config.http2, backoff: config.backoff, connection: connection,

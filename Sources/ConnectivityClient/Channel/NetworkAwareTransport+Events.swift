@@ -5,7 +5,7 @@ extension NetworkAwareTransport {
   /// An event of the connection that the channel uses, as SwiftNIO connections receive them
   /// (``ConnectivityEvents``).
   @nonexhaustive public enum Event: Hashable, Sendable {
-    /// The connection's path: the first one, after each change, and that of each new connection.
+    /// The connection's path. Sent for each new connection and after each change.
     case path(KernelPath)
     /// Whether packets can be sent and received. A connection that is not viable may become viable
     /// again, or a new one replaces it.
@@ -15,14 +15,14 @@ extension NetworkAwareTransport {
     case betterPath(Bool)
     /// The connection is dead or in doubt. The channel reacts as ``Config/onInvalidation`` says.
     case invalidated(FlowInvalidation)
-    /// The connection is not guarded, for this reason (C7, I11). If connd is not running, that may
-    /// change.
+    /// The connection is not guarded, for this reason (C7, I11). If connd is not running, guarding
+    /// may begin later.
     case unguarded(String)
   }
 
   /// The events of the channel's connections, in order. Ends when the channel is shut down.
   ///
-  /// Each sequence is for one task. A slow reader keeps the last 64 events. The current path comes
-  /// first, if it is known.
+  /// Use each sequence in one task. A slow reader receives only the last 64 events. The current
+  /// path comes first, if it is known.
   public var events: AsyncStream<Event> { self.channel.events() }
 }

@@ -18,16 +18,17 @@ public import NIOPosix
 /// 2. When connd reports that the connection is no longer viable, calls in flight fail immediately
 ///    with `UNAVAILABLE`. The error's cause is a `FlowInvalidation` (C2). The next call resolves
 ///    the name again and makes a new connection, without a backoff (C3).
-/// 3. If no connection can be made, calls wait for the outcome of one attempt. It starts after the
-///    backoff of gRPC's connection-backoff document, or as soon as the path is satisfied (C4). If
-///    the name cannot be resolved, the call fails immediately with the resolver's error (C5).
+/// 3. If no connection can be made, calls wait for the outcome of one attempt. The attempt starts
+///    after the backoff of gRPC's connection-backoff document, or as soon as the path is satisfied
+///    (C4). If the name cannot be resolved, the call fails immediately with the resolver's error
+///    (C5).
 /// 4. Calls are never retried, unless the given `serviceConfig` asks for it (C6).
-/// 5. Without connd it behaves like a plain channel, and uses connd once it appears (C7).
-/// 6. If connd wants to know whether the server is there, the channel sends a keepalive probe of
-///    TCP, or while calls run a PING, at most one in five minutes (E4).
+/// 5. Without connd, the channel behaves like a plain one. It uses connd once connd appears (C7).
+/// 6. If connd asks whether the server is alive, the channel sends a TCP keepalive probe. While
+///    calls run, it also sends a PING, at most one in five minutes (E4).
 ///
-/// Load balancing is pick-first. The addresses of a name are tried in order, or shuffled if the
-/// given `serviceConfig` says so, with the two families alternating. The next one starts when one
+/// Load balancing is pick-first. The addresses of a name are tried in order, or in random order if
+/// the given `serviceConfig` says so. The two families alternate. The next attempt starts when one
 /// has failed, or has not answered for 250 ms (RFC 8305). All channels of a process share one
 /// stream to connd. Safe to use from any task.
 public final class NetworkAwareTransport: ClientTransport {
@@ -46,7 +47,7 @@ public final class NetworkAwareTransport: ClientTransport {
   ///   - resolverRegistry: The resolvers by kind of target.
   ///   - serviceConfig: Time limits, retries and sizes by method. If it lists load balancing
   ///     policies, the first supported one is used: pick-first. A configuration from the resolver
-  ///     is not used, which is logged to ``Config/backgroundActivityLogger``.
+  ///     is not used, and a warning is logged to ``Config/backgroundActivityLogger``.
   ///   - eventLoopGroup: A `MultiThreadedEventLoopGroup`, or one of its loops. The channel runs all
   ///     its connections on one of its loops.
   /// - Throws: `RuntimeError` if no resolver handles the target, the TLS configuration cannot work,
@@ -90,7 +91,7 @@ public final class NetworkAwareTransport: ClientTransport {
   /// The current state, and then each new state in order. Ends after
   /// ``ConnectivityState/shutdown``.
   ///
-  /// Each sequence is for one task. A slow reader keeps the last 64 states.
+  /// Use each sequence in one task. A slow reader receives only the last 64 states.
   public var connectivityStates: AsyncStream<ConnectivityState> {
     self.channel.connectivityStates()
   }
@@ -101,8 +102,7 @@ public final class NetworkAwareTransport: ClientTransport {
   /// ``CallSettings``, or from the channel if the method has none.
   public func config(forMethod descriptor: MethodDescriptor) -> MethodConfig? {
     let config = self.methods[descriptor]
-    // The call's own settings take precedence over those of its method, and these over the
-    // channel's.
+    // The call's settings take precedence over the method's, and the method's over the channel's.
     let general = config?.timeout == nil ? self.calls.settings.timeLimit : nil
     guard let limit = CallSettings.box?.settings.timeLimit ?? general else { return config }
     var limited = config ?? MethodConfig(names: [])
@@ -110,8 +110,8 @@ public final class NetworkAwareTransport: ClientTransport {
     return limited
   }
 
-  /// Keeps connections until ``beginGracefulShutdown()`` was called and the last call has ended. If
-  /// its task is cancelled, calls fail with `UNAVAILABLE`.
+  /// Runs connections until ``beginGracefulShutdown()`` was called and the last call has ended. If
+  /// the task is cancelled, calls fail with `UNAVAILABLE`.
   public func connect() async throws {
     await self.channel.run()
   }
@@ -139,8 +139,8 @@ public final class NetworkAwareTransport: ClientTransport {
     _ closure: (RPCStream<Inbound, Outbound>, ClientContext) async throws -> T
   ) async throws -> T {
     if let limit = options.maxResponseMessageBytes {
-      // grpc-swift-nio-transport 2.9 applies the limit for requests to responses, and has none for
-      // responses.
+      // grpc-swift-nio-transport 2.9 applies the request limit to responses, and ignores the
+      // response limit.
       var options = options
       (options.maxRequestMessageBytes, options.maxResponseMessageBytes) = (limit, nil)
       return try await self.withStream(descriptor: descriptor, options: options, closure)
@@ -183,8 +183,8 @@ public final class NetworkAwareTransport: ClientTransport {
             return try await closure(call.wrap(stream), context)
           }
         } catch let error as RPCError where !hasStarted && error.code == .unavailable {
-          // Nothing was sent: the connection closed between being chosen and the call, so the call
-          // takes the next one.
+          // Nothing was sent, because the connection closed before the call started. The call uses
+          // the next connection.
           self.channel.refused(connection)
           attempts += 1
           if attempts == Self.maxStreamAttempts { throw error }

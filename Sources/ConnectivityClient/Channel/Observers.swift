@@ -1,4 +1,5 @@
-/// The sequences that receive the states or the events of a channel. A slow one keeps the last 64.
+/// The sequences that receive the states or the events of a channel. A slow reader receives only
+/// the last 64.
 struct Observers<Element: Sendable>: Sendable {
   private var continuations: [UInt64: AsyncStream<Element>.Continuation] = [:]
   private var lastID: UInt64 = 0
@@ -20,7 +21,8 @@ struct Observers<Element: Sendable>: Sendable {
 
   mutating func remove(_ id: UInt64) { self.continuations[id] = nil }
 
-  /// Removes all. Finish what it returns outside the lock, because the end of a sequence takes it.
+  /// Removes all sequences. Finish the returned ones outside the lock, because their end takes the
+  /// lock.
   mutating func removeAll() -> [AsyncStream<Element>.Continuation] {
     defer { self.continuations = [:] }
     return Array(self.continuations.values)

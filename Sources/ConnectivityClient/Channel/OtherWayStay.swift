@@ -1,8 +1,8 @@
 /// A channel's time on the other way, as a value (W7). Calls drive it, so that an unused channel
 /// has no timer.
 ///
-/// It ends with a connection that became ready by the default way without a retransmission, or
-/// after two minutes. A change of the default path also ends it, without this value.
+/// The stay ends when a connection by the default way is ready without a retransmission, or after
+/// two minutes. A change of the default path also ends it, but this value does not handle that.
 struct OtherWayStay: Sendable {
   typealias Instant = ContinuousClock.Instant
 
@@ -36,7 +36,7 @@ struct OtherWayStay: Sendable {
     self.lastTrial = start
   }
 
-  /// A call starts.
+  /// Returns the action when a call starts, or `nil` to do nothing.
   mutating func called(at now: Instant) -> Action? {
     if self.start.duration(to: now) >= Self.maxDuration { return .end }
     guard !self.isTrying, self.lastTrial.duration(to: now) >= Self.trialInterval else {
@@ -46,8 +46,9 @@ struct OtherWayStay: Sendable {
     return .tryDefaultWay
   }
 
-  /// A trial ended without a good connection. One that limped shows that packets pass again: it is
-  /// repeated at once, so that calls return soon after the link is well.
+  /// Handles a trial that ended without a good connection. A limping connection shows that packets
+  /// pass again. Its trial is repeated immediately, so that calls return soon after the link
+  /// recovers.
   mutating func tried(_ outcome: Outcome) -> Action? {
     let repeats = outcome == .limping && !self.isRepeated
     (self.isTrying, self.isRepeated) = (repeats, repeats)

@@ -23,11 +23,11 @@ final class Resolution: Sendable {
     /// The system's resolver.
     case system(host: String, port: Int)
     case resolver(NameResolver)
-    /// The target names its addresses, so no network is needed.
+    /// The target contains its addresses, so no network is needed.
     case fixed(NameResolver)
 
-    /// Chooses the source for a target. The system's resolver replaces that of grpc-swift, which
-    /// makes one lookup at a time, but none of the application's.
+    /// Chooses the source for a target. The system's resolver replaces grpc-swift's, which makes
+    /// one lookup at a time. It does not replace the application's resolvers.
     init(_ target: any ResolvableTarget, _ registry: NameResolverRegistry, _ found: NameResolver) {
       switch target {
       case let target as ResolvableTargets.DNS:
@@ -93,7 +93,7 @@ final class Resolution: Sendable {
     for waiter in waiters.values { waiter(answer) }
   }
 
-  /// Returns a search for the addresses of all endpoints, one after the other.
+  /// Returns a search for the addresses of all endpoints, in the order of the endpoints.
   func search() -> NameSearch {
     NameSearch { onAnswer in
       switch self.source {

@@ -1,25 +1,25 @@
 /// Decides whether a connection has stalled, as a value (W4): it receives inputs and returns
 /// actions.
 ///
-/// Silence alone proves nothing, because the server may be slow. Data that is not acknowledged
-/// after two timeouts does. If everything is acknowledged, one PING is sent, which must be
-/// acknowledged too.
+/// Silence alone does not prove a stall, because the server may be slow. Data that is
+/// unacknowledged after two timeouts does. If all data is acknowledged, one PING is sent, which
+/// must be acknowledged too.
 ///
-/// It looks at the socket only while calls run, a second after the last byte, and once for each
-/// silence unless data is unacknowledged. A connection that waits for a server has no timer.
+/// The socket is read only while calls run, a second after the last byte, and once for each silence
+/// unless data is unacknowledged. A connection that waits for a server has no timer.
 struct StallMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
 
   enum Input: Sendable {
     /// A call has started on the connection.
     case called
-    /// The peer sent something. `isBusy` tells whether calls are running.
+    /// The peer sent something. `isBusy` means that calls are running.
     case received(isBusy: Bool)
     /// The answer to ``Action/look(after:)``.
     case looked(Look)
   }
 
-  /// A look at the socket.
+  /// A reading of the socket.
   struct Look: Sendable {
     /// The number of calls that are running.
     var calls: Int
@@ -27,7 +27,7 @@ struct StallMachine: Sendable {
     var socket: SocketState?
   }
 
-  /// The report of `tcp_info` about sent data.
+  /// The state of sent data, from `tcp_info`.
   struct SocketState: Hashable, Sendable {
     /// Whether the peer has not acknowledged all data.
     var hasUnacknowledgedData: Bool
@@ -38,7 +38,7 @@ struct StallMachine: Sendable {
   }
 
   enum Action: Hashable, Sendable {
-    /// Look at the socket after this time.
+    /// Read the socket after this time.
     case look(after: Duration)
     case ping
     /// The connection takes no more calls.
@@ -49,15 +49,15 @@ struct StallMachine: Sendable {
 
   /// The silence after which the socket is examined.
   static let patience = Duration.seconds(1)
-  /// gRPC servers end connections with too many pings.
+  /// gRPC servers close connections that send too many PINGs.
   static let pingInterval = Duration.seconds(60)
-  /// A jump of the round trip to 1 s can also cause two timeouts. The silence of a second excludes
-  /// most of those.
+  /// If the round-trip time jumps to 1 s, two timeouts may also occur. The second of silence
+  /// excludes most of these cases.
   private static let minTimeouts = 2
   private static let lookIntervals = Duration.milliseconds(100)...Duration.seconds(1)
 
   private var isStalled = false
-  /// Whether the sockets must be examined now.
+  /// Whether a reading of the socket is scheduled.
   private var isWatching = false
   private var lastPing: Instant?
   /// When the silence began: with the last byte, or the first call after a pause.

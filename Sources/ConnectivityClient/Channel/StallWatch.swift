@@ -1,7 +1,7 @@
 internal import NIOCore
 private import Synchronization
 
-/// Watches a connection for stalls, as ``StallMachine`` decides. Belongs to the connection's
+/// Watches a connection for stalls, as ``StallMachine`` decides. Used only on the connection's
 /// thread, except ``called()``.
 ///
 /// Implements rule W4.
@@ -14,7 +14,7 @@ final class StallWatch: Sendable {
   private struct State {
     var machine = StallMachine()
     var timer: Scheduled<Void>?
-    /// Whether the machine may need to know about the next call. Calls check only this.
+    /// Whether the connection is closed, so that no timer may start.
     var isOver = false
   }
 
@@ -38,13 +38,13 @@ final class StallWatch: Sendable {
     self.onEvent = onEvent
   }
 
-  /// A call has started. May be called on any thread.
+  /// Records that a call has started. May be called on any thread.
   func called() { self.handle(.called) }
 
-  /// The peer sent something.
+  /// Records that the peer sent something.
   func received() { self.handle(.received(isBusy: self.calls() > 0)) }
 
-  /// The connection is closed.
+  /// Ends the watch, because the connection is closed.
   func end() {
     self.state.withLock { state in
       state.isOver = true
@@ -76,7 +76,7 @@ final class StallWatch: Sendable {
 }
 
 extension ChannelSocket {
-  /// The kernel's report about the connection, or `nil` if the system has none.
+  /// The connection's `tcp_info`, or `nil` if the system does not have it.
   var tcpInformation: TCPInformation? {
     #if os(Linux)
       return self.option(6, 11, TCPInformation())  // IPPROTO_TCP, TCP_INFO
@@ -96,7 +96,7 @@ struct TCPInformation: BitwiseCopyable, Sendable {
   private var options: UInt8 = 0
   private var windowScales: UInt8 = 0
   private var limits: UInt8 = 0
-  /// In microseconds.
+  /// The retransmission timeout, in microseconds.
   private var timeout: UInt32 = 0
   private var acknowledgementTimeout: UInt32 = 0
   private var segmentSizes: (UInt32, UInt32) = (0, 0)
@@ -114,13 +114,14 @@ struct TCPInformation: BitwiseCopyable, Sendable {
 
   private static let synSent: UInt8 = 2
 
-  /// Whether two SYNs or two timeouts had no answer.
+  /// Whether two SYNs or two timeouts got no answer.
   var isUnanswered: Bool {
     let timeouts = max(self.retransmits, self.backoff)
     return timeouts >= (self.state8 == Self.synSent ? 1 : 2)
   }
 
-  /// Each of the two counters misses timeouts of the other's kind.
+  /// The state of sent data. Uses the higher counter, because each misses timeouts of the other's
+  /// kind.
   var state: StallMachine.SocketState {
     StallMachine.SocketState(
       hasUnacknowledgedData: self.unacknowledged > 0,

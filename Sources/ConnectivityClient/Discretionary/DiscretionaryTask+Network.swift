@@ -1,12 +1,12 @@
 extension DiscretionaryTask {
-  /// The network of running work. The work yields when the network may no longer be used. Serves
-  /// any number of tasks, until the run is over. A task that still waits then is cancelled.
+  /// The network that running work uses. The work yields when it may no longer use the network. Any
+  /// number of tasks can wait until the run is over. Tasks that still wait then are cancelled.
   public struct Network: Sendable {
     let gate: NetworkGate
     let config: Config
 
-    /// A safe point of the work. Returns immediately if the work may continue, otherwise once it
-    /// may.
+    /// Waits at a safe point until the work may continue. Returns immediately if it may continue
+    /// now.
     ///
     /// - Throws: `CancellationError` if the task was cancelled or the run is over;
     ///   ``DiscretionaryTask/Expired``.
@@ -14,12 +14,12 @@ extension DiscretionaryTask {
       try await self.gate.wait(for: .free)
     }
 
-    /// Runs `operation`. Cancels it when the network may no longer be used, and starts it again
-    /// when it may. For work without safe points of its own, such as one long download.
+    /// Runs `operation`. Cancels it when the network may no longer be used, and restarts it when
+    /// the network may be used again. For work without safe points, such as one long download.
     ///
     /// Losing the network without a replacement does not cancel `operation`: its connections report
     /// that themselves. If `operation` fails because a forbidden network replaced its network, it
-    /// also starts again. It must tolerate such restarts. Its gRPC calls do not start on forbidden
+    /// is also restarted. It must tolerate restarts. Its gRPC calls do not start on forbidden
     /// networks (C8), so nothing is sent there during a change. Other connections need a rule of
     /// their own (``ConnectivityGuardHandler/Config/access``).
     ///
@@ -69,17 +69,17 @@ extension DiscretionaryTask {
       }
     }
 
-    /// Returns whether work failed because it may not use its network, or no longer may.
+    /// Returns whether work failed because it may not, or may no longer, use its network.
     ///
-    /// Its connections may learn of that before the gate. Therefore connd is queried again. If it
-    /// reports another path, the gate learns of it as well.
+    /// The work's connections may learn of a change before the gate does, so connd is queried
+    /// again. If connd's path forbids the work, waits until the gate has received a new path, too.
     private func mayNotBeUsed(_ wasCancelled: Bool, _ error: any Error) async throws -> Bool {
       let news = self.gate.news
       if wasCancelled || self.gate.isForbidden { return true }
       let path = await self.config.monitor.unlimited.currentPath
       switch self.config.verdict(on: path) {
       case .forbidden: break
-      // A call was refused because connd was away. It may be back.
+      // A call was refused because connd was not running. connd may run again.
       case .free:
         return self.config.allowed.whenUnknown == .refuse
           && NetworkUnavailable.Reason(of: error) == .unknown

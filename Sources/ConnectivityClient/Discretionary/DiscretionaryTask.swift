@@ -14,20 +14,20 @@ private import Synchronization
 /// }
 /// ```
 ///
-/// It corresponds to `isDiscretionary` of `URLSessionConfiguration` and to
-/// `NSBackgroundActivityScheduler`, in which the system decides:
+/// Like `isDiscretionary` of `URLSessionConfiguration` and `NSBackgroundActivityScheduler`, it lets
+/// the system decide when work runs:
 ///
-/// 1. The work starts when there is a path that it may use. By default that is a path that costs no
-///    money and on which the user did not ask to save data. A path of unknown cost does not
-///    qualify in any case. Until then nothing of the work runs, and only messages from connd wake
-///    it.
+/// 1. The work starts when there is a path that it may use. By default, that is a path that costs
+///    no money and on which the user did not ask to save data. A path of unknown cost does not
+///    qualify either. Until then, none of the work runs, and only messages from connd wake the
+///    task.
 /// 2. When the path changes to another kind, the work yields. It waits at its own safe points
 ///    (``Network/wait(isolation:)``). A part without safe points is cancelled and started again
 ///    (``Network/restarting(_:)``). A step between two safe points continues.
-/// 3. Work that the user asks for is never held back: if ``Config/isUserInitiated`` is set,
-///    or after ``promote()``. The priority of the task does not matter, because everything that the
-///    main actor starts has a high one.
-/// 4. Without connd the work runs as if nothing had a cost (C7). If
+/// 3. Work that the user asks for is never held back: if ``Config/isUserInitiated`` is set, or
+///    after ``promote()``. The priority of the task does not matter, because everything that the
+///    main actor starts has a high priority.
+/// 4. Without connd, the work runs as if every network were free (C7). If
 ///    `NetworkAccess.whenUnknown` refuses an unknown network, the work waits, and running work
 ///    continues to its next safe point. A restart of connd has no effect.
 /// 5. Cancelling its task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
@@ -42,13 +42,13 @@ public final class DiscretionaryTask: Sendable {
   public struct Config: Sendable {
     /// The networks that the work may use, in addition to the monitor's rules.
     public var access: NetworkAccess = .inexpensive
-    /// The path that counts: the system's, or that to one destination
+    /// The monitor of the path to use: the system's path, or the path to one destination
     /// (`PathMonitor.init(destination:mark:access:socket:)`).
     public var monitor = PathMonitor()
-    /// How long the work may be held back, from the start of its run, in the machine's uptime. If
-    /// it still may not run then, it ends with ``Expired``. Running work does not expire. The first
-    /// answer of connd is awaited in any case, for two seconds at most. With a limit of zero, work
-    /// thus runs now or not at all.
+    /// How long the work may be held back, from the start of its run, in the machine's uptime. Work
+    /// that still may not run then ends with ``Expired``. Running work does not expire. The run
+    /// always waits for connd's first answer, for at most two seconds. With a limit of zero, work
+    /// therefore runs now or not at all.
     public var timeLimit: TimeLimit = .unlimited
     /// Whether the user asked for the work, so that it is never held back.
     public var isUserInitiated = false
@@ -110,7 +110,7 @@ public final class DiscretionaryTask: Sendable {
   ///
   /// - Parameters:
   ///   - isolation: The actor on which `operation` runs.
-  ///   - operation: The work. It receives the network, to wait for it at its safe points.
+  ///   - operation: The work. Receives the network, to wait for it at safe points.
   /// - Returns: The result of `operation`.
   /// - Throws: The error of `operation`; ``Expired``; `CancellationError` if the task is cancelled
   ///   while it waits.

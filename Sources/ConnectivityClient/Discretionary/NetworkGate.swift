@@ -44,7 +44,7 @@ final class NetworkGate: Sendable {
 
   /// The event that a task waits for.
   enum Event: Hashable {
-    /// The work may go on.
+    /// The work may continue.
     case free
     /// The work has to yield.
     case forbidden
@@ -81,7 +81,7 @@ final class NetworkGate: Sendable {
 
   /// The number of received paths.
   var news: UInt64 { self.state.withLock { $0.news } }
-  /// Whether nothing is held back any more.
+  /// Whether the gate is open permanently.
   var isOpenForGood: Bool { self.state.withLock { $0.isOpenForGood } }
   /// Whether the work has to yield.
   var isForbidden: Bool { self.state.withLock { $0.isForbidden } }
@@ -102,7 +102,7 @@ final class NetworkGate: Sendable {
   /// Opens the gate permanently.
   func openForGood() { self.change { $0.isOpenForGood = true } }
 
-  /// The time limit of the wait has passed.
+  /// Records that the time limit of the wait has passed.
   func expire() { self.change { $0.isExpired = true } }
 
   /// Ends the run. Tasks that wait now or later are cancelled.

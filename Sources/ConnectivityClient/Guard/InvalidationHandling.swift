@@ -23,7 +23,8 @@ internal import Logging
     case keep
   }
 
-  /// Returns the action for an invalidation. Advice changes nothing, and a drain does not destroy.
+  /// Returns the action for an invalidation. Unless a closure decides, advice keeps the connection,
+  /// and `drain` does not destroy it.
   func action(for invalidation: FlowInvalidation) -> Action {
     switch (self, invalidation.severity) {
     case (.custom(let choose), _): choose(invalidation)
@@ -36,7 +37,7 @@ internal import Logging
 }
 
 extension Logger {
-  /// Logs that a connection is no longer viable, or may not be.
+  /// Logs that a connection is dead or in doubt.
   func log(
     _ invalidation: FlowInvalidation, cause: String, _ action: InvalidationHandling.Action,
     of connection: Metadata

@@ -2,7 +2,7 @@ private import Connectivity
 internal import ConnectivityMonitor
 internal import NIOCore
 
-/// The socket of a channel, on the channel's own thread.
+/// The socket of a channel. Used only on the channel's thread.
 struct ChannelSocket: SocketOptions {
   let channel: any NIOCore.Channel
 
@@ -13,7 +13,7 @@ struct ChannelSocket: SocketOptions {
     let answer: EventLoopFuture<Value> = options.unsafeGetSocketOption(
       level: NIOBSDSocket.OptionLevel(rawValue: level), name: NIOBSDSocket.Option(rawValue: name))
     var value: Value?
-    // On that thread the result is available immediately.
+    // On the channel's thread, the result is available immediately.
     answer.assumeIsolated().whenSuccess { value = $0 }
     return value
   }
@@ -28,7 +28,7 @@ struct ChannelSocket: SocketOptions {
     return isSet
   }
 
-  /// The subflows of a connection of Multipath TCP, or `nil` if the kernel does not list them.
+  /// The subflows of a Multipath TCP connection, or `nil` if the kernel does not list them.
   var subflows: [Subflow]? {
     (try? self.channel.pipeline.syncOperations.withUnsafeTransportIfAvailable(
       of: NIOBSDSocket.Handle.self
@@ -37,15 +37,15 @@ struct ChannelSocket: SocketOptions {
 }
 
 extension ConnectionGuard {
-  /// Guards a channel's connection, which has just been made, or its subflows.
+  /// Guards a channel's new connection, or its subflows if it uses Multipath TCP.
   ///
-  /// - Parameter local: The connection's own address.
-  /// - Returns: Why it cannot be guarded, or `nil` if it is.
+  /// - Parameter local: The connection's local address.
+  /// - Returns: Why the connection cannot be guarded, or `nil` if it is guarded.
   func connected(_ socket: ChannelSocket, from local: IPAddress, port: UInt16) -> GuardObstacle? {
     if let obstacle = socket.obstacle(from: local) { return obstacle }
     let subflows = socket.isMultipath ? socket.subflows : []
     guard let subflows else { return .multipath }
-    // Without an established subflow, a connection of Multipath TCP is closing.
+    // A Multipath TCP connection without an established subflow is closing.
     guard !subflows.isEmpty else {
       self.connected(local: local, port: port)
       return nil

@@ -24,23 +24,23 @@ public enum ConnectivityEvents {
     public init() {}
   }
 
-  /// The connection's path: the first one, and after each change.
+  /// The connection's path. Fired for the first path and after each change.
   public struct PathChanged: Hashable, Sendable {
     public var path: KernelPath
 
     public init(path: KernelPath) { self.path = path }
   }
 
-  /// connd reported that the connection is no longer viable, or may not be. Fired before the
-  /// handler acts on it.
+  /// connd reported that the connection is dead or in doubt. Fired before the handler acts on the
+  /// report.
   public struct Invalidated: Hashable, Sendable {
     public var invalidation: FlowInvalidation
 
     public init(invalidation: FlowInvalidation) { self.invalidation = invalidation }
   }
 
-  /// The connection is not guarded, for this reason (C7, I11). If connd is not running, that may
-  /// change. Fired once the connection is made.
+  /// The connection is not guarded, for this reason (C7, I11). If connd is not running, guarding
+  /// may begin later. Fired once the connection is made.
   public struct Unguarded: Hashable, Sendable {
     public var reason: String
 

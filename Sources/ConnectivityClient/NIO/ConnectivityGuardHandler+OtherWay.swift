@@ -3,11 +3,11 @@ internal import ConnectivityMonitor
 public import NIOCore
 
 extension ConnectivityGuardHandler {
-  /// Returns the way to an address by another link's default route, for a second connection while
-  /// the first makes no progress. Returns `nil` if connd is not running, or is in another network
-  /// namespace (C7), and for a Unix socket.
+  /// Returns the other way to an address: another link's default route. Use it for a second
+  /// connection while the first makes no progress. Returns `nil` for a Unix socket, or if connd is
+  /// not running or is in another network namespace (C7).
   ///
-  /// Use the way only if `OtherWay.isAllowed`. Bind the second channel to its link before you
+  /// Use the other way only if `OtherWay.isAllowed`. Bind the second channel to its link before you
   /// connect. Use the connection that is ready first, and do not send the same request on both.
   ///
   /// - Parameters:

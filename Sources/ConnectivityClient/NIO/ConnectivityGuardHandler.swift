@@ -25,30 +25,30 @@ public import NIOCore
 /// }
 /// ```
 ///
-/// 1. If added before the connection is made, it guards the connection from the start. It connects
+/// 1. If added before the connection is made, the handler guards it from the start. It connects
 ///    once connd has reported which network the connection would use, so no change is missed. (If
 ///    connd is silent for a second, it connects anyway.) A connection that may not use that network
 ///    fails with `NetworkUnavailable`, and nothing is sent (C8). If added later, it guards the
 ///    connection from then on.
-/// 2. It informs the handlers after it with ``ConnectivityEvents``, as inbound user events.
-/// 3. When connd reports that the connection is no longer viable, it fires the `FlowInvalidation`
-///    as an error and closes the channel. It does not wait for a TLS close or anything else.
-///    ``InvalidationHandling`` changes that. With `drain`, it only fires events as long as the
-///    connection may still work.
-/// 4. Without connd, or with one in another network namespace, it does nothing. It uses connd once
-///    connd appears (C7). It does not guard Unix sockets and loopback connections, which do not
-///    need it. connd judges the connection by its mark and by the link that it is bound to, which
-///    the handler reads from the socket. Set them before the connection is made.
-/// 5. If connd rejects three new connections to the same place in a row, connd is wrong.
-///    Connections to that place are then not guarded for five minutes, or longer if it continues.
-///    That includes connections for which connd never saw a path (I11). Such a connection receives
-///    ``ConnectivityEvents/Unguarded``, as does any other that is not guarded.
+/// 2. The handler sends ``ConnectivityEvents`` to the handlers after it, as inbound user events.
+/// 3. When connd reports that the connection is no longer viable, the handler fires the
+///    `FlowInvalidation` as an error and closes the channel. It does not wait for a TLS close or
+///    anything else. Set ``InvalidationHandling`` to change that. With `drain`, it only fires
+///    events as long as the connection may still work.
+/// 4. If connd is not running, or runs in another network namespace, the handler does nothing. It
+///    uses connd once connd appears (C7). It does not guard Unix sockets and loopback connections,
+///    which need no guard. connd judges the connection by its mark and its bound link, which the
+///    handler reads from the socket. Set both before the connection is made.
+/// 5. If connd rejects three new connections to the same destination in a row, connd is wrong.
+///    Connections to that destination are then not guarded for five minutes, or longer if this
+///    continues. Ending a connection for which connd never saw a path counts as a rejection (I11).
+///    Every connection that is not guarded receives ``ConnectivityEvents/Unguarded``.
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
-///    stands. (Before Linux 5.16 it is not guarded.)
-/// 7. It does not guard a connection from an address of another machine. A transparent proxy makes
-///    such connections.
-/// 8. If connd wants to know whether the peer is there, the handler switches keepalive on for a
-///    moment, and the kernel sends one probe (E4).
+///    remains. (Before Linux 5.16 it is not guarded.)
+/// 7. The handler does not guard a connection whose local address belongs to another machine, such
+///    as a connection of a transparent proxy.
+/// 8. If connd asks whether the peer is alive, the handler briefly enables keepalive, and the
+///    kernel sends one probe (E4).
 ///
 /// Belongs to one channel. Removing the handler ends the guard.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -57,8 +57,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   /// The configuration of a guard.
   public struct Config: Sendable {
-    /// The networks that the connection may use. If its path becomes a forbidden one, the
-    /// connection is invalid (I8).
+    /// The networks that the connection may use. If the connection's path changes to a forbidden
+    /// network, the connection is invalid (I8).
     public var access: NetworkAccess = .unrestricted
     /// Whether the connection may use several networks at once (M1). Takes effect if the handler is
     /// added by the `channelInitializer` of a `ClientBootstrap`, because the socket is replaced.
@@ -87,7 +87,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private struct Held {
     var address: SocketAddress
     var promise: EventLoopPromise<Void>?
-    /// The reports that arrived in the meantime.
+    /// The reports that arrived while the connection waited.
     var reports: [ConnectionGuard.Report] = []
   }
 
@@ -132,7 +132,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   public func connect(
     context: ChannelHandlerContext, to address: SocketAddress, promise: EventLoopPromise<Void>?
   ) {
-    // connd compares its answer from before the connection with the state afterwards.
+    // Ask first: connd compares its answer with the state after the connection is made.
     let isRestricted = !self.config.access.isUnrestricted
     guard let asked = self.begin(to: address, context: context, isRestricted: isRestricted) else {
       return context.connect(to: address, promise: promise)
@@ -164,8 +164,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   }
 
   public func channelActive(context: ChannelHandlerContext) {
-    // A channel that was created from a connected socket skips `connect`, which otherwise begins
-    // the guard.
+    // `connect` is not called for a channel that was created from a connected socket.
     if self.flow == nil, let remote = context.remoteAddress {
       self.begin(to: remote, context: context)
     }
@@ -198,7 +197,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   ///
   /// - Parameter isRestricted: Whether the network must be known even if the connection is not
   ///   guarded.
-  /// - Returns: The guard, or one that only asks for the network.
+  /// - Returns: The guard, which may only ask for the network, or `nil` if nothing needs it.
   @discardableResult
   private func begin(
     to address: SocketAddress, context: ChannelHandlerContext, isRestricted: Bool = false

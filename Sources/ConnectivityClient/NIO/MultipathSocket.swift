@@ -8,23 +8,23 @@ internal import NIOCore
 
 /// Whether a connection may use several networks at once (Multipath TCP, RFC 8684).
 ///
-/// The kernel makes the further subflows, from the endpoints that the administrator or
-/// `connd-multipath` has set. If the kernel or the server has no Multipath TCP, the connection is
-/// one of TCP. So is a connection that may not use every network (C8), because a subflow might use
-/// a forbidden one.
+/// The kernel creates additional subflows, from the endpoints that the administrator or
+/// `connd-multipath` has set. If the kernel or the server does not support Multipath TCP, the
+/// connection uses plain TCP. A connection that may not use every network (C8) also uses plain TCP,
+/// because a subflow might use a forbidden network.
 @nonexhaustive public enum MultipathService: Hashable, Sendable {
-  /// One network: TCP.
+  /// Plain TCP over a single network.
   case none
-  /// Another network takes over when the first one carries nothing.
+  /// Another network takes over when the first one stops passing traffic.
   case handover
-  /// All networks whose endpoints are not `backup` carry data, each answer by the fastest. Linux
-  /// lets endpoints decide that, and not connections, so on Linux this equals `handover`.
+  /// All networks whose endpoints are not `backup` pass traffic, and each answer uses the fastest.
+  /// Linux decides that by endpoint and not by connection, so on Linux this equals `handover`.
   case interactive
 }
 
 extension NIOCore.Channel {
-  /// Gives a channel a socket of Multipath TCP instead of its TCP socket, before it is registered
-  /// with its event loop. Without Multipath TCP nothing changes.
+  /// Replaces a channel's TCP socket by a Multipath TCP socket, before the channel is registered
+  /// with its event loop. Does nothing if the kernel does not support Multipath TCP.
   ///
   /// NIO's `enableMPTCP` fails without support in the kernel, and gRPC does not offer it. The new
   /// socket has the defaults of NIO's sockets, so set options afterwards.
@@ -57,7 +57,7 @@ extension NIOCore.Channel {
     #else
       let type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK
     #endif
-    // Fails if the kernel has no Multipath TCP, or it is switched off (net.mptcp.enabled).
+    // Fails if the kernel does not support Multipath TCP, or if it is disabled (net.mptcp.enabled).
     let new = socket(domain, type, multipath)
     guard new >= 0 else { return }
     defer { close(new) }

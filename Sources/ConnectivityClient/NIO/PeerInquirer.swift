@@ -1,7 +1,7 @@
 internal import ConnectivityMonitor
 internal import NIOCore
 
-/// Asks the peer of a channel's connection for a sign of life. Belongs to the channel's thread.
+/// Checks whether the peer of a channel's connection is alive. Used only on the channel's thread.
 ///
 /// Implements rule E4.
 final class PeerInquirer {
@@ -10,20 +10,20 @@ final class PeerInquirer {
   private var lastPing: NIODeadline?
   private var probe: (sent: KeepaliveProbe, timers: [Scheduled<Void>])?
 
-  /// gRPC servers end connections with more PINGs than one in five minutes, if they have sent
-  /// nothing in between (`GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS`).
+  /// gRPC servers close connections that send more than one PING in five minutes, if the server has
+  /// sent nothing in between (`GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS`).
   private static let pingInterval = TimeAmount.minutes(5)
 
-  /// - Parameter ping: Sends a PING of HTTP/2, or `nil` if the connection has none.
+  /// - Parameter ping: Sends an HTTP/2 PING, or `nil` if the connection does not use HTTP/2.
   init(_ channel: any NIOCore.Channel, ping: (() -> Void)? = nil) {
     self.socket = ChannelSocket(channel: channel)
     self.ping = ping
   }
 
-  /// Asks by a keepalive probe, which an idle socket sends immediately.
+  /// Sends a keepalive probe. An idle socket sends it immediately.
   ///
-  /// - Parameter isBusy: Whether the socket may have been idle for less than a second. Then a PING
-  ///   asks earlier.
+  /// - Parameter isBusy: Whether the socket may have been idle for less than a second. If so, a
+  ///   PING is sent as well, because the probe may be delayed.
   func ask(isBusy: Bool) {
     if isBusy, let ping = self.ping, self.lastPing.map({ $0 + Self.pingInterval <= .now() }) ?? true
     {
@@ -42,7 +42,7 @@ final class PeerInquirer {
 
   private func `repeat`() { self.probe?.sent.repeat(on: self.socket) }
 
-  /// Sets the socket's options back.
+  /// Ends the probe and restores the socket's options.
   func end() {
     for timer in self.probe?.timers ?? [] { timer.cancel() }
     self.probe?.sent.end(on: self.socket)

@@ -7,15 +7,15 @@ import LinuxSupport
 
 /// The single thread for all of a process's connections to connd.
 ///
-/// An application's own threads may block, those of NIO and of Swift's pool included. Its monitors
-/// and guards continue meanwhile.
+/// Monitors and guards continue even if the application blocks its threads, including those of NIO
+/// and of Swift's pool.
 ///
 /// Only Linux has connd. On other systems, tasks run on Swift's pool.
 package final class ClientThread: Sendable {
   #if os(Linux)
     private let running: Mutex<Reactor?>
 
-    /// The reactor that the thread runs. Starts the thread with the first use.
+    /// The reactor that the thread runs. The first use starts the thread.
     ///
     /// - Throws: ``ConndError/failed(_:)`` if no descriptors or threads are left. A later use tries
     ///   again.
@@ -34,14 +34,13 @@ package final class ClientThread: Sendable {
       }
     }
 
-    /// - Parameter reactor: A reactor that runs already. If `nil`, a thread starts with the first
-    ///   use.
+    /// - Parameter reactor: A running reactor. If `nil`, the first use starts a thread.
     package init(_ reactor: Reactor? = nil) { self.running = Mutex(reactor) }
 
-    /// Runs tasks on the thread, or `nil` if it cannot be started.
+    /// The executor for tasks on the thread, or `nil` if the thread cannot be started.
     package var executor: (any TaskExecutor)? { try? self.reactor }
 
-    /// Returns after a duration, in the machine's uptime.
+    /// Returns after a duration of the machine's uptime.
     package func sleep(for duration: Duration) async throws(CancellationError) {
       if let reactor = try? self.reactor { return try await reactor.sleep(for: duration) }
       try await Self.sleepAnywhere(for: duration)
@@ -56,7 +55,7 @@ package final class ClientThread: Sendable {
     }
   #endif
 
-  /// Work that is due later, until it is cancelled.
+  /// Pending work that can be cancelled.
   package struct Timer: Sendable {
     package let cancel: @Sendable () -> Void
 

@@ -8,11 +8,11 @@ private import GRPCCore
   case notThere(String)
   /// This user may not connect, or may not make this request.
   case refused(String)
-  /// connd is running but has reached one of its limits, which it names.
+  /// connd is running but has reached a limit, which the text names.
   case turnedAway(String)
   /// connd rejects the request because a field is invalid.
   case invalid(String)
-  /// Any other error, in the words of its origin.
+  /// Any other error, with its original text.
   case failed(String)
 }
 
@@ -40,7 +40,7 @@ extension ConndError {
     if error.cause is CancellationError { return CancellationError() }
     switch error.code {
     case .unavailable: return ConndError.notThere(error.message)
-    // Not cancelled on this side, so the server is stopping.
+    // This side did not cancel the call, so the server is stopping.
     case .cancelled: return ConndError.notThere(error.message)
     case .resourceExhausted: return ConndError.turnedAway(error.message)
     case .deadlineExceeded: return ConndError.failed("it is running but does not respond")

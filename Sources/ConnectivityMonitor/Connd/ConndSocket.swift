@@ -8,12 +8,12 @@ private import Connectivity
   private import Darwin
 #endif
 
-/// The socket on which connd listens, for everything that talks to connd.
+/// The Unix socket on which connd listens.
 public struct ConndSocket: Hashable, Sendable, ExpressibleByStringLiteral {
   /// The path of the socket.
   public var path: String
-  /// Whether loopback connections are guarded, too. They do not need it, except in tests that
-  /// simulate a network on loopback.
+  /// Whether loopback connections are guarded, too. Only tests that simulate a network on loopback
+  /// need this.
   package var guardsLoopback: Bool
 
   public init(path: String) { self.init(path: path, guardsLoopback: false) }

@@ -22,14 +22,14 @@ package final class Connector: Sendable {
   package init(_ thread: ClientThread) { self.thread = thread }
 
   #if os(Linux)
-    /// Uses a reactor that runs already.
+    /// Creates a connector on a running reactor.
     package convenience init(on reactor: Reactor) { self.init(ClientThread(reactor)) }
   #endif
 
   /// The executor for tasks that read input.
   package var executor: (any TaskExecutor)? { self.thread.executor }
 
-  /// Makes a call on the shared connection. The call ends with the body.
+  /// Makes a call on the shared connection. The call ends when the body returns.
   ///
   /// - Throws: ``ConndError`` if connd is not running or refuses this user; the error of the body,
   ///   such as gRPC's.
@@ -63,11 +63,11 @@ package final class Connector: Sendable {
   }
 }
 
-/// A call to connd without gRPC's client. For each message, the layers of that client would take as
-/// long as reading and decoding it.
+/// A call to connd that bypasses gRPC's client, because the layers of that client would double the
+/// time for each message.
 package protocol StreamCall: Sendable {
   func send(_ message: [UInt8]) async throws
-  /// Nothing more is sent.
+  /// Half-closes the call: no more messages are sent.
   func finish()
   /// Reads the responses until the call ends.
   ///
@@ -85,13 +85,13 @@ extension Connector {
   package struct ReceiverError: Error {
     var error: any Error
 
-    /// Runs the body, and marks its errors as a receiver's.
+    /// Runs the body, and wraps its errors in this type.
     static func marking(_ body: () async throws -> Void) async throws(ReceiverError) {
       do { try await body() } catch { throw ReceiverError(error: error) }
     }
   }
 
-  /// Makes a call to connd, and makes it again each time that it ends.
+  /// Makes a call to connd, and repeats the call each time it ends.
   ///
   /// - Parameters:
   ///   - socket: The path of connd's socket.
@@ -102,7 +102,7 @@ extension Connector {
   package func repeating(
     at socket: String, _ call: () async throws -> Void, lost: (any Error) async throws -> Duration
   ) async throws {
-    // After the socket has appeared, connd may still need a moment.
+    // Limits pauses after the socket has appeared, because connd may not be ready yet.
     var limit: Duration?
     while true {
       let reason: any Error
@@ -126,8 +126,8 @@ extension Connector {
 
   /// Returns after a pause, or as soon as connd's socket may have appeared.
   ///
-  /// A pause may last a minute, but only while no process listens on the socket. If one does, as
-  /// when it refuses this user, the watch cannot report that it works again.
+  /// A pause may last a minute, but only while no process listens on the socket. If connd listens
+  /// but refuses this user, for example, the watch cannot report a recovery.
   ///
   /// - Returns: Whether the socket may have appeared.
   private func rest(
@@ -154,7 +154,7 @@ extension Connector {
     private static let lossCodes: [RPCError.Code] = [.unavailable, .resourceExhausted]
     /// How long to wait for room in the listen backlog.
     private static let patience = Duration.seconds(5)
-    /// How long to wait before room is looked for there again.
+    /// How long to wait before each further attempt to connect.
     private static let pause = Duration.milliseconds(10)
 
     private func withConnection<Result: Sendable>(
@@ -162,7 +162,7 @@ extension Connector {
     ) async throws -> Result {
       let (connection, number) = try await self.join(socket)
       defer {
-        // Ended outside the lock, which the end of a connection takes, too.
+        // Close outside the lock, because closing a connection takes the lock, too.
         self.directory.withLock { $0.leave(number, socket) }?.close()
       }
       do {
@@ -182,7 +182,7 @@ extension Connector {
       let reactor = try self.thread.reactor
       let descriptor = try await self.connect(to: socket)
       return self.directory.withLock { directory in
-        // Another user may have been faster.
+        // Another user may have connected in the meantime.
         if let joined = directory.join(socket) {
           SocketProbe.disconnect(descriptor)
           return joined

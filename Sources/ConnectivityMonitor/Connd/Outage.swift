@@ -1,4 +1,4 @@
-/// Decides when to look for connd again, and whether its absence has been reported.
+/// Decides when to retry connd, and whether its absence has been reported.
 package struct Outage: Sendable {
   package static let minPause: Duration = .milliseconds(100)
   /// The longest pause while connd's socket can be watched.
@@ -12,7 +12,7 @@ package struct Outage: Sendable {
 
   package init() {}
 
-  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
+  /// Records a lost connection. Returns the error to report, if any, and the next pause.
   package mutating func lost(_ error: any Error) -> (ConndError?, pause: Duration) {
     defer {
       self.isReported = true
@@ -22,16 +22,16 @@ package struct Outage: Sendable {
     return (self.isReported ? nil : error, self.pause)
   }
 
-  /// connd accepted the request. Returns whether its absence had been reported.
+  /// Records that connd accepted the request. Returns whether its absence had been reported.
   package mutating func accepted() -> Bool {
     defer { self.isReported = false }
     return self.isReported
   }
 
-  /// Records that the caller has already reported in another way that connd is unusable.
+  /// Records that the caller has already reported by other means that connd is unusable.
   package mutating func markTold() { self.isReported = true }
 
-  /// connd sent a message. If it only accepts connections and goes away again, the pauses keep
-  /// growing.
+  /// Records a message from connd, and resets the pause. If connd only accepts connections and then
+  /// goes away, the pauses keep growing.
   package mutating func received() { self.pause = Self.minPause }
 }

@@ -9,11 +9,11 @@ private import LinuxSupport
   private import Darwin
 #endif
 
-/// Checks which user listens on connd's socket. Another user could have put a socket of its own at
-/// the path, and its answers would start and stop programs and end connections.
+/// Checks which user listens on connd's socket. Another user could have put a socket at the path.
+/// Its answers would start and stop programs and end connections.
 package enum ServerOwner {
   /// - Parameter connection: A socket that is connected to the path.
-  /// - Throws: ``ConndError/notThere(_:)`` if the user that listens could not have been meant.
+  /// - Throws: ``ConndError/notThere(_:)`` if the user that listens is not trusted.
   static func check(_ connection: CInt, _ path: String) throws(ConndError) {
     guard let server = Self.user(listeningOn: connection) else {
       throw .failed("\(path): \(SystemError())")
@@ -26,7 +26,7 @@ package enum ServerOwner {
     )
   }
 
-  /// Whether the environment names the path, which may be that of another user, as after `su -m`.
+  /// Whether the path comes from the environment, which may be another user's, as after `su -m`.
   private static func isNamedByEnvironment(_ path: String) -> Bool {
     func variable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
     guard path != DefaultSocket.system else { return false }
@@ -36,7 +36,7 @@ package enum ServerOwner {
 
   /// Returns whether a server may be trusted. Root can do anything anyway. The owner of a directory
   /// controls its contents, so a user who names the path trusts that owner. In a container with its
-  /// own user IDs, both may be the placeholder for unknown users.
+  /// own user IDs, server and owner may both be the placeholder for unknown users.
   package static func isTrusted(
     _ server: UInt32, by user: UInt32, inDirectoryOf owner: UInt32?
   ) -> Bool {
@@ -59,8 +59,8 @@ package enum ServerOwner {
     #endif
   }
 
-  /// Returns the owner of the directory of a socket, or `nil` if it cannot be read, or a symbolic
-  /// link of a third user leads there: the owner of a link chooses the directory.
+  /// Returns the owner of the directory of a socket, or `nil` if it cannot be read. Also `nil` if a
+  /// third user owns a symbolic link in the path, because that user chooses the directory.
   package static func owner(ofDirectoryOf path: String, for user: UInt32) -> UInt32? {
     var names = path.split(separator: "/")[...]
     var place = path.hasPrefix("/") ? "/" : "."
@@ -84,7 +84,7 @@ package enum ServerOwner {
     return nil
   }
 
-  /// The kernel's limit (path_resolution(7)).
+  /// The kernel's limit on symbolic links (path_resolution(7)).
   private static let maxLinks = 40
 
   /// Returns the text of a symbolic link, or `nil` if it cannot be read.

@@ -5,7 +5,7 @@
   struct SharedConnections {
     typealias Number = UInt64
 
-    /// A connection allows only so many streams (RFC 9113, 5.1.2). Further users get another one.
+    /// The maximum number of users of a connection (RFC 9113, 5.1.2, limits its streams).
     static let maxUsers = 64
 
     /// The connection that new users of a socket join.
@@ -32,7 +32,7 @@
       return (connection, self.lastNumber)
     }
 
-    /// Removes a user. Returns the connection if it was the last one.
+    /// Removes a user. Returns the connection if that was its last user.
     mutating func leave(_ number: Number, _ socket: String) -> UnixClientTransport? {
       guard let entry = self.connections[number] else { return nil }
       self.connections[number]?.users -= 1

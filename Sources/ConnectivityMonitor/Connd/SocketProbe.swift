@@ -8,7 +8,7 @@ private import LinuxSupport
   private import Darwin
 #endif
 
-/// Connects to connd's socket, and checks whether its user is trusted (``ServerOwner``).
+/// Connects to connd's socket, and checks whether the listening user is trusted (``ServerOwner``).
 ///
 /// gRPC distinguishes a missing socket from a forbidden one only in its error text, and after a
 /// pause.

@@ -2,7 +2,7 @@ package import Connectivity
 
 /// Implements rule C8.
 extension GuardMachine {
-  /// Whether a connection may be made, by connd's answer before it is made.
+  /// Whether a connection may be made, according to connd's answer.
   package enum Admission: Sendable {
     case granted
     /// The connection's owner may not use the path.
@@ -15,7 +15,7 @@ extension GuardMachine {
 }
 
 extension GuardMachine.Answer {
-  /// Judges the answer. connd may be running but not know the path either (K8).
+  /// Returns whether the connection may be made. Even a running connd may not know the path (K8).
   ///
   /// - Parameter isWanted: Whether a call may use the path.
   package func admission(

@@ -1,8 +1,8 @@
 package import Connectivity
 private import Synchronization
 
-/// Decides whether a channel's connections are guarded (I11), as a value. An error of connd must
-/// not cost an application its network.
+/// Decides whether a channel's connections are guarded (I11). An error of connd must not cost an
+/// application its network.
 ///
 /// ```
 ///              refuted three times running
@@ -11,10 +11,10 @@ private import Synchronization
 ///     └──────── confirmed after the rest ─────┘ └───┘ open for twice as long
 /// ```
 ///
-/// connd refutes a connection if it answers its registration with `destroy`. The connection was
-/// made a moment ago, so it works and connd is wrong. connd also refutes a connection if it sees no
-/// path at registration, and later ends the connection without having seen a path in between. A
-/// path confirms a connection.
+/// connd refutes a connection by answering the registration with `destroy`. The connection was made
+/// a moment ago, so it works and connd is wrong. connd also refutes a connection if it sees no path
+/// at registration, and later ends the connection without having seen a path in between. A path
+/// confirms a connection.
 ///
 /// The third refutation in a row opens the breaker: for five minutes connections are not guarded.
 /// Then one connection is guarded as a trial. Each failed trial doubles the rest, up to one hour.
@@ -43,10 +43,10 @@ struct Breaker: Hashable, Sendable {
     }
   }
 
-  /// Whether it has no refutations to remember.
+  /// Whether the breaker is closed and has no refutations.
   var isAtRest: Bool { if case .closed(0) = self.state { true } else { false } }
 
-  /// The end of its rest, or `nil` if it is closed.
+  /// The end of the rest, or `nil` if the breaker is closed.
   var restEnd: Instant? { if case .open(let end, _) = self.state { end } else { nil } }
 
   /// Records that connd ended a connection without ever having seen it work.
@@ -86,7 +86,7 @@ extension Breaker {
     }
     switch event {
     case .refused: return nil
-    // A working connection proves nothing about what its network costs.
+    // A working connection proves nothing about the cost of its network.
     case .invalidation(let invalidation) where invalidation.reason == .policy: return nil
     // A better path or a sleep may end a working connection, too.
     case .invalidation(let invalidation) where phase == .outcome && invalidation.isSurvivable:
@@ -104,7 +104,7 @@ extension Breaker {
   }
 }
 
-/// The breaker of some connections. Safe to use from any thread.
+/// A breaker for a set of connections. Safe to use from any thread.
 package protocol GuardBreaker: Sendable {
   /// Whether a connection that starts now should be guarded.
   var allowsGuarding: Bool { get }

@@ -1,9 +1,9 @@
-/// The breakers of destinations, by key. Keeps only breakers that have counted something, and each
-/// for a limited time.
+/// The breakers of destinations, by key. Keeps only breakers with refutations, each for a limited
+/// time.
 struct BreakerTable<Key: Hashable & Sendable>: Sendable {
   typealias Instant = Breaker.Instant
 
-  /// How long a refutation counts. For an open breaker this begins with the end of its rest.
+  /// How long a refutation counts. For an open breaker, this time starts at the end of the rest.
   static var lifetime: Duration { .seconds(60 * 60) }
   /// The maximum number of destinations. Beyond that, the oldest is forgotten.
   static var maxCount: Int { 256 }

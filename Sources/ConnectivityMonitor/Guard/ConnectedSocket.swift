@@ -9,14 +9,14 @@ private import LinuxSupport
   private import Darwin
 #endif
 
-/// A connected socket with the data that the kernel has about it. Any library may own it.
+/// A connected socket of any library, with its data from the kernel.
 struct ConnectedSocket: SocketOptions, Sendable {
   let descriptor: CInt
   let remote: IPAddress
   let remotePort: UInt16
   let local: IPAddress
   let localPort: UInt16
-  /// The IANA number of the protocol. For Multipath TCP, that of TCP.
+  /// The IANA number of the protocol. For Multipath TCP, the number of TCP.
   let number: UInt8
   /// The kernel's cookie, which distinguishes the socket from a later one with the same descriptor.
   private let cookie: UInt64
@@ -37,7 +37,7 @@ struct ConnectedSocket: SocketOptions, Sendable {
   }
 
   /// Shuts the socket down in both directions, so that a reader sees the end immediately. The owner
-  /// must still close the descriptor. Has no effect if it already has.
+  /// must still close the descriptor. Has no effect if the descriptor is already closed.
   ///
   /// - Parameter link: The index of the link that the connection was made on, or `nil` if unknown.
   ///   The last packets are sent on this link or not at all, because on another one they would

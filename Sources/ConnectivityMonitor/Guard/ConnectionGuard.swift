@@ -18,12 +18,11 @@ package final class ConnectionGuard: Sendable {
     package var flow: FlowGuard.Flow
     /// How long new connections stay unguarded, if the event proves that connd is wrong.
     package var rest: Duration?
-    /// Its owner may not have stored it yet when the first events arrive.
+    /// The guard, which its owner may not have stored yet when the first events arrive.
     fileprivate var source: ConnectionGuard
 
-    /// Keeps guarding the connection if its owner keeps it despite an invalidation and the
-    /// connection can survive that. connd would immediately end a connection again that it rejects
-    /// at registration.
+    /// Keeps guarding a connection that its owner keeps despite an invalidation, if it can survive
+    /// that. Does nothing after a rejection at registration, which connd would repeat immediately.
     ///
     /// - Parameter awaitsReturn: Whether the owner wants to know when a better path is gone.
     /// - Returns: Whether it is guarded.
@@ -55,19 +54,19 @@ package final class ConnectionGuard: Sendable {
   private let onAbsence: @Sendable (ConndAbsence) -> Void
   private let onEvent: @Sendable (Report) -> Void
   private let askPeer: @Sendable () -> Void
-  /// Whether it only asks for the path, and then ends.
+  /// Whether the guard only asks for the path, and then ends.
   package let onlyAsks: Bool
 
   /// - Parameters:
   ///   - flow: Includes its own address if it is already connected.
-  ///   - subflows: Those of a connection of Multipath TCP that is already connected.
-  ///   - listSubflows: Lists them again.
+  ///   - subflows: The subflows of a Multipath TCP connection that is already connected.
+  ///   - listSubflows: Lists the subflows again.
   ///   - breaker: Counts the errors of connd.
   ///   - onlyAsks: Whether only ``answer(isRestricted:)`` is of interest.
   ///   - onAbsence: Called when connd is absent, on the thread of the connections to connd or on
-  ///     this one.
+  ///     the caller's thread.
   ///   - onEvent: Called on the thread of the connections to connd.
-  ///   - askPeer: Asks the peer, as ``FlowGuard/Flow/question`` says. Called on that thread, too.
+  ///   - askPeer: Asks the peer by ``FlowGuard/Flow/question``, on the thread of `onEvent`.
   package init(
     _ flow: FlowGuard.Flow, by subflows: [Subflow]? = nil,
     listSubflows: SubflowLister? = nil, hub: GuardHub, breaker: (any GuardBreaker)? = nil,
@@ -119,7 +118,7 @@ package final class ConnectionGuard: Sendable {
     await self.answer(within: Self.patience(isRestricted: isRestricted))
   }
 
-  /// Returns the first answer of connd. After a silence it may be called again.
+  /// Returns the first answer of connd. May be called again after a silence.
   package func answer(within patience: Duration) async -> Answer {
     let id = self.state.withLock { state in
       state.lastWaiter += 1
@@ -143,9 +142,9 @@ package final class ConnectionGuard: Sendable {
     }
   }
 
-  /// How long to wait for connd. It runs on this machine, so one that stays silent for so long is
-  /// treated as absent (C7). With access rules the wait is longer, because the wrong network must
-  /// not be used.
+  /// How long to wait for connd. Afterwards it is treated as absent (C7), because it runs on this
+  /// machine and should be fast. With access rules the wait is longer, because the wrong network
+  /// must not be used.
   package static func patience(isRestricted: Bool) -> Duration { .seconds(isRestricted ? 5 : 1) }
 
   /// Ends a wait without an answer.
@@ -168,8 +167,8 @@ package final class ConnectionGuard: Sendable {
   /// Guards the subflows of a connection of Multipath TCP.
   ///
   /// - Parameters:
-  ///   - subflows: Its present subflows.
-  ///   - list: Lists them again.
+  ///   - subflows: The present subflows.
+  ///   - list: Lists the subflows again.
   package func connected(by subflows: [Subflow], list: @escaping SubflowLister) {
     self.state.withLock { $0.listSubflows = list }
     self.handle(.subflows(subflows))
@@ -187,15 +186,15 @@ package final class ConnectionGuard: Sendable {
     withExtendedLifetime(list) {}
   }
 
-  /// Keeps guarding a connection that connd has given up, as one bound to the link it was made on.
+  /// Keeps guarding a connection that connd has given up, as if bound to the link it was made on.
   /// Only the loss of its address or link matters from then on. A connection of Multipath TCP that
   /// was given up with all its subflows still ends with the last of them.
   ///
   /// - Parameters:
-  ///   - link: The link of the connection, if it is not that of its last path. Without either, it
-  ///     is the link that has the connection's address.
-  ///   - awaitsReturn: Whether it was given up for a better path, whose end is to be reported.
-  /// - Returns: Whether it is guarded. It is not if the link is unknown.
+  ///   - link: The link of the connection. The default is the link of its last path, or else the
+  ///     link that has its address.
+  ///   - awaitsReturn: Whether to report when the better path that it was given up for is gone.
+  /// - Returns: Whether the connection is guarded. `false` if the link is unknown.
   @discardableResult
   package func keep(on link: String? = nil, awaitsReturn: Bool = false) -> Bool {
     let (known, local) = self.state.withLock { ($0.machine.link, $0.machine.local) }
@@ -223,7 +222,7 @@ package final class ConnectionGuard: Sendable {
         } onAbsence: { [weak self] in
           self?.handle(.absent($0, of: id))
         })
-      // Another thread may have replaced it in the meantime. Then it is released, outside the lock.
+      // Another thread may have ended the registration. If so, release the flow outside the lock.
       let obsolete = self.state.withLock { state -> GuardedFlow? in
         guard state.machine.listens(to: id) else { return guarded }
         state.guarded[id] = guarded
@@ -256,8 +255,8 @@ package final class ConnectionGuard: Sendable {
 }
 
 extension FlowGuard.Flow {
-  /// Creates the flow of a connection with access rules. Returns `nil` if there is nothing to
-  /// guard: for loopback.
+  /// Creates the flow of a connection with access rules. Returns `nil` for loopback, which needs no
+  /// guard.
   ///
   /// - Parameters:
   ///   - remote: `nil` for a Unix socket, which needs no guard either.

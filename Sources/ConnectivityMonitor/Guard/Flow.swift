@@ -8,7 +8,7 @@ extension FlowGuard {
     /// The connection's own address, or `nil` before it is connected. Then the source address of
     /// the first reported path is used.
     package var local: IPAddress?
-    /// Its protocol and known ports. `nil` means traffic without ports.
+    /// The protocol and the known ports. `nil` means traffic without ports.
     package var transport: Transport?
     /// `SO_MARK`; 0 means none.
     package var mark: UInt32
@@ -16,7 +16,7 @@ extension FlowGuard {
     package var interface: String?
     package var forbidsExpensive: Bool
     package var forbidsConstrained: Bool
-    /// How its owner can ask its peer (E4).
+    /// How the owner can ask the peer (E4).
     package var question = PeerQuestion.none
 
     package init(

@@ -1,4 +1,4 @@
-/// Has connd guard connections: one stream for many flows, kept up across restarts of connd.
+/// Asks connd to guard many flows by one stream, which is reopened after restarts of connd.
 ///
 /// 1. Each flow gets an answer: its path, or an invalidation or a refusal. If it is destroyed or
 ///    refused, it is no longer guarded.
@@ -8,11 +8,10 @@
 /// 3. Without flows, the guard keeps an existing connection, but does not make a new one and has no
 ///    timer. If it had reported connd's absence, it withdraws that (`resumed`). If connd is still
 ///    absent when the next flow is added, it reports that again.
-/// 4. A connd in another network namespace is treated as absent, until there is another
-///    one.
+/// 4. A connd in another network namespace is treated as absent until it is replaced.
 /// 5. Events are fetched on demand. ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///
-/// It ends with its last reference.
+/// The guard ends when its last reference is released.
 ///
 /// Implements rule C7.
 package final class FlowGuard: Sendable {
@@ -47,7 +46,7 @@ package final class FlowGuard: Sendable {
     self.keeper.change { $0.add(flow, id: id) }
   }
 
-  /// Stops guarding a flow. An event that is already on its way may still arrive.
+  /// Stops guarding a flow. An event that was already sent may still arrive.
   package func remove(_ id: UInt64) {
     self.keeper.change { $0.remove(id) }
   }

@@ -6,13 +6,13 @@ package enum GuardEvent: Hashable, Sendable {
   case flow(id: UInt64, generation: UInt64, FlowEvent)
   /// The flow's owner must ask its peer (E4).
   case question(id: UInt64)
-  /// No connd guards the flows, so their fate is unknown. The guard keeps looking for one.
+  /// connd does not guard the flows, so their state is unknown. The guard keeps trying to connect.
   case absent(ConndAbsence)
   /// connd is back, and all flows are registered again.
   case resumed
 }
 
-/// Why no connd guards a process's flows.
+/// The reason why connd does not guard a process's flows.
 package enum ConndAbsence: Hashable, Sendable, CustomStringConvertible {
   /// connd is not running, refuses this user, or went away.
   case disconnected(ConndError)

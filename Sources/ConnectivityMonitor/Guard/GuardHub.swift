@@ -8,13 +8,13 @@ private import Synchronization
 ///
 /// Implements rule C7.
 package final class GuardHub: Sendable {
-  /// The receiver of what happens to one flow. Must not block.
+  /// The receiver of one flow's events. Must not block.
   struct Watcher: Sendable {
     /// Receives the flow's events until it is destroyed or refused.
     var onEvent: @Sendable (FlowEvent) -> Void
     /// Called when the flow's peer must be asked (E4).
     var onQuestion: @Sendable () -> Void = {}
-    /// Called when connd is absent, so that the flow's fate is unknown. Not repeated until connd
+    /// Called when connd is absent, so that the flow's state is unknown. Not repeated until connd
     /// was back.
     var onAbsence: @Sendable (ConndAbsence) -> Void
   }

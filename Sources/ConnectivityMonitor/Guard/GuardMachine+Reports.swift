@@ -1,7 +1,7 @@
 package import Connectivity
 
 extension GuardMachine {
-  /// A flow as registered with connd, and what connd has reported about it since.
+  /// A flow as registered with connd, with its state by connd's reports since then.
   struct Registration: Equatable, Sendable {
     typealias ID = UInt64
 
@@ -59,8 +59,8 @@ extension GuardMachine {
     /// Any other event, such as a change after the first report.
     case change
 
-    /// Whether the event happened after the registration. A report that answers the registration
-    /// would be repeated by the next one.
+    /// Whether the event happened after the registration. The next registration would only repeat
+    /// an answer to this one.
     package var isNews: Bool {
       switch self {
       case .outcome, .change: true

@@ -1,6 +1,6 @@
 internal import Connectivity
 
-/// A connection of Multipath TCP ends with its last subflow.
+/// The guarding of a Multipath TCP connection, which ends with its last subflow.
 ///
 /// Implements rule M6.
 extension GuardMachine {
@@ -11,7 +11,7 @@ extension GuardMachine {
       var registration: Registration
       /// The last reported path, whether it carries traffic or not.
       var path: KernelPath?
-      /// Whether connd has advised since then that it may be dead.
+      /// Whether connd has reported since then that the subflow may be dead.
       var isInDoubt = false
 
       /// Whether the subflow's packets leave by the link that has its address.
@@ -36,15 +36,15 @@ extension GuardMachine {
       /// connd's report about the loss of the last subflow.
       var event: FlowEvent
       var lost: Guarded
-      /// The number of the list that it waits for, or `nil` after the last one.
+      /// The number of the awaited list, or `nil` after the last list.
       var list: ListNumber?
-      /// Whether that list is read at the end of the grace period.
+      /// Whether the awaited list is the last one, at the end of the grace period.
       var isLast = false
     }
 
     /// The flow of the connection, before its addresses were known.
     var flow: FlowGuard.Flow
-    /// Oldest first.
+    /// The guarded subflows, oldest first.
     var guarded: [Guarded] = []
     var search: Search?
     /// The last reported path of the connection, or `nil` after it was reported to be in doubt.
@@ -68,8 +68,8 @@ extension GuardMachine {
 
   typealias ListNumber = UInt64
 
-  /// How long the kernel may take to make a subflow: after the connection was made, and after the
-  /// last subflow was lost. Then it needs an endpoint, which another program may have to add first.
+  /// How long the kernel may take to make a subflow, after connecting or after the loss of the last
+  /// subflow. In the latter case, another program may have to add an endpoint first.
   static let subflowGrace = Duration.seconds(1)
 
   // MARK: - The list
@@ -105,7 +105,7 @@ extension GuardMachine {
     _ flow: FlowGuard.Flow, _ list: [Subflow], madeOn path: KernelPath? = nil
   ) -> [Action] {
     self.isMultipath = true
-    // A question takes any of the subflows.
+    // A question to the peer would use an arbitrary subflow.
     var flow = flow
     flow.question = .none
     var subflows = Subflows(flow: flow, path: path)
@@ -114,9 +114,9 @@ extension GuardMachine {
     return actions + [self.list(after: Self.subflowGrace).1]
   }
 
-  /// Guards the new ones of the list. The kernel has closed the missing ones.
+  /// Guards new subflows in the list, and releases missing ones, which the kernel has closed.
   private mutating func update(_ subflows: inout Subflows, _ list: [Subflow]) -> [Action] {
-    // Without any, the connection is closing, which its owner learns from the socket.
+    // Without subflows the connection is closing. Its owner learns that from the socket.
     if list.isEmpty { return [] }
     let closed = subflows.guarded.filter { one in !list.contains { one.subflow.isSame(as: $0) } }
     subflows.guarded.removeAll { one in !list.contains { one.subflow.isSame(as: $0) } }
@@ -158,8 +158,8 @@ extension GuardMachine {
     return actions + [request]
   }
 
-  /// Guards the subflows of the last list. The lost one may have recovered. If none works, the
-  /// connection is given up, at the latest when connd has answered.
+  /// Guards the subflows of the last list. The lost one may have recovered. If none is left, or
+  /// none works by the answers of connd, the connection is given up.
   private mutating func endSearch(
     _ known: Subflows, _ search: Subflows.Search, _ list: [Subflow]
   ) -> [Action] {
@@ -218,7 +218,7 @@ extension GuardMachine {
     return actions
   }
 
-  /// Handles a report about a sleep or a forbidden cost, which all subflows have in common.
+  /// Handles a report about a sleep or a forbidden cost, which concerns all subflows.
   private mutating func received(
     _ event: FlowEvent, _ one: Subflows.Guarded, ofAll known: Subflows
   ) -> [Action] {
@@ -232,7 +232,7 @@ extension GuardMachine {
     return [report] + self.give(answer)
   }
 
-  /// Guards all subflows of a connection that was given up, and that its owner keeps.
+  /// Guards all subflows of a connection that was given up but that its owner keeps.
   mutating func keep(_ known: Subflows) -> [Action] {
     guard known.isGivenUp else { return [] }
     var subflows = Subflows(flow: known.flow, path: known.path, hasStood: known.hasStood)
@@ -272,7 +272,7 @@ extension GuardMachine {
 }
 
 extension FlowEvent {
-  /// Whether the event advises that a subflow may be dead. A better path leaves a subflow working.
+  /// Whether the event means that a subflow may be dead. A better path does not mean that.
   fileprivate var doubtsSubflow: Bool {
     guard let invalidation, !self.destroys else { return false }
     return invalidation.reason != .betterPath && !self.concernsAllSubflows

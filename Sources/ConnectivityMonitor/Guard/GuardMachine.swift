@@ -1,7 +1,7 @@
 internal import Connectivity
 
-/// Decides how one connection is guarded, from before it is made to its end. A value: it takes
-/// inputs and returns the actions to perform.
+/// Decides how one connection is guarded, from before it is made to its end. A state machine that
+/// takes inputs and returns the actions to perform.
 ///
 /// Once the connection is made, its flow is registered again with its own address and port, because
 /// rules and multipath routes depend on them. The new registration includes the last known path, so
@@ -14,26 +14,26 @@ package struct GuardMachine: Sendable {
     case asking(Registration)
     /// The connection is being made.
     case attempt(Registration)
-    /// It has been made, with its own address.
+    /// The connection has been made, with its own address.
     case connection(Registration)
     /// connd has given up the flow, but the connection stays in use, bound to its link.
     case kept(Registration, until: WayBack?)
-    /// It was kept, and new connections use this link again. Its first event tells whether its own
-    /// address does, too.
+    /// The connection was kept, and new connections use this link again. The first event shows
+    /// whether the own address of the connection does, too.
     case returning(Registration, to: String)
-    /// It is one of Multipath TCP: each subflow is guarded.
+    /// A Multipath TCP connection, of which each subflow is guarded.
     case subflows(Subflows)
     /// The attempt failed. The path to the address is followed, whether it is allowed or not.
     case following(Registration)
     case ended
   }
 
-  /// How a kept connection learns that the better path is gone: by the path of new connections.
+  /// The path of new connections. It shows when the better path of a kept connection is gone.
   struct WayBack: Equatable, Sendable {
     var registration: Registration
     /// The link of the kept connection.
     var link: String
-    /// Its last path that carried traffic.
+    /// The last path of the kept connection that carried traffic.
     var own: KernelPath?
 
     /// Returns whether new connections use the link and subnet of the kept one.
@@ -50,12 +50,12 @@ package struct GuardMachine: Sendable {
     case silence
     /// The connection is made, with this address and port.
     case connected(IPAddress, port: UInt16)
-    /// The subflows of a connection of Multipath TCP: once it is made, and when asked for, with the
-    /// number of that request.
+    /// The subflows of a Multipath TCP connection that has been made, or the answer to the request
+    /// with this number.
     case subflows([Subflow], ListNumber? = nil)
     /// connd has given up the flow, but the connection stays in use, bound to this link.
     ///
-    /// `awaitsReturn`: it was given up for a better path, whose end is to be reported.
+    /// `awaitsReturn`: whether to report when the better path that it was given up for is gone.
     case keep(on: String, awaitsReturn: Bool)
     /// The attempt failed.
     case follow
@@ -76,7 +76,7 @@ package struct GuardMachine: Sendable {
 
   private enum Answering: Sendable {
     case awaited
-    /// The attempt to connect has gone on without an answer.
+    /// The attempt to connect has continued without an answer.
     case late
     case given(Answer)
   }
@@ -88,7 +88,7 @@ package struct GuardMachine: Sendable {
   let boundTo: String?
   /// The link of the connection's last path that had one.
   var link: String?
-  /// Whether its subflows were ever guarded.
+  /// Whether subflows of the connection were ever guarded.
   var isMultipath = false
   /// The number of the last request for a list of subflows.
   var lastList: ListNumber = 0
@@ -186,7 +186,7 @@ package struct GuardMachine: Sendable {
         self.state = .connection(own)
         break
       }
-      // From its own address, the kernel uses another link: a better path still exists.
+      // The kernel uses another link for the own address, so a better path still exists.
       guard path.interface == link else { return self.keep(on: link, awaitsReturn: false) }
       self.state = .connection(own)
       actions = [.report(.betterPathGone(path), phase, own.flow)]
@@ -223,7 +223,7 @@ package struct GuardMachine: Sendable {
     let isFirst = back.registration.progress == .unreported
     back.registration.note(event)
     if back.isOpen(by: event.path), let path = event.path {
-      // A rule may still send this connection elsewhere.
+      // A routing rule may still select another link for this connection.
       let next = self.next(own.flow, boundTo: self.boundTo)
       self.state = .returning(next, to: back.link)
       return [
@@ -269,15 +269,15 @@ package struct GuardMachine: Sendable {
   }
 
   private mutating func connected(_ local: IPAddress, _ port: UInt16) -> [Action] {
-    // A loopback connection does not depend on a network. Registering it again would only leave a
-    // gap.
+    // A loopback connection does not depend on a network. Registering it again would only interrupt
+    // the guard.
     if local.isLoopback { return [] }
     switch self.state {
     case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
       var next = self.next(own.flow, boundTo: own.flow.interface)
       next.flow.local = local
       next.flow.transport?.localPort = port
-      // A connection that is kept before it is made stays so.
+      // A connection that is kept before it is made stays kept.
       self.state =
         if case .kept(_, let back) = self.state { .kept(next, until: back) } else {
           .connection(next)
@@ -323,7 +323,7 @@ package struct GuardMachine: Sendable {
       let former = subflows.guarded.map { Action.release($0.registration.id) }
       return self.registerPath(of: subflows.flow) + former
     case .kept, .returning:
-      // Its flow is bound to the link of the failed attempt.
+      // The flow is bound to the link of the failed attempt.
       let back = self.wayBack
       return self.registerPath() + (back.map { [.release($0.registration.id)] } ?? [])
     case .asking, .following, .ended: return []

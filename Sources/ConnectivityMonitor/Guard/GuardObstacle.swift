@@ -11,8 +11,8 @@ private import LinuxSupport
 
 /// A reason not to guard a network connection.
 package enum GuardObstacle: String {
-  /// The kernel does not list the subflows (before Linux 5.16), so the loss of the last one is
-  /// unknown.
+  /// The kernel does not list the subflows (before Linux 5.16), so the loss of the last one cannot
+  /// be detected.
   case multipath = "the kernel does not list the subflows of the Multipath TCP connection"
   /// Packets to this address arrive here by rules that connd does not see, such as those of a
   /// transparent proxy.
@@ -31,19 +31,19 @@ package protocol SocketOptions {
 }
 
 extension SocketOptions {
-  /// The mark of its packets (`SO_MARK`); 0 means none.
+  /// The mark of the socket's packets (`SO_MARK`); 0 means none.
   package var mark: UInt32 { self.option(SOL_SOCKET, Option.mark, UInt32(0)) ?? 0 }
 
-  /// The name of the link that it is bound to, or `nil` if it is not.
+  /// The name of the link that the socket is bound to, or `nil` if it is not bound.
   package var boundLink: String? {
     linkName(UInt32(bitPattern: self.option(SOL_SOCKET, Option.boundLink, CInt(0)) ?? 0))
   }
 
-  /// The number of its protocol, which may exceed the range of a packet's protocol field.
+  /// The number of the socket's protocol, which may exceed a packet's protocol field.
   var protocolNumber: CInt { self.option(SOL_SOCKET, Option.protocol, CInt(0)) ?? 0 }
 
-  /// Whether it uses Multipath TCP, or is about to. If the peer does not support it, the kernel
-  /// falls back to TCP, and the socket has TCP's options instead.
+  /// Whether the socket uses Multipath TCP, or is about to. If the peer does not support it, the
+  /// kernel falls back to TCP, and the socket has TCP's options instead.
   package var isMultipath: Bool {
     guard self.protocolNumber == Option.multipath else { return false }
     if let information = self.option(
@@ -63,7 +63,7 @@ extension SocketOptions {
     self.mayBeForeign && !local.isOwn ? .foreignAddress : nil
   }
 
-  /// Whether it may be bound to an address that does not belong to this machine.
+  /// Whether the socket may be bound to an address that does not belong to this machine.
   private var mayBeForeign: Bool {
     Option.foreign.contains { (self.option($0.level, $0.name, CInt(0)) ?? 0) != 0 }
   }
@@ -96,10 +96,10 @@ private enum Option {
 }
 
 extension IPAddress {
-  /// Whether it belongs to this machine. The kernel uses such an address as the source for sending
-  /// to it. Nothing is sent.
+  /// Whether the address belongs to this machine. If so, the kernel chooses it as the source for
+  /// packets to itself. Sends nothing.
   fileprivate var isOwn: Bool {
-    // The link that it belongs to would be ambiguous.
+    // The link of the address is not known here.
     if self.needsLink { return true }
     let isIPv6 = self.family == .ipv6
     #if canImport(Glibc)

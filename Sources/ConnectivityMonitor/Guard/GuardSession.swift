@@ -31,11 +31,11 @@ package final class GuardSession: Sendable {
     wake?.yield()
   }
 
-  /// Receives the events. The next event is not read before it returns. If it throws, the guard
+  /// A receiver of events. The next event is not read before it returns. If it throws, the guard
   /// ends.
   package typealias Receiver = @Sendable (GuardEvent) async throws -> Void
 
-  /// Runs until it is cancelled.
+  /// Runs until the task is cancelled.
   ///
   /// - Throws: `CancellationError`, or the error of the receiver.
   package func run(_ tell: @escaping Receiver) async throws {
@@ -54,7 +54,7 @@ package final class GuardSession: Sendable {
     if let event { try await Connector.ReceiverError.marking { try await tell(event) } }
   }
 
-  /// Returns when there is a flow. Only a change of the flows wakes it.
+  /// Waits until there is a flow. Only a change of the flows wakes the task.
   private func waitForFlow() async throws {
     let (changes, wake) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))

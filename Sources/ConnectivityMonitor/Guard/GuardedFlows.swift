@@ -23,7 +23,7 @@ package struct GuardedFlows: Sendable {
   private var outage = Outage()
   /// The network namespace of this process, or `nil` if unknown.
   private let namespace: UInt64?
-  /// Whether connd is in another namespace in this stream. Then it receives no more requests, and
+  /// Whether connd is in another namespace in this stream. If so, connd receives only removals, and
   /// its messages are ignored.
   private var isElsewhere = false
 
@@ -46,7 +46,7 @@ package struct GuardedFlows: Sendable {
     if self.unsent.remove(id) == nil { self.removed.insert(id) }
   }
 
-  /// A new stream begins, in which connd does not know any flow.
+  /// Begins a new stream, in which connd does not know any flow yet.
   mutating func connecting() {
     self.unsent = Set(self.entries.keys)
     self.removed = []
@@ -65,10 +65,10 @@ package struct GuardedFlows: Sendable {
       + self.unsent.sorted().compactMap { id in self.entries[id].map { self.addition($0, id) } }
   }
 
-  /// connd accepted the call.
+  /// Records that connd accepted the call. Returns the event to report, if any.
   mutating func accepted() -> GuardEvent? { self.outage.accepted() ? .resumed : nil }
 
-  /// connd sent a message. Returns nothing if it is about a removed flow, or unknown.
+  /// Reads a message from connd. Returns no events if it is about a removed flow, or unknown.
   mutating func received(_ message: [UInt8]) throws -> [GuardEvent] {
     let message = try Connectivity_V1_GuardResponse(serializedBytes: message)
     let event = try FlowEvent(message)
@@ -94,7 +94,7 @@ package struct GuardedFlows: Sendable {
       (entry.knownPath, entry.isAnswered) = (message.ownPath, true)
       self.entries[message.id] = entry
     case .invalidation(let invalidation):
-      // Unless it is destroyed, the flow stays on its path, which is compared after an outage.
+      // A flow that is not destroyed keeps its path, which connd compares after an outage.
       if invalidation.severity == .destroy { self.entries[message.id] = nil }
     case .refused:
       self.entries[message.id] = nil
@@ -122,7 +122,7 @@ package struct GuardedFlows: Sendable {
     return .absent(.elsewhere(foreign))
   }
 
-  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
+  /// Records a lost connection. Returns the event to report, if any, and the next pause.
   mutating func lost(_ error: any Error) -> (GuardEvent?, pause: Duration) {
     // Without a flow, there is nothing to report and no reason to connect.
     if self.entries.isEmpty { return (nil, .zero) }
@@ -130,7 +130,7 @@ package struct GuardedFlows: Sendable {
     return (error.map { .absent(.disconnected($0)) }, pause)
   }
 
-  /// Notes the end of a pause. A guard without flows stops looking for connd, and withdraws a
+  /// Notes the end of a pause. A guard without flows stops trying to connect, and withdraws a
   /// reported absence. Returns the event to report, if any.
   mutating func rested() -> GuardEvent? {
     self.entries.isEmpty && self.outage.accepted() ? .resumed : nil

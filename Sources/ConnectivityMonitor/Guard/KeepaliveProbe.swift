@@ -6,30 +6,30 @@
   private import Darwin
 #endif
 
-/// A keepalive probe of TCP that asks the peer of an idle connection for a sign of life.
+/// A TCP keepalive probe, which checks whether the peer of an idle connection responds.
 ///
-/// The kernel sends it as soon as the socket has been idle for a second, and restarts its timer
-/// when `TCP_KEEPIDLE` is set (`tcp_sock_set_keepidle_locked` in net/ipv4/tcp.c). The peer's kernel
-/// answers. ``repeat(on:)`` sends another one, because one may be lost. ``end(on:)`` sets the
-/// socket's options back. Afterwards nothing else has changed.
+/// The kernel sends it once the socket has been idle for a second, and restarts its timer when
+/// `TCP_KEEPIDLE` is set (`tcp_sock_set_keepidle_locked` in net/ipv4/tcp.c). The peer's kernel
+/// answers. ``repeat(on:)`` sends another one, because one may be lost. ``end(on:)`` restores the
+/// socket's options. Nothing else has changed then.
 ///
 /// Implements rule E4.
 package struct KeepaliveProbe: Sendable {
   private let wasOn: CInt
   private let idleTime: CInt
-  /// How many more probes may remain without an answer.
+  /// How many more probes may be sent without an answer.
   private var left: CInt
 
-  /// How long the options stay changed: until the socket has been idle for a second, and a little
-  /// longer, because the kernel rounds its timers up.
+  /// How long the options stay changed: until the socket has been idle for a second, and slightly
+  /// longer because the kernel rounds timers up.
   package static let time = Duration.milliseconds(1500)
 
   /// When the probe is repeated: soon enough for a near peer, and later than a short interruption.
   package static let repeats = [Duration.milliseconds(80), .milliseconds(600)]
 
-  /// Sends a probe. Returns `nil` if the socket has no such options, or if the kernel might end the
-  /// connection because of it (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c): after `TCP_KEEPCNT`
-  /// probes in a row without an answer, or with `TCP_USER_TIMEOUT` after one.
+  /// Sends a probe. Returns `nil` if the socket has no such options, or if the probe might end the
+  /// connection. The kernel ends it after `TCP_KEEPCNT` unanswered probes in a row, or with
+  /// `TCP_USER_TIMEOUT` after one (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c).
   package init?(on socket: some SocketOptions) {
     func option(_ name: CInt) -> CInt? { socket.option(Option.tcpLevel, name, CInt(0)) }
     guard let wasOn = socket.option(SOL_SOCKET, Option.keepalive, CInt(0)),
@@ -39,13 +39,13 @@ package struct KeepaliveProbe: Sendable {
     let unanswered = socket.unansweredProbes
     let hasTimeout = (option(Option.userTimeout) ?? 0) != 0
     if hasTimeout, wasOn != 0 || unanswered != 0 { return nil }
-    // With so short an interval, a second one follows before the options are set back.
+    // With an interval of one second, a second probe follows before the options are restored.
     let left = most - 1 - unanswered - (interval > 1 ? 1 : 2)
     guard left >= 0 else { return nil }
     (self.wasOn, self.idleTime) = (wasOn, idleTime)
     // connd may ask twice more before it gives the connection up (E2).
     self.left = hasTimeout ? 0 : max(0, left - 2)
-    // In this order: only the second one restarts the timer with the time that has passed.
+    // The order matters: only the second option restarts the timer with the elapsed idle time.
     guard socket.set(SOL_SOCKET, Option.keepalive, 1),
       socket.set(Option.tcpLevel, Option.keepaliveIdle, 1)
     else {
@@ -62,10 +62,10 @@ package struct KeepaliveProbe: Sendable {
     _ = socket.set(Option.tcpLevel, Option.keepaliveIdle, 1)
   }
 
-  /// The values of `TCP_KEEPIDLE` that can be set back, in seconds (`MAX_TCP_KEEPIDLE`).
+  /// The values of `TCP_KEEPIDLE` that can be restored, in seconds (`MAX_TCP_KEEPIDLE`).
   private static let settable: ClosedRange<CInt> = 1...32767
 
-  /// Sets the options back. Keepalive is off meanwhile, so that no probe is due at once.
+  /// Restores the options. Keepalive is off meanwhile, so that no probe is due immediately.
   package func end(on socket: some SocketOptions) {
     _ = socket.set(SOL_SOCKET, Option.keepalive, 0)
     _ = socket.set(Option.tcpLevel, Option.keepaliveIdle, self.idleTime)

@@ -1,8 +1,8 @@
 package import Connectivity
 
 extension NetworkAccess {
-  /// Returns what an event of a flow means for a channel with this access, or `nil` if it changes
-  /// nothing.
+  /// Returns the invalidation that an event of a flow causes for a channel with this access, or
+  /// `nil` if it causes none.
   package func invalidation(by event: FlowEvent) -> FlowInvalidation? {
     switch event {
     case .refused:

@@ -18,8 +18,8 @@ public struct NetworkAccess: Hashable, Sendable {
   /// The behaviour of restricted access if the network is unknown: connd is not running, is silent
   /// for five seconds, or cannot query the kernel.
   ///
-  /// Decides whether a call, a connection or discretionary work may begin. It ends none. A path
-  /// that a ``PathMonitor`` yields stays unknown.
+  /// Decides whether a call, a connection or discretionary work may begin, but never ends one. A
+  /// path that a ``PathMonitor`` yields stays unknown.
   @nonexhaustive public enum WhenUnknown: Hashable, Sendable {
     /// The network may be used, because a missing connd must not block an application (C7).
     case allow
@@ -57,7 +57,7 @@ public struct NetworkAccess: Hashable, Sendable {
 
   /// Returns the networks that both allow. An unknown network is refused if either refuses it.
   public func intersection(_ other: NetworkAccess) -> NetworkAccess {
-    // Most calls take this way.
+    // Most calls return here.
     if other == .unrestricted { return self }
     return NetworkAccess(
       allowsExpensiveAccess: self.allowsExpensiveAccess && other.allowsExpensiveAccess,

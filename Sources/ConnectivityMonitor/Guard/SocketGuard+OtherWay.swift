@@ -13,7 +13,7 @@ extension SocketGuard {
   /// and do not send the same request on both.
   ///
   /// - Parameters:
-  ///   - remote: The address of the host, as the default way's resolver returned it.
+  ///   - remote: The address of the host, as the resolver of the default way returned it.
   ///   - port: The port of the host.
   ///   - access: The networks that the connection may use.
   ///   - socket: connd's socket.

@@ -16,19 +16,19 @@ private import Synchronization
 /// 3. With ``Config/shutsDown``, it ends a connection that is no longer viable with
 ///    shutdown(2). A library that waits on the connection sees the end immediately, and reports its
 ///    own error. The owner must still close the descriptor.
-/// 4. Without connd, or with one in another network namespace, nothing happens. It uses connd once
-///    connd appears (C7).
+/// 4. Without connd, or with one in another network namespace, nothing happens until connd appears
+///    (C7).
 /// 5. A new connection works, so a verdict against it is evidence against connd. If connd rejects
-///    three new connections to the same place in a row, new ones to that place are not guarded for
-///    a while. That includes connections for which connd never saw a path (I11). Mark new
-///    connections with ``Config/isNew``.
+///    three new connections to one destination in a row, new ones to it are not guarded for a
+///    while. That includes connections for which connd never saw a path (I11). Mark new connections
+///    with ``Config/isNew``.
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
-///    stands. (Before Linux 5.16 it is not guarded.)
+///    works. (Before Linux 5.16 it is not guarded.)
 /// 7. A connection from an address of another machine is not guarded, and receives
 ///    ``Event/unguarded(_:)``. A transparent proxy makes such connections, and connd does not see
 ///    the rules by which their packets arrive.
-/// 8. If connd wants to know whether the peer is there, the guard switches keepalive on for a
-///    moment, and the kernel sends one probe (E4).
+/// 8. If connd asks whether the peer responds, the guard enables keepalive for a moment, and the
+///    kernel sends a probe (E4).
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 ///
@@ -62,13 +62,13 @@ public final class SocketGuard: Sendable {
   @nonexhaustive public enum Event: Hashable, Sendable {
     /// The connection's path: the first one, and after each change.
     case path(KernelPath)
-    /// It is no longer viable, or may not be (`FlowInvalidation.severity`).
+    /// The connection is, or may be, no longer viable (`FlowInvalidation.severity`).
     case invalidated(FlowInvalidation)
-    /// The better path that was reported, and that it did not move to, is gone. New connections use
-    /// its own path again.
+    /// The reported better path, to which the connection did not move, is gone. New connections use
+    /// the path of this connection again.
     case betterPathUnavailable
-    /// It is not guarded, for this reason. If connd is not running, that may change. If the
-    /// connection needs no guard, or connd refused it, the events end.
+    /// The connection is not guarded, for this reason. If connd is not running, that may change. If
+    /// the connection needs no guard, or connd refused it, the events end.
     case unguarded(String)
   }
 
@@ -80,7 +80,7 @@ public final class SocketGuard: Sendable {
   }
 
   /// The events of the connection, for one task. Ends when the connection is no longer guarded. A
-  /// slow reader keeps the last 64. The connection is guarded as long as a task reads.
+  /// slow reader receives the last 64. The connection is guarded as long as a task reads.
   public var events: Events { Events(watch: self) }
 
   /// The events of a connection, in order.
@@ -138,7 +138,7 @@ private final class Core: Sendable {
     var flow: ConnectionGuard?
     /// The link of the first path.
     var link: UInt32?
-    /// The question to the peer, until the socket's options are set back.
+    /// The current probe, until the socket's options are restored.
     var probe: KeepaliveProbe?
     var isOver = false
   }
@@ -165,7 +165,7 @@ private final class Core: Sendable {
     let subflows = isMultipath ? self.subflows : nil
     if isMultipath, subflows == nil { return self.finish(GuardObstacle.multipath.rawValue) }
     flow.question = !isMultipath && socket.number == Transport.tcp ? .keepalive : .none
-    // Without an established subflow, the connection is closing, and is guarded as one of TCP.
+    // Without an established subflow, the connection is closing, and is guarded as plain TCP.
     let isClosing = subflows?.isEmpty == true
     // Only a new connection can show that connd is wrong.
     let breaker = config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
@@ -190,13 +190,13 @@ private final class Core: Sendable {
   /// The subflows of the connection, or `nil` if the kernel does not list them. Empty after the end
   /// of the guard.
   private var subflows: [Subflow]? {
-    // Under the lock: after ``end()`` the descriptor may belong to another socket.
+    // Done under the lock, because after ``end()`` the descriptor may belong to another socket.
     self.state.withLock { state in
       state.isOver || !self.socket.isOpen ? [] : Subflow.list(of: self.socket.descriptor)
     }
   }
 
-  /// Asks the peer by a keepalive probe, and sets the socket's options back afterwards (E4).
+  /// Asks the peer by a keepalive probe, and restores the socket's options afterwards (E4).
   private func askPeer() {
     let isSent = self.state.withLock { state in
       guard !state.isOver, state.probe == nil, self.socket.isOpen else { return false }
@@ -238,7 +238,7 @@ private final class Core: Sendable {
     self.events.finish()
   }
 
-  /// Ends the guard of a connection that is not guarded, for this reason.
+  /// Reports why the connection is not guarded, and ends the guard.
   private func finish(_ reason: String) {
     self.unguarded(reason)
     self.end()
@@ -272,7 +272,7 @@ private final class Core: Sendable {
     self.events.yield(.invalidated(invalidation))
     guard invalidation.severity == .destroy else { return }
     if self.config.shutsDown {
-      // Under the lock: after ``end()`` the descriptor may belong to another socket.
+      // Done under the lock, because after ``end()`` the descriptor may belong to another socket.
       self.state.withLock { state in
         let link = self.socket.remote.isLoopback ? nil : state.link
         if !state.isOver { self.socket.shutDown(link: link) }

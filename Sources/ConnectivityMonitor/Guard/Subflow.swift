@@ -43,7 +43,7 @@ package struct Subflow: Hashable, Sendable {
   /// as before Linux 5.16. Returns at most 16; the kernel itself makes at most eight.
   ///
   /// All but the first are made from endpoints, which are usually bound to a link. The kernel does
-  /// not list which one, so it is taken to be the link that has the subflow's address.
+  /// not list which one, so it is assumed to be the link that has the subflow's address.
   ///
   /// - Parameter descriptor: A socket for which ``SocketOptions/isMultipath`` holds.
   package static func list(of descriptor: CInt) -> [Subflow]? {
@@ -74,14 +74,14 @@ private enum SubflowData {
   private static let maxSubflows = 16
   private static let nameSize = 128  // struct sockaddr_storage
 
-  /// The own name of a subflow, and its peer's.
+  /// The socket names of both ends of a subflow.
   struct Names: Equatable {
     var own: SocketName?
     var peer: SocketName?
   }
 
   /// Returns the names and states of all subflows. Reads again if a subflow was made or closed in
-  /// between, because the lists would not fit together.
+  /// between, because the lists would not match.
   static func read(of descriptor: CInt) -> (names: [Names], states: [UInt8])? {
     guard var names = self.names(of: descriptor) else { return nil }
     while let states = self.states(of: descriptor), let after = self.names(of: descriptor) {

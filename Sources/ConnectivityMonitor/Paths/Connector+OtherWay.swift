@@ -3,7 +3,7 @@ private import ConnectivityProtobuf
 private import ConnectivityProtocol
 
 extension Connector {
-  /// Returns the way to a host by another link now, or `nil` if connd is absent or in another
+  /// Returns the current way to a host by another link, or `nil` if connd is absent or in another
   /// network namespace (C7).
   ///
   /// - Parameters:

@@ -28,7 +28,7 @@ struct FollowedPath: FollowedState {
     return request.serializedBytes()
   }
 
-  /// connd's first message follows at once.
+  /// Returns no event, because connd's first message follows immediately.
   mutating func accepted() -> PathEvent? { nil }
 
   mutating func received(_ message: [UInt8]) throws -> PathEvent? {

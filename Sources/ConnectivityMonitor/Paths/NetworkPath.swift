@@ -1,6 +1,6 @@
 public import Connectivity
 
-/// The networks that traffic uses at one moment: the system's, or to one destination.
+/// The networks that traffic uses at one moment, for the system or to one destination.
 ///
 /// Named after `NWPath`. A value is complete and immutable, and values with equal content are
 /// equal.
@@ -31,7 +31,7 @@ public struct NetworkPath: Hashable, Sendable {
     self.category = status.category
     self.ipv4 = status.ipv4.status == .unknown ? nil : status.ipv4
     self.ipv6 = status.ipv6.status == .unknown ? nil : status.ipv6
-    // If nothing is known, all values must be equal, so the preference is dropped.
+    // All unknown values must be equal, so drop the preference.
     self.family = self.ipv4 == nil && self.ipv6 == nil ? .ipv4 : status.family
   }
 
@@ -74,7 +74,7 @@ extension NetworkPath {
     return NetworkPath(ipv4: allowed(self.ipv4), ipv6: allowed(self.ipv6), of: self, refusal)
   }
 
-  /// - Parameter refusal: The reason for the path that is left out.
+  /// - Parameter refusal: The reason why a path is left out.
   private init(
     ipv4: KernelPath?, ipv6: KernelPath?, of path: NetworkPath, _ refusal: NetworkUnavailable
   ) {
@@ -103,7 +103,7 @@ extension NetworkPath {
   /// The medium of the lowest link of the path, or `unknown` without a path.
   public var medium: Medium { self.path?.medium ?? .unknown }
   /// The name of the outgoing link, the top of a stack, or `nil` without a path. Also set if the
-  /// path carries nothing until a connection is established.
+  /// path passes no traffic until a connection is established.
   public var interface: String? { self.path?.interface }
 
   private var path: KernelPath? { self.family == .ipv4 ? self.ipv4 : self.ipv6 }

@@ -50,8 +50,8 @@ struct StatusReader: Sendable {
 
   /// Whether the category changed and changed back, or the path bounced, in the missed changes.
   ///
-  /// After a restart, connd may report a new time for the category, and a restart alone means
-  /// nothing (I7).
+  /// After a restart, connd may report a new time for the category. A restart alone is not a
+  /// transition (I7).
   private func hidesTransition(_ snapshot: ConnectivitySnapshot) -> Bool {
     guard let last = self.last, !self.isResuming else { return false }
     return last.since != snapshot.since && last.status.category == snapshot.status.category

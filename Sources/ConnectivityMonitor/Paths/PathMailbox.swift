@@ -49,7 +49,7 @@ final class PathMailbox: Sendable {
 struct PathBacklog: Hashable, Sendable {
   /// The last path that was read.
   private var reported: NetworkPath?
-  /// The last loss since then.
+  /// The last unread loss.
   private var loss: NetworkPath?
   /// The current path, if it is not a loss.
   private var latest: NetworkPath?

@@ -23,8 +23,8 @@ public import Logging
 /// 6. The sequence never throws. It ends with its task, and its stream from connd ends with its
 ///    iterator.
 ///
-/// The monitor is a value without cost. Each iterator belongs to one task. All monitors and guards
-/// of a process share one connection to connd.
+/// Creating a monitor costs nothing. Each iterator belongs to one task. All monitors and guards of
+/// a process share one connection to connd.
 public struct PathMonitor: AsyncSequence, Sendable {
   public typealias Element = NetworkPath
 
@@ -49,7 +49,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///   - access: The networks that the application may use, like
   ///     `NWPathMonitor(prohibitedInterfaceTypes:)` and `(requiredInterfaceType:)`. Any other path
   ///     is unsatisfied, with its ``NetworkPath/refusal``. The kernel still chooses the path; the
-  ///     monitor does not look for another one.
+  ///     monitor does not select another one.
   ///   - socket: connd's socket.
   ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs
   ///     nothing.
@@ -68,7 +68,7 @@ public struct PathMonitor: AsyncSequence, Sendable {
   ///   - destination: An address; the caller resolves names.
   ///   - mark: The mark (`SO_MARK`) of the traffic; 0 means none.
   ///   - link: The name of the link that the traffic is bound to (`SO_BINDTODEVICE`), or `nil` if
-  ///     it is not. Without such a link the path is unknown.
+  ///     it is not. If the link does not exist, the path is unknown.
   ///   - access: The networks that the application may use. Any other path is unsatisfied.
   ///   - socket: connd's socket.
   ///   - logger: Logs each path that is read, and when connd goes away or is back. `nil` logs

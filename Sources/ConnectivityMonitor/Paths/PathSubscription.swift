@@ -45,8 +45,7 @@ extension PathMonitor {
       self.subject, socket: self.socket, patience: self.patience, logger: self.logger)
   }
 
-  /// Passes the path's states to `put`, whatever the application may use, until the task is
-  /// cancelled.
+  /// Passes the path's states to `put`, regardless of access rules, until the task is cancelled.
   ///
   /// Must run on ``Connector/executor``, and calls `put` there.
   package func follow(_ put: @escaping @Sendable ([NetworkPath]) -> Void) async {

@@ -7,7 +7,7 @@ final class PathTeller: Sendable {
   private struct State {
     /// The last path that connd reported.
     var known: NetworkPath?
-    /// Reports the path as unknown when it ends.
+    /// Reports the path as unknown when it expires.
     var timer: ClientThread.Timer?
   }
 
@@ -19,7 +19,7 @@ final class PathTeller: Sendable {
   /// - Parameters:
   ///   - patience: How long connd may be silent at first, or absent later, before the path is
   ///     reported as unknown.
-  ///   - startTimer: Calls work later, on the same thread.
+  ///   - startTimer: Runs work later, on the same thread.
   ///   - put: Receives the path's intermediate and current states.
   init(
     patience: Duration, _ startTimer: @escaping ClientThread.TimerStart,
@@ -37,8 +37,8 @@ final class PathTeller: Sendable {
       self.stopTimer(knowing: path)
       self.put(interrupted ? [.interrupted, path] : [path])
     case .found:
-      // The path may have been reported as unknown in the meantime. Before connd's first report
-      // there is nothing to return to.
+      // The path may have been reported as unknown in the meantime. Before connd's first report, no
+      // path is known.
       guard let known = self.state.withLock({ $0.known }) else { return }
       self.stopTimer(knowing: known)
       self.put([known])

@@ -1,7 +1,7 @@
 internal import Logging
 private import Synchronization
 
-/// Logs that connd is away, once until it is back.
+/// Logs each absence of connd once, and its return.
 final class AbsenceLog: Sendable {
   private let logger: Logger?
   private let isAway = Mutex(false)
@@ -15,7 +15,7 @@ final class AbsenceLog: Sendable {
     logger.info("connd cannot be reached; looking for it", metadata: ["error": "\(error)"])
   }
 
-  /// connd answers.
+  /// Notes that connd answers, and logs its return.
   func found() {
     guard let logger = self.logger, self.wasAway(false) else { return }
     logger.info("connd is back")

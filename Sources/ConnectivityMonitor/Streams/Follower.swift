@@ -9,11 +9,11 @@ package protocol FollowedState: Sendable {
   static var method: MethodDescriptor { get }
   /// The request that continues after the last response, as protobuf.
   var request: [UInt8] { get }
-  /// connd accepted the request. Returns what to report.
+  /// Records that connd accepted the request. Returns the event to report, if any.
   mutating func accepted() -> Event?
-  /// connd sent a message. Returns what to report.
+  /// Reads a message from connd. Returns the event to report, if any.
   mutating func received(_ message: [UInt8]) throws -> Event?
-  /// The connection ended or failed. Returns what to report, and the pause before the next attempt.
+  /// Records a lost connection. Returns the event to report, if any, and the next pause.
   mutating func lost(_ error: any Error) -> (Event?, pause: Duration)
 }
 
@@ -38,7 +38,7 @@ package final class Follower<State: FollowedState>: Sendable {
     self.log = AbsenceLog(logger)
   }
 
-  /// Receives the events. The next event is not read before it returns. If it throws, the stream
+  /// A receiver of events. The next event is not read before it returns. If it throws, the stream
   /// ends.
   package typealias Receiver = @Sendable (State.Event) async throws -> Void
 

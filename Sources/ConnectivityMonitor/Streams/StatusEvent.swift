@@ -4,12 +4,11 @@ public import Connectivity
 @nonexhaustive public enum StatusEvent: Hashable, Sendable {
   /// The state at the start.
   case snapshot(ConnectivitySnapshot)
-  /// A published change, complete in itself. It includes the status afterwards, unless it leaves
-  /// that unchanged.
+  /// A complete published change. It includes the resulting status, unless that is unchanged.
   case change(ConnectivityChange)
   /// An unknown number of changes was missed. Contains the current state.
   case gap(ConnectivitySnapshot)
-  /// connd is not running, refuses this user, or went away. The stream keeps looking for it.
+  /// connd is not running, refuses this user, or went away. The stream keeps trying to connect.
   case disconnected(ConndError)
   /// connd is back. Changes continue after this generation, the last one received, or `nil` before
   /// the first.

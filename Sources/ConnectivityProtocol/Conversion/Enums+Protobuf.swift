@@ -3,7 +3,7 @@ package import Connectivity
 // The tables of the enums of connectivity.proto.
 
 extension NetworkCategory: ClosestWireEnum {
-  /// Assume to be online (K8).
+  /// Clients assume that they are online (K8).
   package static let unrecognized = Self.unknown
 
   package var wireValue: Connectivity_V1_Category {
@@ -129,7 +129,7 @@ extension ChangeCause.Trigger: ClosestWireEnum {
 }
 
 extension Invalidation.Reason: ClosestWireEnum {
-  /// It implies the least.
+  /// This reason implies the least.
   package static let unrecognized = Self.categoryChanged
 
   package var wireValue: Connectivity_V1_InvalidationReason {
@@ -147,7 +147,7 @@ extension Invalidation.Reason: ClosestWireEnum {
 }
 
 extension Invalidation.Severity: ClosestWireEnum {
-  /// Nothing is destroyed by mistake.
+  /// Advising destroys nothing by mistake.
   package static let unrecognized = Self.advise
 
   package var wireValue: Connectivity_V1_InvalidationSeverity {
@@ -160,7 +160,7 @@ extension Invalidation.Severity: ClosestWireEnum {
 }
 
 extension LinkQuality: ClosestWireEnum {
-  /// It is not sent.
+  /// Messages omit this value.
   package static let unrecognized = Self.unknown
 
   package var wireValue: Connectivity_V1_Quality {
@@ -199,7 +199,7 @@ extension Validation.Source: ClosestWireEnum {
 }
 
 extension OtherWay.Reason: ClosestWireEnum {
-  /// In any case, the way is not allowed.
+  /// Whatever the reason, the way is not allowed.
   package static let unrecognized = Self.noOtherPath
 
   package var wireValue: Connectivity_V1_OtherWayReason {
@@ -244,7 +244,7 @@ extension PeerQuestion: ClosestWireEnum {
 }
 
 extension FlowRefusal.Code: ClosestWireEnum {
-  /// The request must not be repeated unchanged.
+  /// The client must not repeat the request unchanged.
   package static let unrecognized = Self.invalidArgument
 
   package var wireValue: Connectivity_V1_RefusalCode {

@@ -4,7 +4,7 @@ private import ConnectivityProtobuf
 extension Connectivity_V1_GuardResponse {
   /// Creates the message about an event of the flow with this ID.
   ///
-  /// - Parameter time: When the client's time to ask its peer ends, or `nil` if it need not ask.
+  /// - Parameter time: The client's deadline for asking its peer, or `nil` if it need not ask.
   package init(
     _ id: UInt64, _ event: FlowEvent, generation: UInt64, askedUntil time: WallTime? = nil
   ) {

@@ -40,12 +40,12 @@ extension Connectivity_V1_WatchResponse {
   }
 }
 
-/// The content of a message of the stream.
+/// The content of a message of `Watch`.
 public enum WatchEvent: Hashable, Sendable {
   /// The state at the start of the stream.
   case snapshot(ConnectivitySnapshot)
   case change(ConnectivityChange)
-  /// An unknown number of changes was missed. Contains the current state.
+  /// The client missed an unknown number of changes. Contains the current state.
   case gap(ConnectivitySnapshot)
 
   /// The state after the event, or `nil` if the event concerns only a part of it.

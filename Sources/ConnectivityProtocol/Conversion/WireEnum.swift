@@ -2,24 +2,24 @@ package import ConnectivityProtobuf
 
 /// An enum of the model that messages contain.
 ///
-/// Each type has one table: its cases, whose raw values are their words; ``wireValue`` with the
-/// value in messages; and the meaning of unknown values. The numbers come from the .proto files. A
-/// test compares the table with them.
+/// Each type has one table: its cases, whose raw values are the names; ``wireValue`` with the value
+/// in messages; and the meaning of unknown values. The numbers come from the .proto files, and a
+/// test compares the table with the files.
 package protocol WireEnum: CaseIterable, Hashable, Sendable {
   associatedtype WireValue: ProtobufEnum
 
-  /// The value in messages. Each case has its own.
+  /// The value in messages, unique for each case.
   var wireValue: WireValue { get }
 }
 
-/// An enum for which an unknown value, which comes from a newer connd, is the nearest case that
-/// promises nothing. So an older client keeps working.
+/// An enum that replaces an unknown value from a newer connd by the nearest case that promises
+/// nothing. Older clients therefore keep working.
 package protocol ClosestWireEnum: WireEnum {
   static var unrecognized: Self { get }
 }
 
 extension WireEnum {
-  /// Creates the case of a value in a message, or `nil` if it is unknown.
+  /// Creates the case for a value in a message, or `nil` if the value is unknown.
   package init?(known value: WireValue) {
     guard let model = Self.allCases.first(where: { $0.wireValue == value }) else { return nil }
     self = model

@@ -2,8 +2,8 @@ public import Connectivity
 internal import ConnectivityProtobuf
 
 extension ConnectivityChange {
-  /// Returns the bytes of a `WatchResponse`, as the generated code writes them. They are written by
-  /// hand because connd does this for each change: messages would cost 4 % more instructions.
+  /// Returns the bytes of a `WatchResponse`, as the generated code writes them. Hand-written,
+  /// because connd does this for each change: messages would cost 4 % more instructions.
   ///
   /// - Parameter networkNamespace: The inode of connd's namespace, or 0 if unknown.
   public func watchResponse(networkNamespace: UInt64) -> [UInt8] {

@@ -17,8 +17,8 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
   package init?(_ text: String) {
     guard text.utf8.count == 16 else { return nil }
     self.value = 0
-    // A start of connd may parse a thousand of these, and Swift's own number parsing takes thirty
-    // times as long.
+    // connd may parse a thousand of these when it starts, and Swift's own number parsing takes
+    // thirty times as long.
     for octet in text.utf8 {
       switch octet {
       case UInt8(ascii: "0")...UInt8(ascii: "9"): self.add(octet - UInt8(ascii: "0"))
@@ -32,22 +32,22 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
   private mutating func add(_ digit: UInt8) { self.value = self.value << 4 | UInt64(digit) }
 }
 
-/// A user's cost override for a link or a network. connd decides about properties that are `nil`.
+/// A user's cost override for a link or a network. connd determines properties that are `nil`.
 package struct CostOverride: Hashable, Sendable {
   /// When an override ends by itself.
   package enum End: Hashable, Sendable {
-    /// At a time by the wall clock.
+    /// At a wall-clock time.
     case time(WallTime)
-    /// When the machine is started again.
+    /// At the machine's next boot.
     case boot
-    /// When the traffic leaves by another network.
+    /// When the traffic uses another network.
     case left
   }
 
   /// The override of one property.
   package struct Setting: Hashable, Sendable {
     package var isOn: Bool
-    /// `nil` if it holds until a user changes it.
+    /// When the setting ends, or `nil` if it lasts until a user changes it.
     package var end: End?
 
     package init(_ isOn: Bool, until end: End? = nil) {
@@ -61,12 +61,12 @@ package struct CostOverride: Hashable, Sendable {
 
   package var constrained: Setting?
   package var expensive: Setting?
-  /// Whether connections may leave a network that carries badly for one that costs money, or at all
-  /// if this is off (W6). Only for ``CostOverrides/Subject/machine``.
+  /// Whether connections may leave a poor network for one that costs money (W6). If off, they may
+  /// not leave it at all. Only for ``CostOverrides/Subject/machine``.
   package var assist: Setting?
-  /// The user who changed it last.
+  /// The user who last changed the override.
   package var user: UInt32
-  /// The network's name as that user wrote it, or `nil` if the user did not name it.
+  /// The network's name as `user` wrote it, or `nil` if `user` did not name the network.
   package var name: String?
 
   package init(
@@ -80,17 +80,17 @@ package struct CostOverride: Hashable, Sendable {
     self.name = name
   }
 
-  /// Whether it overrides nothing.
+  /// Whether the override sets no property.
   package var isEmpty: Bool {
     self.constrained == nil && self.expensive == nil && self.assist == nil
   }
 
-  /// When its parts end.
+  /// The ends of all settings that end by themselves.
   package var ends: [End] {
     [self.constrained?.end, self.expensive?.end, self.assist?.end].compactMap { $0 }
   }
 
-  /// Returns the override without the parts that have ended.
+  /// Returns the override without the settings that have ended.
   fileprivate func ending(_ isOver: (End) -> Bool) -> CostOverride {
     func rest(_ setting: Setting?) -> Setting? {
       setting.flatMap { $0.end.map(isOver) ?? false ? nil : $0 }
@@ -122,7 +122,7 @@ package struct CostOverrides: Hashable, Sendable {
   package private(set) var all: [Subject: CostOverride] {
     didSet { self.summary = Summary(self.all) }
   }
-  /// Computed once for queries in every turn, so that their cost does not depend on the number of
+  /// Cached, because every turn reads it. The cost of a read does not depend on the number of
   /// overrides.
   private var summary: Summary
 
@@ -153,7 +153,7 @@ package struct CostOverrides: Hashable, Sendable {
   /// Whether there is an override for a network. If not, networks need not be identified.
   package var concernNetworks: Bool { self.summary.concernNetworks }
 
-  /// Whether connections may use another way (W6): on, off, or `nil` if it must cost nothing.
+  /// The setting for the use of another way (W6), or `nil` if that way must cost nothing.
   package var assist: CostOverride.Setting? { self.all[.machine]?.assist }
 
   package subscript(subject: Subject) -> CostOverride? {
@@ -164,7 +164,7 @@ package struct CostOverrides: Hashable, Sendable {
   /// Whether any override ends by itself.
   package var hasEnds: Bool { self.summary.endWithNetworks || self.summary.nextEnd != nil }
 
-  /// Whether any override ends on leaving a network.
+  /// Whether any override ends when the traffic leaves a network.
   package var endWithNetworks: Bool { self.summary.endWithNetworks }
 
   /// The earliest wall-clock time at which an override ends, or `nil` if none ends by time.
@@ -190,9 +190,9 @@ package struct CostOverrides: Hashable, Sendable {
 
   /// Removes overrides that have ended.
   ///
-  /// - Parameter present: The networks that the traffic uses. If this is empty, no override ends by
-  ///   leaving a network.
-  /// - Returns: The subjects with a removed override.
+  /// - Parameter present: The networks that the traffic uses. If empty, no override ends because
+  ///   its network was left.
+  /// - Returns: The subjects that have lost an override or a part of it.
   package mutating func end(at time: WallTime, on present: Set<NetworkHash>) -> [Subject] {
     var rest = self.all
     var over: [Subject] = []
@@ -214,8 +214,8 @@ package struct CostOverrides: Hashable, Sendable {
     return over
   }
 
-  /// Returns the override for a path: that of the topmost link with one, or else that of the
-  /// network behind the links.
+  /// Returns the value for a path from the topmost link with an override, or else from the network
+  /// behind the links. Returns `nil` without an override.
   package func said<Value>(
     of links: [LinkFacts], on network: NetworkHash?, _ value: (CostOverride) -> Value?
   ) -> Value? {

@@ -5,7 +5,7 @@ package import Connectivity
 ///
 /// Implements rule K2.
 package struct DefaultDestination: Hashable, Sendable {
-  /// Looked up, never contacted. At least one per address family.
+  /// The IPv4 probes. They are looked up, never contacted. Each family has at least one.
   package var ipv4: [IPAddress]
   package var ipv6: [IPAddress]
 

@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// A link with what sysfs reports about its device and ModemManager about it. Classification
+/// A link, its device according to sysfs, and its state according to ModemManager. Classification
 /// depends on nothing else. Copies share their storage, because many values hold the same facts.
 ///
 /// Implements rule K3.
@@ -56,12 +56,12 @@ package struct LinkFacts: Hashable, Sendable {
   }
 }
 
-/// The evidence that a link gives for its medium.
+/// The evidence for a link's medium.
 enum MediumVerdict: Hashable {
   /// The link has this medium itself, or its medium is unknown.
   case medium(Evidence)
-  /// The link has the medium of what is below it (K6), or that of the evidence if nothing is known
-  /// below.
+  /// The link has the medium of the path below it (K6), or that of the evidence if this path is
+  /// unknown.
   case stacked(Evidence)
 }
 
@@ -137,7 +137,7 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
-  /// Whether the link has the medium of what is below it, which may change at any time.
+  /// Whether the link has the medium of the path below it, which may change at any time.
   package var isStacked: Bool {
     if case .stacked = self.verdict { true } else { false }
   }
@@ -151,8 +151,8 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
-  /// Whether the link sends its traffic inside other packets. Connections inside outlive a change
-  /// of what is below.
+  /// Whether the link sends its traffic inside other packets. Connections inside survive a change
+  /// of the path below.
   package var isTunnel: Bool {
     if case .stacked(let evidence) = self.verdict { evidence.medium == .tunnel } else { false }
   }
@@ -160,7 +160,7 @@ extension LinkFacts {
 
 /// The continuation of a path below a link.
 package enum Below: Hashable, Sendable {
-  /// None: the link is the bottom, or what is below it is unknown.
+  /// The link is the lowest, or the path below it is unknown.
   case nothing
   /// One of these links: the lower link, or the ports of a bridge, bond or team.
   case links([UInt32])
@@ -173,7 +173,7 @@ extension LinkFacts {
   package var below: Below {
     guard self.isStacked else { return .nothing }
     if let port = self.link.activePort { return .links([port]) }
-    // The lower link of an xfrm link is only a name and may be lo. The kernel chooses the path of
+    // The lower link of an xfrm link is only nominal and may be lo. The kernel chooses the path of
     // the packets (xfrmi_xmit2).
     if self.link.kind == "xfrm" { return .nothing }
     if let lower = self.link.lower, lower != self.link.index { return .links([lower]) }
@@ -184,11 +184,11 @@ extension LinkFacts {
 }
 
 extension LinkFacts {
-  /// The other end of a pair of links, if it is in this namespace, or `nil` if the link is not part
-  /// of a pair or leads to another namespace. Each end receives what the other sends.
+  /// The other end of a pair of links, or `nil` without one in this namespace. Each end receives
+  /// what the other sends.
   package var peer: UInt32? { self.isOfPair ? self.link.lower : nil }
 
-  /// Whether the link leads to a virtual machine or a container, by its kind.
+  /// Whether the link's kind suggests a virtual machine or a container behind it.
   package var isGuest: Bool {
     self.link.kind == "tun" || self.isOfPair && self.link.lower == nil
   }
@@ -198,8 +198,8 @@ extension LinkFacts {
 
 extension LinkFacts {
   /// Whether the link is a tunnel that hides its remote end from unprivileged processes, so that
-  /// the link below can only be guessed. A tap in a bridge does not count, because it usually is a
-  /// virtual machine.
+  /// the link below can only be guessed. A tap in a bridge does not count, because it usually
+  /// belongs to a virtual machine.
   package var hidesItsEnd: Bool {
     guard secretiveKinds.contains(self.link.kind ?? self.device.type ?? "") else { return false }
     return self.below == .nothing && self.link.master == nil
@@ -210,14 +210,14 @@ extension LinkFacts {
   /// Whether the link drops everything that is sent over it (drivers/net/dummy.c, ifb.c, nlmon.c).
   package var neverCarries: Bool { self.link.kind.map(sinkKinds.contains) ?? false }
 
-  /// Whether the link sends everything to the link below, and nothing to other links above that.
+  /// Whether the link sends all packets to its lower link, and none to others on top of that.
   package var passesAllDown: Bool { self.link.kind.map(passingKinds.contains) ?? false }
 
-  /// Whether the link, as a master, takes what its ports receive before the ports' own addresses
-  /// are considered.
+  /// Whether the link, as a master, takes the frames of its ports before the kernel considers the
+  /// ports' own addresses.
   package var takesWhatPortsReceive: Bool { self.link.kind.map(takingKinds.contains) ?? false }
 
-  /// Whether the link belongs to Open vSwitch: a switch, or a port of it that has addresses.
+  /// Whether the link belongs to Open vSwitch: a switch, or a switch's port with addresses.
   package var isOpenVSwitch: Bool { self.link.kind == "openvswitch" }
 
   /// Whether the link, as a master, passes frames from one port to another.
@@ -231,11 +231,11 @@ extension Link {
     self.state == .up && self.bridgePort?.forwards == false ? .dormant : self.state
   }
 
-  /// The state, from everything that the kernel reports.
+  /// The link's state, derived from everything that the kernel reports.
   ///
   /// No single indicator is sufficient (Documentation/networking/operstates.rst). A driver without
-  /// an operational state reports `unknown` and means up. Wi-Fi before its supplicant reports
-  /// `unknown` with IFF_RUNNING, and has no carrier.
+  /// an operational state reports `unknown` and means up. A Wi-Fi link that is not yet connected
+  /// reports `unknown` with IFF_RUNNING, and has no carrier.
   package var state: LinkState {
     guard self.flags.contains(.up) else { return .down }
     if self.carrier == false { return .noCarrier }
@@ -251,35 +251,35 @@ extension Link {
 
 // MARK: - Knowledge by name
 
-/// Kinds of links that only pass on what the link below carries.
+/// Kinds of links that only pass on the traffic of the link below.
 private let stackingKinds: Set<String> = [
   "batadv", "bond", "bridge", "hsr", "ipvlan", "ipvtap", "macsec", "macvlan", "macvtap",
   "openvswitch", "team", "vlan", "vrf",
 ]
 
-/// Masters whose `rx_handler` takes all frames of their ports. A VRF and batman-adv leave IP to the
-/// port.
+/// Masters whose `rx_handler` takes all frames of their ports. A VRF and batman-adv leave IP
+/// packets to the port.
 private let takingKinds: Set<String> = ["bond", "bridge", "openvswitch", "team"]
 
-/// Stacking kinds that do not connect the links above the same lower link with each other.
+/// Stacking kinds that pass no packets between links on top of the same lower link.
 private let passingKinds: Set<String> = ["bond", "macsec", "team", "vlan"]
 
 /// Kinds of links that come in pairs. `IFLA_LINK` names the other end
 /// (drivers/net/veth.c, netkit.c).
 private let pairKinds: Set<String> = ["netkit", "veth"]
 
-/// Kinds that carry nothing. A VPN's kill switch routes traffic into such a link.
+/// Kinds of links that drop all packets. A VPN's kill switch routes traffic into such a link.
 private let sinkKinds: Set<String> = ["dummy", "ifb", "nlmon"]
 
-/// Tunnels whose remote end the kernel reveals only with CAP_NET_ADMIN, or does not know because a
-/// program has it.
+/// Tunnels whose remote end the kernel reveals only with CAP_NET_ADMIN, or does not know because
+/// only a program does.
 private let secretiveKinds: Set<String> = [
   "l2tpeth", "ovpn", "ovpn-dco", "tun", "wireguard", "xfrm",
 ]
 
 private let arphrdEthernet: UInt16 = 1
 
-/// The media by the signs of all media. ARPHRD_PPP is missing, because it may be a modem or DSL.
+/// The medium for each sign. ARPHRD_PPP is missing, because it may be a modem or DSL.
 private enum Knowledge {
   static let kinds = Self.media(\.kinds)
   static let deviceTypes = Self.media(\.deviceTypes)

@@ -14,7 +14,7 @@ package struct LinkPolicy: Hashable, Sendable {
   package struct Rule: Hashable, Sendable {
     /// A name or a pattern of glob(7).
     package var match: String
-    /// `nil` if the rule does not set it. The same applies to the fields below.
+    /// `nil` if the rule does not set the medium. The same applies to the fields below.
     package var medium: Medium?
     package var expensive: Bool?
     package var constrained: Bool?
@@ -29,7 +29,7 @@ package struct LinkPolicy: Hashable, Sendable {
     }
   }
 
-  /// The first match counts.
+  /// In their order. The first match applies.
   package var rules: [Rule]
 
   package init(_ rules: [Rule] = []) {

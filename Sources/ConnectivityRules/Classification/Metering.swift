@@ -27,7 +27,7 @@ extension CostEvidence {
 }
 
 extension PathClassifier {
-  /// Returns the first answer in the order of the sources.
+  /// Returns the cost according to the first source that has an answer.
   func costEvidence(
     of chain: [LinkFacts], medium: Medium, saidByConfiguration: Bool?, saidByUser: Bool?
   ) -> CostEvidence {
@@ -36,7 +36,7 @@ extension PathClassifier {
     let text = self.metering
     let manager =
       text.manager.isEmpty ? [] : chain.compactMap { text.manager[$0.link.name] }
-    // In NetworkManager, a user has set it for the connection.
+    // A user has set this for the connection in NetworkManager.
     if let said = manager.first(where: { $0 == .yes || $0 == .no }) {
       return CostEvidence(said, .networkManager)
     }

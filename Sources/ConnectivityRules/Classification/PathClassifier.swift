@@ -13,19 +13,19 @@ package struct PathFacts: Hashable, Sendable {
   package var gatewayBelow: Gateway?
   /// The guessed links below the last link, if that is a tunnel that hides its remote end (K6).
   package var guess: GuessedLinks?
-  /// The source address as its link has it, or `nil` if the kernel named none or it could not be
+  /// The source address as set on its link, or `nil` if the kernel named none or it could not be
   /// read.
   package var source: Address?
   /// Why the path does not work although its links carry traffic. Either a tunnel's remote end
-  /// cannot be reached, or a switch takes what a link receives.
+  /// cannot be reached, or a switch takes the packets that a link receives.
   package var brokenBelow: KernelPath.Reason?
   /// The remote ends of the tunnels in the chain, each with the tunnel's link.
   package var tunnelEnds: [TunnelEnd] = []
-  /// The number of links from the top that are certain, if those below are a switch's most likely
-  /// ports; `nil` if all are certain.
+  /// The number of certain links, counted from the top, or `nil` if all are certain. The links
+  /// below are a switch's most likely ports.
   package var knownLinks: Int?
-  /// Whether a default route without a gateway is used, so that the link treats all addresses as
-  /// neighbours.
+  /// Whether the path uses a default route without a gateway, so that the link treats all addresses
+  /// as neighbours.
   package var takesAllForNeighbours = false
 
   package struct TunnelEnd: Hashable, Sendable {
@@ -53,11 +53,11 @@ package struct PathFacts: Hashable, Sendable {
   }
 }
 
-/// Links that are guessed to carry a tunnel, from the top.
+/// The links that a tunnel probably uses, topmost first.
 package struct GuessedLinks: Hashable, Sendable {
   package var links: [LinkFacts]
   /// The mark that keeps traffic out of the tunnel and led to the guess. `nil` if the guess is the
-  /// best default route beside the tunnel.
+  /// best default route outside the tunnel.
   package var mark: UInt32?
   /// The gateway for traffic that leaves by the lowest of the links, or `nil` without one.
   package var gateway: Gateway?
@@ -84,8 +84,7 @@ extension PathFacts {
   /// All links, including guessed ones.
   package var allLinks: [LinkFacts] { self.links + (self.guess?.links ?? []) }
 
-  /// The gateway of the network that all traffic leaves by, below all tunnels, as far as it is
-  /// known or guessed.
+  /// The gateway for the traffic below all tunnels, known or guessed, or `nil` without one.
   package var lowestGateway: Gateway? {
     if let gateway = self.guess?.gateway ?? self.gatewayBelow { return gateway }
     guard case .route(let route) = self.answer else { return nil }
@@ -121,9 +120,9 @@ package struct PathClassifier: Hashable, Sendable {
 
   /// The costs of links according to other sources.
   package var metering: MeteringReports
-  /// Whether links lead to the internet, according to other sources.
+  /// Whether links reach the internet, according to other sources.
   package var validations: ValidationReports
-  /// How well links carry traffic.
+  /// The quality of each link.
   package var conditions: LinkConditions
 
   package init(
@@ -175,8 +174,8 @@ package struct PathClassifier: Hashable, Sendable {
     }
   }
 
-  /// Whether the last of the links, from the out-link down, drops everything it receives. A medium
-  /// in the configuration overrides that.
+  /// Whether the lowest of the links, which begin with the out-link, drops all packets. A medium in
+  /// the configuration overrides that.
   package func endInSink(_ links: ArraySlice<LinkFacts>) -> Bool {
     guard let last = links.last, last.neverCarries else { return false }
     return links.dropLast().allSatisfy(\.passesAllDown)
@@ -187,7 +186,7 @@ package struct PathClassifier: Hashable, Sendable {
   package func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
 
   /// Returns the evidence for a chain of links: the configuration's rule for any of them, or else
-  /// that of the lowest (K5, K6).
+  /// the evidence of the lowest (K5, K6).
   package func evidence(for chain: [LinkFacts]) -> Evidence {
     for facts in chain {
       if let rule = self.policy.rule(for: facts.link), let medium = rule.medium {

@@ -2,8 +2,8 @@ package import Connectivity
 
 /// Implements rule K6.
 extension OpenEnd {
-  /// Returns the destination of a tunnel's own packets, or `nil` if the kernel drops them or it is
-  /// unknown.
+  /// Returns the destination of a tunnel's own packets, or `nil` if the kernel drops them or the
+  /// destination is unknown.
   ///
   /// - Parameters:
   ///   - destination: The address that the inner packets go to.
@@ -20,7 +20,7 @@ extension OpenEnd {
         hardwareAddress.flatMap { $0.count * 8 == family.bitWidth ? IPAddress(bytes: $0) : nil }
       case .embedded(let domain): domain?.address(in: destination) ?? nextHop.compatibleIPv4
       }
-    // The kernel assigns the link's own address to a neighbour without one.
+    // For a neighbour without a hardware address, the kernel uses the link's own.
     guard let end, end != self.source, !end.isUnspecified else { return nil }
     return Destination(end, mark: self.mark, source: self.source)
   }

@@ -6,7 +6,7 @@ extension UnusedReason {
   ///
   /// - Parameters:
   ///   - link: The link.
-  ///   - hasAddress: Whether it has an address of the destination's family.
+  ///   - hasAddress: Whether the link has an address of the destination's family.
   ///   - route: The route of traffic bound to the link, or `nil` without one.
   ///   - isDiscarded: Whether a rule or route discards that traffic.
   ///   - used: The route that the traffic uses, or `nil` if it is not known.

@@ -16,8 +16,8 @@ package struct ChangeScope: Hashable, Sendable {
     var link: UInt32
   }
 
-  /// The number of routes above which all flows are asked. Comparing more of them with ten thousand
-  /// flows takes longer than asking.
+  /// The number of routes above which all flows are queried. Comparing more of them with ten
+  /// thousand flows takes longer than the queries.
   private static let maxRoutes = 64
 
   package init() {}
@@ -59,7 +59,7 @@ package struct ChangeScope: Hashable, Sendable {
       if self.routes.count > Self.maxRoutes { self.isEverything = true }
     case .rule(let family), .ruleRemoved(let family), .setting(let family):
       self.families.insert(family)
-    // The message does not say which routes use the object.
+    // The message does not say which routes use the nexthop object.
     case .nexthop, .nexthopRemoved, .overrun: self.isEverything = true
     case .neighbour(let neighbour):
       if neighbour.isFailed {
@@ -69,11 +69,11 @@ package struct ChangeScope: Hashable, Sendable {
     }
   }
 
-  /// Whether the change names the flow's links, its addresses, its route, or its gateway.
+  /// Whether the change concerns the flow's links, addresses, route, or gateway.
   ///
   /// - Parameters:
-  ///   - flow: The lookup with everything that is specific to the flow.
-  ///   - paths: The paths that it uses or was made on.
+  ///   - flow: The lookup with all properties of the flow.
+  ///   - paths: The paths that the flow uses or was made on.
   package func touches(_ flow: Destination, on paths: [KernelPath]) -> Bool {
     if self.isEverything || self.families.contains(flow.address.family) { return true }
     if self.addresses.contains(flow.address) { return true }

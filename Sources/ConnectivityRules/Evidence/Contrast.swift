@@ -1,10 +1,10 @@
 package import Connectivity
 
 /// Another connection to the same host and port, by the same path (E2). If it was made after all
-/// changes and its peer is heard, the host and the path work, and a connection that stays silent is
+/// changes and its peer responds, the host and the path work, and a connection that stays silent is
 /// dead. A value.
 package struct Contrast: Hashable, Sendable {
-  /// A connection when it was registered.
+  /// The state of a connection at its registration.
   package struct Made: Hashable, Sendable {
     package var time: Instant
     /// The number of bytes that its peer had acknowledged.
@@ -16,9 +16,9 @@ package struct Contrast: Hashable, Sendable {
   }
 
   private var made: Made
-  /// When its peer was heard last.
+  /// When the connection last received anything.
   private var lastHeard: Instant
-  /// When anything last changed that may have cost a path.
+  /// When a change last occurred that may have ended a path.
   private var lastChange: Instant?
   private var report: SocketReport
 
@@ -30,8 +30,8 @@ package struct Contrast: Hashable, Sendable {
     self.report = report
   }
 
-  /// Whether the peer has acknowledged data since it was registered. A box on the way may accept a
-  /// connection for it, so a handshake is not enough. A connection that has lost packets itself
+  /// Whether the peer has acknowledged data since the registration. A middlebox may accept a
+  /// connection for it, so a handshake is not enough. A connection that has itself lost packets
   /// proves nothing.
   private var isHeard: Bool {
     self.made.time < self.lastHeard && self.made.progress < self.report.progress

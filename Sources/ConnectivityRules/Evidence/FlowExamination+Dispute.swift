@@ -6,13 +6,13 @@ extension FlowExamination {
   struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
-    /// The data that was sent before the first query since the change.
+    /// The data that was sent before the first query after the change.
     var known: SocketEvidence.Known
     /// Whether the lookup is proof (E0).
     var isProof: Bool
-    /// When the client received a request to ask its peer (E4).
+    /// When the client received a request to ask its peer, if it has (E4).
     var reported: Instant?
-    /// When something was seen to have been sent since the change.
+    /// When connd found that something had been sent since the change.
     var asked: Instant?
     var state = State.open
 
@@ -22,7 +22,7 @@ extension FlowExamination {
       case waiting(until: Instant)
       /// The socket has proved the lookup wrong.
       case spared
-      /// Its peer cannot be asked. The client should leave.
+      /// The flow's peer cannot be asked. The client should leave the flow.
       case drained
     }
 
@@ -34,22 +34,22 @@ extension FlowExamination {
       self.known = evidence.map { $0.known ?? .init(progress: $0.sent, $0) } ?? .nothing
     }
 
-    /// When to query the socket again, or `nil` if it has decided.
+    /// When to query the socket again, or `nil` if the dispute is decided.
     var next: Instant? { if case .waiting(let end) = self.state { end } else { nil } }
   }
 
-  /// Whether the same event is already being judged. A later lookup may find an event again.
+  /// Whether the same event is already being judged. A later lookup may report an event again.
   func isJudging(_ verdict: FlowTracker.Verdict, _ look: Look) -> Bool {
     guard let dispute, dispute.next != nil, !look.isLookupNew, !look.isCertain else { return false }
     return verdict.isEvent && dispute.verdict.reason == verdict.reason
   }
 
-  /// How long a better path drains before it destroys. The old path works for as long.
+  /// How long a flow drains before a better path may end it. The old path still works then.
   private static let drain = Duration.seconds(1)
 
   /// Drains a flow for which another path is preferred. Its socket is judged afterwards.
   mutating func drain(_ verdict: FlowTracker.Verdict, _ look: Look) -> FlowOutcome {
-    // Another better path does not prolong it.
+    // Another better path does not prolong the drain.
     if let dispute, dispute.verdict.reason == .betterPath, dispute.next != nil { return .none }
     let evidence = look.evidence(on: look.change)
     var dispute = Dispute(verdict, evidence, change: look.change, isProof: look.isProof)
@@ -107,8 +107,8 @@ extension FlowExamination {
     return !isKnown ? .verdict(reported) : reported.asksPeer ? .question : .none
   }
 
-  /// When the client is to ask its peer, or `nil` if it cannot, or need not: it has a request, or
-  /// data that waits for its acknowledgement asks already.
+  /// Returns when the client must ask its peer, or `nil` if it cannot or need not. It need not if
+  /// it already has a request, or if unacknowledged data already asks.
   private func nextQuestion(
     in dispute: Dispute, _ evidence: SocketEvidence?, _ look: Look
   ) -> Instant? {

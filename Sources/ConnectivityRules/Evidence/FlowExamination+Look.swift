@@ -30,16 +30,16 @@ extension FlowExamination {
   struct Look: Hashable, Sendable {
     /// The news from the lookup, if any.
     var verdict: FlowTracker.Verdict?
-    /// Whether nothing can refute that verdict, because both the address and its link are gone.
+    /// Whether nothing can refute `verdict`, because both the address and its link are gone.
     var isCertain: Bool
     /// Whether nothing on this machine can send packets elsewhere than the lookup says (E0).
     var isProof: Bool
-    /// Whether a better path drains before it destroys, because it may be there for a moment only
+    /// Whether a better path first drains the flow, because the path may exist only for a moment
     /// (I3).
     var drainsFirst: Bool
-    /// When the flow's owner may ask its peer at the earliest, or `nil` if it cannot (E4).
+    /// The earliest time at which the flow's owner may ask its peer, or `nil` if it cannot (E4).
     var earliestQuestion: Instant?
-    /// Whether the client knows that the flow is in doubt for that reason.
+    /// Whether the client knows that the flow is in doubt for the verdict's reason.
     var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
     var isDisputeStanding: Bool

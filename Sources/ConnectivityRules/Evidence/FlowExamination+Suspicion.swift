@@ -9,33 +9,33 @@ extension FlowExamination {
     var known: SocketEvidence.Known
     /// The number of timeouts that were already counted at the first query; 0 for an idle flow.
     var assumedTimeouts: Int
-    /// Whether the client knows about it.
+    /// Whether the client knows about the silence.
     var isAdvised = false
     var next: Instant
-    /// The interruption of the lookup's success, or `nil` while it succeeds.
+    /// The current failure of the lookup, or `nil` while it succeeds.
     var pause: Pause?
     /// The number of timeouts during earlier pauses, which prove nothing.
     var timeoutsInPauses = 0
-    /// The questions to the peer of an idle flow, or `nil` if its data asks.
+    /// The questions to the peer of an idle flow, or `nil` if its data already asks.
     var questions: Questions?
   }
 
-  /// The questions to the peer of an idle flow (E4). Each that is not answered is a timeout.
+  /// The questions to the peer of an idle flow (E4). Each unanswered one counts as a timeout.
   struct Questions: Hashable, Sendable {
     var first: Instant
     var unanswered = 0
   }
 
-  /// A time in which the lookup fails, so that its own rules decide.
+  /// A period in which the lookup fails, so that the rules for lookups decide.
   struct Pause: Hashable, Sendable {
     var start: Instant
     /// The number of consecutive timeouts at its start.
     var timeouts: Int
   }
 
-  /// Notes that the flow is suspect after a change (E2). If it has been so since an earlier change,
-  /// that one remains: endless changes must not save a dead flow. Returns the advice, if enough
-  /// timeouts have come already and the client does not know.
+  /// Notes that the flow is suspect after a change (E2). If the flow is already suspect, the
+  /// earlier change remains: endless changes must not save a dead flow. Returns the advice if
+  /// enough timeouts have occurred and the client does not know.
   @discardableResult
   mutating func suspect(_ evidence: SocketEvidence, at now: Instant) -> FlowTracker.Verdict? {
     if var suspicion = self.suspicion {
@@ -58,7 +58,7 @@ extension FlowExamination {
   }
 
   /// Notes that an idle flow's peer must be asked after a change (E2). Returns whether it must:
-  /// once a change, and not if it was heard since, or is being asked.
+  /// once per change, and not if the peer was heard since or is being asked.
   mutating func question(_ evidence: SocketEvidence, at now: Instant) -> Bool {
     guard self.suspicion == nil, self.dispute == nil || self.isSpared,
       !evidence.hasUnacknowledgedData,
@@ -110,7 +110,7 @@ extension FlowExamination {
     guard var questions = suspicion.questions, evidence.isProbeUnanswered, !evidence.isQueued,
       !evidence.isHeardLate, look.earliestQuestion != nil
     else {
-      // It was answered, its owner could not ask, or it waits for a MAC address.
+      // The question was answered, the owner could not ask, or the packet waits for a MAC address.
       self.suspicion = nil
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
@@ -123,7 +123,7 @@ extension FlowExamination {
     }
     suspicion.questions = questions
     suspicion.known = .init(progress: evidence.progress, evidence)
-    // At most four questions. After more, the kernel would end the connection (`TCP_KEEPCNT`).
+    // Ask at most four times. After more, the kernel would end the connection (`TCP_KEEPCNT`).
     suspicion.next = look.now.advanced(by: patience / 3)
     self.lastQuestion = look.now
     let isNews = questions.unanswered > 1 && !suspicion.isAdvised

@@ -3,16 +3,16 @@ import Connectivity
 /// The state of a flow's socket queries and their results (E1 and E2). It complements
 /// ``FlowTracker``, which only knows lookups.
 struct FlowExamination: Hashable, Sendable {
-  /// The lookup declares the flow dead, and the socket may refute that or has refuted it (E1).
+  /// Set if the lookup declares the flow dead, and the socket may refute or has refuted that (E1).
   var dispute: Dispute?
-  /// The lookup succeeds, but the socket has been silent since a change (E2).
+  /// Set if the lookup succeeds, but the socket has been silent since a change (E2).
   var suspicion: Suspicion?
   /// How often the socket has proved the lookup wrong.
   var timesSpared = 0
   /// When the client last received a request to ask its peer (E4).
   var lastQuestion: Instant?
 
-  /// The least time between two questions (E4).
+  /// The minimum time between two questions (E4).
   static let pause = Duration.seconds(2)
 
   init() {}
@@ -29,7 +29,7 @@ struct FlowExamination: Hashable, Sendable {
   /// The verdict that the socket may refute, or has refuted.
   var disputed: FlowTracker.Verdict? { self.dispute?.verdict }
 
-  /// Whether the flow goes on although the lookup declares it dead: its socket has proved the
+  /// Whether the flow continues although the lookup declares it dead: its socket has proved the
   /// lookup wrong, or its peer could not be asked.
   var isSpared: Bool { self.dispute?.state == .spared || self.dispute?.state == .drained }
 
@@ -49,7 +49,7 @@ struct FlowExamination: Hashable, Sendable {
     return self.deadline.map { $0 <= now } ?? false
   }
 
-  /// Whether another connection to the same host would tell more (E2).
+  /// Whether another connection to the same host would be useful evidence (E2).
   func needsContrast(at now: Instant) -> Bool {
     guard let suspicion, suspicion.isAdvised, suspicion.pause == nil, suspicion.questions == nil
     else { return false }
@@ -61,11 +61,11 @@ struct FlowExamination: Hashable, Sendable {
 }
 
 extension FlowExamination {
-  /// Returns what the client must learn from one evaluation of the flow. After a verdict of
+  /// Returns the outcome of one evaluation of the flow, for the client. After a verdict of
   /// `destroy`, the examination must not be used again.
   mutating func conclude(_ look: Look) -> FlowOutcome {
     var look = look
-    // An event may be found again while it is judged.
+    // A lookup may report an event again while the event is being judged.
     if let verdict = look.verdict, self.isJudging(verdict, look) { look.verdict = nil }
     if let verdict = look.verdict, verdict.severity == .destroy {
       if look.drainsFirst, verdict.reason == .betterPath, !verdict.isCertain {

@@ -12,7 +12,7 @@ extension FlowMachine {
     var evaluation = Evaluation(
       lookup: lookup, isRegistration: true, before: before, verdict: verdict, isLookupNew: false,
       at: now)
-    // Only its socket knows whether a flow works that sends from the address of a failed link (I2).
+    // If a flow sends from a failed link's address, only its socket shows whether it works (I2).
     let asksSocket =
       self.flow.namesSocket
       && (verdict?.isRefutable ?? lookup.reading.isSourceStranded)
@@ -28,11 +28,11 @@ extension FlowMachine {
     let path = lookup.reading.path
     var verdict = self.tracker.update(
       to: lookup.reading, slept: lookup.slept, policy: lookup.policy, at: now)
-    // A registration would learn the same at this moment (E5).
+    // A registration at this moment would have the same result (E5).
     if verdict == nil, lookup.reading.isSourceStranded, !self.isStranded, !self.tracker.isInDoubt {
       verdict = FlowTracker.Verdict(.interfaceLost, .advise)
     }
-    // Without the kernel nothing is known, and the flow stays spared (K8).
+    // While the kernel is unavailable, the flow stays spared (K8).
     let isLookupNew =
       path.status != .unknown && self.refutedPath?.isOtherLookup(than: path) ?? false
     var evaluation = Evaluation(
@@ -60,7 +60,7 @@ extension FlowMachine {
     _ evaluation: Evaluation, _ report: SocketReport?, isProof: Bool, _ contrast: Contrast?,
     at now: Instant
   ) -> [Action] {
-    // Without a report nothing that was due since the lookup is decided.
+    // Without a query, deadlines that have passed since the lookup are not considered.
     let now = evaluation.asksSocket ? now : evaluation.at
     let (lookup, path) = (evaluation.lookup, evaluation.lookup.reading.path)
     var verdict = evaluation.verdict
@@ -110,24 +110,24 @@ extension FlowMachine {
     }
   }
 
-  /// When its owner may ask its peer, or `nil` if it cannot. The answer to a registration contains
-  /// no question, so the next evaluation asks.
+  /// Returns when the owner may ask its peer, or `nil` if it cannot. The answer to a registration
+  /// contains no question, so the next evaluation asks.
   private func earliestQuestion(_ evaluation: Evaluation, at now: Instant) -> Instant? {
     guard self.flow.canBeAsked(on: evaluation.lookup.reading.path) else { return nil }
     return evaluation.isRegistration ? now.advanced(by: .milliseconds(1)) : now
   }
 
-  /// The time of the lookup that found the flow in doubt, or `nil` if it is not in doubt. The
-  /// lookup may have found a later change than the one that woke the thread, and data that arrived
-  /// in between proves nothing. The loss of the flow's address is a change of its own, although its
-  /// route was missing before.
+  /// Returns the time of the lookup that found the flow in doubt, or `nil` if it is not in doubt.
+  /// That lookup may have found a later change than the one that woke the thread, and data that
+  /// arrived in between proves nothing. The loss of the flow's address is a separate change, even
+  /// if its route was missing before.
   private func doubt(after evaluation: Evaluation) -> Instant? {
     guard self.tracker.isInDoubt else { return nil }
     let isOther = evaluation.verdict.map { !evaluation.before.isReported(of: $0.reason) } ?? false
     return (isOther ? nil : self.inDoubtSince) ?? evaluation.lookup.readAt
   }
 
-  /// Judges a flow that is registered with the address of a failed link by its socket (I2).
+  /// Judges by its socket a flow that is registered with the address of a failed link (I2).
   private mutating func beginStranded(
     _ report: SocketReport?, isTunnelled: Bool, at now: Instant
   ) -> FlowTracker.Verdict? {

@@ -1,11 +1,11 @@
 package import Connectivity
 
-/// Guards one flow from its registration to its end, as a value: it receives lookups of the kernel
-/// and reports of the flow's socket, and returns actions.
+/// The guard of one flow from its registration to its end, as a value. It receives lookups of the
+/// kernel and reports of the flow's socket, and returns actions.
 ///
-/// A lookup comes first. If ``Action/askSocket`` follows, the socket is queried. Then
-/// ``Input/report(_:isProof:)`` ends the evaluation, with or without a report. Until then the
-/// machine may be thrown away, and the flow is as before.
+/// An evaluation begins with a lookup. If that returns ``Action/askSocket``, the caller queries the
+/// socket. ``Input/report(_:isProof:)`` ends the evaluation, with or without a report. Until then
+/// the machine may be discarded without effect on the flow.
 ///
 /// ``FlowTracker`` derives the lookup's verdict, and ``FlowExamination`` that of the socket.
 package struct FlowMachine: Hashable, Sendable {
@@ -16,9 +16,9 @@ package struct FlowMachine: Hashable, Sendable {
     package var isCertain: Bool
     /// Whether the path uses a tunnel.
     package var isTunnelled: Bool
-    /// How long the machine slept before it (I6).
+    /// How long the machine slept before the lookup (I6).
     package var slept: Duration?
-    /// When the change happened that led to it, or `nil` if only time has passed.
+    /// When the change behind the lookup happened, or `nil` if only time has passed.
     package var change: Instant?
     /// The time after the lookup.
     package var readAt: Instant
@@ -34,14 +34,14 @@ package struct FlowMachine: Hashable, Sendable {
   }
 
   package enum Input: Sendable {
-    /// The flow is registered. `since` is its invalidation while it was not guarded, if any.
+    /// The flow is registered. `since` is the invalidation while it was not guarded, if any.
     case registration(Lookup, since: Invalidation?)
-    /// The network has changed, or the deadline is over.
+    /// The network has changed, or the deadline has passed.
     case lookup(Lookup)
-    /// The socket's report, or `nil` without one. `isProof` tells whether the lookup is proof; it
+    /// The socket's report, or `nil` without one. `isProof` is whether the lookup is proof, and
     /// matters only after ``Action/askProof``. The contrast answers ``Action/askContrast``.
     case report(SocketReport?, isProof: Bool, contrast: Contrast?)
-    /// The socket's report a second after a change that touches the flow (E2). `path` is its
+    /// The socket's report a second after a change that touches the flow (E2). `path` is the flow's
     /// current path.
     case inquiry(SocketReport, change: Instant, path: KernelPath)
   }
@@ -55,9 +55,9 @@ package struct FlowMachine: Hashable, Sendable {
     case askContrast
     /// The deadline has changed, because the socket is watched from now on (E2).
     case watch
-    /// Tell the owner that the flow is in doubt.
+    /// Report to the owner that the flow is in doubt.
     case report(FlowTracker.Verdict)
-    /// Tell the owner that the flow is lost. The machine must not be used again.
+    /// Report to the owner that the flow is lost. The machine must not be used again.
     case end(FlowTracker.Verdict)
     /// The flow works after all. Its owner had received advice.
     case recovered
@@ -68,18 +68,18 @@ package struct FlowMachine: Hashable, Sendable {
 
   /// The state, as the owner knows it.
   package enum State: String, CaseIterable, Sendable {
-    /// It has no path yet, and no address.
+    /// The flow does not have a path or an address yet.
     case awaitingPath
     case alive
-    /// Its path or address is gone and may come back (I10).
+    /// The flow's path or address is gone and may come back (I10).
     case inGrace
-    /// The lookup declares it dead, and its socket may refute that (E1).
+    /// The lookup declares the flow dead, and its socket may refute that (E1).
     case disputed
-    /// Its socket has refuted the lookup.
+    /// The flow's socket has refuted the lookup.
     case spared
-    /// The lookup declares it dead, and its peer cannot be asked.
+    /// The lookup declares the flow dead, and its peer cannot be asked.
     case drained
-    /// The lookup succeeds, and its socket has been silent since a change (E2).
+    /// The lookup succeeds, and the flow's socket has been silent since a change (E2).
     case suspected
     /// The kernel cannot be queried (K8).
     case kernelUnavailable
@@ -87,13 +87,13 @@ package struct FlowMachine: Hashable, Sendable {
 
   package internal(set) var tracker: FlowTracker
   var examination = FlowExamination()
-  /// The lookup that its socket has refuted.
+  /// The path of the lookup that the flow's socket has refuted.
   var refutedPath: KernelPath?
-  /// When its grace period began, or its address was lost during it; `nil` without one.
+  /// When the flow's grace period began, or its address was lost in that period; else `nil`.
   var inDoubtSince: Instant?
-  /// Whether its address is on a failed link while another link sends its packets (E5).
+  /// Whether the flow's address is on a failed link while another link sends its packets (E5).
   package internal(set) var isStranded = false
-  /// Whether its owner was advised because of that.
+  /// Whether the owner was advised because of `isStranded`.
   var isAdvisedAsStranded = false
   /// The evaluation that waits for a socket's report.
   var step = Step.idle
@@ -139,11 +139,11 @@ package struct FlowMachine: Hashable, Sendable {
     }
   }
 
-  /// Handles a lookup and, if need be, the socket's report.
+  /// Handles a lookup and, if needed, the socket's report.
   ///
   /// - Parameters:
   ///   - lookup: An input with a lookup.
-  ///   - began: When a grace period began that the lookup begins, if that was earlier.
+  ///   - began: When the grace period that the lookup starts began, if before `now`.
   package mutating func evaluate(
     _ lookup: Input, isProof: () -> Bool, report: () -> SocketReport?, at now: Instant,
     began: Instant? = nil
@@ -174,14 +174,14 @@ package struct FlowMachine: Hashable, Sendable {
     return self.examination.suspicion == nil ? .alive : .suspected
   }
 
-  /// Whether its parts agree, so that it is in exactly one state. They do between two evaluations.
+  /// Whether the machine's parts agree on exactly one state. They do so between two evaluations.
   package var isBetweenEvaluations: Bool {
     self.step == .idle && self.examination.dispute?.state != .open
       && (self.inDoubtSince != nil) == self.tracker.isInDoubt
       && (self.isStranded || !self.isAdvisedAsStranded)
   }
 
-  /// When it must be evaluated even without a kernel message.
+  /// When the flow must be evaluated even without a kernel message.
   package var deadline: Instant? {
     switch (self.tracker.deadline, self.examination.deadline) {
     case (let first?, let second?): min(first, second)
@@ -192,10 +192,10 @@ package struct FlowMachine: Hashable, Sendable {
   /// Whether the flow continues although the lookup declares it dead.
   package var isSpared: Bool { self.examination.isSpared }
 
-  /// How often its socket has proved the lookup wrong.
+  /// How often the flow's socket has proved the lookup wrong.
   package var timesSpared: Int { self.examination.timesSpared }
 
-  /// Whether its lookup or its socket shows that the flow works, so that silence means something
+  /// Whether the flow's lookup or socket shows that the flow works, so that silence is evidence
   /// (E2).
   package var isTrusted: Bool { self.isSpared || self.isLookupTrusted }
 
@@ -212,7 +212,7 @@ package struct FlowMachine: Hashable, Sendable {
       standing.append(.init(dispute.verdict.reason, isDrained ? .drain : .advise))
     }
     if let verdict = self.tracker.standing {
-      // The flow exists, so its socket has refuted what the lookup says.
+      // The flow exists, so its socket has refuted the lookup.
       standing.append(
         .init(verdict.reason, verdict.severity == .destroy ? .advise : verdict.severity))
     }
@@ -227,7 +227,7 @@ package struct FlowMachine: Hashable, Sendable {
 }
 
 extension FlowMachine.Action {
-  /// The verdict that the owner learns, if any.
+  /// The verdict for the owner, or `nil` if the action has none.
   package var verdict: FlowTracker.Verdict? {
     switch self {
     case .report(let verdict), .end(let verdict): verdict

@@ -2,8 +2,8 @@ package import Connectivity
 
 /// Implements rule E0.
 extension KernelPath {
-  /// Whether the kernel drops packets by their lookup. It does so before netfilter sees them
-  /// (`__ip_queue_xmit` in net/ipv4/ip_output.c), so such a lookup is always proof.
+  /// Whether the kernel drops packets because of their lookup. This happens before netfilter sees
+  /// them (`__ip_queue_xmit` in net/ipv4/ip_output.c), so such a lookup is always proof.
   package var isDropped: Bool {
     switch self.reason {
     case .noRoute, .unreachable, .prohibited, .blackhole, .throw: self.status == .unsatisfied
@@ -13,9 +13,9 @@ extension KernelPath {
 }
 
 extension Rule {
-  /// Whether netfilter can send packets elsewhere than their lookup said, by a mark that it sets
-  /// later. The marks of a tunnel's own packets are not evidence: only these packets have them, so
-  /// that they do not return to the tunnel.
+  /// Whether netfilter can divert packets from the path of their lookup, by a mark that it sets
+  /// later. A tunnel's own marks are not evidence: they only keep its own packets from returning to
+  /// the tunnel.
   ///
   /// - Parameter rules: The rules of one address family, in their order.
   package static func mayDivert(_ rules: [Rule]) -> Bool {

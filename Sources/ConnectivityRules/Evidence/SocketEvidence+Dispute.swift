@@ -5,11 +5,11 @@ extension SocketEvidence {
   /// The decision about a flow that is dead according to its lookup.
   package enum Ruling: Hashable, Sendable {
     case destroy
-    /// Its peer cannot be asked, so it may still work.
+    /// The flow's peer cannot be asked, so the flow may still work.
     case drain
     /// The lookup does not describe this flow.
     case spare
-    /// Not proved yet. Query the socket again at that instant.
+    /// Neither is proved yet. Query the socket again at that instant.
     case wait(until: Instant)
   }
 
@@ -20,8 +20,8 @@ extension SocketEvidence {
   /// The maximum for a flow that has lost packets on a link that works.
   private static let maxPatienceWithLoss = Duration.seconds(1)
 
-  /// Returns how long the flow may be silent after the change. One that has lost packets may lose
-  /// more, so both ends get the time of two timeouts.
+  /// Returns how long the flow may be silent after the change. A flow that has lost packets may
+  /// lose more, so both ends get the time of two timeouts.
   private func patience(isUrgent: Bool, wasSpared: Bool) -> Duration {
     if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
     return wasSpared
@@ -29,15 +29,15 @@ extension SocketEvidence {
   }
 
   /// Whether the peer was heard shortly before the change, or since. If the flow's own data has
-  /// timed out twice, it was already dead, although its peer sends retransmissions.
+  /// timed out twice, the flow was already dead, even if its peer sends retransmissions.
   package var isActive: Bool {
     guard !self.hasUnacknowledgedData || self.timeouts < 2 else { return false }
     return self.lastHeardAfterChange >= .zero - Self.activity
   }
 
-  /// Whether something has arrived that only a living peer sends: the acknowledgement of what was
-  /// sent after the first query, however soon it came, or new data while nothing waits for an
-  /// acknowledgement.
+  /// Whether something has arrived that only a living peer sends. That is an acknowledgement of
+  /// data sent after the first query, however soon, or new data while all sent data is
+  /// acknowledged.
   private var isAlive: Bool {
     self.known.map { $0.progress < self.progress } ?? false || self.isAnsweredSince
   }
@@ -53,20 +53,20 @@ extension SocketEvidence {
     if self.isAlive { return .spare }
     let timeoutsByLoss = self.hasLost && !isUrgent ? 1 : 0
     if self.isHeardLate, self.hasUnacknowledgedData, self.timeouts <= timeoutsByLoss {
-      // The peer may answer late what was sent before the change. Whether it acknowledges the rest
-      // before that times out decides.
+      // The peer may be answering data that was sent before the change. The flow is spared if the
+      // peer acknowledges the rest before it times out.
       return .wait(until: self.nextQuestion(after: now))
     }
     if !isUrgent, self.hasUnacknowledgedData, self.timeouts - self.timeoutsAfterChange >= 2 {
-      // It was silent already, for a reason that is not the better path, and may come back (E2).
+      // The flow was already silent, for a reason other than the better path, and may recover (E2).
       let end = min(self.timesOutSince, self.change).advanced(by: Self.maxSilence)
       if end > now { return .wait(until: min(end, self.nextQuestion(after: now))) }
     }
     guard self.isActive else { return .destroy }
     let silence = self.patience(isUrgent: isUrgent, wasSpared: wasSpared)
     if self.isHeardLate {
-      // If nothing was acknowledged meanwhile, these are only retransmissions or replies to earlier
-      // data.
+      // If nothing was acknowledged meanwhile, only retransmissions or replies to earlier data
+      // arrived.
       return self.known == nil ? .wait(until: now.advanced(by: silence)) : .destroy
     }
     let end = max(self.change, self.lastHeard).advanced(by: silence)
@@ -82,16 +82,16 @@ extension SocketEvidence {
     self.known.map { $0.progress < self.sent || $0.resent < self.resent } ?? false
   }
 
-  /// When the socket is queried a first time after the change, to see whether something was sent.
+  /// How long after the change the socket is first queried, to see whether something was sent.
   private static let firstLook = Duration.milliseconds(200)
-  /// When it is queried a first time after the request to its owner. A PING is sent by then, and
-  /// so is the probe of a socket that was idle.
+  /// How long after the request to the owner the socket is first queried. By then, a PING or the
+  /// probe of an idle socket has been sent.
   private static let firstLookAtQuestion = Duration.milliseconds(20)
   /// The bounds of the time that a peer has to answer.
   private static let minAnswerTime = Duration.milliseconds(200)
   private static let maxAnswerTime = Duration.seconds(3)
-  /// The minimum for a peer beyond the local network, and the round trip from which on it is there.
-  /// A queue in a router, or an interruption on the way, takes some tenths of a second.
+  /// The minimum for a peer beyond the local network, and the minimum round trip to such a peer. A
+  /// queue in a router, or an interruption of the path, takes some tenths of a second.
   private static let minAnswerTimeFarAway = Duration.seconds(1)
   private static let farAway = Duration.milliseconds(2)
 
@@ -103,14 +103,14 @@ extension SocketEvidence {
 
   /// Decides about a flow that is dead according to a lookup that is not proof.
   ///
-  /// Only what was sent after the change asks the peer. So the time runs from that moment. Without
+  /// Only data sent after the change asks the peer, so the time for an answer begins then. Without
   /// a question, a flow is not destroyed.
   ///
   /// - Parameters:
   ///   - asked: When something is known to have been sent after the change, or `nil` if nothing
   ///     was.
-  ///   - told: When its owner received the request to ask, or `nil` without one.
-  ///   - question: When it receives the next request, or `nil` for never.
+  ///   - reported: When the owner received the request to ask, or `nil` without one.
+  ///   - question: When the owner receives the next request, or `nil` if never.
   package func ruling(
     asked: Instant?, reported: Instant? = nil, nextQuestion question: Instant? = nil,
     at now: Instant
@@ -128,25 +128,25 @@ extension SocketEvidence {
       if let next = Self.nextLook(atQuestionOf: reported, after: now) { return .wait(until: next) }
       return self.isExpectedToSpeak(at: now) ? .wait(until: self.nextLook(after: now)) : .drain
     }
-    // Data that waits in a queue of this machine does not ask.
+    // Data that waits in a queue of this machine does not ask the peer.
     guard let asked else { return .wait(until: self.nextLook(after: now)) }
     var end = asked.advanced(by: self.answerTime)
     if reported == nil { end = max(end, self.change.advanced(by: Self.activity)) }
     if end > now { return .wait(until: end) }
-    // The peer is heard, but does not acknowledge the question: six seconds decide (E2).
+    // The peer sends but does not acknowledge the question: the limit of six seconds applies (E2).
     if self.isHeardLate, self.severityOfSilence(at: now) != .destroy {
       return .wait(until: self.nextQuestion(after: now, orAt: self.endOfPatience()))
     }
     return .destroy
   }
 
-  /// Whether the flow was not idle at the change, and has had no second since to go on.
+  /// Whether the flow was active at the change, and has not been silent for a second since.
   private func isExpectedToSpeak(at now: Instant) -> Bool {
     self.lastHeardAfterChange >= .zero - Self.activity
       && max(self.change, self.lastHeard).duration(to: now) < Self.activity
   }
 
-  /// When to query a flow that has sent nothing since the change.
+  /// Returns when to query a flow that has sent nothing since the change.
   private func nextLook(after now: Instant) -> Instant {
     let first = self.change.advanced(by: Self.firstLook)
     if now < first { return first }
@@ -156,8 +156,8 @@ extension SocketEvidence {
     return self.nextQuestion(after: now)
   }
 
-  /// When to see whether the owner has asked, or `nil` if it cannot ask or has had its time. The
-  /// pauses double, so that an owner that is stopped costs little.
+  /// Returns when to check whether the owner has asked, or `nil` if it cannot ask or its time is
+  /// over. The intervals double, so that a stopped owner costs little.
   private static func nextLook(atQuestionOf reported: Instant?, after now: Instant) -> Instant? {
     guard let reported, reported.advanced(by: PeerQuestion.time) > now else { return nil }
     return min(

@@ -12,7 +12,7 @@ package struct SocketEvidence: Hashable, Sendable {
   /// When new data last arrived, and how long ago that was.
   package var lastData: Instant
   private var dataSilence: Duration
-  /// How much earlier everything may have happened.
+  /// How much earlier the reported events may have happened.
   private var uncertainty: Duration
   /// The number of sent bytes, and the number that the peer has acknowledged.
   package var sent: UInt64
@@ -24,24 +24,24 @@ package struct SocketEvidence: Hashable, Sendable {
   package var timeouts: Int
   /// The current retransmission timeout.
   var timeout: Duration
-  /// How long the last three of them took at least, or all if there are fewer.
+  /// How long the last three timeouts took at least, or all if there are fewer.
   private var timeoutsTook: Duration
-  /// The number of those timeouts that came after the change.
+  /// The number of consecutive timeouts that came after the change.
   var timeoutsAfterChange: Int
-  /// When the data was sent that began to time out.
+  /// When the data that began to time out was first sent.
   var timesOutSince: Instant
   /// The number of segments that were sent again since the connection was made.
   package var resent: UInt64
-  /// The numbers of segments that were sent, and of those without data that were received.
+  /// The number of segments sent, and the number received without data.
   private var segments: UInt32
   private var acknowledgements: UInt32
   /// The number of keepalive probes in a row without an answer.
   private var probes: Int
-  /// Whether packets wait in a queue of this machine, so that they ask no peer yet.
+  /// Whether packets wait in a queue of this machine, so that they do not ask the peer yet.
   var isQueued: Bool
   /// Whether no segment is in flight, because the peer's window is closed.
   private var isProbing: Bool
-  /// The first retransmission timeout, before any has doubled it.
+  /// The retransmission timeout before any timeout has doubled it.
   package var firstTimeout: Duration
   package var hasUnacknowledgedData: Bool
   /// Whether the peer has been silent for longer than the retransmission timeout.
@@ -56,13 +56,12 @@ package struct SocketEvidence: Hashable, Sendable {
 
   /// The result of an earlier query. Later reports are compared with it.
   package struct Known: Hashable, Sendable {
-    /// The acknowledgement of this many bytes proves nothing: the number that was acknowledged
-    /// then, or sent.
+    /// The number of bytes that were acknowledged or sent by then. Their acknowledgement proves
+    /// nothing.
     package var progress: UInt64
-    /// The number of segments that had been sent again.
+    /// The number of segments that had been sent again by then.
     package var resent: UInt64
-    /// The numbers of segments that had been sent, and of those without data that had been
-    /// received.
+    /// The number of segments sent by then, and the number received without data.
     var segments: UInt32
     var acknowledgements: UInt32
     /// The number of keepalive probes in a row without an answer.
@@ -130,8 +129,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// Whether anything had to be sent again since the connection was made.
   var hasLost: Bool { self.resent > 0 }
 
-  /// Whether the peer was heard late. That alone is not proof, because a peer that receives nothing
-  /// sends retransmissions.
+  /// Whether the last packet from the peer is late. That alone is not proof, because a peer that
+  /// receives nothing sends retransmissions.
   var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
   var isAcknowledgedLate: Bool {
@@ -156,12 +155,12 @@ package struct SocketEvidence: Hashable, Sendable {
 
 extension SocketEvidence {
   /// Returns the severity for a flow that is registered with the address of a failed link, or `nil`
-  /// if it evidently works. When the link failed is unknown, so silence counts since the last new
-  /// data, or since the data began to time out (E2).
+  /// if it evidently works. The time of the failure is unknown, so silence counts from the last new
+  /// data, or from when the data began to time out (E2).
   ///
   /// - Parameters:
-  ///   - evidence: The evidence of its socket about a change at this moment, or `nil` without any.
-  ///   - isTunnelled: Whether its path uses a tunnel.
+  ///   - evidence: The evidence of the flow's socket about a change at `now`, or `nil` without any.
+  ///   - isTunnelled: Whether the flow's path uses a tunnel.
   package static func severityOfStranded(
     _ evidence: SocketEvidence?, at now: Instant, isTunnelled: Bool = false
   ) -> Invalidation.Severity? {
@@ -179,26 +178,27 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Whether a flow may be dead although its lookup succeeds (E2). The peer has not acknowledged
-  /// sent data, which has timed out or is about to, or has not been heard since the change.
+  /// sent data. The data also has timed out or is about to, or the peer was not heard since the
+  /// change.
   package var isSuspect: Bool {
     self.hasUnacknowledgedData && !self.isAcknowledgedLate
       && (self.timeouts > 0 || !self.isHeardLate || self.isLongSilent)
   }
 
-  /// Whether nothing new has arrived at such a flow since the change, or since its data began to
+  /// Whether a suspect flow has received nothing new since the change, or since its data began to
   /// time out.
   package var isSilent: Bool {
     guard self.isSuspect, self.timeouts > 0 else { return self.isSuspect }
     return !self.isLate(self.lastData) || self.isDataOlderThanTimeouts
   }
 
-  /// Whether the last new data came before the last three timeouts. If only the way to the peer is
-  /// lost, the peer still sends what it had for the flow before it stops.
+  /// Whether the last new data came before the last three timeouts. If only the path to the peer is
+  /// lost, the peer still sends the data that it has, and then stops.
   private var isDataOlderThanTimeouts: Bool { self.dataSilence >= self.timeoutsTook }
 
-  /// The number of timeouts that count: those after the change at which something was sent, as far
-  /// as the earlier query shows. Data that waits in a queue of this machine, as for ARP, is not
-  /// sent again. Then its timeouts say nothing about the path.
+  /// The number of timeouts after the change at which something was sent, as far as the earlier
+  /// query shows. Data in a queue of this machine, for example for ARP, is not sent again, so its
+  /// timeouts say nothing about the path.
   package var countedTimeouts: Int {
     let resent = self.resent - min(self.known?.resent ?? 0, self.resent)
     // A probe of a closed window is never in such a queue for long, and not counted as sent again.
@@ -206,19 +206,19 @@ extension SocketEvidence {
       ? self.timeoutsAfterChange : min(self.timeoutsAfterChange, Int(clamping: resent))
   }
 
-  /// Returns the severity for a silent flow by its counted timeouts, or `nil` while they mean
-  /// nothing.
+  /// Returns the severity for a silent flow by its counted timeouts, or `nil` while there are too
+  /// few.
   ///
   /// Two timeouts occur when the round trip jumps to a second, or when the path is interrupted for
-  /// a moment. Within six seconds, TCP has sent again after 0.2, 0.6, 1.4 and 3 s. A path that is
-  /// back by then is heard.
+  /// a moment. Within six seconds, TCP has sent again after 0.2, 0.6, 1.4 and 3 s. If the path is
+  /// back by then, the peer answers.
   ///
   /// - Parameters:
   ///   - isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move the tunnel
   ///     to another uplink, and then the flows inside continue (I5).
   ///   - ignored: The number of timeouts that do not count, unless there are very many.
-  ///   - assumed: The number of counted timeouts until the first query. Whether something was sent
-  ///     at each is not certain, so they only advise.
+  ///   - assumed: The number of counted timeouts until the first query. It is uncertain whether
+  ///     something was sent at each, so they only lead to advice.
   ///   - contrast: Another guarded connection to the same host. Three timeouts are enough if it
   ///     shows that the host and the path work.
   package func severityOfSilence(
@@ -233,8 +233,8 @@ extension SocketEvidence {
     return counted + assumed >= 2 ? .advise : nil
   }
 
-  /// When a flow is destroyed that stays silent. If it sends again just after its time, the answer
-  /// is awaited: with a short round trip, TCP sends after 3 s and then after 6.3 s.
+  /// Returns when a silent flow is destroyed. If it sends again just after that time, the answer is
+  /// awaited. With a short round trip, TCP sends after 3 s and then after 6.3 s.
   package func endOfPatience(isTunnelled: Bool = false) -> Instant {
     let end = max(self.change, self.lastData).advanced(
       by: isTunnelled ? InvalidationPolicy.tunnelGrace : Self.maxSilence)
@@ -244,21 +244,21 @@ extension SocketEvidence {
     return nextTimeout.advanced(by: self.roundTrip * 2 + Self.delay)
   }
 
-  /// How much later such a flow may send again at most.
+  /// The maximum time after the limit at which such a flow may send again.
   private static let maxExtension = Duration.milliseconds(400)
 
-  /// How long a flow may be silent: as long as TCP usually needs to recover on a path that was
+  /// How long a flow may be silent. TCP usually needs this long to recover on a path that was
   /// interrupted for up to three seconds.
   static let maxSilence = Duration.seconds(6)
 
-  /// The number of consecutive timeouts of which all count.
+  /// The number of consecutive timeouts from which on all count.
   private static let certainTimeouts = 5
 
   /// Returns when to query a silent flow again. That is as soon as the peer could have acknowledged
   /// the next retransmission, but at least 100 ms from now. If the path is back, that packet is the
   /// first to show it.
   ///
-  /// - Parameter end: When its silence destroys it, if enough timeouts have counted by then.
+  /// - Parameter end: When the silent flow is destroyed, if enough timeouts count by then.
   package func nextQuestion(after now: Instant, orAt end: Instant? = nil) -> Instant {
     let soonest = now.advanced(by: .milliseconds(100))
     let expiry = self.nextTimeout ?? now.advanced(by: .seconds(1))

@@ -1,10 +1,10 @@
 import Connectivity
 
-/// When a socket's consecutive timeouts happened. Each has doubled the one before it (RFC 6298), so
-/// the running one tells the times of all.
+/// The times of a socket's consecutive timeouts. Each is twice as long as the one before it (RFC
+/// 6298), so the times of all follow from the running one.
 extension SocketReport {
   /// Returns the number of consecutive timeouts that happened after a change. Without a running
-  /// timer their times are unknown, and all count.
+  /// timer, the times are unknown and all timeouts count.
   func timeouts(after change: Instant, at now: Instant) -> Int {
     guard let nextTimeout else { return self.timeouts }
     var (count, length) = (0, self.timeout)
@@ -17,7 +17,7 @@ extension SocketReport {
     return count
   }
 
-  /// Returns when the data was sent for the first time that began to time out.
+  /// Returns when the data that began to time out was first sent.
   func timesOutSince(at now: Instant) -> Instant {
     let first = self.timeout / (1 << min(self.timeouts, 16))
     let running = self.nextTimeout ?? self.timeout

@@ -1,8 +1,8 @@
 import Connectivity
 
-/// Determines the severity of a changed category for all channels (I5, I9). It is `advise` while
-/// the path of the old category may come back, and if it comes back in time. Otherwise it is the
-/// configured one.
+/// The severity of a changed category for all channels (I5, I9). It is `advise` while the path of
+/// the old category may come back, and if it comes back in time. Otherwise it is the configured
+/// one.
 struct CategoryInvalidation: Hashable, Sendable {
   /// The last known category. A temporarily unknown category invalidates nothing (K8, I7).
   private var lastKnown: NetworkCategory?
@@ -12,10 +12,10 @@ struct CategoryInvalidation: Hashable, Sendable {
   private struct Base: Hashable {
     var category: NetworkCategory
     var path: UInt64?
-    /// Whether its change was advised, and may have to be revoked or completed.
+    /// Whether clients were only advised of its change, which may be revoked or completed.
     var isInDoubt = false
-    /// Another category than `none` was published during the grace period, so channels may exist
-    /// under it.
+    /// Whether a category other than `none` was published during the grace period, so that channels
+    /// may exist under it.
     var hasSuccessors = false
   }
 
@@ -29,9 +29,9 @@ struct CategoryInvalidation: Hashable, Sendable {
     self.base = Base(category: status.category, path: path?.id)
   }
 
-  /// - Parameter isOnlyNamed: Whether the path is unchanged and only counts as something else now,
+  /// - Parameter isOnlyNamed: Whether the path is unchanged and only its classification differs,
   ///   which ends no connections (I0).
-  /// - Returns: The severity for everything, or `nil` for no invalidation.
+  /// - Returns: The severity for all channels, or `nil` for no invalidation.
   mutating func severity(
     of change: ConnectivityChange?, _ status: ConnectivityStatus, _ followed: [TrackedDefaultPath],
     _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
@@ -59,12 +59,12 @@ struct CategoryInvalidation: Hashable, Sendable {
       self.settle(on: status, followed)
       // Another path has brought back the same category. Only channels on the first path are lost,
       // and they receive that path's invalidation. The exception is `none`: channels that were made
-      // since it ended have lost their path.
+      // after it ended have lost their path.
       let isBack =
         status.category == base.category && !(base.category == .none && base.hasSuccessors)
       return isBack ? nil : policy.categoryChanged
     }
-    // The category is the same, but another path may carry it now.
+    // The category is the same, but it may come from another path now.
     if fate == .gone || self.base?.category != status.category { self.settle(on: status, followed) }
     return nil
   }

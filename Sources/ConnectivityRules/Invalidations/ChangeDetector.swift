@@ -1,7 +1,7 @@
 package import Connectivity
 
-/// Derives everything that is published from readings: the transition or path change, then its
-/// invalidations (I9).
+/// The detector of everything that is published after a reading: the transition or path change,
+/// then its invalidations (I9).
 ///
 /// Implements rule I7.
 package struct ChangeDetector: Hashable, Sendable {
@@ -20,9 +20,9 @@ package struct ChangeDetector: Hashable, Sendable {
   package struct Reading: Hashable, Sendable {
     /// The paths that new connections get.
     package var observation: Observation
-    /// The networks that these paths lead by, as far as they are known.
+    /// The networks that these paths use, as far as known.
     package var networks: [AddressFamily: NetworkIdentity]
-    /// The state of the followed paths, by their IDs.
+    /// The readings of the followed paths, by their IDs.
     package var followed: [UInt64: FlowReading]
     /// The lost addresses among `formerSources`, and whether they may come back.
     package var lostSources: [InvalidationDetector.AddressOnLink: FlowReading.SourceLoss]
@@ -52,15 +52,15 @@ package struct ChangeDetector: Hashable, Sendable {
 
   /// The snapshot published last.
   package var snapshot: ConnectivitySnapshot { self.transitions.snapshot }
-  /// The path published last. Costs less than the whole snapshot.
+  /// Returns the path published last, at less cost than the whole snapshot.
   package func published(_ family: AddressFamily) -> KernelPath {
     self.transitions.snapshot.status[family]
   }
-  /// The addresses whose loss matters although new connections do not get them.
+  /// The addresses that existing channels may use although new connections do not get them.
   package var formerSources: [InvalidationDetector.AddressOnLink] {
     self.invalidations.formerSources
   }
-  /// The default paths that channels may be on.
+  /// The default paths that channels may use.
   package var followed: [TrackedDefaultPath] { self.invalidations.followed }
 
   package var preferred: AddressFamily {

@@ -1,9 +1,9 @@
 package import Connectivity
 
 extension Flow {
-  /// Returns the flow with the link of its link-local address. Each link has that network, so
-  /// without a link the address names no host (RFC 4007). If the client does not name the link, its
-  /// own address may belong to exactly one.
+  /// Returns the flow with the link of its link-local remote address. Every link has this subnet,
+  /// so the address alone does not identify a host (RFC 4007). If the client names no link, the
+  /// flow's local address may belong to exactly one.
   ///
   /// - Parameter links: Returns the links that have an address.
   /// - Returns: `nil` if the link is unknown.
@@ -14,7 +14,7 @@ extension Flow {
     guard remote.address.needsLink, remote.outLink == nil else { return self }
     guard let local = self.local, local.isLinkLocal else { return nil }
     let links = try links(local)
-    // A connection whose address is gone is registered, so that its end is reported.
+    // A connection whose address is gone is registered too, so that connd reports its end.
     guard let link = links.first else { return self }
     guard links.count == 1 else { return nil }
     var placed = self

@@ -2,16 +2,16 @@ package import Connectivity
 
 /// A connection that a client wants to guard.
 package struct Flow: Hashable, Sendable {
-  /// The remote address, user, ports, and the link it is bound to. Its `source` is not set, because
-  /// `local` has it.
+  /// The remote address, user, ports and bound link. Its `source` is not set: `local` is the
+  /// source.
   package var destination: Destination
   /// The connection's own address, or `nil` before it is known. Then the kernel's choice is used.
   package var local: IPAddress?
-  /// Whether it must not use a metered path (I8).
+  /// Whether the flow must not use a metered path (I8).
   package var forbidsExpensive: Bool
-  /// Whether it must not use a path on which the user wants to save data (I8).
+  /// Whether the flow must not use a path on which the user wants to save data (I8).
   package var forbidsConstrained: Bool
-  /// How its owner can ask its peer for a sign of life (E4).
+  /// How the flow's owner can ask the peer for a sign of life (E4).
   package var question: PeerQuestion
 
   package init(
@@ -25,7 +25,7 @@ package struct Flow: Hashable, Sendable {
     self.question = question
   }
 
-  /// Whether its owner can ask its peer, and may on this path: not on one that it forbids (E4). A
+  /// Whether the flow's owner can ask the peer on a path that the flow does not forbid (E4). A
   /// connection within this machine needs no question.
   package func canBeAsked(on path: KernelPath) -> Bool {
     self.question != .none && path.medium != .loopback
@@ -33,7 +33,7 @@ package struct Flow: Hashable, Sendable {
       && !(self.forbidsConstrained && path.isConstrained)
   }
 
-  /// Whether it names exactly one TCP socket of this machine, which can be queried.
+  /// Whether the flow names exactly one TCP socket of this machine, which can be queried.
   package var namesSocket: Bool {
     var destination = self.destination
     destination.source = self.local
@@ -41,27 +41,28 @@ package struct Flow: Hashable, Sendable {
   }
 }
 
-/// A flow as one reading of the kernel shows it (I0), from a lookup with everything that is
-/// specific to the flow.
+/// A flow as one reading of the kernel shows it (I0), from a lookup with all properties of the
+/// flow.
 package struct FlowReading: Hashable, Sendable {
   /// The flow's own path. For a flow inside a tunnel, the status is that of the path into the
-  /// tunnel, because what is below may move.
+  /// tunnel, because the path below may change.
   package var path: KernelPath
   package var network: NetworkIdentity
   /// How the flow's own address was lost, or `nil` if this machine has it.
   package var sourceLoss: SourceLoss?
-  /// Whether its address is not on the link that it was made on, so that another link may carry it.
+  /// Whether the flow's address is not on the link that the flow was made on. The flow may use
+  /// another link.
   package var isSourceElsewhere: Bool
-  /// Whether its address belongs to a link that carries no traffic, and is sent by another link.
-  /// Answers arrive only if both links lead to the same network.
+  /// Whether the flow's address belongs to a link that carries no traffic, while another link sends
+  /// its packets. Replies arrive only if both links are on the same network.
   package var isSourceOnFailedLink = false
-  /// Whether an IPsec VPN has assigned its address. The VPN moves it with its tunnel, even to
-  /// another link (RFC 4555).
+  /// Whether an IPsec VPN has assigned the flow's address. The VPN moves the address with its
+  /// tunnel, even to another link (RFC 4555).
   package var isSourceAssignedByVPN: Bool
   /// Whether the remote address belongs to this machine.
   package var isLocal: Bool
   /// Whether the kernel drops replies to the flow because strict reverse path filtering expects
-  /// them by another link.
+  /// them on another link.
   package var areRepliesRefused = false
   /// The state of the link that the flow was made on, or `nil` if its path still uses that link.
   package var formerLink: FormerLink?
@@ -73,8 +74,8 @@ package struct FlowReading: Hashable, Sendable {
   /// Whether this machine has lost the flow's own address.
   package var isSourceGone: Bool { self.sourceLoss != nil }
 
-  /// Whether only the flow's socket can tell whether it works, because it sends from the address of
-  /// a failed link (I2).
+  /// Whether only the flow's socket can show that the flow works, because it sends from the address
+  /// of a failed link (I2).
   package var isSourceStranded: Bool {
     self.isSourceOnFailedLink && !self.isSourceAssignedByVPN && !self.isLocal
       && self.path.status == .satisfied
@@ -82,10 +83,10 @@ package struct FlowReading: Hashable, Sendable {
 
   /// Whether a lost address may come back.
   package enum SourceLoss: Hashable, Sendable {
-    /// Its link still works, so a network manager may be taking it over.
+    /// The address's link still works, so a network manager may be taking over the address.
     case mayReturn
-    /// Its link is gone or carries no traffic, or new connections get another address of the same
-    /// subnet there.
+    /// The address's link is gone or carries no traffic, or new connections get another address of
+    /// the same subnet on it.
     case final
   }
 
@@ -102,20 +103,20 @@ package struct FlowReading: Hashable, Sendable {
 
   /// The state of a link that a flow's path no longer uses.
   package enum FormerLink: Hashable, Sendable {
-    /// It is gone or carries no traffic.
+    /// The link is gone or carries no traffic.
     case failed
-    /// It carries traffic, but no route to the flow's destination uses it.
+    /// The link carries traffic, but no route to the flow's destination uses it.
     case withoutRoute
-    /// It carries traffic, and the route over it has just been removed. There is another route over
-    /// it, which is not preferred.
+    /// The link carries traffic, but the route over it has just been removed. Another route over
+    /// the link exists, but is not preferred.
     case withWorseRoute
-    /// It carries traffic and its route exists, but another route is preferred.
+    /// The link carries traffic and its route exists, but another route is preferred.
     case withRoute
-    /// The flow does not depend on it: its address works for the current path, or the route has
-    /// several nexthops.
+    /// The flow does not depend on the link: its address works for the current path, or the route
+    /// has several nexthops.
     case untied
-    /// It is one of several nexthops of the flow's route, and has the flow's address. The
-    /// connection may still use it.
+    /// The link is one of several nexthops of the flow's route, and has the flow's address. The
+    /// connection may still use this link.
     case leg
   }
 

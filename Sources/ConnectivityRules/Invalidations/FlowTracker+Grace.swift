@@ -3,15 +3,15 @@ import Connectivity
 extension FlowTracker {
   /// Why a flow's path is missing although it may come back (I10).
   enum Outage: Hashable, Sendable {
-    /// Its address is gone and may come back, on this link or another one.
+    /// The flow's address is gone and may come back, on this link or another one.
     case addressAway(isLinkFailed: Bool)
-    /// No path is left, because its link has failed.
+    /// No path is left, because the flow's link has failed.
     case linkFailed
-    /// No path is left, although its link works.
+    /// No path is left, although the flow's link works.
     case noPath
-    /// A VPN has assigned its address, and may move its tunnel to the path that is left.
+    /// A VPN has assigned the flow's address, and may move its tunnel to the remaining path.
     case movedByVPN
-    /// Its link works, but the traffic would now take another path.
+    /// The flow's link works, but the traffic would now take another path.
     case takenOver
   }
 
@@ -26,9 +26,9 @@ extension FlowTracker {
     }
 
     enum End: Hashable, Sendable {
-      /// An end that is set stays.
+      /// The existing end, if any.
       case stays
-      /// The earlier of the end that is set and a new one.
+      /// The earlier of the existing end and a new one.
       case earlier
       /// A new end after each reading, until new connections have another path.
       case renewed
@@ -38,7 +38,7 @@ extension FlowTracker {
     var end: End
     /// Whether new connections already have another path.
     var isDraining: Bool
-    /// Whether a link has failed, and not only its route is missing.
+    /// Whether a link has failed, rather than only its route being missing.
     var isLinkFailed: Bool
   }
 }
@@ -80,8 +80,8 @@ extension FlowTracker.RuleInput {
         isRouteOnly: !rule.isLinkFailed, severity: .advise, until: end)
     let isSuspended = self.reading.path.reason == .suspended
     switch rule.end {
-    // After a phone call, a missing path gets at most its own grace period, even if more is left of
-    // the longer one for a suspended modem.
+    // After a phone call, a missing path gets at most its own grace period. The remainder of the
+    // longer one for a suspended modem does not apply.
     case .stays where grace.isSuspension && !isSuspended: grace.until = min(grace.until, end)
     case .stays: break
     // The same applies to a link that fails while its route is missing.
@@ -123,23 +123,23 @@ extension FlowTracker.RuleInput {
     }
   }
 
-  /// Whether the kernel no longer accepts its replies from the link by which they arrive. If it
-  /// seemed to refuse them when the connection was made, they evidently arrive (I0).
+  /// Whether the kernel no longer accepts the flow's replies from the link on which they arrive. If
+  /// it seemed to refuse them when the connection was made, they evidently arrive (I0).
   private var areRepliesLost: Bool {
     self.reading.areRepliesRefused && !self.baseline.worksDespiteRefusal
   }
 
-  /// Whether its route was missing before, and another link had taken over.
+  /// Whether the flow's route was missing before, and another link had taken over.
   private var isDraining: Bool {
     self.grace.map { $0.isRouteOnly && $0.severity == .drain } ?? false
   }
 
-  /// Whether a route over its link exists but another route is preferred.
+  /// Whether a route over the flow's link exists but another route is preferred.
   private var hasWorseRoute: Bool {
     self.reading.formerLink == .withRoute || self.reading.formerLink == .withWorseRoute
   }
 
-  /// Whether its address is gone and may come back, on this link or another one.
+  /// Whether the flow's address is gone and may come back, on this link or another one.
   var isSourceAway: Bool {
     self.reading.sourceLoss == .mayReturn
       || self.baseline.isSourceAssignedByVPN && self.reading.isSourceGone

@@ -5,7 +5,7 @@ extension FlowTracker {
   struct RuleInput {
     var flow: Flow
     var baseline: Baseline
-    /// The grace period that it was in, if any.
+    /// The flow's grace period before the reading, if any.
     var grace: GracePeriod?
     var reading: FlowReading
     var policy: InvalidationPolicy
@@ -17,7 +17,7 @@ extension FlowTracker {
     var now: Instant
   }
 
-  /// The rules in the order of I9. Each returns whether its reason applies, even if that has been
+  /// The rules in the order of I9. Each returns a verdict if its reason applies, even if that was
   /// reported before.
   static let rules: [@Sendable (RuleInput) -> Verdict?] = [
     sourceAddressLost, interfaceLost, networkChanged, betterPath, forbiddenPath,
@@ -45,7 +45,7 @@ extension FlowTracker {
   /// Rule I4.
   private static func networkChanged(_ input: RuleInput) -> Verdict? {
     let (reading, before) = (input.reading, input.baseline.network)
-    // While its address is away, the flow is on no network.
+    // While the flow's address is missing, the flow does not use any network.
     guard reading.path.status == .satisfied, reading.formerLink == nil, !reading.isSourceGone else {
       return nil
     }

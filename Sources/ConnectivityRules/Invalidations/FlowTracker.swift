@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// Tracks one flow from its registration to its end, and decides when it is no longer viable.
+/// The tracker of one flow from registration to end. It decides when the flow is no longer viable.
 ///
 /// A value without a clock: instants are passed in, and it returns a deadline. `FlowTracker.rules`,
 /// an ordered list, derives the result from the state and the reading.
@@ -11,30 +11,30 @@ package struct FlowTracker: Hashable, Sendable {
   private var state: State
   /// The reasons that were reported and still apply, so that each is reported once.
   private var reported: [Invalidation.Reason: LastReported] = [:]
-  /// The flow deliberately used a path or subnet that the kernel does not prefer.
+  /// Whether the flow deliberately used a path or subnet that the kernel does not prefer.
   private var hasChosen = false
 
   fileprivate indirect enum State: Hashable, Sendable {
     /// The flow has no address yet, because it had no path.
     case awaitingPath(KernelPath)
     case alive(Baseline)
-    /// Its path is gone and may come back (I10).
+    /// The flow's path is gone and may come back (I10).
     case inGrace(Baseline, GracePeriod)
     /// The kernel is unavailable (K8), so a grace period cannot end.
     case kernelUnavailable(State)
   }
 
-  /// The path and network that readings of a flow are compared with: those on which it was made,
-  /// with the changes that it has survived.
+  /// The path and network with which readings are compared: those on which the flow was made, with
+  /// the changes that it has survived.
   struct Baseline: Hashable, Sendable {
     var path: KernelPath
     var network: NetworkIdentity
-    /// Whether a VPN has assigned its address.
+    /// Whether a VPN has assigned the flow's address.
     var isSourceAssignedByVPN = false
-    /// The first gateway that it was seen to use on its link.
+    /// The first gateway that the flow was seen to use on its link.
     var firstGateway: IPAddress?
-    /// Whether the kernel seemed to refuse its replies when it was made. Replies evidently arrive,
-    /// so that refusal is ignored while it lasts.
+    /// Whether the kernel seemed to refuse replies when the flow was made. Replies evidently
+    /// arrive, so that refusal is ignored while it lasts.
     var worksDespiteRefusal = false
   }
 
@@ -45,11 +45,11 @@ package struct FlowTracker: Hashable, Sendable {
     /// `drain` once another path has taken over.
     var severity: Invalidation.Severity
     var until: Instant
-    /// Whether it is the longer period for a suspended modem.
+    /// Whether this is the longer period for a suspended modem.
     var isSuspension = false
   }
 
-  /// Why a flow is not viable, and what must be done.
+  /// The reason why a flow is not viable, and the severity.
   package struct Verdict: Hashable, Sendable {
     package var reason: Invalidation.Reason
     package var severity: Invalidation.Severity
@@ -82,14 +82,14 @@ package struct FlowTracker: Hashable, Sendable {
   ///
   /// - Parameters:
   ///   - path: The path on which the flow was made. For a new flow, its current path.
-  ///   - network: The network behind its link, as far as known.
-  ///   - isSourceAssignedByVPN: Whether a VPN has assigned its address.
+  ///   - network: The network behind the path's link, as far as known.
+  ///   - isSourceAssignedByVPN: Whether a VPN has assigned the flow's address.
   package init(
     _ flow: Flow, on path: KernelPath, network: NetworkIdentity = NetworkIdentity(),
     isSourceAssignedByVPN: Bool = false
   ) {
     self.flow = flow
-    // A connection with its own address has something to lose even without a path.
+    // A connection that has an address can be lost even without a path.
     let hasBegun = path.status == .satisfied || flow.local != nil && path.status != .unknown
     let baseline = Baseline(
       path: path, network: network, isSourceAssignedByVPN: isSourceAssignedByVPN,
@@ -100,10 +100,10 @@ package struct FlowTracker: Hashable, Sendable {
   /// The path on which the flow was made.
   package var path: KernelPath { self.state.path }
 
-  /// The first gateway that it was seen to use on its current link.
+  /// The first gateway that the flow was seen to use on its current link.
   package var firstGateway: IPAddress? { self.state.baseline?.firstGateway }
 
-  /// The network on which it was made, or `nil` before it has begun.
+  /// The network on which the flow was made, or `nil` before it has begun.
   var network: NetworkIdentity? { self.state.baseline?.network }
 
   /// The flow's own address or the kernel's choice, or `nil` before it has one.
@@ -122,7 +122,7 @@ package struct FlowTracker: Hashable, Sendable {
     return question
   }
 
-  /// When it must be evaluated again even without a kernel message.
+  /// When the flow must be evaluated again even without a kernel message.
   ///
   /// If its socket spared the flow at the end of a grace period, no further evaluation is needed.
   package var deadline: Instant? {
@@ -140,11 +140,11 @@ package struct FlowTracker: Hashable, Sendable {
   /// Whether a reason was reported to the client, and still applies.
   package func isReported(of reason: Invalidation.Reason) -> Bool { self.reported[reason] != nil }
 
-  /// Whether its path is gone and may come back.
+  /// Whether the flow's path is gone and may come back.
   package var isInDoubt: Bool { if case .inGrace = self.state.knownState { true } else { false } }
 
   /// The gravest verdict that was reported and still applies, or `nil` without one. A better path
-  /// that was there before the flow does not count.
+  /// that existed before the flow does not count.
   var standing: Verdict? {
     let standing = self.reported.filter { $0.key != .betterPath || $0.value.severity > .advise }
     let gravest = standing.values.map(\.severity).max()
@@ -188,14 +188,14 @@ package struct FlowTracker: Hashable, Sendable {
     }
     let verdict = self.update(to: reading, policy: policy, at: now)
     guard let since, verdict.map({ $0.severity < since.severity }) ?? true else { return verdict }
-    // If no path is left, the path that was once better says nothing about the present.
+    // If no path is left, a path that was once better is irrelevant.
     let isPresent = since.reason == .betterPath && reading.path.status != .satisfied
     return Verdict(isPresent ? verdict?.reason ?? since.reason : since.reason, since.severity)
   }
 
   /// Evaluates a reading.
   ///
-  /// - Parameter slept: How long the machine slept before it (I6).
+  /// - Parameter slept: How long the machine slept before the reading (I6).
   /// - Returns: The verdict to report, if any. After a `destroy` the tracker must not be used any
   ///   more.
   package mutating func update(
@@ -210,7 +210,7 @@ package struct FlowTracker: Hashable, Sendable {
     case .awaitingPath(let path):
       self.state = .awaitingPath(path)
       guard reading.path.status == .satisfied else { return nil }
-      // The flow begins with the first path, so the cause of that path is not a change for it.
+      // The flow begins with its first path, which is therefore not a change for the flow.
       baseline = Baseline(
         path: reading.path, network: reading.network, firstGateway: reading.path.gateway)
       grace = nil
@@ -252,11 +252,11 @@ package struct FlowTracker: Hashable, Sendable {
 }
 
 extension FlowTracker.Verdict {
-  /// Whether it is about an event. Later readings are compared with the state after it.
+  /// Whether the verdict is about an event. Later readings are compared with the state after it.
   package var isEvent: Bool { self.reason == .resumed || self.reason == .networkChanged }
 
-  /// Whether the flow's own socket can refute it (E1). Neither the cost of a path nor a sleep can
-  /// be refuted by what the socket received.
+  /// Whether the flow's own socket can refute the verdict (E1). Neither the cost of a path nor a
+  /// sleep can be refuted by what the socket received.
   package var isRefutable: Bool {
     guard self.severity == .destroy, !self.isCertain else { return false }
     return switch self.reason {
@@ -267,7 +267,7 @@ extension FlowTracker.Verdict {
 }
 
 extension FlowTracker.State {
-  /// The state as of when the kernel was available.
+  /// The state when the kernel was last available.
   fileprivate var knownState: Self {
     if case .kernelUnavailable(let state) = self { state } else { self }
   }

@@ -1,7 +1,7 @@
 package import Connectivity
 
-/// Derives the stream's invalidations from the state of channels on the default paths. A value
-/// without a clock.
+/// The detector of the stream's invalidations, from the state of channels on the default paths. A
+/// value without a clock.
 package struct InvalidationDetector: Hashable, Sendable {
   package var policy: InvalidationPolicy
   /// The default paths that channels may be on, oldest first.
@@ -18,7 +18,7 @@ package struct InvalidationDetector: Hashable, Sendable {
   private static let maxFormerSources = 32
   private static let maxFollowed = 16
 
-  /// An address, the length of its subnet, and its link.
+  /// An address, its prefix length, and its link.
   package struct AddressOnLink: Hashable, Sendable {
     package var address: IPAddress
     package var prefixLength: Int
@@ -58,11 +58,11 @@ package struct InvalidationDetector: Hashable, Sendable {
   /// Evaluates a reading of the default paths.
   ///
   /// - Parameters:
-  ///   - reading: The reading. It has the readings of `followed` by ID. A missing one is unknown.
+  ///   - reading: The reading, with those of `followed` by ID. A missing one counts as unknown.
   ///   - change: The change that was derived from the same reading.
   ///   - before: The status before that change.
   ///   - slept: How long the machine slept before the reading.
-  ///   - isSameWay: Whether traffic flows as before, and only the knowledge about its path differs.
+  ///   - isSameWay: Whether traffic flows as before, and only connd's knowledge differs.
   /// - Returns: The invalidations to publish after the change, narrow scopes first.
   mutating func update(
     to reading: ChangeDetector.Reading, change: ConnectivityChange?,
@@ -139,8 +139,8 @@ package struct InvalidationDetector: Hashable, Sendable {
     if let index = self.followed.lastIndex(where: { $0.family == family && $0.isSame(as: path) }) {
       let same = self.followed[index]
       guard same.source != path.source else { return }
-      // New connections get another address of the same subnet. That ends no old connection (T3)
-      // until the old address is lost.
+      // New connections get another address of the same subnet. Old connections continue until the
+      // old address is lost (T3).
       self.remember(same.path)
       let completed = same.tracker.network.map { network.completed(by: $0) }
       self.followed[index] = TrackedDefaultPath(id: same.id, family, on: path, completed ?? network)
@@ -151,7 +151,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     if self.followed.count > Self.maxFollowed { self.followed.removeFirst() }
   }
 
-  /// Remembers the source address if it belongs to the out-link. Unnumbered links borrow one.
+  /// Remembers the source address if it belongs to the out-link. An unnumbered link borrows it.
   private mutating func remember(_ path: KernelPath) {
     guard let length = path.sourcePrefixLength, let source = path.source,
       let link = path.chain.first
@@ -162,7 +162,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     if self.former.count > Self.maxFormerSources { self.former.removeFirst() }
   }
 
-  /// Reports lost addresses as for flows (I1).
+  /// Returns the invalidations for lost addresses, as for flows (I1).
   private mutating func loseFormerSources(
     _ lost: [AddressOnLink: FlowReading.SourceLoss], at now: Instant
   ) -> [Draft] {
@@ -188,8 +188,8 @@ package struct InvalidationDetector: Hashable, Sendable {
     return drafts
   }
 
-  /// Whether a link failed for everything on it. A route is lost for its own family only, and
-  /// another path takes over for its own family only.
+  /// Whether a link failed for both address families. The loss of a route, or another path that
+  /// takes over, concerns one family only.
   private func isShared(_ one: PathVerdict, by reported: [PathVerdict]) -> Bool {
     guard !one.verdict.isRouteOnly else { return false }
     // A scope contains names of links, so a link that was created again counts as the same.
@@ -207,7 +207,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     } && (!isElsewhereAlive || !others.isEmpty)
   }
 
-  /// Returns the invalidation for what the channels were on, or `nil` if the wide scope covers it.
+  /// Returns the invalidation for the channels on a path, or `nil` if another covers them.
   private func draft(_ reported: PathVerdict, isShared: Bool) -> Draft? {
     let verdict = reported.verdict
     var scope = Invalidation.Scope(interface: reported.path.interface)

@@ -1,11 +1,11 @@
 package import Connectivity
 
 extension InvalidationPolicy {
-  /// The length of a sleep from which on connections are given up instead of suspected (I6). NATs
-  /// commonly forget a connection after five silent minutes.
+  /// The minimum length of a sleep that destroys connections instead of making them suspect (I6).
+  /// NATs commonly forget a connection after five silent minutes.
   package static let longSleep = Duration.seconds(300)
 
-  /// How long a modem may carry no traffic until its connections are given up. They outlive a phone
+  /// How long a modem may be suspended before its connections are destroyed. They survive a phone
   /// call (I0), and TCP gives up after about the same time (tcp_retries2).
   package static let suspension = Duration.seconds(900)
 
@@ -21,10 +21,10 @@ extension InvalidationPolicy {
 
   /// Returns the grace period of a path that no longer works.
   ///
-  /// - Parameter lost: The path before.
+  /// - Parameter lost: The path that worked before.
   func grace(for path: KernelPath, after lost: KernelPath) -> Duration {
     if path.reason == .suspended { return Self.suspension }
-    // If a connection was made although the link seemed to carry no traffic, it is evidence itself
+    // A connection that was made although the link seemed to carry no traffic is itself evidence
     // (I0).
     guard path.hasFailedLink(of: lost), lost.status == .satisfied else { return self.routeGrace }
     return path.reason == .linkDown ? .zero : self.carrierGrace[lost.medium] ?? .zero

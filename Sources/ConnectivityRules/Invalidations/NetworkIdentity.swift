@@ -2,7 +2,7 @@ package import Connectivity
 
 /// The network behind a link, as far as known (I4). Unknown properties distinguish nothing.
 package struct NetworkIdentity: Hashable, Sendable {
-  /// `nil` for destinations on the link, because they do not depend on the gateway.
+  /// The gateway, or `nil` for destinations on the link, because they do not depend on it.
   package var gateway: IPAddress?
   /// The gateway's MAC address, or `nil` while the kernel does not know it.
   package var gatewayHardwareAddress: [UInt8]?
@@ -33,10 +33,11 @@ package struct NetworkIdentity: Hashable, Sendable {
     self.oldestValidEpoch = oldestValidEpoch
   }
 
-  /// Whether both are known well enough to say that they are different networks.
+  /// Whether enough is known to be certain that the networks differ.
   ///
-  /// A second prefix or another router of the same subnet means the same network. So does a router
-  /// that was replaced while the link stayed up (VRRP without a virtual MAC address).
+  /// A second prefix or another router of the same subnet does not indicate another network.
+  /// Neither does a router that was replaced while the link stayed up (VRRP without a virtual MAC
+  /// address).
   func isOther(than earlier: NetworkIdentity) -> Bool {
     if let wireless, let earlier = earlier.wireless, wireless.isOther(than: earlier) { return true }
     guard self.hasHardwareAddresses || earlier.hasHardwareAddresses else {

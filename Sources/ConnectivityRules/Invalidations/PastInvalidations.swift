@@ -4,10 +4,10 @@ package import Connectivity
 ///
 /// Implements rule I7.
 package struct PastInvalidations: Sendable {
-  /// The ones more severe than advice, oldest first.
+  /// The invalidations more severe than `advise`, oldest first.
   private let invalidations: [Invalidation]
 
-  /// - Parameter changes: Oldest first.
+  /// - Parameter changes: The published changes, oldest first.
   package init(_ changes: some Sequence<ConnectivityChange>) {
     self.invalidations = changes.compactMap { change in
       guard case .invalidation(let invalidation) = change, invalidation.severity != .advise else {
@@ -51,8 +51,8 @@ package struct PastInvalidations: Sendable {
 extension Invalidation {
   /// Whether the invalidation applied to a flow that is registered only now.
   ///
-  /// Causes that the flow's own path shows are not considered here. Another category, or a lost
-  /// link, means nothing for a connection whose address and path still exist (I0).
+  /// Ignores causes that the flow's own path shows. Another category, or a lost link, is irrelevant
+  /// to a connection whose address and path still exist (I0).
   fileprivate func covers(_ flow: Flow, _ path: KernelPath) -> Bool {
     guard self.scope != .everything else { return false }
     if let family = self.scope.family, family != flow.destination.address.family { return false }

@@ -20,7 +20,7 @@ extension ReadTrigger {
 }
 
 extension ReadTrigger {
-  /// The cause, as far as it is known without looking at paths.
+  /// The cause, as far as it is known without examining paths.
   package var firstCause: ChangeCause {
     if let cause = self.cause { return cause }
     guard case .events(let events) = self, let first = events.first else {
@@ -31,8 +31,8 @@ extension ReadTrigger {
 }
 
 extension ReadTrigger {
-  /// Returns why an invalidation of the stream is published: a message that says so, or the cause
-  /// of the change published with it (T5).
+  /// Returns the cause of an invalidation of the stream: a message that implies it, or the cause of
+  /// the change published with it (T5).
   ///
   /// - Parameters:
   ///   - old: The path of the scope's address family before the reading.
@@ -67,7 +67,7 @@ extension ReadTrigger {
 }
 
 extension KernelEvent {
-  /// Whether the message alone says the same as the invalidation.
+  /// Whether the message alone implies the invalidation.
   fileprivate func tells(_ draft: InvalidationDetector.Draft) -> Bool {
     switch (draft.reason, self) {
     case (.sourceAddressLost, .addressRemoved(let removed)):

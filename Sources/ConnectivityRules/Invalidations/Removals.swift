@@ -20,7 +20,7 @@ package struct Removals: Hashable, Sendable {
       switch event {
       case .routeRemoved(let change): self.note(change)
       case .ruleRemoved(let family): self.families.insert(family)
-      // The kernel does not report which routes were removed with it.
+      // The kernel does not report which routes were removed with the nexthop.
       case .nexthopRemoved: self.families.formUnion(AddressFamily.allCases)
       default: break
       }
@@ -35,7 +35,7 @@ package struct Removals: Hashable, Sendable {
     }
   }
 
-  /// Whether a path over a link to a destination may have been among the removed ones.
+  /// Whether a path over a link to a destination may have used a removed route.
   package func concern(_ link: UInt32, _ destination: IPAddress) -> Bool {
     self.families.contains(destination.family)
       || self.routes.contains { change in

@@ -1,8 +1,9 @@
 package import Connectivity
 
-/// A default path that channels may be on: the current one of its address family, or a former one.
+/// A default path that channels may use: the current one of its address family, or a former one.
 ///
-/// It is tracked like a flow, so that the stream's scopes and `Guard` follow the same rules.
+/// Such a path is tracked like a flow, so that the stream's scopes and `Guard` follow the same
+/// rules.
 package struct TrackedDefaultPath: Hashable, Sendable {
   package let id: UInt64
   package let family: AddressFamily
@@ -11,14 +12,14 @@ package struct TrackedDefaultPath: Hashable, Sendable {
   init(id: UInt64, _ family: AddressFamily, on path: KernelPath, _ network: NetworkIdentity) {
     self.id = id
     self.family = family
-    // Tracked as a connection that was made on the path and has its address.
+    // The path is tracked as a connection that was made on it and has its source address.
     self.tracker = FlowTracker(
       Flow(Destination(.unspecified(family)), local: path.source), on: path, network: network)
   }
 
-  /// The path as channels were made on it.
+  /// The path on which the channels were made.
   package var path: KernelPath { self.tracker.path }
-  /// The address of those channels.
+  /// The source address of the channels.
   package var source: IPAddress? { self.tracker.source }
   package var firstGateway: IPAddress? { self.tracker.firstGateway }
 

@@ -15,7 +15,7 @@ package struct LinkAttempt: Hashable, Sendable {
 
 /// The state of the connections on a link, as connd examined them.
 package struct SocketCensus: Hashable, Sendable {
-  /// Several hosts are unlikely to be dead at once.
+  /// Several hosts are unlikely to be dead at the same time.
   static let minHosts = 2
   private static let minTimeouts = 3
   private static let heardWithin = Duration.milliseconds(1500)
@@ -27,7 +27,7 @@ package struct SocketCensus: Hashable, Sendable {
 
   package init() {}
 
-  /// Counts a connection: it is silent after three timeouts in a row.
+  /// Counts a connection. After three consecutive timeouts it counts as silent.
   package mutating func count(_ report: SocketReport, of host: IPAddress) {
     if report.hasUnacknowledgedData, report.timeouts >= Self.minTimeouts {
       self.silent += 1
@@ -39,6 +39,6 @@ package struct SocketCensus: Hashable, Sendable {
 
   /// Whether more connections are silent than heard.
   var isTroubled: Bool { self.silent > self.heard }
-  /// Whether that cannot be a dead host's fault.
+  /// Whether the silence cannot be due to a single dead host.
   var isOfLink: Bool { self.isTroubled && self.silentHosts.count >= Self.minHosts }
 }

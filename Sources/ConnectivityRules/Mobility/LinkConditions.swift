@@ -1,20 +1,20 @@
 package import Connectivity
 
-/// The trouble of all links, by their indices.
+/// The troubles of all links, by link index.
 ///
 /// Implements rules Q5 and Q6.
 package struct LinkConditions: Hashable, Sendable {
-  /// A machine does not have more links that carry its traffic.
+  /// No machine has more links that carry its traffic.
   private static let maxLinks = 64
 
   private var links: [UInt32: LinkTrouble] = [:]
 
   package init() {}
 
-  /// The reports for clients, by the indices of links.
+  /// The reports for clients, by link index.
   package var reports: [UInt32: LinkTrouble.Report] { self.links.mapValues(\.report) }
 
-  /// When a quality changes by itself, or `nil` if none does.
+  /// When a quality changes without new input, or `nil` if none does.
   package var deadline: Instant? { self.links.values.compactMap(\.deadline).min() }
 
   /// Returns the quality of a path for a user's traffic: that of its worst link.
@@ -36,7 +36,7 @@ package struct LinkConditions: Hashable, Sendable {
     self.links[link] = trouble.isEmpty ? nil : trouble
   }
 
-  /// Drops everything whose time is over.
+  /// Drops everything that has expired.
   package mutating func expire(at now: Instant) {
     for (link, var trouble) in self.links {
       trouble.expire(at: now)
@@ -46,7 +46,8 @@ package struct LinkConditions: Hashable, Sendable {
 
   /// Notes the reports of kernel messages about links.
   ///
-  /// - Parameter now: Read only for a signal, because a recording has each reading of the clock.
+  /// - Parameter now: Evaluated only for a signal, because recordings contain each reading of the
+  ///   clock.
   package mutating func note(_ events: [KernelEvent], at now: @autoclosure () -> Instant) {
     for event in events {
       switch event {

@@ -3,7 +3,7 @@ package import Connectivity
 /// The trouble of one link, as a value without a clock.
 ///
 /// Doubt comes from the Wi-Fi driver, or from sockets that connd examined. A limp comes from
-/// clients whose connections worked by another link while those by this link did not.
+/// clients whose connections worked by another link while their connections by this link did not.
 ///
 /// Implements rules Q1, Q2, Q3 and Q4.
 package struct LinkTrouble: Hashable, Sendable {
@@ -46,7 +46,7 @@ package struct LinkTrouble: Hashable, Sendable {
   private var isSignalLow: Bool?
   /// When the doubt after lost frames or silent sockets ends.
   private var doubtEnd: Instant?
-  /// Until when connd's own evidence makes a limp count for all users (Q3).
+  /// When connd's own evidence, which makes a limp count for all users, expires (Q3).
   private var confirmedUntil: Instant?
 
   package init() {}
@@ -54,8 +54,8 @@ package struct LinkTrouble: Hashable, Sendable {
   /// Whether there is nothing to remember.
   package var isEmpty: Bool { self == LinkTrouble() }
 
-  /// When the quality changes by itself, or `nil` if it does not. Only a limp, and a doubt that
-  /// ends by time, need a timer (Q4).
+  /// When the quality changes without new input, or `nil` if it does not. Only a limp, and a doubt
+  /// that ends by time, need a timer (Q4).
   package var deadline: Instant? {
     let limps = self.users.values.compactMap(\.limpEnd)
     let confirmed = limps.isEmpty ? nil : self.confirmedUntil
@@ -93,7 +93,7 @@ package struct LinkTrouble: Hashable, Sendable {
       self.isSignalLow = true
       self.confirm(at: now)
     case .signal(.high):
-      // A link that is heard well again gets another chance (W7).
+      // A link whose signal is good again gets another chance (W7).
       self = LinkTrouble()
       self.isSignalLow = false
     case .signal(.framesLost):
@@ -107,7 +107,7 @@ package struct LinkTrouble: Hashable, Sendable {
     }
   }
 
-  /// Drops everything whose time is over.
+  /// Drops everything that has expired.
   package mutating func expire(at now: Instant) {
     if let doubtEnd, doubtEnd <= now { self.doubtEnd = nil }
     if let confirmedUntil, confirmedUntil <= now { self.confirmedUntil = nil }

@@ -1,13 +1,13 @@
 package import Connectivity
 
-/// Decides whether a connection may leave the default way for another link's default route.
+/// The rule for leaving the default way in favour of another link's default route.
 ///
 /// Implements rules W5 and W6.
 package struct OtherWayRule {
-  /// A path to the destination, with the facts that a `KernelPath` does not hold.
+  /// A path to the destination, with the facts that a `KernelPath` does not contain.
   package struct Way: Hashable, Sendable {
     package var path: KernelPath
-    /// The prefix length of the route that leads to the destination, or `nil` if unknown.
+    /// The prefix length of the route to the destination, or `nil` if unknown.
     package var prefixLength: Int?
     /// The metric of that route.
     package var metric: UInt32
@@ -15,7 +15,7 @@ package struct OtherWayRule {
     package var isTunnelled: Bool
     /// Whether a modem of the path is in another operator's network.
     package var isRoaming: Bool
-    /// Whether the kernel drops answers that arrive by this path.
+    /// Whether the kernel drops replies that arrive on this path.
     package var dropsAnswers: Bool
 
     package init(
@@ -30,7 +30,7 @@ package struct OtherWayRule {
       self.dropsAnswers = dropsAnswers
     }
 
-    /// Whether it leaves by a default route, without any tunnel.
+    /// Whether the path uses a default route, and no tunnel.
     fileprivate var isPlain: Bool {
       self.path.status == .satisfied && self.prefixLength == 0 && !self.isTunnelled
         && self.path.medium != .tunnel
@@ -38,8 +38,8 @@ package struct OtherWayRule {
   }
 
   private let defaultWay: Way
-  /// Whether the user allows other paths even if they cost money, or forbids all. `nil` if they
-  /// must cost nothing.
+  /// Whether the user allows other paths even if they cost money. If `false`, the user forbids all;
+  /// if `nil`, they must cost nothing.
   private let assist: Bool?
 
   package init(leaving defaultWay: Way, assist: Bool? = nil) {
@@ -47,7 +47,7 @@ package struct OtherWayRule {
     self.assist = assist
   }
 
-  /// Returns why traffic to a destination may take no other way at all, or `nil` if it depends on
+  /// Returns why traffic to a destination may not take any other way, or `nil` if this depends on
   /// the way.
   package static func objection(to destination: Destination) -> OtherWay.Reason? {
     if destination.outLink != nil { return .bound }
@@ -65,11 +65,11 @@ package struct OtherWayRule {
     return way.prefixLength == 0 && isOfSystem ? nil : .ownRoute
   }
 
-  /// The tables `default` and `main` (rtnetlink(7)), which the rules of the system itself look up.
+  /// The tables `default` and `main` (rtnetlink(7)), which the system's own rules look up.
   private static let systemTables: Set<UInt32> = [253, 254]
 
-  /// Returns the cheapest of the other ways that may be used. If none may, returns the first with
-  /// the reason.
+  /// Returns the cheapest of the permitted other ways. If none is permitted, returns the best one
+  /// with the reason against it.
   package func choice(among ways: [Way]) -> OtherWay {
     if let objection { return OtherWay(whyNot: objection) }
     let links = Set(self.defaultWay.path.chain.map(\.index))
@@ -95,7 +95,7 @@ package struct OtherWayRule {
 }
 
 extension IPAddress {
-  /// Whether the address means the same host in all networks: the global unicast blocks of the
+  /// Whether the address identifies the same host in all networks: the global unicast blocks of the
   /// IANA special-purpose registries (RFC 6890) without those of documentation and NAT64.
   package var isGlobal: Bool {
     let local = self.family == .ipv4 ? Self.localIPv4 : Self.localIPv6

@@ -32,8 +32,7 @@ extension KernelEvent {
     }
   }
 
-  /// Returns the cause with the name of a link that the message only numbers, if it is part of
-  /// either path.
+  /// Returns the cause. If the message has only a link's index, adds the name from either path.
   func cause(between old: KernelPath, _ new: KernelPath) -> ChangeCause {
     var cause = self.cause
     if cause.interface == nil, let index = self.linkIndex {
@@ -42,7 +41,7 @@ extension KernelEvent {
     return cause
   }
 
-  /// The link that the message is about, or `nil` if it names none.
+  /// The index of the link that the message concerns, or `nil` if the message names no link.
   private var linkIndex: UInt32? {
     switch self {
     case .link(let link), .linkRemoved(let link): link.index
@@ -85,7 +84,7 @@ extension KernelEvent {
     case .nexthop, .nexthopRemoved, .overrun:
       return true
     case .neighbour(let neighbour):
-      // IPv6 chooses gateways by whether they respond.
+      // IPv6 prefers gateways that respond.
       return neighbour.address.family == family && isInChain(neighbour.link)
         && (old.gateway == neighbour.address || new.gateway == neighbour.address)
     case .malformed:
@@ -93,8 +92,8 @@ extension KernelEvent {
     }
   }
 
-  /// Whether the message says that a part of a path is gone. That is evidence of a bounce, however
-  /// fast the path came back (T2).
+  /// Whether the message reports the loss of a part of a path. The loss is evidence of a bounce,
+  /// even if the path came back immediately (T2).
   func indicatesLoss(_ observed: CandidatePath) -> Bool {
     let path = observed.path
     switch self {
@@ -126,8 +125,8 @@ extension KernelEvent {
 }
 
 extension [KernelEvent] {
-  /// Returns the message that explains what the message at an index says. Before the kernel removes
-  /// a link, it sets the link down, and sends a message about each.
+  /// Returns the message that explains the one at an index. Before the kernel removes a link, it
+  /// sets the link down, and sends a message for each step.
   func explanation(ofMessageAt index: Int) -> KernelEvent {
     guard case .link(let lost) = self[index] else { return self[index] }
     let removal = self[index...].first { event in
@@ -136,28 +135,27 @@ extension [KernelEvent] {
     return lost.state == .up ? self[index] : removal ?? self[index]
   }
 
-  /// Returns the cause of a path's change if no message says that the path was gone. That is the
-  /// last message of a kind that explains the change, or else the last one that may concern the
-  /// path.
+  /// Returns the cause of a path's change if no message reports its loss. The cause is the last
+  /// message of a kind that explains the change, or else the last one that may concern the path.
   func cause(of family: AddressFamily, from old: KernelPath, to new: KernelPath) -> ChangeCause {
     let triggers = old.triggers(of: new)
     let concerning = self.lazy.filter { $0.mayConcern(family, old, new) }
     let telling = concerning.last { triggers.contains($0.cause.trigger) } ?? concerning.last
-    // A reading can be ahead of its message. Then only its result is known.
+    // A reading can come before its message. Then only the reading's result is known.
     return telling?.cause(between: old, new)
       ?? ChangeCause(triggers[0], "pathChanged", interface: new.interface ?? old.interface)
   }
 }
 
 extension KernelPath {
-  /// Whether the paths differ in quality at most.
+  /// Whether the paths are equal, except perhaps in quality.
   fileprivate func isSame(as other: KernelPath) -> Bool {
     var other = other
     other.quality = self.quality
     return self == other
   }
 
-  /// Returns the triggers that can explain another path, the most likely first.
+  /// Returns the triggers that can explain a change to another path, the most likely first.
   fileprivate func triggers(of new: KernelPath) -> [ChangeCause.Trigger] {
     let routing: [ChangeCause.Trigger] = [.route, .rule, .nexthop]
     if let old = self.interface, let new = new.interface, old != new { return routing }
@@ -182,8 +180,8 @@ extension KernelPath {
   func leaves(from address: Address) -> Bool {
     guard address.address == self.source else { return false }
     // The subnet is known only if the source address is on the out-link. Then an equal address of
-    // another link is not the source. Otherwise it may be: unnumbered links borrow an address, and
-    // routers use one of `lo`.
+    // another link is not the source. Otherwise it may be the source: unnumbered links borrow an
+    // address, and routers use one of `lo`.
     return self.sourcePrefixLength == nil || address.link == self.chain.first?.index
   }
 }
@@ -238,7 +236,7 @@ extension Address {
 }
 
 extension AddressFlags {
-  /// Whether it may be used as a source address (K3).
+  /// Whether an address with these flags may be used as a source address (K3).
   fileprivate var isUsable: Bool {
     !self.contains(.duplicate) && (!self.contains(.tentative) || self.contains(.optimistic))
   }

@@ -25,15 +25,15 @@ package struct Observation: Hashable, Sendable {
 /// A path and the routing table entry that it came from.
 package struct CandidatePath: Hashable, Sendable {
   package var path: KernelPath
-  /// Not published. It only serves to recognise the message that this route was removed.
+  /// Not published. Only used to recognise the message that removes this route.
   package var route: MatchedRoute?
-  /// The prefix lengths with which the out-link has the source address, because the kernel keeps an
-  /// entry for each. Empty if unknown.
+  /// The prefix lengths of the source address on the out-link. The kernel keeps an entry for each.
+  /// Empty if unknown.
   package var sourcePrefixLengths: Set<Int>
   /// How often each link of the path has lost its carrier, by link index, as far as the kernel
   /// reports it.
   package var carrierDownCounts: [UInt32: UInt32]
-  /// The number of links from the top that are certain, or `nil` if all are.
+  /// The number of certain links, counted from the top, or `nil` if all are certain.
   package var knownLinks: Int?
 
   package init(
@@ -47,7 +47,7 @@ package struct CandidatePath: Hashable, Sendable {
     self.knownLinks = knownLinks
   }
 
-  /// Whether traffic flows as before, and only the knowledge about its path differs: the kind of a
+  /// Whether traffic flows as before, and only connd's knowledge of the path differs: the kind of a
   /// link, or a switch's port.
   func isSameWay(as before: CandidatePath) -> Bool {
     let known = min(self.knownLinks ?? .max, before.knownLinks ?? .max)
@@ -78,13 +78,13 @@ package enum ReadTrigger: Hashable, Sendable {
   case resumed(Duration)
   /// ModemManager reports a change of a link.
   case modem(ModemChange)
-  /// A user's override was set or has ended. Contains the cause of its effects.
+  /// A user's override was set or has ended. Contains the cause to report.
   case override(ChangeCause)
   /// NetworkManager or a lease reports other costs of links.
   case metering
   /// NetworkManager, a router or systemd-networkd reports other validations of links.
   case validation
-  /// A link carries better or worse than before, for at least one user (Q2).
+  /// A link's quality has changed for at least one user (Q2).
   case quality
 }
 
@@ -123,7 +123,7 @@ extension ReadTrigger {
 }
 
 extension ChangeCause {
-  /// The cause after lost messages. The change happened at some time since.
+  /// The cause after lost messages. The time of the change is unknown.
   static let overrun = ChangeCause(.overrun, "resynchronised", learntLate: true)
 }
 

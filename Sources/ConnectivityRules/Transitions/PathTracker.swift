@@ -1,6 +1,6 @@
 import Connectivity
 
-/// Tracks the path of one address family, and recognises a bounce by its evidence (T2).
+/// The tracker of one address family's path. It recognises a bounce by its evidence (T2).
 struct PathTracker: Hashable, Sendable {
   /// The published path, with which readings are compared (T4).
   private(set) var published: CandidatePath
@@ -19,7 +19,7 @@ struct PathTracker: Hashable, Sendable {
   fileprivate enum Evidence {
     /// The message with this index.
     case message(Int)
-    /// Only the fact that the link lost its carrier in between.
+    /// No message, only the link's count of carrier losses.
     case lostCarrier(PathLink)
   }
 
@@ -39,7 +39,7 @@ struct PathTracker: Hashable, Sendable {
     var outcome = Outcome(
       bounced: bounce != nil, before: before.path,
       evidence: (bounce ?? evidence.first).map(Evidence.message))
-    // Losses whose messages were merged into one that does not show them.
+    // The kernel may have merged the messages of a loss into one that does not show it.
     if wasSatisfied, bounce == nil, observed.path.status == .satisfied,
       let link = observed.lostCarrier(since: before)
     {
@@ -80,17 +80,16 @@ extension CandidatePath {
     }
   }
 
-  /// Whether this is the earlier path, which came back after the first of the messages said that it
-  /// was gone.
+  /// Whether this is the earlier path, back after the first of the messages reported its loss.
   fileprivate func isBack(_ before: CandidatePath, since events: ArraySlice<KernelEvent>) -> Bool {
     switch events.first {
     case .link(let link), .linkRemoved(let link):
-      // The path uses the lost link again, so it was gone too, whatever else changed. A path by
-      // another port of a bond was not interrupted.
+      // The path uses the lost link again, so the path was gone too, whatever else changed. A path
+      // over another port of a bond was not interrupted.
       self.path.chain.contains { $0.index == link.index || $0.name == link.name }
     case .routeRemoved where self.route != before.route,
       .nexthopRemoved where self.route != before.route:
-      // Another entry gives the same path. If it existed before this one was removed, traffic was
+      // Another route gives the same path. If that route existed before the removal, traffic was
       // not interrupted.
       self.path == before.path && events.contains { $0.adds(self.route) }
     default:

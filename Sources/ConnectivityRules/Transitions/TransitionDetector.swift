@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// Derives transitions and path changes from readings, by the rules T1 to T5.
+/// The detector of transitions and path changes in readings, by the rules T1 to T5.
 ///
 /// It holds the published state, compares each reading with it, and returns what to publish. It has
 /// no clock.
@@ -25,7 +25,7 @@ package struct TransitionDetector: Hashable, Sendable {
       restored
       ?? ConnectivitySnapshot(generation: 0, since: WallTime(microseconds: 0), status: nothing)
     self.preferred = preferred
-    // This run does not know the earlier run's ports of switches.
+    // This run does not know which ports of switches the earlier run found.
     self.ipv4 = PathTracker(CandidatePath(self.snapshot.status.ipv4, knownLinks: 1))
     self.ipv6 = PathTracker(CandidatePath(self.snapshot.status.ipv6, knownLinks: 1))
   }
@@ -65,7 +65,7 @@ package struct TransitionDetector: Hashable, Sendable {
   ///
   /// - Parameters:
   ///   - observed: The reading.
-  ///   - trigger: The reason for the reading. Its messages have the evidence of bounces, and the
+  ///   - trigger: The reason for the reading. Its messages contain the evidence of bounces, and the
   ///     cause.
   ///   - time: The wall-clock time of the reading.
   /// - Returns: The change to publish, if any. A batch of messages leads to at most one.
@@ -76,9 +76,9 @@ package struct TransitionDetector: Hashable, Sendable {
   }
 
   /// Compares a reading with the published state, and also returns whether traffic flows as before.
-  /// In that case only the knowledge about its path differs, so that a changed category ends no
-  /// connections. If the kernel merely revealed more, the network is the same, and that is not a
-  /// transition. A change reported by another source is a transition.
+  /// In that case only connd's knowledge of the path differs, and a changed category ends no
+  /// connections. If the kernel merely revealed more, the change is not a transition. A change
+  /// reported by another source is.
   mutating func compare(
     _ observed: Observation, on trigger: ReadTrigger, time: WallTime
   ) -> (change: ConnectivityChange?, isSameWay: Bool) {
@@ -94,7 +94,7 @@ package struct TransitionDetector: Hashable, Sendable {
     let isSameWay = before.family == after.family && outcome(after.family).isSameWay
     guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameWay) }
 
-    // Also if the family that takes over was itself interrupted.
+    // A bounce of the family that takes over also counts.
     let bounced = outcome(before.family).bounced || outcome(after.family).bounced
     let isLearnt = isSameWay && !trigger.isOfOtherSource
     let isTransition = after.category != before.category && !isLearnt || bounced

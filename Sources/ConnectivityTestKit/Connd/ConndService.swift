@@ -47,7 +47,7 @@ struct ConndService: RegistrableRPCService {
     return response
   }
 
-  /// Simulated networks never limp, so reports change nothing.
+  /// Ignores the report, because simulated networks never limp.
   func reportAttempt(
     request: Connectivity_V1_ReportAttemptRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ReportAttemptResponse {
@@ -137,7 +137,7 @@ extension RPCError {
 }
 
 extension IPAddress {
-  /// - Throws: INVALID_ARGUMENT if it is not an address.
+  /// - Throws: INVALID_ARGUMENT if the text is not an address.
   init(_ text: String, _ field: String) throws(RPCError) {
     guard let address = IPAddress(text)?.unmapped else {
       throw RPCError(
@@ -203,7 +203,7 @@ struct ChangeKinds: Sendable {
   private let kinds: Set<Connectivity_V1_EventKind>
 
   /// - Parameter kinds: Empty means all.
-  /// - Throws: INVALID_ARGUMENT if it is not a kind.
+  /// - Throws: INVALID_ARGUMENT if a value is not a kind of event.
   init(_ kinds: [Connectivity_V1_EventKind]) throws {
     let known: Set<Connectivity_V1_EventKind> = [.transition, .path, .invalidation, .dns]
     if let kind = kinds.first(where: { !known.contains($0) }) {

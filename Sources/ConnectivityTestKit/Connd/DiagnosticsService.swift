@@ -73,7 +73,7 @@ struct DiagnosticsService: RegistrableRPCService {
     }
   }
 
-  /// Connections in a simulated network have no sockets.
+  /// Returns an empty list, because simulated connections have no sockets.
   func listConnections(
     request: Connectivity_V1_ListConnectionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListConnectionsResponse {
@@ -82,7 +82,7 @@ struct DiagnosticsService: RegistrableRPCService {
     return Connectivity_V1_ListConnectionsResponse()
   }
 
-  /// A simulated connd cannot be continued by a real one.
+  /// Fails, because a real connd cannot take over from a simulated one.
   func getConfiguration(
     request: Connectivity_V1_GetConfigurationRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetConfigurationResponse {
@@ -90,7 +90,7 @@ struct DiagnosticsService: RegistrableRPCService {
     throw RPCError(code: .unimplemented, message: "a simulated network has no configuration")
   }
 
-  /// A simulated connd has no counters.
+  /// Returns empty statistics, because a simulated connd has no counters.
   func getStatistics(
     request: Connectivity_V1_GetStatisticsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetStatisticsResponse {
@@ -98,7 +98,7 @@ struct DiagnosticsService: RegistrableRPCService {
     return Connectivity_V1_GetStatisticsResponse()
   }
 
-  /// A simulated connd does not list its clients.
+  /// Returns an empty list, because a simulated connd does not list its clients.
   func listClients(
     request: Connectivity_V1_ListClientsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListClientsResponse {

@@ -13,26 +13,26 @@ private import Synchronization
   private import Darwin
 #endif
 
-/// Serves until it is closed. Has its own thread, which ends after serving. The handlers run on it,
-/// too, so that a server answers in time however busy Swift's pool is.
+/// A gRPC server that serves until it is closed. Its own thread also runs the handlers, so that the
+/// server answers in time even if Swift's thread pool is busy. The thread ends after serving.
 package final class Listener: Sendable {
   package typealias Address = GRPCNIOTransportHTTP2Posix.SocketAddress
 
-  /// The address of a Unix socket.
+  /// Returns the address of a Unix socket.
   package static func socket(_ path: String) -> Address { .unixDomainSocket(path: path) }
 
-  /// The address that it listens at, with the port that the kernel has chosen.
+  /// The listening address, with the port that the kernel has chosen.
   package let address: Address
   private let end: Task<Void, Never>
   private let closing: AsyncStream<Void>.Continuation
 
-  /// Returns when clients can connect.
+  /// Starts serving, and returns when clients can connect.
   ///
   /// - Parameters:
-  ///   - configure: Changes the server's settings. The debugging callbacks are the listener's own.
+  ///   - configure: Changes the server's settings. The listener replaces the debugging callbacks.
   ///   - onConnection: Called with each new connection, on its thread.
   ///   - onCall: Called with the identity of a call's connection.
-  /// - Throws: An error if it cannot listen at the address.
+  /// - Throws: An error if the server cannot listen at the address.
   package init(
     at address: Address, security: HTTP2ServerTransport.Posix.TransportSecurity = .plaintext,
     _ services: [any RegistrableRPCService],
@@ -87,15 +87,15 @@ package final class Listener: Sendable {
     do {
       address = try await transport.listeningAddress
     } catch {
-      // Only this error says why it cannot listen.
+      // Only this error contains the reason why listening failed.
       try await serving.value
       throw error
     }
     let end = Task {
       for await _ in closed {}
       await connections.close { server.beginGracefulShutdown() }
-      // Cancelled last: NIO traps if a cancelled task drops an open connection or stream. It is
-      // still necessary: gRPC does not tell a handler if the call ended before the handler began.
+      // Cancel last: NIO traps if a cancelled task drops an open connection or stream. Cancelling
+      // is needed because gRPC does not notify handlers whose call ended before they began.
       serving.cancel()
       _ = await serving.result
     }
@@ -130,7 +130,7 @@ package final class Listener: Sendable {
     return try result.get()
   }
 
-  /// The open connections. They belong to one thread.
+  /// The open connections, which all belong to one thread.
   private final class Connections: Sendable {
     private struct State {
       var open: [ObjectIdentifier: any Channel] = [:]
@@ -171,7 +171,7 @@ package final class Listener: Sendable {
   }
 }
 
-/// A directory for a socket, with a path short enough for one. Removed with the last reference.
+/// A directory whose path is short enough for a socket. Removed with the last reference.
 final class SocketDirectory: Sendable {
   private let path: String
   var socket: String { "\(self.path)/connd.sock" }

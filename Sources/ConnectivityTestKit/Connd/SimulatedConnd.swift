@@ -47,7 +47,7 @@ final class SimulatedConnd: Sendable {
 
   deinit { self.state.withLock { $0.timer?.task.cancel() } }
 
-  // MARK: - What happens
+  // MARK: - Events
 
   func start() {
     self.mutate { state, now in
@@ -63,7 +63,7 @@ final class SimulatedConnd: Sendable {
       for subscriber in state.subscribers.values { subscriber.messages.finish() }
       for watcher in state.watchers.values { watcher.finish() }
       for guardian in state.guardians.values { guardian.finish() }
-      // Later requests on these streams do not concern the next connd.
+      // Later requests on these streams must not affect the next connd.
       (state.subscribers, state.watchers, state.guardians) = ([:], [:], [:])
       return []
     }
@@ -81,7 +81,7 @@ final class SimulatedConnd: Sendable {
     set { self.state.withLock { $0.refusal = newValue } }
   }
 
-  /// Whether guardians receive nothing for now.
+  /// Whether responses to guardians are held back.
   var delaysFlows: Bool {
     get { self.state.withLock { $0.withheld != nil } }
     set {
@@ -161,8 +161,8 @@ final class SimulatedConnd: Sendable {
     }
   }
 
-  /// Lets time pass. With `speed`, the wait is shorter by that factor. Events that are due in
-  /// between happen in order.
+  /// Lets time pass, at `speed` times the speed of the clock. Events that are due in between happen
+  /// in order.
   func pass(_ duration: Duration, speed: Double) async throws {
     let end = self.state.withLock { self.now($0).advanced(by: duration) }
     while true {

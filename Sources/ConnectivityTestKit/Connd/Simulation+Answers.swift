@@ -18,7 +18,7 @@ extension Simulation {
 
   /// Returns the transitions and invalidations of the history, oldest first.
   ///
-  /// - Parameter limit: The maximum number of transitions, the latest; 0 means all.
+  /// - Parameter limit: The maximum number of transitions, counted from the latest; 0 means all.
   func changes(ofLatestTransitions limit: Int) -> [ConnectivityChange] {
     let generations = self.history.compactMap { change in
       if case .transition = change { change.generation } else { nil }
@@ -52,7 +52,7 @@ extension Simulation {
 
   /// Returns the path, the links that it uses, and the resulting category.
   ///
-  /// - Parameter asked: `nil` means the default destination.
+  /// - Parameter asked: The destination, or `nil` for the default destination.
   func explain(_ asked: IPAddress?) -> Connectivity_V1_Explanation {
     let path: KernelPath
     var explanation = Connectivity_V1_Explanation()

@@ -8,7 +8,7 @@ internal import Connectivity
   private import Darwin
 #endif
 
-/// A clock of any kind, and the time since the simulation was created.
+/// A clock of any type, and the time since the simulation was created.
 struct Timekeeper: Sendable {
   let elapsed: @Sendable () -> Duration
   let sleep: @Sendable (Duration) async throws -> Void

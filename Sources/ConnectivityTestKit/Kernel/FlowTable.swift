@@ -15,7 +15,7 @@ struct FlowTable {
 
   struct Entry {
     var tracker: FlowTracker
-    /// The path that the client knows.
+    /// The last path that connd sent to the client.
     var reported: KernelPath
     /// The address as the client specified it.
     var local: IPAddress?
@@ -35,7 +35,7 @@ struct FlowTable {
 
   var keys: [Key] { self.entries.keys.sorted() }
 
-  /// The earliest deadline of the flows in doubt.
+  /// The earliest deadline of all flows in doubt.
   var deadline: Instant? { self.entries.values.compactMap(\.tracker.deadline).min() }
 
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
@@ -92,7 +92,7 @@ extension Simulation {
 
   /// Guards a flow from now on, unless it is already dead.
   ///
-  /// - Returns: Its path, or why it is dead, in doubt or refused.
+  /// - Returns: The flow's path, or the reason why the flow is dead, in doubt or refused.
   mutating func guardFlow(
     _ registration: FlowTable.Registration, at now: Instant
   ) -> FlowEvent {
@@ -106,8 +106,8 @@ extension Simulation {
       return .refused(.needsLink(registration.flow.destination.address))
     }
     let local = flow.local
-    // A test's real address says nothing about the simulated machine. The last known path stands in
-    // for it.
+    // The simulated machine does not have a test's real address. The source address of the last
+    // known path replaces it.
     if let local, !self.machine.hadEver(local) { flow.local = registration.knownPath?.source }
     let path = self.path(of: flow)
     let made = registration.knownPath ?? path
@@ -131,8 +131,8 @@ extension Simulation {
 }
 
 extension Flow {
-  /// Returns the simulated flow that a loopback flow stands for. It follows the summary, whatever
-  /// its own family.
+  /// Returns the simulated flow that a loopback flow represents. It follows the summary, whatever
+  /// the family of the loopback address.
   fileprivate func standIn(on path: KernelPath) -> Flow {
     guard self.destination.address.isLoopback, let family = path.source?.family else { return self }
     var flow = self

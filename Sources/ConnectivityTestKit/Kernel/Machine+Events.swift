@@ -5,7 +5,7 @@ extension Machine {
   /// Returns the notifications that a kernel would send for the change from an earlier state: first
   /// removals, then additions.
   ///
-  /// Empty if only costs have changed, because the kernel does not know them.
+  /// The result is empty if only costs have changed, because the kernel does not know costs.
   func events(since old: Machine) -> [KernelEvent] {
     var gone: [KernelEvent] = []
     var come: [KernelEvent] = []
@@ -72,7 +72,7 @@ extension MatchedRoute {
 }
 
 extension NetworkConditions {
-  /// Whether its default route carries traffic, or would.
+  /// Whether there is a default route that does not discard traffic, even if none passes now.
   var hasRoute: Bool {
     switch self.reason {
     case .linkDown, .noRoute, .unreachable, .prohibited, .blackhole, .throw: false
@@ -86,7 +86,7 @@ extension Machine.Interface {
     self.attachments.map { Address($0.source, prefixLength: $0.prefixLength, link: self.index) }
   }
 
-  /// Returns the link as its driver shows it, in its current or another state.
+  /// Returns the link as its driver reports it, in its current or another state.
   fileprivate func link(_ name: String, _ state: LinkState? = nil) -> Link {
     var link = Link(index: self.index, name: name, mtu: 1500)
     switch state ?? self.state {

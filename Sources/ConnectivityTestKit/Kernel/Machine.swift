@@ -24,7 +24,7 @@ struct Machine: Hashable, Sendable {
   struct Interface: Hashable, Sendable {
     var index: UInt32
     var state: LinkState
-    /// The network that it leads to, or led to last. An interface that is down keeps its addresses.
+    /// The current or last network of the interface. An interface that is down keeps its addresses.
     var network: NetworkConditions
 
     func has(_ address: IPAddress) -> Bool {
@@ -97,7 +97,7 @@ struct Machine: Hashable, Sendable {
 extension Machine {
   /// Returns the default path of a family.
   ///
-  /// Like a kernel, it keeps returning a link without carrier, but not one that is down.
+  /// Like a kernel, still uses a link without carrier, but not a link that is down.
   ///
   /// - Parameter link: The link that the traffic is bound to, or `nil` if it is not bound.
   func defaultPath(_ family: AddressFamily, over link: UInt32? = nil) -> KernelPath {
@@ -115,15 +115,16 @@ extension Machine {
     return .unsatisfied(.noRoute)
   }
 
-  /// Returns the default path of traffic that is bound to a link (`SO_BINDTODEVICE`). Routes on
-  /// other links, and routes that discard, do not count.
+  /// Returns the default path of traffic that is bound to a link (`SO_BINDTODEVICE`). Ignores
+  /// routes on other links, and routes that discard traffic.
   private func boundPath(_ family: AddressFamily, _ link: UInt32) -> KernelPath {
     guard let interface = self.interface(link), interface.state != .down,
       let attachment = interface.network[family]
     else { return .unsatisfied(.noRoute) }
     let network = interface.network
     if network.hasRoute, self.networks.contains(network) { return self.path(network, attachment) }
-    // In that case IPv4 treats all addresses as neighbours, with a route that is in no table.
+    // Without a default route, IPv4 treats all addresses as neighbours, by a route outside all
+    // tables.
     guard family == .ipv4 else { return .unsatisfied(.noRoute) }
     var path = self.path(network, attachment, isOnLink: true)
     path.table = 0
@@ -133,8 +134,8 @@ extension Machine {
   /// Returns the path to an address. The longest matching prefix of the special routes and the
   /// links' subnets determines it, or else the default path.
   ///
-  /// - Parameter link: The link that the traffic is bound to, so that only routes over it count, or
-  ///   `nil`.
+  /// - Parameter link: The link that the traffic is bound to, or `nil`. Only routes over this link
+  ///   count.
   func path(to address: IPAddress, over link: UInt32? = nil) -> KernelPath {
     if self.isUnknown { return .unknown }
     if let special = self.specialPath(to: address, over: link) { return special }
@@ -146,7 +147,7 @@ extension Machine {
     return self.defaultPath(address.family, over: link)
   }
 
-  /// Returns the path of a special route, if one contains the address and no subnet is longer.
+  /// Returns the path of the special route to the address, or `nil` if none is specific enough.
   func specialPath(to address: IPAddress, over link: UInt32? = nil) -> KernelPath? {
     guard let prefix = self.longestMatch(to: address, over: link), let route = self.routes[prefix],
       prefix.length >= self.subnet(of: address, on: link)?.1.prefixLength ?? 0
@@ -169,7 +170,7 @@ extension Machine {
     return interface?.index == link && interface?.state != .down && route.network.hasWay(family)
   }
 
-  /// Returns the path to an IPv6 link-local address: each link with IPv6 has that network.
+  /// Returns the path to an IPv6 link-local address. Each link with IPv6 has such addresses.
   private func linkLocalPath(_ link: UInt32) -> KernelPath {
     guard let interface = self.interface(link), interface.state != .down,
       let attachment = interface.network.ipv6
@@ -192,8 +193,8 @@ extension Machine {
       .max { ($0.1.prefixLength, $1.0.index) < ($1.1.prefixLength, $0.0.index) }
   }
 
-  /// Returns the path of a network. Its own conditions count unless another network uses its
-  /// interface.
+  /// Returns the path of a network. If another network uses the interface, that network's condition
+  /// also counts.
   private func path(
     _ network: NetworkConditions, _ attachment: NetworkConditions.Attachment, isOnLink: Bool = false
   ) -> KernelPath {
@@ -219,7 +220,7 @@ extension Machine {
       evidence: Evidence(.hardwareType, "loopback", .loopback), source: address, table: 255)
   }
 
-  /// Returns the identity of the network behind a path. A link without carrier has forgotten its
+  /// Returns the identity of the network behind a path. A link without carrier has lost its
   /// neighbours.
   func identity(_ path: KernelPath) -> NetworkIdentity {
     guard let interface = path.interface.flatMap({ self.interfaces[$0] }) else {
@@ -247,12 +248,12 @@ extension NetworkConditions {
     }
   }
 
-  /// Whether a special route can use it.
+  /// Whether a special route can use the network.
   fileprivate func hasWay(_ family: AddressFamily) -> Bool {
     self[family] != nil && self.reason != .linkDown && self.reason != .noRoute
   }
 
-  /// The evidence that the kernel shows for such a link.
+  /// The evidence that a typical link of this medium provides.
   var evidence: Evidence {
     let typical = self.medium.traits.typical
     return Evidence(typical.source, typical.value, self.medium)

@@ -17,12 +17,12 @@ struct Simulation {
   private(set) var history: [ConnectivityChange] = []
   /// The last published state.
   private(set) var snapshot = ChangeDetector().snapshot
-  /// `nil` while connd is not running.
+  /// The change detector, or `nil` while connd is not running.
   private var changes: ChangeDetector?
   private var isKernelLost = false
   private var deadlineOfChanges: Instant?
-  /// How far the generations are ahead of `changes`, which does not know what a test published
-  /// directly.
+  /// How far the generations are ahead of `changes`, which does not count the changes that a test
+  /// published directly.
   private var ahead: UInt64 = 0
 
   var flows = FlowTable()
@@ -73,7 +73,7 @@ struct Simulation {
 
   mutating func forgetHistory() { self.history = [] }
 
-  // MARK: - What happens
+  // MARK: - Events
 
   /// Changes the machine.
   mutating func change(
@@ -102,7 +102,7 @@ struct Simulation {
     return change.flatMap { $0 }.map { [self.publish($0.ahead(by: self.ahead))] } ?? []
   }
 
-  /// Makes all links go away and come back, faster than a reading (T2).
+  /// Makes all links go away and come back before connd reads the kernel (T2).
   mutating func bounce(at now: Instant, time: WallTime) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     return self.step(.events(self.machine.bounceEvents), at: now, time: time)
@@ -196,7 +196,7 @@ struct Simulation {
     return reading
   }
 
-  /// Returns the path to an address that a client receives.
+  /// Returns the path that a client receives for an address.
   ///
   /// - Parameter link: The link that the traffic is bound to, or `nil` if it is not bound.
   func path(to address: IPAddress, over link: UInt32? = nil) -> KernelPath {
@@ -258,12 +258,12 @@ extension ConnectivityChange {
 }
 
 extension Machine {
-  /// Returns the state of something that was made on a path, as connd would read it.
+  /// Returns the state of a flow or a tracked path, as connd would read it.
   ///
   /// - Parameters:
-  ///   - made: The path that it was made on.
-  ///   - source: Its own address.
-  ///   - path: The current path to its remote address.
+  ///   - made: The path that the flow was made on.
+  ///   - source: The flow's own address.
+  ///   - path: The current path to the flow's remote address.
   func reading(of made: KernelPath, source: IPAddress?, now path: KernelPath) -> FlowReading {
     var reading = FlowReading(path, network: self.identity(path))
     reading.isLocal = path.medium == .loopback

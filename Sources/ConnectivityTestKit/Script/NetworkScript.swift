@@ -1,4 +1,4 @@
-/// The events of a simulated network, in words: `wifi, 2 s, none, cellular`.
+/// The events of a simulated network, as text: `wifi, 2 s, none, cellular`.
 ///
 /// A script is a list of steps, separated by commas:
 ///
@@ -7,10 +7,10 @@
 /// | `wifi` `cellular` `wired` `none` `unknown` | puts the machine on this network |
 /// | `wifi "another"` | another network of the same kind |
 /// | `expensive wifi`, `constrained cellular` | the network's cost |
-/// | `wifi noCarrier` | the network exists but carries no traffic, for this `KernelPath.Reason` |
+/// | `wifi noCarrier` | the network exists but passes no traffic, for this `KernelPath.Reason` |
 /// | `wired + wifi` | both exist, and traffic uses the first |
 /// | `500 ms` `2 s` `1 min` | a pause |
-/// | `bounce` | the links go away and come back, faster than a reading |
+/// | `bounce` | the links go away and come back before connd reads the kernel |
 /// | `stop` `start` | connd stops, and starts again |
 public struct NetworkScript: Hashable, Sendable {
   public var steps: [Step]

@@ -21,8 +21,8 @@ package struct Account: Hashable, Sendable {
     self.number = number
   }
 
-  /// Returns the account of a uid by systemd's table alone (Users, Groups, UIDs and GIDs). Each
-  /// regular user, each systemd-homed user, and each service has its own.
+  /// Creates the account of a uid by systemd's table alone (Users, Groups, UIDs and GIDs). Each
+  /// regular user, each systemd-homed user, and each service has a separate account.
   package init(ofUID uid: UInt32) {
     let isKnown = (0...60_513).contains(uid) || (61_184...65_519).contains(uid)
     self = isKnown ? Account(number: uid) : .unknown

@@ -1,12 +1,11 @@
 private import DequeModule
 
-/// Work that waits in turns by user: the next turn goes to the user that has taken the least time.
+/// A queue of work in turns by user: the next turn goes to the user that has used the least time.
 ///
-/// Busy users share the time equally, and a user that wants little now and then is next. Idle users
-/// save nothing up: a user that comes back starts at its present share (virtual time, as in
-/// weighted fair queueing), less one turn. This turn puts it ahead of users that wait already.
-/// Because of the growing share, newcomers do not starve users that wait. The caller bounds how
-/// much work one user may add.
+/// Busy users share the time equally, and a user with little work is served next. Idle users earn
+/// no credit: a returning user starts at the present share (virtual time, as in weighted fair
+/// queueing), less one turn. This turn puts it ahead of waiting users. Newcomers do not starve
+/// waiting users, because the share grows. The caller bounds how much work one user may add.
 ///
 /// A turn costs O(log n) for n waiting users.
 ///
@@ -14,14 +13,14 @@ private import DequeModule
 package struct FairShare<User: Hashable, Item> {
   private struct Account {
     var items: Deque<Item> = []
-    /// The time that the user has taken, with the share that it was credited for idle times.
+    /// The time that the user has used, raised to the present share after idle periods.
     var taken: Duration
     /// Whether the queue has an entry for the user.
     var isQueued = false
   }
 
-  /// Used once there are several users. Holds users that wait, and users that have lately had more
-  /// than others.
+  /// Waiting users, and users that recently used more time than others. Empty until there are
+  /// several users.
   private var accounts: [User: Account] = [:]
   /// An entry for each account with items. Entries of accounts without items are removed when they
   /// reach the front.
@@ -29,9 +28,9 @@ package struct FairShare<User: Hashable, Item> {
   private var waitingUsers = 0
   /// The time that a user who is always waiting would have received.
   private var share = Duration.zero
-  /// With more accounts than this, unneeded ones are removed.
+  /// Unneeded accounts are removed once there are more than this.
   private var maxAccounts = 16
-  /// Usually there is only one user. Its time is not counted.
+  /// The only user, which is the usual case. Its time is not counted.
   private var alone: (user: User, items: Deque<Item>)?
 
   private(set) package var count = 0
@@ -98,8 +97,8 @@ package struct FairShare<User: Hashable, Item> {
     return (item, user)
   }
 
-  /// The user at the front of the queue. Time that users have taken since they were queued moves
-  /// them back.
+  /// Returns the user whose turn is next. Users that have used time since they were queued move
+  /// back first.
   private mutating func nextUser() -> User? {
     while let (user, time) = self.queue.first {
       guard let account = self.accounts[user], !account.items.isEmpty else {
@@ -120,12 +119,12 @@ package struct FairShare<User: Hashable, Item> {
     let isWaiting = self.accounts[user].map { !$0.items.isEmpty } ?? false
     self.share += time / (self.waitingUsers - (isWaiting ? 1 : 0) + 1)
     if self.waitingUsers == 0 {
-      // Without waiting users, no user has had more than there was.
+      // If no user is waiting, past use does not matter.
       self.accounts = [:]
       self.queue = TurnQueue()
       (self.share, self.maxAccounts) = (.zero, 16)
     } else if self.accounts.count > self.maxAccounts {
-      // Users that have gone, and would start again at their share, are forgotten.
+      // Forget users without work whose return would start at the share anyway.
       let start = self.share - Self.credit
       self.accounts = self.accounts.filter {
         $0.value.isQueued || !$0.value.items.isEmpty || $0.value.taken > start
@@ -159,8 +158,8 @@ package struct FairShare<User: Hashable, Item> {
   }
 }
 
-/// Users by the time at which their turns come, the earliest first: a binary heap. Users of one
-/// time have the order in which they were inserted or delayed.
+/// A binary heap of users by the times of their turns, the earliest first. Users with equal times
+/// keep the order in which they were inserted or delayed.
 private struct TurnQueue<User> {
   private struct Entry {
     var time: Duration
@@ -175,7 +174,7 @@ private struct TurnQueue<User> {
 
   var first: (user: User, time: Duration)? { self.entries.first.map { ($0.user, $0.time) } }
 
-  /// In the order of their entries, which depends only on what was inserted.
+  /// The users in the order of their turns, which is deterministic.
   var users: [User] { self.entries.sorted { $0.isBefore($1) }.map(\.user) }
 
   mutating func insert(_ user: User, at time: Duration) {

@@ -3,8 +3,7 @@ package import Connectivity
 /// Reads device properties from sysfs that rtnetlink does not report.
 ///
 /// Every file may be missing. A sandbox may hide sysfs, or sysfs may belong to another network
-/// namespace, in which a link of the same name is another link. Then nothing is known
-/// (`Device.unknown`).
+/// namespace, in which the name belongs to another link. The result is then `Device.unknown`.
 ///
 /// Implements rules K5 and K6.
 package struct DeviceReader {
@@ -50,12 +49,12 @@ package struct DeviceReader {
   }
 
   /// Whether netfilter or IPVS may translate the addresses of connections (E0). Netfilter tracks
-  /// each connection that it translates, and the count is that of connd's namespace. Without the
-  /// file nothing tracks connections.
+  /// each connection that it translates. The count covers connd's namespace. If the file is
+  /// missing, no connections are tracked.
   package func translatesConnections() -> Bool {
     let count = self.text("\(self.settings)/net/netfilter/nf_conntrack_count")
     if let count, count.prefix(while: \.isNumber) != "0" { return true }
-    // Three lines of headings come before the services.
+    // The services follow three header lines.
     let servers = self.text("\(self.proc)/net/ip_vs")
     return servers.map { $0.split(separator: "\n").count > 3 } ?? false
   }
@@ -78,11 +77,11 @@ package struct DeviceReader {
     .map { String($0.dropFirst(key.count)) }
   }
 
-  /// Returns the links below: those in sysfs, and for some kinds those listed elsewhere.
+  /// Returns the lower links, as sysfs or, for some kinds of links, another source lists them.
   private func lowerLinks(of link: Link, in directory: String) -> [UInt32] {
     switch link.kind {
-    // A link with an address is a port of the datapath. All other ports are below the datapath's
-    // own link.
+    // A link with an address is itself a port of the datapath. The other ports are lower links of
+    // ovs-system, the datapath's link.
     case "openvswitch":
       self.lowerLinks(in: "\(self.root)/class/net/ovs-system").filter { $0 != link.index }
     case "ppp": self.sessionLinks()

@@ -1,10 +1,9 @@
-/// Connects serial lines with the links that pppd(8) has created on them. The kernel does not, and
-/// for a bearer over PPP, ModemManager only names the line (`ttyUSB2`).
+/// Maps serial lines to the links that pppd(8) has created on them. The kernel does not report
+/// this, and for a bearer over PPP, ModemManager only names the line (`ttyUSB2`).
 ///
-/// pppd writes its PID to a file named after the link. If NetworkManager or another program tells
-/// it to lock the line, the lock file has the same PID. Any user may write to the directory of the
-/// locks, and may replace a lock at any time. So a lock is opened first, and then its owner is
-/// checked, which must be root.
+/// pppd writes its PID to a file named after the link. If NetworkManager or another program has
+/// pppd lock the line, the lock file has the same PID. Any user may write to the lock directory and
+/// replace a lock at any time. So a lock is opened first, and then its owner must be root.
 ///
 /// Implements rule K5.
 package struct SerialLines {
@@ -12,7 +11,7 @@ package struct SerialLines {
   private let run: String
   private let files: any FileReader
 
-  /// The number of files in /run that are considered. There are some dozens.
+  /// The maximum number of files in /run to consider. Usually there are some dozens.
   private static let maxFiles = 4096
 
   /// - Parameters:
@@ -44,20 +43,20 @@ package struct SerialLines {
     return nil
   }
 
-  /// Returns the process that has locked a line, or `nil` without a lock of root's.
+  /// Returns the PID in the lock of a line, or `nil` without a lock that belongs to root.
   func owner(ofLine line: String) -> UInt32? {
     self.number(.rootPage, "\(self.run)/lock/LCK..\(line)")
   }
 
-  /// Returns the pppd of a link, or `nil` if it is not known.
+  /// Returns the PID of the pppd of a link, or `nil` if it is not known.
   func owner(ofLink link: String) -> UInt32? {
     self.directories.lazy.compactMap { self.number(.page, "\($0)/\(link).pid") }.first
   }
 
-  /// The directories of pppd versions before 2.5 and from 2.5 on.
+  /// The directories for PID files of pppd before 2.5, and since 2.5.
   private var directories: [String] { [self.run, "\(self.run)/pppd"] }
 
-  /// Returns the links that have a PID file. PID files of daemons are not opened.
+  /// Returns the links that have a PID file. Ignores PID files that are not named after a link.
   private func links(in directory: String) -> [String] {
     self.files.names(in: directory, limit: Self.maxFiles).filter { $0.hasSuffix(".pid") }
       .map { String($0.dropLast(4)) }.filter(self.isLink).sorted()
@@ -68,7 +67,7 @@ package struct SerialLines {
     return (try? self.files.answer(question).get()) != nil
   }
 
-  /// Returns the number that is the whole content of a file, or `nil` if there is anything else.
+  /// Returns the number in a file, or `nil` if the file contains anything else.
   private func number(_ kind: FileQuestion.Kind, _ path: String) -> UInt32? {
     guard let bytes = try? self.files.answer(FileQuestion(kind, path)).get(), bytes.count <= 64
     else { return nil }

@@ -8,7 +8,7 @@
 
 /// Returns the contents of a file.
 ///
-/// Does not block on a pipe that is in the file's place.
+/// Does not block if the path is a pipe.
 ///
 /// - Parameters:
 ///   - max: The maximum size in bytes.

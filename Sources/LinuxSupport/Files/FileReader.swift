@@ -9,7 +9,7 @@
   private import Darwin
 #endif
 
-/// A query about this machine that is not answered by netlink.
+/// A query about this machine that netlink does not answer.
 package struct FileQuestion: Hashable, Sendable {
   package enum Kind: UInt8, Hashable, Sendable, CaseIterable {
     /// Whether a path exists: the answer is empty, or ENOENT.
@@ -41,7 +41,7 @@ package struct FileQuestion: Hashable, Sendable {
   }
 }
 
-/// The bytes, or the reason for a missing answer.
+/// The bytes of the answer, or the error.
 package typealias FileAnswer = Result<[UInt8], SystemError>
 
 /// Answers queries about files: from this machine, or from a recording.
@@ -89,7 +89,7 @@ extension FileAnswer {
   fileprivate static var lastError: Self { .failure(SystemError()) }
 }
 
-/// - Parameter owner: The required owner, which also excludes symbolic links. `nil` allows any.
+/// - Parameter owner: The required owner (which excludes symbolic links), or `nil` for any.
 private func page(_ path: String, owner: uid_t? = nil) -> FileAnswer {
   // O_NONBLOCK, because the file may be a pipe without a writer.
   let file = open(path, O_RDONLY | O_CLOEXEC | (owner == nil ? 0 : O_NOFOLLOW | O_NONBLOCK))

@@ -6,7 +6,7 @@
   private import Darwin
 #endif
 
-/// The error of a host name that cannot be resolved, in the words of the system's resolver.
+/// The error of a host name that cannot be resolved, with the message of the system's resolver.
 package struct HostLookupError: Error, CustomStringConvertible {
   package let description: String
 }
@@ -16,7 +16,7 @@ package struct HostLookupError: Error, CustomStringConvertible {
 /// Calls getaddrinfo(3), which blocks. The C library reads resolv.conf(5) at the start of each
 /// lookup (glibc since 2.26).
 ///
-/// - Returns: Names with port 0.
+/// - Returns: Socket names with port 0.
 package func addresses(ofHost host: String) throws(HostLookupError) -> [SocketName] {
   var hints = addrinfo()
   #if canImport(Glibc)

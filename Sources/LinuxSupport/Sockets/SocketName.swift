@@ -21,7 +21,7 @@ package struct SocketName: Hashable, Sendable {
     self.link = link
   }
 
-  /// - Parameter bytes: A name in the form of the C library. It may be followed by other bytes.
+  /// - Parameter bytes: A `struct sockaddr` of any family. Other bytes may follow it.
   /// - Returns: `nil` for other families, or if bytes are missing.
   package init?(_ bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= MemoryLayout<sockaddr_in>.size else { return nil }
@@ -43,7 +43,7 @@ package struct SocketName: Hashable, Sendable {
     self.address = address
   }
 
-  /// - Parameter pointer: A name of any family, of the length that its family has.
+  /// - Parameter pointer: A name of any family, with the full length for that family.
   /// - Returns: `nil` for other families.
   package init?(_ pointer: UnsafePointer<sockaddr>) {
     let isIPv6 = CInt(pointer.pointee.sa_family) == AF_INET6
@@ -56,7 +56,7 @@ package struct SocketName: Hashable, Sendable {
     SocketName(self.address.unmapped, self.port, link: self.link)
   }
 
-  /// The address with the zone of a link-local one, as getnameinfo(3) returns it.
+  /// The address, with the zone if it is link-local, as getnameinfo(3) returns it.
   package var host: String {
     let zone = self.link == 0 ? "" : "%\(linkName(self.link) ?? "\(self.link)")"
     return "\(self.address)\(zone)"

@@ -8,7 +8,7 @@
 
 /// The address of a Unix socket: a path or an abstract name (unix(7)).
 package struct UnixAddress: Sendable {
-  /// The number of bytes in the longest path. One more is for the terminating zero.
+  /// The maximum length of a path in bytes, without the terminating zero.
   package static let maxPath = MemoryLayout.size(ofValue: sockaddr_un().sun_path) - 1
 
   private let address: sockaddr_un

@@ -53,8 +53,8 @@ struct BPFProgram {
     }
   }
 
-  /// A = the 32-bit number at `offset`. The result of a plain load can be compared for equality,
-  /// but not for order.
+  /// Loads the 32-bit number at `offset` into A. The result of a plain load can be compared for
+  /// equality, but not for order.
   mutating func loadNumber(at offset: UInt32) {
     for byte in (0..<4).reversed() {
       let place = UInt32(bigEndian: 1) == 1 ? 3 - byte : byte
@@ -70,8 +70,8 @@ struct BPFProgram {
   mutating func pass() { self.add(BPF_RET | BPF_K, .max) }
   mutating func drop() { self.add(BPF_RET | BPF_K, 0) }
 
-  /// X = the offset of the attribute, searched from `start` on. If it is missing, passes or drops
-  /// the message.
+  /// Sets X to the offset of the attribute, searching from `start`. If the attribute is missing,
+  /// passes or drops the message.
   mutating func findAttribute(_ type: UInt32, from start: UInt32, passIfNone: Bool) {
     self.add(BPF_LDX | BPF_W | BPF_IMM, type)
     self.add(BPF_LD | BPF_W | BPF_IMM, start)
@@ -81,8 +81,8 @@ struct BPFProgram {
     self.add(BPF_MISC | BPF_TAX, 0)
   }
 
-  /// Passes the message if an attribute within another one, searched from `start` on, begins with
-  /// these four bytes.
+  /// Passes the message if an attribute nested in another one begins with these four bytes. The
+  /// search begins at `start`.
   mutating func pass(
     ifAttribute type: UInt32, in outer: UInt32, from start: UInt32, is octets: [UInt8]
   ) {

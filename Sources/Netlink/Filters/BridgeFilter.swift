@@ -4,10 +4,10 @@ import Connectivity
 /// The filter's part for RTM_NEWNEIGH of AF_BRIDGE. Passes watched MAC addresses that a bridge has
 /// learnt behind a port.
 ///
-/// A bridge learns and forgets the address of each host that sends. The others must not wake connd
-/// (D7).
+/// A bridge learns and forgets the address of each host that sends. Addresses that are not watched
+/// must not wake connd (D7).
 struct BridgeFilter: FilterPart {
-  /// Always returns.
+  /// The program always returns.
   let program: BPFProgram
   private let isExact: Bool
 
@@ -24,7 +24,7 @@ struct BridgeFilter: FilterPart {
     self.program = program
   }
 
-  /// A program of one instruction, which drops, cannot be shortened.
+  /// A program of one instruction, a drop, cannot be shortened.
   var coarser: BridgeFilter? { self.isExact && self.program.count > 1 ? BridgeFilter() : nil }
 
   // The offset in a message: nlmsghdr, then ndmsg, then the attributes.

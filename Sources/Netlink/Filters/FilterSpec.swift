@@ -24,11 +24,11 @@ package struct FilterSpec: Hashable, Sendable {
   }
 }
 
-/// The links to ignore, mainly by their index. Links above `above` are filtered out, with
-/// exceptions. The caller must choose an index at least as high as every existing link that
-/// matters, or list such a link in `except`. New links usually get a higher index, because the
-/// kernel counts up. A link that is created with a lower index, or brings it along from another
-/// namespace, is reported.
+/// The links to ignore, mainly by their index. Links with an index greater than `above` are
+/// filtered out, with exceptions. The caller must choose an index at least as high as every
+/// existing link that matters, or list such a link in `except`. New links usually get a higher
+/// index, because the kernel counts up. A link that is created with a lower index, or moves from
+/// another namespace with a lower index, is reported.
 ///
 /// Routes, and addresses that another link may use, still pass.
 package struct UnheardLinks: Hashable, Sendable {

@@ -5,11 +5,11 @@ import Connectivity
 /// path uses (T3).
 ///
 /// On a machine with containers, links come and go all the time, with nine messages each. They must
-/// not wake connd (D7). An address still passes unless its scope is the link, because a global
-/// address may be used as the source on another link (RFC 6724, rule 2). An ifb passes, because tc
-/// may redirect any link's traffic to it.
+/// not wake connd (D7). An address with more than link scope still passes, because it may be the
+/// source on another link (RFC 6724, rule 2). An ifb passes, because tc may redirect any link's
+/// traffic to it.
 struct LinkFilter: FilterPart {
-  /// Expects A = the message's type. For other types it leaves A unchanged.
+  /// Expects the message's type in A. For other types, leaves A unchanged.
   let program: BPFProgram
   private let passesAll: Bool
 

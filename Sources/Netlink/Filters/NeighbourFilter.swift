@@ -1,13 +1,13 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWNEIGH of IPv4 and IPv6. Passes news about a watched gateway: a new
-/// MAC address, that it no longer answers, and that it answers again. Drops messages about all
-/// other neighbours.
+/// The filter's part for RTM_NEWNEIGH of IPv4 and IPv6. Passes messages that a watched gateway has
+/// a new MAC address, no longer answers, or answers again. Drops messages about all other
+/// neighbours.
 ///
-/// The kernel reports each time an entry goes stale or becomes reachable with the traffic. It keeps
-/// reporting a failed entry as long as programs send to it. On a large network it reports hundreds
-/// of hosts (an ARP storm). None of that may wake connd (D7).
+/// As traffic comes and goes, the kernel reports each entry that becomes reachable or stale. It
+/// keeps reporting a failed entry while programs send to it. On a large network it reports hundreds
+/// of hosts (an ARP storm). None of these messages may wake connd (D7).
 ///
 /// Implements rules I4 and D6.
 struct NeighbourFilter: FamilyFilterPart {
@@ -54,10 +54,10 @@ struct NeighbourFilter: FamilyFilterPart {
   private static let upper: UInt32 = 4
   private static let lower: UInt32 = 5
 
-  /// A stand-in for the MAC address if it does not have six bytes, so that it never compares as
+  /// The value stored for a MAC address that does not have six bytes, so that it never compares as
   /// equal.
   private static let otherLength = UInt32.max
-  /// A stand-in for the MAC address of a failed entry.
+  /// The value stored for the MAC address of a failed entry.
   private static let failed = UInt32.max - 1
 
   private static func program(
@@ -118,7 +118,7 @@ struct NeighbourFilter: FamilyFilterPart {
     program.add(BPF_ST, self.lower)
   }
 
-  /// Passes the message if it is about `gateway` and differs from what is known.
+  /// Passes the message if it is about `gateway` and differs from the known state.
   private static func compare(with gateway: Neighbour, in program: inout BPFProgram) {
     var news = BPFProgram()
     if gateway.isFailed {

@@ -3,7 +3,7 @@ import Connectivity
 import Glibc
 
 /// The classic BPF program of a listener. It passes routes, neighbours, links and settings only if
-/// they may affect a watched path (D6), and everything else.
+/// they may affect a watched path (D6). It passes all other messages.
 ///
 /// The program sees only the first message of a datagram. The kernel sends one notification per
 /// datagram, but packs many messages into the datagrams of a dump. Therefore no request may use a
@@ -13,7 +13,7 @@ struct NotificationFilter {
 
   /// Builds a program of at most `limit` instructions (at least 32).
   ///
-  /// If more is watched than fits, the longest part becomes coarser, repeatedly if needed. A
+  /// If the program would be longer, its longest part becomes coarser, repeatedly if needed. A
   /// coarser filter passes more, and never less.
   init(_ watched: FilterSpec, limit: Int = BPFProgram.maxLength) {
     var parts: [any FilterPart] = AddressFamily.allCases.flatMap { family -> [any FilterPart] in
@@ -64,8 +64,8 @@ struct NotificationFilter {
     for links in parts.compactMap({ $0 as? LinkFilter }) { program.add(links.program) }
     for settings in parts.compactMap({ $0 as? SettingFilter }) { program.add(settings.program) }
     program.add(neighbours, ifEqual: BPFProgram.field(UInt16(RTM_NEWNEIGH)))
-    // A removed neighbour tells nothing about its successor, and the kernel's requests to arpd are
-    // irrelevant. A removed setting means only that its link is gone.
+    // The removal of a neighbour implies nothing about its next entry, and the kernel's requests to
+    // arpd are irrelevant. A removed setting means only that its link is gone.
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNEIGH)), ifTrue: 2)
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_DELNETCONF)), ifTrue: 1)
     program.add(BPF_JMP | BPF_JEQ | BPF_K, BPFProgram.field(UInt16(RTM_GETNEIGH)), ifFalse: 1)

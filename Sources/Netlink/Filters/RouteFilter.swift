@@ -26,7 +26,7 @@ struct RouteFilter: FamilyFilterPart {
   private init(_ family: AddressFamily, _ addresses: [IPAddress], bits: Int) {
     var bits = bits
     var blocks = Self.blocks(of: addresses, bits: bits)
-    // Too many for any program, so do not even build one.
+    // No program has room for so many blocks, so do not even build one.
     while blocks.count * Self.lengthOfComparison(bits: bits) > BPFProgram.maxLength,
       let fewer = Self.fewerBits(than: bits, family)
     {

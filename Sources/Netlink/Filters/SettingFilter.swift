@@ -2,11 +2,11 @@ import CLinux
 
 /// The filter's part for RTM_NEWNETCONF. Passes only the setting that lookups depend on,
 /// `ignore_routes_with_linkdown`. (Lookups also depend on `rp_filter`. But an established
-/// connection keeps the route that its socket remembers until the next change of a route.)
+/// connection keeps the route that its socket caches until a route changes.)
 ///
 /// A new link announces all of its settings together, which is not a change.
 struct SettingFilter: FilterPart {
-  /// Expects A = the message's type. For other types it leaves A unchanged.
+  /// Expects the message's type in A. For other types, leaves A unchanged.
   let program: BPFProgram
   private let passesAll: Bool
 

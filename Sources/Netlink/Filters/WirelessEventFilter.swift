@@ -1,12 +1,12 @@
 import CLinux
 
 /// The filter's part for the events of Wi-Fi drivers, which arrive as RTM_NEWLINK without link
-/// data. If the kernel has the wireless extensions (CONFIG_CFG80211_WEXT), there is one after each
-/// scan. nl80211 reports the same in more detail.
+/// data. A kernel with the wireless extensions (CONFIG_CFG80211_WEXT) sends one after each scan.
+/// nl80211 reports the same events in more detail.
 ///
 /// Implements rule D7.
 struct WirelessEventFilter: FilterPart {
-  /// Expects A = the message's type, and leaves it there unless it drops the message.
+  /// Expects the message's type in A, and leaves A unchanged unless it drops the message.
   let program: BPFProgram
   private let passesAll: Bool
 

@@ -7,11 +7,13 @@ package final class LinkDump {
   package enum Part<Links> {
     /// The next links.
     case links(Links, isLast: Bool)
-    /// Links changed while they were listed. The dump begins again, and earlier parts do not count.
+    /// Links changed while they were listed. The dump begins again, and the caller must discard
+    /// earlier parts.
     case restarted
   }
 
-  /// If links change faster than a dump is read in parts, the dump is read in one go.
+  /// The maximum number of restarts. After more, the dump is read in one go, because links change
+  /// too fast.
   private static let maxRestarts = 3
 
   private let requester: Requester

@@ -3,9 +3,9 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// Returns an address of a link, and further ones that the kernel reports with it: for IPv4,
-  /// RTM_GETADDR cannot query a single one. The address is missing if the link does not have it or
-  /// does not exist, or the kernel lacks the family.
+  /// Returns an address of a link, and further addresses that the kernel reports with it, because
+  /// RTM_GETADDR cannot query a single IPv4 address. The address is missing if the link does not
+  /// have it or does not exist, or the kernel lacks the family.
   package func addresses(
     with address: IPAddress, on link: UInt32
   ) throws(NetlinkError) -> [Address] {
@@ -17,12 +17,13 @@ extension Requester {
       request.put(Int(IFA_ADDRESS), address)
       let absences = [EADDRNOTAVAIL, ENODEV, EOPNOTSUPP, EAFNOSUPPORT]
       let found = try self.object(request, absentIf: absences) { Address(message: $0) }
-      // For a link that does not exist, the kernel answers with the address of any link.
+      // If the link does not exist, the kernel searches for the address on all links.
       return found?.link == link ? [found].compactMap { $0 } : []
     }
   }
 
-  /// Returns the IPv4 and IPv6 addresses of one or all links. A link that does not exist has none.
+  /// Returns the IPv4 and IPv6 addresses of one or all links. Returns an empty array if the link
+  /// does not exist.
   package func addresses(on link: UInt32? = nil) throws(NetlinkError) -> [Address] {
     try self.addresses(of: .ipv4, on: link) + self.addresses(of: .ipv6, on: link)
   }
@@ -38,7 +39,7 @@ extension Requester {
       return try self.objects(request) { message in
         guard
           Int(message.type) == Int(RTM_NEWADDR), let address = Address(message: message),
-          // A kernel without IPv6 answers for all its families.
+          // A kernel without IPv6 lists the addresses of all its families instead.
           address.address.family == family,
           link == nil || address.link == link
         else { return nil }

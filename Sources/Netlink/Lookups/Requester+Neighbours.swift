@@ -3,8 +3,8 @@ package import Connectivity
 import Glibc
 
 extension Requester {
-  /// Returns the kernel's entry for a neighbour, or `nil` if it has none or cannot answer (before
-  /// 5.0).
+  /// Returns the kernel's entry for a neighbour, or `nil` if none exists or the kernel cannot
+  /// answer (before 5.0).
   ///
   /// The query sends nothing to the network: only traffic creates entries.
   package func neighbour(
@@ -21,10 +21,10 @@ extension Requester {
   /// Deletes the kernel's entry for a neighbour that has not answered, if there is one. Needs
   /// CAP_NET_ADMIN.
   ///
-  /// A packet that is sent while the link has no carrier creates an entry, and its requests are
-  /// lost. After three seconds the kernel gives up, and all packets that wait for the entry fail
-  /// with EHOSTUNREACH, even if the carrier is back. After a deletion, the next packet creates a
-  /// new entry.
+  /// A packet that is sent while the link has no carrier creates an entry, but the requests for its
+  /// MAC address are lost. After three seconds the kernel gives up, and all packets that wait for
+  /// the entry fail with EHOSTUNREACH, even if the carrier is back. After a deletion, the next
+  /// packet creates a new entry.
   package func forgetUnanswered(_ address: IPAddress, on link: UInt32) throws(NetlinkError) {
     guard let found = try self.neighbour(address, on: link), found.hardwareAddress == nil,
       let request = Self.request(

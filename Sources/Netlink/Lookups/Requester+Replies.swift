@@ -10,7 +10,8 @@ extension Requester {
   ///
   /// The kernel applies the filter to a lookup as it does to a packet, and any user may query it.
   ///
-  /// - Parameter destination: The connection as it sends: with its own address as `source`.
+  /// - Parameter destination: The connection's destination, with the connection's own address as
+  ///   `source`.
   package func refusesReplies(
     to destination: Destination, by link: UInt32
   ) throws(NetlinkError) -> Bool {
@@ -45,8 +46,8 @@ extension Requester {
       return try self.object(request) { RouteMessage(message: $0) }.map { _ in false } ?? false
     } catch {
       guard error.isAnswer else { throw error }
-      // EXDEV is for kernels before 6.13. If the kernel does not understand a request, the error
-      // has an explanation.
+      // Kernels before 6.13 return EXDEV. An error with an explanation means that the kernel does
+      // not understand the request.
       return (error.code == EINVAL || error.code == EXDEV) && error.message == nil
     }
   }

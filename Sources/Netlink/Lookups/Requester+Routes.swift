@@ -6,10 +6,10 @@ import Glibc
 extension Requester {
   /// Queries how the kernel would send to a destination, with all its rules, tables and metrics.
   ///
-  /// A missing route is an answer, too, with the reason that the kernel's errno stands for. The
-  /// kernel returns a link's route even if the link is dead, so check the link. For IPv4 traffic
-  /// bound to a link it returns a route of table 0 if no table has one: it then treats all
-  /// addresses as neighbours.
+  /// A missing route is also an answer, whose reason follows from the kernel's errno. The kernel
+  /// returns a link's route even if the link is dead, so the caller must check the link. If no
+  /// table has a route for IPv4 traffic bound to a link, the kernel returns one of table 0. It then
+  /// treats all addresses as neighbours.
   package func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
     let answer = try self.answer(self.lookup(RouteQuestion(destination, .way)), to: destination)
     try self.noteExpiry(of: [answer], to: [destination])
@@ -18,7 +18,7 @@ extension Requester {
 
   /// Returns the answers of `route(to:)` for many destinations, in order and at a lower cost.
   package func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
-    // A single query has nothing to save.
+    // A batch saves nothing for a single query.
     if destinations.count == 1 { return [try self.route(to: destinations[0])] }
     let questions = destinations.map { RouteQuestion($0, .way) }
     var answers: [RouteAnswer] = []
@@ -30,8 +30,8 @@ extension Requester {
     return answers
   }
 
-  /// Only the entry of a route has its expiry, and only IPv6 entries do. A route that expires
-  /// between the two queries was noted at the previous query.
+  /// Notes when the routes expire, which only IPv6 table entries report. If a route expires between
+  /// the two queries, the previous query has noted it.
   private func noteExpiry(
     of answers: [RouteAnswer], to destinations: [Destination]
   ) throws(NetlinkError) {
@@ -72,8 +72,8 @@ extension Requester {
 
   /// Queries the table entry that `route(to:)` uses. Returns `nil` if no entry carries traffic.
   ///
-  /// With EMSGSIZE the kernel refuses to list more nexthops than fit into a page: 235 for IPv4, 132
-  /// for IPv6. Kernels before 4.13 return the destination itself as the prefix.
+  /// The kernel fails with EMSGSIZE if there are more nexthops than fit into a page: 235 for IPv4,
+  /// 132 for IPv6. Kernels before 4.13 return the destination itself as the prefix.
   package func match(for destination: Destination) throws(NetlinkError) -> RouteEntry? {
     switch self.lookup(RouteQuestion(destination, .entry)) {
     case .success(let route):
@@ -99,9 +99,9 @@ extension Requester {
     return self.settled(result, question)
   }
 
-  /// Returns the result that counts. If an IPv6 request names a source, the kernel treats the link
-  /// as a hint only. If the result uses another link, the query is repeated with the link alone,
-  /// because a bound socket uses that.
+  /// Returns the result that a bound socket gets. If an IPv6 request names a source, the kernel
+  /// treats the link as a hint only. If the result uses another link, the query is repeated without
+  /// the source, because a bound socket uses the link.
   private func settled(_ result: Lookup, _ question: RouteQuestion) -> Lookup {
     let destination = question.destination
     guard
@@ -145,7 +145,7 @@ extension Requester {
     guard let reason = KernelPath.Reason(lookup: error, of: destination.address.family)
     else { return nil }
     // If the source does not belong to this machine, IPv4 reports a missing route. Older kernels
-    // report a blackhole. For a loopback address on another link it always reports the latter.
+    // report a blackhole. For a loopback address on another link, IPv4 always reports a blackhole.
     if destination.address.family == .ipv4, let source = destination.source,
       reason == .noRoute || reason == .blackhole, try !self.isLocal(source)
     {

@@ -5,7 +5,7 @@ import Glibc
 ///
 /// A query that is not answered within the timeout fails with ETIMEDOUT. The timeout limits only
 /// the wait for the answer. The kernel works on a request inside sendto(2). If another process
-/// holds the RTNL mutex for long, the call blocks there as long. No timeout ends that, but connd's
+/// holds the RTNL mutex for long, the call blocks as long. No timeout ends this wait, but connd's
 /// watchdog detects it.
 ///
 /// Not thread-safe: one thread owns it. The descriptor is closed on exec.
@@ -18,7 +18,7 @@ package final class Requester {
   /// Whether the next datagram begins with the request that waits for changes.
   private var waitsForChanges = false
 
-  /// How often a dump is restarted that changed while it was read, or met another dump.
+  /// The maximum number of attempts to read a dump that changes meanwhile, or meets another dump.
   private static let attempts = 5
 
   /// The number of requests in one datagram. Their answers fit into a socket's buffer.
@@ -61,7 +61,8 @@ package final class Requester {
   /// IPv4 (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that
   /// is set down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is
   /// complete. A route lookup does not take that mutex. A request for a link does, even if the link
-  /// does not exist. It precedes the query in the same datagram, so it costs no exchange.
+  /// does not exist. That request precedes the query in the same datagram, so it costs no extra
+  /// exchange.
   package func waitForChanges() { self.waitsForChanges = true }
 
   /// Returns the answer to a request for one object, or `nil` if the object does not exist
@@ -156,7 +157,7 @@ package final class Requester {
     var datagram = requests
     if self.waitsForChanges {
       var wait = Self.wait
-      // Its answer is an error, and is skipped, because no query has this sequence number.
+      // The answer is an error. It is skipped, because no query has this sequence number.
       datagram.insert(contentsOf: wait.bytes(sequence: 0), at: 0)
     }
     let result = datagram.withUnsafeBytes { bytes in
@@ -166,7 +167,8 @@ package final class Requester {
     self.waitsForChanges = false
   }
 
-  /// Sends a request and passes on the objects of its answer, starting over after each `restart`.
+  /// Sends a request and calls `take` with each object of the answer. Starts over after each
+  /// `restart`.
   private func perform(
     _ request: consuming Request, take: (Message) -> Void, restart: () -> Void
   ) throws(NetlinkError) {
@@ -188,7 +190,7 @@ package final class Requester {
     throw failure
   }
 
-  /// Sends a request whose answer is to be read.
+  /// Sends a request, whose answer the caller must read.
   func begin(_ request: inout Request) throws(NetlinkError) -> Exchange {
     self.sequence &+= 1
     let bytes = request.bytes(sequence: self.sequence)
@@ -227,8 +229,8 @@ package final class Requester {
 
   /// Reads one datagram.
   ///
-  /// - Returns: How the exchange ended, or `nil` if more is to come. EINTR stands for an
-  ///   interrupted dump, EMSGSIZE for a lost datagram.
+  /// - Returns: How the exchange ended, or `nil` if more is to come. EINTR means an interrupted
+  ///   dump, EMSGSIZE a lost datagram.
   func readPart(
     of exchange: inout Exchange, _ operation: String, _ take: (Message) -> Void
   ) -> Outcome? {

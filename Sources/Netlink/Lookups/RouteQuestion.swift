@@ -40,8 +40,8 @@ struct RouteQuestion {
 }
 
 extension Request {
-  /// Adds the protocol and ports. The kernel rejects other protocols than these, with an error that
-  /// looks like that of a kernel without the family.
+  /// Adds the protocol and ports, if the kernel accepts the protocol. For other protocols, the
+  /// kernel's error looks like that of a kernel without the family.
   mutating func put(_ transport: Transport, _ family: AddressFamily) {
     switch CInt(transport.number) {
     case CInt(IPPROTO_TCP), CInt(IPPROTO_UDP):

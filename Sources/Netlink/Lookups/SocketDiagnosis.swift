@@ -18,8 +18,8 @@ package final class SocketDiagnosis {
     self.requester = try Requester(on: socket)
   }
 
-  /// Returns the kernel's report about each connection. It is `nil` if the connection has no socket
-  /// here, or the socket is past its last exchange (TIME_WAIT).
+  /// Returns the kernel's report about each connection. A report is `nil` if the connection has no
+  /// socket here, or the socket is in TIME_WAIT.
   ///
   /// - Parameter connections: Each must name a socket (``Destination/namesSocket``).
   package func reports(

@@ -4,8 +4,8 @@ import Glibc
 
 /// An established TCP connection of this machine.
 package struct OpenConnection: Hashable, Sendable {
-  /// The remote end, with the connection's user, ports, and the link it is bound to. Its own
-  /// address is `source`.
+  /// The remote end, with the connection's user, ports, and the link it is bound to. The
+  /// connection's own address is `source`.
   package var destination: Destination
   /// The number of its socket.
   package var inode: UInt64
@@ -14,8 +14,8 @@ package struct OpenConnection: Hashable, Sendable {
 
 /// All established TCP connections, read from the kernel in parts (sock_diag(7)).
 ///
-/// Any user may read those of all users. Omits connections that no process holds any more, and
-/// those of loopback addresses.
+/// Any user may read the connections of all users. Omits connections that no process has open, and
+/// connections of loopback addresses.
 ///
 /// Not thread-safe: one thread owns it.
 package final class SocketDump {
@@ -61,7 +61,7 @@ package final class SocketDump {
 }
 
 extension Request {
-  /// Asks for the sockets in states in which they may still carry data.
+  /// Asks for the sockets in states that still allow data.
   fileprivate init(socketsOf family: AddressFamily) {
     var header = inet_diag_req_v2()
     header.sdiag_family = family.netlinkNumber
@@ -99,7 +99,7 @@ extension OpenConnection {
     self.report = report
   }
 
-  /// The kernel reports the mark only to a process with CAP_NET_ADMIN.
+  /// Returns the mark, or 0 without CAP_NET_ADMIN, because the kernel does not report it then.
   private static func mark(_ bytes: Bytes) -> UInt32 {
     var attributes = AttributeReader(bytes, after: MemoryLayout<inet_diag_msg>.size)
     while let attribute = attributes.next() {
@@ -121,7 +121,7 @@ extension OpenConnection {
 }
 
 extension Bytes {
-  /// Returns the address in 16 octets, an IPv4-mapped one as the IPv4 address.
+  /// Returns the address in 16 octets. Converts an IPv4-mapped address to IPv4.
   fileprivate func address(at offset: Int, _ family: UInt8) -> IPAddress? {
     let length = CInt(family) == AF_INET ? 4 : 16
     var octets: [UInt8] = []

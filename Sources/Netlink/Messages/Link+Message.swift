@@ -43,11 +43,12 @@ extension Link {
     // report 0.
     if isLowerElsewhere || self.lower == self.index || self.lower == 0 { self.lower = nil }
     guard self.read(information: information) else { return nil }
-    // A tunnel that was created in another namespace still sends there.
+    // A tunnel that was created in another namespace still sends in that namespace.
     if isLowerElsewhere { self.outer = nil }
   }
 
-  /// A link has one or two from udev. A user with CAP_NET_ADMIN can add up to 64 KiB of names.
+  /// The maximum number of names to keep. udev sets one or two, but a user with CAP_NET_ADMIN can
+  /// add up to 64 KiB of names.
   private static let maxAlternativeNames = 32
 
   /// Reads `IFLA_PROP_LIST`, which holds the alternative names (since Linux 5.5).
@@ -63,7 +64,7 @@ extension Link {
     }
   }
 
-  /// Reads `IFLA_LINKINFO`: the kind, and the data of the kind that leads to lower links.
+  /// Reads `IFLA_LINKINFO`: the kind, and the data of kinds that have lower links.
   private mutating func read(information: Bytes) -> Bool {
     var (data, port, masterKind) = (Bytes(), Bytes(), String?.none)
     var attributes = AttributeReader(information)

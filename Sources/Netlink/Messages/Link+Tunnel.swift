@@ -29,15 +29,15 @@ extension Link {
       let udp = tunnel.port == nil ? nil : Transport(UInt8(IPPROTO_UDP), remotePort: port)
       self.outer = Destination(remote, mark: mark, source: source, transport: udp)
     } else if !takesRoutes, let rule = tunnel.rule(embedded) {
-      // With metadata, only the route has the endpoint (RTA_ENCAP).
+      // If the tunnel uses metadata, only the route has the endpoint (RTA_ENCAP).
       self.openEnd = OpenEnd(rule, source: source, mark: mark)
     }
     return !attributes.isMalformed
   }
 }
 
-/// The attributes that determine the route of a tunnel's packets, by kind. The kernel accepts a
-/// protocol in a lookup only for protocols with ports.
+/// The attributes that determine the route of a tunnel's packets, by kind. The kernel's lookup
+/// accepts only protocols with ports.
 struct TunnelAttributes {
   enum Open { case nextHop, hardwareAddress, embedded }
 

@@ -39,7 +39,7 @@ enum MessageParser {
     case Int(RTM_DELRULE): self.rule(message).map { $0.event(KernelEvent.ruleRemoved) }
     case Int(RTM_NEWNEXTHOP): self.nexthop(message).event { .nexthop(id: $0) }
     case Int(RTM_DELNEXTHOP): self.nexthop(message).event { .nexthopRemoved(id: $0) }
-    // A flow may move to another path of a resilient group, through a reassigned bucket.
+    // A reassigned bucket may move a flow to another path of a resilient group.
     case Int(RTM_NEWNEXTHOPBUCKET), Int(RTM_DELNEXTHOPBUCKET):
       self.nexthop(message).event { .nexthop(id: $0) }
     case Int(RTM_NEWNEIGH):
@@ -52,7 +52,7 @@ enum MessageParser {
     }
   }
 
-  /// A message that was parsed, or could not be.
+  /// The result of parsing a message.
   private enum Reading<Subject> {
     case subject(Subject)
     case malformed(String)

@@ -88,7 +88,7 @@ final class RouteMessage {
     return .milliseconds(10 * Int64(ticks))
   }
 
-  /// Reads `RTA_MULTIPATH`. A route with one leg is treated as that leg. With several, no leg
+  /// Reads `RTA_MULTIPATH`. A route with one leg takes the leg's values. With several legs, none
   /// represents the others.
   private func read(legs: Bytes, _ family: AddressFamily) -> Bool {
     let headerSize = MemoryLayout<rtnexthop>.size

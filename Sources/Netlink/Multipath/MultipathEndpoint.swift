@@ -13,16 +13,16 @@ package struct MultipathEndpoint: Hashable, Sendable {
     package static let signal = Flags(rawValue: 1 << 0)
     /// The kernel makes subflows from the address.
     package static let subflow = Flags(rawValue: 1 << 1)
-    /// Its subflows carry data only if no other does.
+    /// Its subflows carry data only if no other subflow does.
     package static let backup = Flags(rawValue: 1 << 2)
-    /// The kernel made it, for the address of a subflow without an endpoint.
+    /// The kernel created the endpoint, for the address of a subflow without one.
     package static let implicit = Flags(rawValue: 1 << 4)
   }
 
   /// The kernel's number for the endpoint, or 0 before it is added.
   package var id: UInt8
   package var address: IPAddress
-  /// The index of the link that its subflows are bound to, or 0 if they are not.
+  /// The index of the link that its subflows are bound to, or 0 if they are not bound.
   package var link: UInt32
   package var flags: Flags
 

@@ -32,13 +32,13 @@ package final class MultipathRequester {
     try self.requester.command(Self.adding(endpoint, self.family))
   }
 
-  /// Deletes an endpoint and ends its subflows, also the first subflows of connections.
+  /// Deletes an endpoint and ends its subflows, including the first subflows of connections.
   package func delete(_ endpoint: MultipathEndpoint) throws(NetlinkError) {
     for id in [endpoint.id, 0] {
       do throws(NetlinkError) {
         try self.requester.command(Self.deleting(id, endpoint.address, self.family))
       } catch {
-        // The kernel has no such endpoint any more, and the first subflows may have ended, too.
+        // The endpoint may already be deleted, and the first subflows may have ended, too.
         guard error.isAnswer, error.code == EINVAL || error.code == ENOENT else { throw error }
       }
     }

@@ -50,7 +50,7 @@ package enum Reception {
   case datagram(UnsafeRawBufferPointer)
   /// A datagram did not fit and is lost. The buffer has grown so that the next one will fit.
   case truncated(size: Int)
-  /// Another process sent it.
+  /// A datagram that another process sent.
   case foreign
   /// No datagram is waiting, or none arrived in time (EAGAIN).
   case nothing
@@ -63,7 +63,7 @@ package enum Reception {
 package enum SocketRole: UInt8, Hashable, Sendable, CaseIterable {
   /// Receives changes of links, addresses, routes, rules and neighbours.
   case listener = 1
-  /// Queries them.
+  /// Queries the same objects.
   case requester
   /// Receives changes of Wi-Fi links.
   case wirelessListener

@@ -1,8 +1,8 @@
 import CLinux
 import Glibc
 
-/// The socket that receives the kernel's notifications of links only. They are hints: the caller
-/// lists the links again.
+/// The socket that receives the kernel's notifications of links only. Notifications are hints: the
+/// caller must list the links again.
 ///
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading.
 package final class LinkListener {
@@ -22,7 +22,7 @@ package final class LinkListener {
 
   /// Discards the notifications so far.
   ///
-  /// - Throws: An error if the socket is unusable. It ignores lost notifications.
+  /// - Throws: An error if the socket is unusable. Lost notifications are ignored.
   package func drain() throws(NetlinkError) {
     while true {
       switch self.socket.receive() {

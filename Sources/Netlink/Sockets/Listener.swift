@@ -87,11 +87,11 @@ package final class Listener {
   /// Whether messages are waiting.
   package var hasMessages: Bool { KernelSockets().isReadable(self.fileDescriptor) }
 
-  /// Changes what the filter passes: routes that may affect one of the destinations or a default
-  /// path, and messages that one of the gateways has another MAC address, fails, or no longer
-  /// fails. Also passes bridge entries of the given MAC addresses, and all links except some.
+  /// Replaces the filter. It passes routes that may affect one of the destinations or a default
+  /// path. It passes messages that a gateway has another MAC address, fails, or no longer fails. It
+  /// also passes bridge entries of the given MAC addresses, and all links except some.
   ///
-  /// Earlier changes are not reported. A gateway must be read again once it is watched.
+  /// Earlier changes are not reported, so the caller must read a gateway again once it is watched.
   package func watch(_ watched: FilterSpec) throws(NetlinkError) {
     // The memory for filters is limited (net.core.optmem_max), and the old filter counts until it
     // is replaced.

@@ -40,7 +40,7 @@ package struct NetlinkError: Error, Hashable, Sendable {
     }
   }
 
-  /// The error of the C function that just failed.
+  /// Returns the error of the C function that failed last.
   static func last(_ operation: String) -> NetlinkError {
     NetlinkError(operation: operation, code: errno)
   }

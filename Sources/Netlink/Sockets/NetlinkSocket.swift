@@ -32,7 +32,7 @@ final class NetlinkSocket: DatagramSocket {
     self.buffer = .allocate(byteCount: Self.initialCapacity, alignment: 8)
   }
 
-  /// Adopts a socket that another process opened. It is closed with this object, and also if this
+  /// Adopts a socket that another process opened. The socket is closed with this object, or if this
   /// throws.
   init(adopting fileDescriptor: CInt) throws(NetlinkError) {
     guard

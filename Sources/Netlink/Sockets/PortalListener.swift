@@ -4,7 +4,7 @@ import Glibc
 
 /// The socket that receives the captive portals in router advertisements (RTNLGRP_ND_USEROPT). The
 /// kernel passes them on even if another program processes the advertisements. It does not store
-/// them, so they are known from the next advertisement on.
+/// them, so connd learns of them only from the next advertisement.
 ///
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading.
 package final class PortalListener {
@@ -14,7 +14,7 @@ package final class PortalListener {
   package init?() {
     guard let socket = try? NetlinkSocket(nonBlocking: true) else { return nil }
     self.socket = socket
-    // Attached first, so that other options do not wake connd.
+    // The filter is attached first, so that other options do not wake connd.
     var program = Self.filter.instructions
     let isFiltered = program.withUnsafeMutableBufferPointer { program in
       socket.setSocket(
@@ -28,7 +28,7 @@ package final class PortalListener {
   /// The descriptor to poll for reading.
   package var fileDescriptor: CInt { self.socket.fileDescriptor }
 
-  /// The filter passes captive portals only.
+  /// A filter that passes only captive portals.
   static let filter: BPFProgram = {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, UInt32(PortalAdvertisement.offset))
@@ -52,7 +52,7 @@ package final class PortalListener {
             advertisements.append(advertisement)
           }
         }
-      // Routers repeat what was lost.
+      // Routers repeat lost advertisements.
       case .truncated, .overrun, .foreign: continue
       case .nothing, .failed: return advertisements
       }

@@ -9,8 +9,8 @@ struct Request: ~Copyable {
   /// The kernel's name for the operation.
   let operation: String
 
-  /// More than any request here needs. The longest attribute is a link's alternative name, of 128
-  /// bytes.
+  /// The buffer's size in bytes, more than any request here needs. The longest attribute is a
+  /// link's alternative name, of 128 bytes.
   private static let capacity = 512
 
   /// Starts a request with a family header of type `Header`.
@@ -49,7 +49,7 @@ struct Request: ~Copyable {
     mnl_attr_put_u16_check(self.header, Self.capacity, UInt16(type), value)
   }
 
-  /// Adds an attribute with the attributes that `body` adds.
+  /// Adds an attribute that contains the attributes that `body` adds.
   mutating func nest(_ type: Int, _ body: (inout Request) -> Void) {
     let nest = mnl_attr_nest_start_check(self.header, Self.capacity, UInt16(type))
     body(&self)

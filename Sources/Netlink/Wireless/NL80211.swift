@@ -2,11 +2,11 @@ import CLinux
 package import Connectivity
 import Glibc
 
-/// The interface to nl80211. One socket receives which links join or leave networks; another one
-/// queries those networks.
+/// The interface to nl80211. One socket reports when links join or leave networks; another one
+/// queries the networks.
 ///
-/// nl80211 appears with the first Wi-Fi driver, which may be plugged in at any time. The socket
-/// detects that, too. It joins the groups `mlme` and `config`, not `scan`. A filter drops
+/// nl80211 appears when the first Wi-Fi driver is loaded, which may happen at any time. The first
+/// socket reports that, too. It joins the groups `mlme` and `config`, not `scan`. A filter drops
 /// everything except changes of a link's membership in a network, and of its quality. Not
 /// thread-safe: one thread owns it and polls `fileDescriptor` for reading. The descriptor is closed
 /// on exec.
@@ -23,8 +23,8 @@ package final class NL80211 {
     self.socket = try sockets.open(.wirelessListener)
     guard Self.filter(self.socket) else { throw .last("attach a filter for nl80211") }
     try self.socket.bind()
-    // The number of the controller's own group equals its id (genl_ctrl). It announces that
-    // families come and go.
+    // The number of the controller's own group equals its id (genl_ctrl). The group announces new
+    // and removed families.
     guard self.joins(UInt32(GENL_ID_CTRL)) else { throw .last("join nlctrl's group notify") }
     if let family = try self.requester.family() { try self.follow(family) }
   }
@@ -118,7 +118,7 @@ package final class NL80211 {
     }
   }
 
-  /// Passes messages by their command alone, whatever their family.
+  /// The filter examines only a message's command, not its family.
   static var program: BPFProgram {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, UInt32(MemoryLayout<nlmsghdr>.size))
@@ -151,8 +151,8 @@ extension WirelessChange {
 }
 
 extension SignalChange {
-  /// Reads NL80211_CMD_NOTIFY_CQM. Returns `nil` for another message, or for an event that says
-  /// nothing about how well the link carries.
+  /// Reads NL80211_CMD_NOTIFY_CQM. Returns `nil` for another message, or for an event that is not
+  /// about the link's quality.
   init?(message: Message) {
     guard message.payload.uint8 == UInt8(NL80211_CMD_NOTIFY_CQM.rawValue) else { return nil }
     var (link, kind): (UInt32?, Kind?)

@@ -19,7 +19,7 @@ final class WirelessRequester {
 
   /// Queries a link by its index.
   ///
-  /// - Throws: An error if nl80211 does not even answer whether it is a Wi-Fi link.
+  /// - Throws: An error if nl80211 does not even answer whether the link is a Wi-Fi link.
   func link(_ index: UInt32, _ family: GenericFamily) throws(NetlinkError) -> WirelessAnswer {
     var request = self.request(UInt8(NL80211_CMD_GET_INTERFACE.rawValue), family)
     request.put(Int(NL80211_ATTR_IFINDEX.rawValue), index)

@@ -1,7 +1,7 @@
 import GRPCCore
 
-/// A call that passes messages as they are. For each message, the layers of gRPC's client would
-/// take as long as reading and decoding it.
+/// A call that bypasses the layers of gRPC's client. For each message, those layers would take as
+/// long as reading and decoding it.
 package struct ClientCall: Sendable {
   private let stream: ClientStream
 
@@ -11,7 +11,7 @@ package struct ClientCall: Sendable {
     try await self.stream.requests.write(message)
   }
 
-  /// Nothing more is sent.
+  /// Ends the requests.
   package func finish() { self.stream.requests.end(Status(code: .ok, message: "")) }
 
   /// Reads the responses until the call ends.

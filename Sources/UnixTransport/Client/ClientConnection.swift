@@ -18,7 +18,7 @@ final class ClientConnection: HTTP2ConnectionOwner {
     self.connection = HTTP2Connection(socket, .client, self, reactor)
   }
 
-  /// Has no effect if it has already begun.
+  /// Begins the connection, unless it has already begun.
   func begin() throws(SystemError) {
     if self.hasBegun { return }
     self.hasBegun = true
@@ -52,10 +52,10 @@ final class ClientConnection: HTTP2ConnectionOwner {
     self.whenClosed.append(continuation)
   }
 
-  /// Servers do not start streams.
+  /// Returns `nil`, because servers do not start streams.
   func stream(_ id: Int32) -> (any HTTP2Stream)? { nil }
 
-  /// Its calls fail when it is closed.
+  /// Does nothing, because calls fail when the connection is closed.
   func connectionFailed(_ error: UInt32) {}
 
   func peerIsLeaving(_ reason: String?) {

@@ -79,7 +79,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
     self.head.take(name, value)
   }
 
-  /// The response has begun, and may have ended as well.
+  /// Notes that the response has begun, and may have ended as well.
   func receivedHeaders(isEnd: Bool) {
     guard !self.hasBegun, !self.head.isLast else { return }
     self.hasBegun = true

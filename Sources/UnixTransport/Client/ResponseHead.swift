@@ -8,7 +8,7 @@ struct ResponseHead {
   private var grpcStatus: [UInt8]?
   private var message: [UInt8] = []
 
-  /// Whether they contain a status, which ends the call.
+  /// Whether the headers contain a status, which ends the call.
   var isLast: Bool { self.grpcStatus != nil }
 
   mutating func take(_ name: Bytes, _ value: Bytes) {

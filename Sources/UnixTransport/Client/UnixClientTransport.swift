@@ -115,7 +115,7 @@ private struct RequestWriter: ClosableRPCWriterProtocol {
 
   func finish() async { self.outbox.end(Status(code: .ok, message: "")) }
 
-  /// Nothing to do, because the end of the call cancels it.
+  /// Does nothing, because `withStream` cancels the call at its end.
   func finish(throwing error: any Error) async {}
 }
 

@@ -8,9 +8,9 @@ struct ControlFrameLimiter {
   private var count = 0
   private var start: ContinuousClock.Instant?
 
-  /// Resets the count, because something was sent to the client. gRPC measures the bandwidth with a
-  /// ping for received data. Therefore pings are counted from that point, as gRPC's own servers do
-  /// (proposal A8).
+  /// Resets the count after output was sent to the client. gRPC answers received data with a ping,
+  /// to measure the bandwidth. Therefore only pings since the last output count, as in gRPC's own
+  /// servers (proposal A8).
   mutating func forgive() { self.count = 0 }
 
   /// Counts a frame.

@@ -8,12 +8,12 @@ protocol HTTP2Stream: AnyObject {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
   func received(header name: Bytes, _ value: Bytes)
-  /// - Parameter isEnd: Whether the peer sends no more.
+  /// - Parameter isEnd: Whether the headers end the peer's input.
   func receivedHeaders(isEnd: Bool)
   func received(_ data: UnsafeRawBufferPointer)
-  /// The peer sends no more.
+  /// Called when the peer's input has ended.
   func inputEnded()
-  /// All output, up to the end of the stream, has been sent.
+  /// Called when all output, up to the end of the stream, has been sent.
   func outputEnded()
   /// Whether any output has been sent.
   var isAnswered: Bool { get set }
@@ -30,15 +30,16 @@ protocol HTTP2ConnectionOwner: AnyObject {
   var account: Account { get }
   /// Returns the object for a stream that the peer starts, or `nil` if the peer may not start one.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
-  /// The connection is about to be closed because of the peer's input.
+  /// Called before the connection is closed because of the peer's input.
   ///
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func connectionFailed(_ error: UInt32)
-  /// The peer accepts no more streams.
+  /// Called when the peer accepts no more streams.
   ///
   /// - Parameter reason: The reason, if the peer is overloaded.
   func peerIsLeaving(_ reason: String?)
-  /// The connection and its streams are closed, by either side. Its socket is closed last.
+  /// Called when either side has closed the connection and its streams. The socket is closed
+  /// afterwards.
   func connectionClosed()
 }
 
@@ -46,8 +47,8 @@ protocol HTTP2ConnectionOwner: AnyObject {
 ///
 /// Implements rule D4.
 final class HTTP2Connection: Pollable {
-  /// The number of bytes per read. Messages are small. After part of a large input, other
-  /// connections get their turn.
+  /// The maximum number of bytes per read. Messages are small. Between the reads of a large input,
+  /// other connections get their turn.
   private static let maxReadSize = 4096
 
   private let socket: CInt
@@ -66,11 +67,11 @@ final class HTTP2Connection: Pollable {
   private var willBeFlushed = false
   private var pings = ControlFrameLimiter()
   private var fillers = ControlFrameLimiter()
-  /// The reason to close it: too many frames of either kind, or a forbidden one.
+  /// The reason to close the connection: too many pings or fillers, or a forbidden frame.
   private var fault: nghttp2_error_code?
-  /// Whether the owner knows that it is being closed.
+  /// Whether the owner was notified of the failure.
   private var hasFailed = false
-  /// Whether it accepts no more streams.
+  /// Whether the connection accepts no more streams.
   private var isFinishing = false
   /// Whether all output has been sent, so that the peer should close.
   private var isLingering = false

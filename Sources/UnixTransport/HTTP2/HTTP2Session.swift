@@ -2,35 +2,36 @@ import CNghttp2
 
 /// Receives the events of a session's streams while the session processes input or output.
 ///
-/// In the meantime the session must not be read or written, but output may be submitted.
+/// The delegate must not call `receive` or `nextOutput` meanwhile, but may submit output.
 protocol HTTP2SessionDelegate: AnyObject {
   typealias Bytes = UnsafeBufferPointer<UInt8>
 
-  /// The peer starts a request.
+  /// Called when the peer starts a request.
   func began(_ stream: Int32)
   func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
-  /// - Parameter isEnd: Whether the peer sends no more.
+  /// - Parameter isEnd: Whether the headers end the peer's input.
   func receivedHeaders(_ stream: Int32, isEnd: Bool)
   func received(_ stream: Int32, data: UnsafeRawBufferPointer)
-  /// The peer sends no more.
+  /// Called when the peer's input of a stream has ended.
   func inputEnded(_ stream: Int32)
-  /// The output submitted with an end has been sent.
+  /// Called when all output of a stream, including its end, has been sent.
   func outputEnded(_ stream: Int32)
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func closed(_ stream: Int32, _ error: UInt32)
-  /// Received a frame that costs its sender little.
+  /// Called for a received frame that costs its sender little.
   func received(_ filler: HTTP2Session.Filler)
-  /// Received a frame that the protocol forbids and nghttp2 ignores.
+  /// Called for a received frame that the protocol forbids and nghttp2 ignores.
   func receivedForbidden()
-  /// Sent headers or data of a stream.
+  /// Called when headers or data of a stream have been sent.
   func sent(_ stream: Int32)
-  /// This side resets a stream because of the peer's input.
+  /// Called when this side resets a stream because of the peer's input.
   func sentReset(_ stream: Int32)
-  /// The connection ends because of the peer's error, and the peer is notified.
+  /// Called when the connection ends because of the peer's error, of which the peer is notified.
   ///
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func gaveUp(_ error: UInt32)
-  /// The peer starts and accepts no more streams. Streams that it never saw are about to be closed.
+  /// Called when the peer starts and accepts no more streams, before streams that it never saw are
+  /// closed.
   ///
   /// - Parameter reason: The reason, if the peer is overloaded (RFC 9113, 6.8).
   func receivedGoAway(_ reason: String?)
@@ -202,7 +203,7 @@ extension HTTP2Session {
     // Cancelling after the response started is always allowed. The owner of the streams limits
     // rapid resets (CVE-2023-44487).
     nghttp2_option_set_stream_reset_rate_limit(options, UInt64(UInt32.max), UInt64(UInt32.max))
-    // Otherwise closed streams are kept for a priority tree, which gRPC does not use.
+    // By default, nghttp2 keeps closed streams for a priority tree, which gRPC does not use.
     nghttp2_option_set_no_closed_streams(options, 1)
     // The maximum number of pending answers to pings and settings. With more, the session ends.
     nghttp2_option_set_max_outbound_ack(options, 100)
@@ -329,7 +330,7 @@ extension nghttp2_frame {
 }
 
 extension nghttp2_goaway {
-  /// The reason of an overloaded peer.
+  /// The reason that an overloaded peer has sent, or `nil` if it has sent none.
   fileprivate var reason: String? {
     guard self.error_code == NGHTTP2_ENHANCE_YOUR_CALM.rawValue, self.opaque_data_len > 0 else {
       return nil

@@ -94,7 +94,7 @@ final class MessageOutbox: MessageSource, Sendable {
       let message = state.messages.popFirst()
       state.takenSize = message?.count ?? 0
       state.size -= state.takenSize
-      // Cannot fail, because the size only shrinks.
+      // This cannot fail, because the size only shrinks.
       try? self.count(state.size + state.takenSize)
       guard let message else {
         return (state.status.map { .end($0) } ?? .later, state.takeWaiting())

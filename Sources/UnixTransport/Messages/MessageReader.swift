@@ -3,7 +3,7 @@ import GRPCCore
 /// Assembles a call's messages from raw bytes. gRPC puts a flag of one byte and a length of four
 /// bytes before each message.
 ///
-/// The length is checked as soon as it arrives. Nothing of a message that is too long is kept.
+/// The length is checked as soon as it arrives. No part of a message that is too long is kept.
 struct MessageReader: Sendable {
   /// The reason why a message cannot be read.
   enum Fault: Error, Hashable {

@@ -5,7 +5,7 @@ package import GRPCCore
 package protocol MessageSource: AnyObject {
   /// Returns the next message.
   func next() -> NextMessage
-  /// Ends the call: no more messages are requested.
+  /// Called when the call ends. The source receives no more requests for messages.
   func close()
 }
 
@@ -37,7 +37,7 @@ struct MessageWriter {
     case end(Int, Status)
   }
 
-  /// Fills a frame as far as there is something to send.
+  /// Fills a frame with as much as the source has to send.
   mutating func fill(
     _ frame: UnsafeMutableRawBufferPointer, from source: any MessageSource
   ) -> Filling {

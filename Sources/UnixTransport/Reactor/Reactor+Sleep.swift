@@ -1,5 +1,5 @@
 extension Reactor {
-  /// Returns after a duration, in the machine's uptime. Unlike `Task.sleep` it needs no thread
+  /// Returns after a duration of the machine's uptime. Unlike `Task.sleep` it needs no thread
   /// besides the reactor's.
   ///
   /// - Throws: `CancellationError`.
@@ -11,7 +11,8 @@ extension Reactor {
   ///
   /// - Parameters:
   ///   - path: The path of the socket. Its directories need not exist.
-  ///   - limit: The longest duration if the path cannot be watched, or is not silent.
+  ///   - limit: The maximum duration if the path cannot be watched, or a process listens on the
+  ///     socket.
   ///   - isSilent: Whether no process listens on the socket. Called once the path is watched, and
   ///     only if the duration is longer than the limit.
   /// - Returns: Whether the socket may have appeared.

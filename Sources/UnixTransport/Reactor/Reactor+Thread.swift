@@ -4,8 +4,8 @@ import Synchronization
 
 // The thread that runs a reactor.
 extension Reactor {
-  /// Runs asynchronous code on the calling thread, which becomes the reactor's, including all tasks
-  /// that it starts. Returns when it is done. For the main function of a program; called once.
+  /// Runs asynchronous code, and all tasks that it starts, on the calling thread, which becomes the
+  /// reactor's. Returns when the code is done. Only the main function of a program calls it, once.
   package func runBlocking<Success: Sendable>(
     _ body: @escaping @Sendable () async throws -> Success
   ) throws -> Success {

@@ -6,21 +6,22 @@ import Synchronization
 
 /// An object that is called when its descriptor has input, room for output, or has ended.
 protocol Pollable: AnyObject {
-  /// The account whose time it takes. If `nil`, it takes every client's, and is called immediately.
+  /// The account that is charged for the handler's time. A handler without one delays all clients,
+  /// and is called immediately.
   var account: Account? { get }
   func ready()
 }
 
 /// Waits for descriptors on one thread, and runs their handlers there, along with Swift tasks.
 ///
-/// Thus a published change wakes only one thread on its way to all subscribers. It also avoids
-/// Swift's own thread pool. On Linux that is libdispatch, which after its first use checks once a
-/// second whether it has enough threads (`_dispatch_workq_monitor_pools` in src/event/workqueue.c).
-/// An idle connd must not wake up (D7).
+/// Thus a published change wakes only one thread to reach all subscribers. It also avoids Swift's
+/// own thread pool. On Linux that is libdispatch, which after its first use checks once a second
+/// whether it has enough threads (`_dispatch_workq_monitor_pools` in src/event/workqueue.c). An
+/// idle connd must not wake up (D7).
 ///
 /// Users take turns (``FairShare``): a user with much to read, do and send delays only itself.
-/// Published changes wait at most 200 µs for users' turns, and as long for jobs. While many jobs of
-/// a user are waiting, nothing more is read from that user.
+/// Published changes wait at most 200 µs for users' turns, and at most another 200 µs for jobs.
+/// While many jobs of a user are waiting, nothing more is read from that user.
 ///
 /// Code that runs here must not block for long, because it stops everything else. Tasks and work
 /// may be submitted from any thread. Everything else belongs to the reactor's thread.
@@ -31,11 +32,11 @@ package final class Reactor: TaskExecutor {
   }
 
   private struct Queue {
-    /// Work that precedes jobs.
+    /// Work that runs before jobs.
     var news: [@Sendable () -> Void] = []
     /// The account `nil` stands for the program itself.
     var jobs = FairShare<Account?, Job>()
-    /// Whether the thread waits for descriptors, so that only the bell tells it about jobs.
+    /// Whether the thread waits for descriptors, so that only the bell wakes it for jobs.
     var isWaiting = false
   }
 
@@ -52,7 +53,7 @@ package final class Reactor: TaskExecutor {
   /// The thread that runs the reactor, or 0 if none does.
   let thread = Atomic<UInt>(0)
 
-  // Used only on the reactor's thread, which `checkThread` makes sure of:
+  // Used only on the reactor's thread, which `checkThread` verifies:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [AlarmID: Alarm] = [:]
   private nonisolated(unsafe) var lastAlarm: AlarmID = 0
@@ -63,7 +64,8 @@ package final class Reactor: TaskExecutor {
   /// The buffer in which output is combined.
   nonisolated(unsafe) let scratch = UnsafeMutableRawBufferPointer.allocate(
     byteCount: 48 << 10, alignment: 16)
-  /// With fewer, descriptors that are always ready would delay the others.
+  /// The buffer for epoll's events. In a smaller one, descriptors that are always ready would delay
+  /// the others.
   private nonisolated(unsafe) let events = UnsafeMutableBufferPointer<epoll_event>.allocate(
     capacity: 512)
 
@@ -154,7 +156,7 @@ package final class Reactor: TaskExecutor {
     return self.lastAlarm
   }
 
-  /// Drops work that is due later. Must be called on the reactor's thread.
+  /// Cancels work that is due later. Must be called on the reactor's thread.
   func cancel(_ alarm: AlarmID) {
     self.checkThread()
     self.alarms[alarm] = nil
@@ -287,7 +289,7 @@ package final class Reactor: TaskExecutor {
   private func becameReady(_ descriptor: CInt) {
     guard let pollable = self.pollables[descriptor] else { return }
     guard let account = pollable.account else { return pollable.ready() }
-    // If it is not queued now, epoll reports the descriptor again.
+    // If the descriptor is not queued now, epoll reports it again.
     let jobs = self.queue.withLock { $0.jobs.count(of: account) }
     if jobs < Self.manyJobs, self.readyDescriptors.insert(descriptor).inserted {
       self.turns.append(.ready(descriptor), of: account)
@@ -302,8 +304,8 @@ package final class Reactor: TaskExecutor {
       switch turn.item {
       case .ready(let descriptor):
         self.readyDescriptors.remove(descriptor)
-        // If it was closed and its number reused in the meantime, the new descriptor just has
-        // nothing to read.
+        // If the descriptor was closed and its number reused in the meantime, the new one merely
+        // has nothing to read.
         self.pollables[descriptor]?.ready()
       case .flush(let connection): connection.flush()
       case .work(let work): work()
@@ -325,7 +327,7 @@ package final class Reactor: TaskExecutor {
     let now = ContinuousClock.now
     let due = self.alarms.filter { $0.value.due <= now }.sorted { $0.value.due < $1.value.due }
     for (id, _) in due {
-      // Earlier work may have dropped it.
+      // Earlier work may have cancelled the alarm.
       if let alarm = self.alarms.removeValue(forKey: id) { alarm.work() }
     }
   }

@@ -4,8 +4,8 @@ package import LinuxSupport
 import Synchronization
 
 /// Makes signals readable like bytes. It uses a handler instead of signalfd(2), which requires all
-/// threads to block the signal. A thread that the system starts for the program's tasks does not
-/// block it for a moment, and the kernel could deliver the signal there.
+/// threads to block the signal. A thread that the system starts for the program's tasks leaves the
+/// signal unblocked for a moment, in which the kernel could deliver it there.
 ///
 /// Thread-safety: any thread may wait, one at a time.
 package final class SignalPipe: Sendable {
@@ -14,7 +14,7 @@ package final class SignalPipe: Sendable {
   private let end: CInt
   private let former: [(signal: CInt, action: sigaction)]
 
-  /// Catches the signals until it is released. A process may have only one at a time.
+  /// Catches the signals until the pipe is released. A process may have only one pipe at a time.
   ///
   /// - Throws: An error if no descriptors are left.
   package init(_ signals: [CInt]) throws(SystemError) {
@@ -42,7 +42,7 @@ package final class SignalPipe: Sendable {
     close(self.end)
   }
 
-  /// Reports each signal on a separate thread, as long as the program runs.
+  /// Calls `tell` for each signal on a separate thread, as long as the program runs.
   package static func follow(
     _ signals: [CInt], _ tell: @escaping @Sendable () -> Void
   ) throws(SystemError) {

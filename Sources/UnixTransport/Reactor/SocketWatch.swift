@@ -14,7 +14,7 @@ final class SocketWatch: Pollable {
   private var lastID: ID = 0
   /// The inotify instance; -1 without one.
   private var descriptor: CInt = -1
-  /// The watched sockets by watch descriptor of a directory, and the name that matters there.
+  /// The watched sockets, by the watch descriptor of a directory and the name to watch in it.
   private var names: [CInt: [String: Set<ID>]] = [:]
 
   let account: Account? = nil
@@ -27,9 +27,10 @@ final class SocketWatch: Pollable {
 
   /// Watches the nearest existing directory of a path.
   ///
-  /// - Parameter tell: Called whenever the socket, or a directory on the way to it, may have
-  ///   appeared or changed its permissions.
-  /// - Returns: `nil` if the path cannot be watched, as without inotify instances.
+  /// - Parameter tell: Called whenever the socket, or a directory of its path, may have appeared or
+  ///   changed its permissions.
+  /// - Returns: `nil` if the path cannot be watched, for example because no inotify instances are
+  ///   left.
   func add(_ path: String, _ tell: @escaping () -> Void) -> ID? {
     guard self.open() else { return nil }
     self.lastID += 1
@@ -60,7 +61,7 @@ final class SocketWatch: Pollable {
       concerned = self.concerned(by: UnsafeRawBufferPointer(rebasing: buffer[..<count]))
     }
     guard !concerned.isEmpty else { return }
-    // A directory on the way may have appeared, or is gone.
+    // A directory of a path may have appeared or disappeared.
     _ = self.watchDirectories()
     for id in concerned { self.watched[id]?.tell() }
   }
@@ -107,7 +108,7 @@ final class SocketWatch: Pollable {
 
   private func watchDirectory(of path: String) -> (CInt, name: String)? {
     let nearest = Self.split(path).directory
-    // A directory may appear between two calls. Then look again.
+    // A directory may appear between two calls, so try again.
     for _ in 0..<8 {
       var (directory, name) = Self.split(path)
       while true {
@@ -134,7 +135,7 @@ final class SocketWatch: Pollable {
     return (directory.isEmpty ? "/" : directory, String(path[path.index(after: slash)...]))
   }
 
-  /// Returns the sockets that events are about: their name, or their directory itself.
+  /// Returns the sockets whose name, or directory itself, the events report.
   private func concerned(by events: UnsafeRawBufferPointer) -> Set<ID> {
     let header = MemoryLayout<inotify_event>.size
     var (rest, concerned) = (events[...], Set<ID>())

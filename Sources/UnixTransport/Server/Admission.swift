@@ -55,25 +55,27 @@ extension ServerContext {
 /// Decides what to admit, and learns of rejected clients. The functions about resources may be
 /// called on any thread, the others on the reactor's.
 package protocol Admission: Sendable {
-  /// The account of a user.
+  /// Returns the account of a user.
   func account(ofUID uid: UInt32) -> Account
 
-  /// Admits so much of a resource. Used by ``Charge`` only, which releases it.
+  /// Admits the use of an amount of a resource. Only ``Charge`` calls this, and releases the
+  /// amount.
   func admit(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) throws(Refusal)
   func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials)
 
-  /// A connection is being closed because of the client's input.
+  /// Called when a connection is being closed because of the client's input.
   ///
   /// - Parameter error: The HTTP/2 error that the client receives (RFC 9113, 7).
   func connectionFailed(of peer: PeerCredentials, _ error: UInt32)
 
-  /// A client's message is longer than the transport accepts.
+  /// Called when a client's message is longer than the transport accepts.
   ///
   /// - Returns: The reason for the client.
   func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal
-  /// accept(2) failed, because descriptors or memory have run out. Clients wait until it succeeds.
+  /// Called when accept(2) failed, because descriptors or memory have run out. Clients wait until
+  /// it succeeds.
   func acceptFailed(_ error: SystemError)
-  /// A connection was accepted.
+  /// Called when a connection was accepted.
   func accepted()
 }
 

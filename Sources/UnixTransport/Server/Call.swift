@@ -92,7 +92,7 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
     case .message(let message): try await self.outbox.write(message)
     case .status(let status, _):
       self.outbox.end(status)
-      // Without a response, no trailers can carry the status.
+      // If the response has not begun, it cannot end with the status.
       self.reactor.run { self.stream.endIfUnanswered(status) }
     }
   }
@@ -101,7 +101,7 @@ private struct ResponseWriter: ClosableRPCWriterProtocol {
     for part in parts { try await self.write(part) }
   }
 
-  /// Nothing to do, because gRPC has already written a status.
+  /// Does nothing, because gRPC has already written a status.
   func finish() async {}
 
   func finish(throwing error: any Error) async {
@@ -194,7 +194,7 @@ final class SingleRequest: RequestSink {
     self.stream.end(Status(code: .internalError, message: "the call has no request"))
   }
 
-  /// The source decides when to end.
+  /// Does nothing, because the source decides when to end.
   func finish() {}
   func close() { self.memory?.close() }
 }

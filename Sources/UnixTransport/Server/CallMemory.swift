@@ -2,8 +2,8 @@ import Synchronization
 
 /// Counts the bytes that connd keeps for a call. Safe to use from any thread.
 ///
-/// Each call may use a small amount without admission, so that ordinary calls work whatever others
-/// use. More must be admitted.
+/// Each call may use a small amount without admission, so that ordinary calls work however much
+/// memory others use. More must be admitted.
 ///
 /// Implements rule D4.
 package final class CallMemory: Sendable {
@@ -31,7 +31,7 @@ package final class CallMemory: Sendable {
 
   /// Changes the number of bytes kept. A decrease never fails.
   ///
-  /// - Throws: A refusal if there may not be so many. Then nothing changes.
+  /// - Throws: A refusal if the client may not use that much memory. Then nothing changes.
   package func set(_ part: Part, to bytes: Int) throws(Refusal) {
     try self.state.withLock { (state) throws(Refusal) in
       guard !state.isClosed else { return }
@@ -43,7 +43,7 @@ package final class CallMemory: Sendable {
     }
   }
 
-  /// Ends the call, so that nothing is kept.
+  /// Releases the memory, because the call has ended.
   package func close() {
     self.state.withLock { state in
       state.charge.shrink(to: 0)

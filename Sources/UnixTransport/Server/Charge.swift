@@ -15,14 +15,14 @@ package struct Charge: ~Copyable, Sendable {
   private let peer: PeerCredentials
   private let admission: any Admission
 
-  /// Creates a charge for nothing.
+  /// Creates a charge of zero.
   package init(
     of resource: LimitedResource, by peer: PeerCredentials, _ admission: any Admission
   ) {
     (self.resource, self.peer, self.admission) = (resource, peer, admission)
   }
 
-  /// - Throws: A refusal if the client may not have so much.
+  /// - Throws: A refusal if the client may not use that much.
   package init(
     _ amount: Int, of resource: LimitedResource, by peer: PeerCredentials,
     _ admission: any Admission
@@ -37,7 +37,7 @@ package struct Charge: ~Copyable, Sendable {
 
   /// Increases the amount. A smaller amount changes nothing.
   ///
-  /// - Throws: A refusal if the client may not have so much. Then nothing changes.
+  /// - Throws: A refusal if the client may not use that much. Then nothing changes.
   package mutating func grow(to amount: Int) throws(Refusal) {
     guard amount > self.amount else { return }
     try self.admission.admit(amount - self.amount, of: self.resource, by: self.peer)

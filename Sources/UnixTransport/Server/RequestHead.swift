@@ -30,7 +30,7 @@ struct RequestHead {
     }
   }
 
-  /// Each pseudo-header may occur once, before the fields (RFC 9113, 8.3).
+  /// Adds a pseudo-header. Each may occur once, before the fields (RFC 9113, 8.3).
   private mutating func takePseudoHeader(_ name: Bytes, _ value: Bytes) {
     let header: WritableKeyPath<RequestHead, [UInt8]?>
     switch String(decoding: name, as: UTF8.self) {
@@ -44,7 +44,8 @@ struct RequestHead {
     self[keyPath: header] = Array(value)
   }
 
-  /// Names must be in lower case, and connection-specific fields are forbidden (RFC 9113, 8.2).
+  /// Adds a field. Names must be in lower case, and connection-specific fields are forbidden (RFC
+  /// 9113, 8.2).
   private mutating func takeField(_ name: Bytes, _ value: Bytes) {
     self.hasFields = true
     if name.contains(where: { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) }) {

@@ -44,7 +44,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }
 
-  /// Clients may stop making calls whenever they want.
+  /// Does nothing, because clients may stop making calls at any time.
   func peerIsLeaving(_ reason: String?) {}
 
   func connectionFailed(_ error: UInt32) {

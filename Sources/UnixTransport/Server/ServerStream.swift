@@ -6,9 +6,9 @@ protocol RequestSink: AnyObject {
   ///
   /// - Returns: The number of unread bytes. The client may send that much less.
   func received(_ data: UnsafeRawBufferPointer) throws(MessageReader.Fault) -> Int
-  /// The client sends no more.
+  /// Called when the client's input has ended.
   func inputEnded()
-  /// The server is stopping, so the call should end in its own way.
+  /// Called when the server is stopping, so that the call can end by itself.
   func finish()
   func close()
 }
@@ -27,7 +27,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   private var hasResponded = false
   private var isInputOver = false
   var isAnswered = false
-  /// Whether there was no data for the last frame.
+  /// Whether the source had no data for the last frame.
   private var isWaiting = false
   /// The size of the data still to arrive, or `nil` if the request does not specify it.
   private var promised: Int?
@@ -102,7 +102,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     self.sink?.inputEnded()
   }
 
-  /// The server is stopping.
+  /// Lets the call end by itself, because the server is stopping.
   func finish() {
     self.sink?.finish()
   }
@@ -162,14 +162,14 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
     }
   }
 
-  /// All output was sent. The stream is released even if the client is not done. CANCEL would be
+  /// Releases the stream after all output was sent, even if the client is not done. CANCEL would be
   /// wrong here, because some clients take it for the status (RFC 9113, 8.1).
   func outputEnded() {
     guard !self.isInputOver else { return }
     self.connection?.session?.resetQuietly(self.id)
   }
 
-  /// The stream was closed by either side.
+  /// Notes that either side has closed the stream.
   func closed(_ error: UInt32?) {
     self.connection = nil
     self.closeSink()
@@ -184,7 +184,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   }
 }
 
-/// The end of a response that does not come from the source.
+/// A source without messages, which only ends the response with a status.
 private final class LastWord: MessageSource {
   private let status: Status
 

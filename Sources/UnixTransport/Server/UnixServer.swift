@@ -8,7 +8,7 @@ import LinuxSupport
 final class UnixServer: Pollable, @unchecked Sendable {
   /// How long to accept connections before existing ones get their turn.
   private static let maxAcceptingTime = Duration.microseconds(400)
-  /// The kernel's buffer for a client that does not read, as the kernel counts it. Larger than the
+  /// The kernel's send buffer for a client, as the kernel counts its size. It is larger than the
   /// longest frame.
   private static let sendBuffer: CInt = 16 << 10
 
@@ -45,7 +45,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   // MARK: Life
 
-  /// - Parameter ended: Resumed when it has finished and the last connection and call have ended.
+  /// - Parameter ended: Resumed when the server has finished and the last connection and call have
+  ///   ended.
   func begin(_ handler: @escaping Call.Handler, ended: CheckedContinuation<Void, Never>) {
     self.reactor.checkThread()
     (self.handler, self.ended) = (handler, ended)

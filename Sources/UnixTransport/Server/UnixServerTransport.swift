@@ -18,7 +18,7 @@ package typealias StreamingMethod =
 /// - It passes on no metadata in either direction, and no deadlines. Clients enforce theirs (gRPC's
 ///   PROTOCOL-HTTP2.md) and end the call.
 /// - `ServerContext.peer` has the caller's credentials.
-/// - Requests are accepted as they are read, so a client that sends faster waits.
+/// - Requests are accepted as fast as they are read, so a client that sends faster waits.
 package struct UnixServerTransport: ServerTransport {
   package typealias Bytes = [UInt8]
 

@@ -2,9 +2,8 @@ import Connectivity
 import Glibc
 import LinuxSupport
 
-/// Reads the DNS servers of this machine: those in the C library's file, the servers behind a local
-/// stub, and the servers of links. It sends no queries, so a hanging resolver cannot delay kernel
-/// messages.
+/// A reader of this machine's DNS servers: those in the C library's file, behind a local stub, and
+/// of links. Sends no queries, so a hanging resolver cannot delay kernel messages.
 struct DNSFiles {
   /// The prefix of all paths. Empty outside of tests.
   let root: String
@@ -53,8 +52,8 @@ struct DNSFiles {
       links: self.links())
   }
 
-  /// Returns the servers behind a stub on this machine, or `nil` without a stub, or if they are
-  /// unknown.
+  /// Returns the servers behind a stub on this machine, or `nil` without a stub or if its servers
+  /// are unknown.
   private func behindStub(_ servers: [DNSSettings.Server]) -> [DNSSettings.Server]? {
     guard !servers.isEmpty, servers.allSatisfy(\.address.isLoopback) else { return nil }
     let stubs = ["127.0.0.53", "127.0.0.54"].compactMap { IPAddress($0) }

@@ -3,16 +3,16 @@ import Glibc
 
 /// The DNS files, and the watch that reports their changes.
 ///
-/// A program that writes the resolver's file in place may empty it first, and close it meanwhile
+/// A program that writes the resolver's file in place may first empty and close it
 /// (`: >resolv.conf; cat new >resolv.conf`). So a file that has lost all its servers is read again
-/// after a moment, unless it changes before.
+/// after a moment, unless it changes earlier.
 final class DNSWatch: FactSource {
   private let files: DNSFiles
   private let changes = FileWatch()
   private let now: () -> ContinuousClock.Instant
   /// Whether the facts that were returned last have servers.
   private var hadServers = false
-  /// When to take a file without servers as it is, or `nil` if none is pending.
+  /// When to accept a file without servers, or `nil` if none is pending.
   private var due: ContinuousClock.Instant?
 
   /// - Parameter now: The clock.

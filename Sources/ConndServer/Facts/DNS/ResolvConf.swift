@@ -17,7 +17,7 @@ struct ResolvConf {
       guard let keyword = text.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
       switch keyword {
       case "nameserver": self.servers += Self.servers(text.dropFirst().prefix(1))
-      // The last of several applies.
+      // If there are several, the last one applies.
       case "search": self.search = Self.domains(text.dropFirst())
       case "domain": self.search = Self.domains(text.dropFirst().prefix(1))
       default: continue

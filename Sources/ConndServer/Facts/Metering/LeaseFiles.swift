@@ -1,7 +1,7 @@
 import LinuxSupport
 import Netlink
 
-/// The DHCP leases of systemd-networkd. Only root can read those of NetworkManager, which reports
+/// The DHCP leases of systemd-networkd. Only root can read NetworkManager's leases, but it reports
 /// its conclusions itself.
 struct LeaseFiles {
   /// The prefix of all paths. Empty outside of tests.
@@ -22,7 +22,7 @@ struct LeaseFiles {
         .map(\.link))
   }
 
-  /// Parses `VENDOR_SPECIFIC=414e…` (systemd's sd-dhcp-lease.c).
+  /// Whether `VENDOR_SPECIFIC=414e…` (systemd's sd-dhcp-lease.c) contains the phone's text.
   private static func isOfPhone(_ text: [UInt8]) -> Bool {
     guard let digits = networkdValue(of: "VENDOR_SPECIFIC", in: text) else { return false }
     var octets: [UInt8] = []

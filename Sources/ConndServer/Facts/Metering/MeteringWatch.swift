@@ -1,7 +1,7 @@
 import ConnectivityRules
 import Glibc
 
-/// NetworkManager, for costs and connectivity checks, and the leases of systemd-networkd.
+/// The sources of costs: NetworkManager, which also checks connectivity, and networkd's leases.
 final class MeteringWatch: FactSource {
   private let leases: LeaseFiles
   private let changes = FileWatch()

@@ -5,13 +5,13 @@ import Systemd
 
 /// The costs and connectivity checks of NetworkManager's devices, read from the system bus.
 ///
-/// The last cost of a link remains valid while NetworkManager is absent, and after its restart
-/// until it reports the link again. It ends with the link. Updating NetworkManager must not end
-/// connections.
+/// Updating NetworkManager must not end connections. So the last cost of a link remains valid while
+/// NetworkManager is absent, and after its restart until it reports the link again. The cost ends
+/// with the link.
 final class NetworkManagerWatch {
   private struct Device: Hashable {
     var interface = ""
-    /// The interface of its traffic, if that is different, as for a modem.
+    /// The interface of the device's traffic, if it is another one, as for a modem.
     var trafficInterface = ""
     var metering = Metering.unknown
     /// The `NMDeviceState`, or `nil` if not reported.
@@ -20,7 +20,7 @@ final class NetworkManagerWatch {
     var checks = ConnectivityChecks()
 
     /// The cost of the link, or `nil` if it is unknown. Before there is a lease, a guess of
-    /// "unmetered" does not count, because the lease may say otherwise.
+    /// "unmetered" does not count, because the lease may contradict it.
     var word: Metering? {
       switch self.metering {
       case .unknown: nil
@@ -41,7 +41,7 @@ final class NetworkManagerWatch {
   }
 
   private let service: BusService<Question>
-  /// By their paths.
+  /// The devices by their D-Bus paths.
   private var devices: [String: Device] = [:]
   /// The costs that an earlier NetworkManager reported, for links that this one has not reported
   /// yet.
@@ -67,7 +67,7 @@ final class NetworkManagerWatch {
 
   init(hasLink: @escaping (_ name: String) -> Bool = { if_nametoindex($0) != 0 }) {
     self.hasLink = hasLink
-    // Only signals that all kinds of devices share, because Wi-Fi devices also report every scan.
+    // Wi-Fi devices report every scan, so connd reads only signals that all devices share.
     self.service = BusService(
       Self.name,
       signals: [
@@ -199,7 +199,7 @@ extension Validation.State {
   /// value counts as unknown.
   fileprivate init?(_ value: BusValue) {
     switch value {
-    // A device without any connection leads as little to the internet as a limited one.
+    // A device without connectivity reaches the internet no better than a limited one.
     case .number(1), .number(3): self = .limited
     case .number(2): self = .portal
     case .number(4): self = .full

@@ -1,7 +1,7 @@
 import Connectivity
 import Systemd
 
-/// The modems and bearers of ModemManager, and the links that follow from them. A value without a
+/// The modems and bearers of ModemManager, and the links that follow from them. Does not access the
 /// bus.
 ///
 /// The input is not trusted: values of a wrong type count as unknown, and the numbers of objects
@@ -94,7 +94,7 @@ struct ModemObjects: Hashable {
     self.modems.sorted { $0.key < $1.key }.flatMap(\.value.bearers).prefix(Self.maxBearers)
   }
 
-  /// The bearers without any data. ModemManager's list of objects contains only modems.
+  /// The bearers that have not been read. ModemManager's list of objects contains only modems.
   var unreadBearers: [String] { self.listed.filter { self.bearers[$0] == nil } }
 
   /// The links of the bearers, by name.
@@ -114,7 +114,7 @@ struct ModemObjects: Hashable {
           isRoaming: modem.registration.map(Self.roaming.contains) ?? false,
           mobileOperator: modem.operatorCode.isEmpty
             ? nil : MobileOperator(code: modem.operatorCode, name: modem.operatorName))
-        // Several bearers may share one link. The link carries whatever any of them carries.
+        // Several bearers may share one link. The bearer with the best state counts.
         if links[interface].map({ link.carriesMore(than: $0.link) }) ?? true {
           links[interface] = (link, modem.signalQuality)
         }
@@ -153,8 +153,8 @@ extension MobileGeneration {
 extension BusValue {
   fileprivate var flag: Bool? { if case .flag(let value) = self { value } else { nil } }
   fileprivate var number: Int64? { if case .number(let value) = self { value } else { nil } }
-  /// In percent. For a modem without measurements, ModemManager reports zero and not recent
-  /// (mm-iface-modem.c). For a signal that is unchanged for long, it reports not recent only.
+  /// In percent, or `nil` without measurements: ModemManager then reports zero and "not recent"
+  /// (mm-iface-modem.c). It also reports a signal as "not recent" if it is unchanged for long.
   fileprivate var signalQuality: UInt32? {
     guard case .flaggedNumber(let percent, let isRecent) = self, (0...100).contains(percent),
       isRecent || percent > 0
@@ -162,7 +162,7 @@ extension BusValue {
     return UInt32(percent)
   }
   fileprivate var texts: [String]? { if case .texts(let values) = self { values } else { nil } }
-  /// MCC and MNC, or `nil` for anything else. Empty if the modem is in no network.
+  /// MCC and MNC, or `nil` for anything else, such as the empty text of a modem without a network.
   fileprivate var operatorCode: String? {
     guard case .text(let text) = self, (5...6).contains(text.utf8.count),
       text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
@@ -170,7 +170,7 @@ extension BusValue {
     return text
   }
 
-  /// Limited to a length that can be shown.
+  /// The name, limited to a length that can be shown.
   fileprivate var operatorName: String? {
     if case .text(let text) = self { String(text.prefix(64)) } else { nil }
   }

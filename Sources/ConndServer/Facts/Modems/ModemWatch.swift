@@ -6,8 +6,8 @@ import Systemd
 
 /// ModemManager on the system bus.
 ///
-/// If the bus is missing, it is looked for when the kernel reports a new link, because a new modem
-/// or its service creates one.
+/// If the bus is missing, connd tries to connect when the kernel reports a new link, because a new
+/// modem or its service creates one.
 ///
 /// Implements rule K5.
 final class ModemWatch: FactSource {
@@ -30,7 +30,7 @@ final class ModemWatch: FactSource {
 
   init(_ serialLines: SerialLines = SerialLines()) {
     self.serialLines = serialLines
-    // The rules select by interface (arg0). So the bus does not pass on a modem's position or its
+    // The rules select by interface (arg0). So the bus does not forward a modem's position or its
     // cells' signals, which a client may request every second. A bearer's traffic counter arrives
     // every 30 seconds, in the same message as its state.
     let changes = ModemObjects.properties.keys.sorted().map {
@@ -77,7 +77,7 @@ final class ModemWatch: FactSource {
       self.take(event)
       self.askOfBearers()
     }
-    // Most messages are about signal and traffic.
+    // Most messages are about signal and traffic, which do not change the links.
     return self.objects.links == self.heard ? [] : self.news()
   }
 
@@ -93,7 +93,7 @@ final class ModemWatch: FactSource {
       }
     case .answer(.bearer(let path), let message):
       let wanted = ModemObjects.properties[ModemObjects.bearer] ?? []
-      // Also for an error, so that the bearer is not queried again.
+      // Updates the bearer even after an error, so that it is not queried again.
       let values = message.readProperties(wanted) ?? [:]
       self.objects.update(path, BusProperties(ModemObjects.bearer, values))
     case .signal(let message): self.takeSignal(message)

@@ -3,7 +3,7 @@ import ConnectivityRules
 import LinuxSupport
 import Netlink
 
-/// The captive portals in the state files of systemd-networkd, which it writes since version 254
+/// The captive portals in the state files of systemd-networkd, which contain them since version 254
 /// (networkd-state-file.c).
 struct PortalFiles {
   /// The prefix of all paths. Empty outside of tests.

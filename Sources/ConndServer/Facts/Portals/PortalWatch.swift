@@ -7,7 +7,7 @@ import Netlink
 final class PortalWatch: FactSource {
   private let files: PortalFiles
   private let changes = FileWatch()
-  /// `nil` if netlink is unavailable or the kernel lacks IPv6.
+  /// The listener for advertisements, or `nil` without netlink or IPv6 in the kernel.
   private let advertisements = PortalListener()
   private var reported: [String: String] = [:]
   private var hasRead = false

@@ -2,11 +2,11 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// Notices without polling that the machine slept (I6).
+/// A watch for sleep of the machine, without polling (I6).
 ///
 /// CLOCK_BOOTTIME advances during sleep and CLOCK_MONOTONIC does not. Their difference is the time
 /// slept since boot. The kernel cancels a wall-clock timer in the far future when the machine
-/// resumes. It also cancels it when the clock is set, which does not change the difference. See
+/// resumes. Setting the clock also cancels the timer, but does not change the difference. See
 /// timerfd_create(2), TFD_TIMER_CANCEL_ON_SET.
 struct SleepWatch {
   /// Becomes readable after a resume; -1 if the kernel has no such timer.
@@ -48,7 +48,7 @@ struct SleepWatch {
   }
 }
 
-/// Detects sleep from the time slept since boot.
+/// A detector of sleep, from the time slept since boot.
 struct SleepDetector: Hashable {
   private var slept: Duration
 

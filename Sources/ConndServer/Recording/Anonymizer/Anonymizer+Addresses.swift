@@ -4,9 +4,9 @@ import Connectivity
 /// Ammar and Moon, "Prefix-preserving IP address anonymization"). So routes and subnets keep their
 /// contents. The key and all earlier bits decide whether a bit is inverted.
 ///
-/// Some ranges have a meaning, such as link-local addresses. No bit that leads to such a range is
-/// inverted, so addresses neither leave nor enter it. Therefore a public address keeps some leading
-/// bits: as many as it shares with such a range, plus one. For IPv6 these are two or three.
+/// Some ranges have a meaning, such as link-local addresses. The bits of such a range's prefix are
+/// not inverted, so addresses neither leave nor enter the range. Therefore a public address keeps
+/// as many leading bits as it shares with such a range, plus one. For IPv6 these are two or three.
 extension Anonymizer {
   func computed(_ address: IPAddress) -> IPAddress {
     let bytes = address.bytes
@@ -44,9 +44,9 @@ extension Anonymizer {
   /// A block of addresses with a meaning.
   private struct Block {
     enum Content {
-      /// Its addresses stay unchanged, because they identify no one.
+      /// Addresses stay unchanged, because they do not identify a machine or user.
       case same
-      /// Its addresses are replaced by others of the block.
+      /// Addresses are replaced by other addresses of the block.
       case turned
       /// The last 32 bits are an IPv4 address.
       case ipv4
@@ -94,7 +94,7 @@ extension Anonymizer {
     Block("ff02::1:ff00:0", 104, .turned),
   ]
 
-  /// The well-known groups of each scope.
+  /// The well-known multicast groups of each scope.
   private static let groups = (0...15).map { scope in
     Block("ff0\(String(scope, radix: 16))::", 104, .same)
   }

@@ -2,7 +2,7 @@ import Connectivity
 import LinuxSupport
 import Netlink
 
-/// Copies only the lines and names of files that connd evaluates. Unknown files are removed.
+/// Keeps only the lines and file names that connd evaluates. Unknown files are removed.
 extension Anonymizer {
   /// Returns a query and its answer with substitutes, or `nil` for an unknown file.
   func file(
@@ -102,7 +102,7 @@ extension Anonymizer {
     return (FileQuestion(question.kind, path), Array(answer.utf8))
   }
 
-  /// Whether it is a driver's name for a serial line, such as `ttyUSB2`.
+  /// Whether a name is a driver's name for a serial line, such as `ttyUSB2`.
   private static func isLine(_ name: Substring) -> Bool {
     guard name.hasPrefix("tty") else { return false }
     let kind = name.dropFirst(3).prefix { $0.isASCII && $0.isLetter }

@@ -1,10 +1,10 @@
-/// Replaces names of links. Names from the kernel, udev and well-known programs show what a link
-/// is, and stay. Any other name keeps at most a prefix of that kind.
+/// Replaces names of links. Names from the kernel, udev and well-known programs show the kind of a
+/// link, so they stay. Any other name keeps at most such a prefix.
 extension Anonymizer {
   func computed(linkName name: String) -> String {
     let parts = name.split(separator: ".", omittingEmptySubsequences: false)
     let base = self.base(parts.first ?? "")
-    // The number of a VLAN, or for resolvconf's files the program that wrote it.
+    // VLAN numbers, and the programs in the names of resolvconf's files, stay.
     let rest = parts.dropFirst().map { part in
       part.isDecimal || Self.programs.contains(part) ? String(part) : self.word(3, part)
     }
@@ -19,7 +19,7 @@ extension Anonymizer {
     if rest.isDecimal || rest.isEmpty && Self.whole.contains(prefix) { return String(name) }
     if Self.placed.contains(prefix) {
       if rest.isPlace { return String(name) }
-      // udev's name from the MAC address.
+      // udev's name that contains the MAC address.
       if rest.first == "x", rest.utf8.count == 13 {
         let digits = Array(rest.dropFirst())
         let octets = stride(from: 0, to: 12, by: 2).compactMap {
@@ -66,8 +66,8 @@ extension Substring {
     (1...5).contains(self.utf8.count) && self.utf8.allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// Whether it is a location such as `p3s0f1np0` or `o1`: letters for the kind, each followed by a
-  /// decimal number.
+  /// Whether the text is a location such as `p3s0f1np0` or `o1`: letters for the kind, each
+  /// followed by a decimal number.
   fileprivate var isPlace: Bool {
     var rest = self
     guard !rest.isEmpty else { return false }

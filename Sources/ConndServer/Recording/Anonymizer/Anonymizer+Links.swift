@@ -18,7 +18,7 @@ extension AttributeRule {
     Int(IFLA_BRPORT_STATE): .same(1), Int(IFLA_BRPORT_LOCKED): .same(1),
   ]
 
-  /// Returns the known attributes of a kind's own data, or `nil` if the data must be removed.
+  /// Returns the known attributes in a link kind's data, or `nil` if the data must be removed.
   fileprivate static func data(of kind: String) -> [Int: AttributeRule]? {
     switch kind {
     case "bond": [Int(IFLA_BOND_ACTIVE_SLAVE): .same(4)]
@@ -50,7 +50,7 @@ extension AttributeRule {
 }
 
 extension Anonymizer {
-  /// Replaces `IFLA_LINKINFO`. The kind decides about the format of the data.
+  /// Replaces `IFLA_LINKINFO`. The link's kind determines the format of the data.
   func linkInformation(_ bytes: ArraySlice<UInt8>) -> [UInt8] {
     var reader = AttributeBytes(bytes)
     var (kind, masterKind) = ("", "")

@@ -3,8 +3,8 @@ import Connectivity
 import Glibc
 import Netlink
 
-/// Replaces netlink messages, both requests and notifications. For an unknown message only its
-/// header remains.
+/// Replaces netlink messages, both requests and notifications. Only the header of an unknown
+/// message remains.
 extension Anonymizer {
   /// Returns the messages of a datagram with substitutes.
   func datagram(_ bytes: [UInt8], _ role: SocketRole) -> [UInt8] {
@@ -13,18 +13,18 @@ extension Anonymizer {
       let length = rest.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
       guard length >= Self.headerSize, length <= rest.count else { break }
       let message = self.message(rest.prefix(length), role)
-      // The last message need not be padded, and requests are not.
+      // The last message of a datagram need not be padded, and a request is not.
       rest = rest.dropFirst((length + 3) & ~3)
       written += message
       if !rest.isEmpty { written += [UInt8](repeating: 0, count: -message.count & 3) }
     }
-    // Keep it malformed, so that the parser rejects it as it did the original.
+    // Keep the datagram malformed, so that the parser rejects it like the original.
     return rest.isEmpty ? written : written + [0, 0, 0, 0]
   }
 
   private static let headerSize = 16
 
-  /// Replaces a message. The header of its family has only numbers. Attributes follow.
+  /// Replaces a message. Its family's header contains only numbers, and precedes the attributes.
   private func message(_ bytes: ArraySlice<UInt8>, _ role: SocketRole) -> [UInt8] {
     var header = Array(bytes.prefix(Self.headerSize))
     let payload = bytes.dropFirst(Self.headerSize)
@@ -51,8 +51,8 @@ extension Anonymizer {
     return header + written
   }
 
-  /// Replaces the end of a list or an error: a number and the header of the request. The kernel's
-  /// explanation is kept as a fact without its text, which may contain a name.
+  /// Replaces the end of a list or an error: a number and the header of the request. The text of
+  /// the kernel's explanation is replaced, because it may contain a name.
   private func end(
     _ payload: ArraySlice<UInt8>, of header: inout [UInt8], after size: Int
   ) -> [UInt8] {
@@ -84,7 +84,7 @@ extension Anonymizer {
     }
     let fields = Array(payload.prefix(4))
     guard fields.count == 4, type >= Int(RTM_NEWLINK) else { return nil }
-    // There are three message types each: new, removed and query.
+    // Each family has three message types: new, removed and query.
     switch type & ~3 {
     case Int(RTM_NEWLINK): return (16, AttributeRule.ofLinks)
     case Int(RTM_NEWADDR): return (8, AttributeRule.ofAddresses)

@@ -38,8 +38,8 @@ extension Anonymizer {
     return path
   }
 
-  /// Returns a change of the history with substitutes. Causes name messages of the kernel and
-  /// numbers of users.
+  /// Returns a change of the history with substitutes. Apart from a link, causes contain only names
+  /// of kernel messages and user IDs.
   func change(_ change: ConnectivityChange) -> ConnectivityChange {
     switch change {
     case .transition(var transition):

@@ -4,13 +4,13 @@ import ConnectivityRules
 extension Anonymizer {
   /// Returns a recording with substitutes for everything.
   ///
-  /// - Throws: If it is not a recording that can be replayed.
+  /// - Throws: If the bytes are not a recording that can be replayed.
   func recording(_ bytes: [UInt8]) throws(RecordingError) -> [UInt8] {
     let records = try RecordingFile(bytes)
     var configurations: [String] = []
     do throws(ConfigurationError) {
-      // The substitutes of link names and network hashes are complete only after all items. So the
-      // second pass has the correct ones.
+      // The substitutes of link names and network hashes are complete only after all items, so only
+      // the second pass is correct.
       for _ in 0..<2 {
         for item in records.items { _ = self.item(item) }
         for change in records.header.past { _ = self.change(change) }

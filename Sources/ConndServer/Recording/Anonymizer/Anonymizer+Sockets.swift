@@ -6,7 +6,7 @@ import Glibc
 extension Anonymizer {
   /// Replaces both addresses of a request or an answer, and keeps the numbers of `tcp_info`.
   ///
-  /// - Parameter isRequest: Whether it is a request, which has another header than an answer.
+  /// - Parameter isRequest: Whether it is a request. An answer has another header.
   func socketMessage(_ payload: ArraySlice<UInt8>, isRequest: Bool) -> [UInt8] {
     let size =
       isRequest ? MemoryLayout<inet_diag_req_v2>.size : MemoryLayout<inet_diag_msg>.size
@@ -23,7 +23,7 @@ extension Anonymizer {
         start + length..<start + 16, with: [UInt8](repeating: 0, count: 16 - length))
     }
     guard !isRequest else { return header }
-    // The socket's uid and inode.
+    // Clears the socket's uid and inode.
     header.replaceSubrange(size - 8..<size, with: [UInt8](repeating: 0, count: 8))
     return header
       + self.attributes(

@@ -27,7 +27,7 @@ final class Anonymizer {
   /// - Parameter key: Sixteen bytes. Random except in tests.
   init(key: [UInt8] = NetworkKey().bytes) {
     self.function = SipHash(key: key)
-    // connd's own probes say nothing about the machine.
+    // connd's own probes reveal nothing about the machine.
     let probes = DefaultDestination.spread
     for address in probes.ipv4 + probes.ipv6 { self.addresses[address] = address }
   }
@@ -50,8 +50,8 @@ final class Anonymizer {
     return substitute
   }
 
-  /// Returns the first address of the substitute block for the first address of a block, and the
-  /// substitute of any other address.
+  /// Returns the substitute of an address. For the first address of a block, that is the first
+  /// address of the substitute block.
   func address(_ address: IPAddress, length: Int) -> IPAddress {
     guard let prefix = IPPrefix(address, length: length), prefix.address == address else {
       return self.address(address)
@@ -59,9 +59,9 @@ final class Anonymizer {
     return IPPrefix(self.address(address), length: length)?.address ?? self.address(address)
   }
 
-  /// Returns the substitute of a hardware address, usually of six bytes. A tunnel's is an IP
-  /// address. The group and local-administration bits stay, and so do addresses of only zeros or
-  /// ones.
+  /// Returns the substitute of a hardware address, usually of six bytes. A tunnel's hardware
+  /// address is an IP address. The group and local-administration bits stay, and so do addresses of
+  /// only zeros or ones.
   func hardwareAddress(_ bytes: [UInt8]) -> [UInt8] {
     if bytes.allSatisfy({ $0 == 0 }) || bytes.allSatisfy({ $0 == 0xFF }) { return bytes }
     if let address = IPAddress(bytes: bytes) { return self.address(address).bytes }
@@ -152,8 +152,7 @@ final class Anonymizer {
     self.networkKeys = (key, NetworkKey(bytes: bytes))
   }
 
-  /// Returns the hash of a known network by the new key, and an unrelated hash for any other
-  /// network.
+  /// Returns a known network's hash with the new key, or an unrelated hash for any other network.
   func network(_ hash: NetworkHash) -> NetworkHash {
     let (old, new) = self.networkKeys
     for (name, substitute) in self.wirelessNames {

@@ -17,7 +17,7 @@ indirect enum AttributeRule {
   case linkName
   /// An IP address or nothing.
   case address
-  /// An IP address of which this many bits count.
+  /// An IP address with this many significant bits.
   case prefix(Int)
   /// An IP address after the number of its family.
   case via
@@ -45,7 +45,7 @@ extension Anonymizer {
       }
       written += AttributeBytes.attribute(type, payload)
     }
-    // Keep it malformed, so that the parser rejects it as it did the original.
+    // Keep the list malformed, so that the parser rejects it like the original.
     if reader.isMalformed { written += [0, 0, 0, 0] }
     return written
   }
@@ -87,8 +87,8 @@ extension Anonymizer {
     }
   }
 
-  /// Each nexthop begins with a header (struct rtnexthop). Its first field is the length including
-  /// the attributes.
+  /// Replaces nexthops. Each begins with a header (struct rtnexthop), whose first field is the
+  /// length including the attributes.
   private func legs(_ bytes: ArraySlice<UInt8>, _ rules: [Int: AttributeRule]) -> [UInt8] {
     let headerSize = 8
     var (written, rest): ([UInt8], ArraySlice<UInt8>) = ([], bytes)
@@ -139,7 +139,7 @@ struct AttributeBytes: IteratorProtocol {
 }
 
 extension StringProtocol {
-  /// Whether the kernel uses such names for drivers, kinds of devices and its own interfaces.
+  /// Whether the kernel could name a driver, a kind of device or its own interface like this.
   var isKernelWord: Bool {
     (1...32).contains(self.utf8.count)
       && self.utf8.allSatisfy { byte in

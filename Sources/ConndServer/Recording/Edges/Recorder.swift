@@ -3,10 +3,10 @@ import Glibc
 import LinuxSupport
 import Logging
 
-/// Records the inputs of the monitor thread for a later replay.
+/// A recorder of the monitor thread's inputs for a later replay.
 ///
-/// The inputs of a turn are collected and written before the next wait. An error of the file ends
-/// only the recording. Not thread-safe: the monitor thread owns it.
+/// The inputs of a turn are collected and written before the next wait. A file error ends only the
+/// recording. Not thread-safe: the monitor thread owns it.
 final class Recorder {
   /// The maximum size of a recording in bytes.
   static let maxSize = 64 << 20
@@ -64,7 +64,7 @@ final class Recorder {
   func note(_ kind: RecordedItem.OneOf_Kind) {
     guard self.descriptor >= 0 else { return }
     let record = RecordFrame.framed(RecordedItem(kind).serializedBytes())
-    // Leaves room for the record that says the file is full.
+    // Leaves room for the record that marks the file as full.
     guard self.length + self.turn.count + record.count + 64 <= self.largest else {
       return self.endFull()
     }
@@ -90,7 +90,7 @@ final class Recorder {
     self.turn.removeAll(keepingCapacity: self.turn.count < 1 << 20)
   }
 
-  /// Ends the recording. A turn without enough room is left out completely.
+  /// Ends the recording. A turn that does not fit is omitted completely.
   private func endFull() {
     _ = RecordFrame.write(
       RecordFrame.framed(RecordedItem(.full(true)).serializedBytes()), to: self.descriptor)

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 import LinuxSupport
 
-// The recorded requests of clients and the user to the monitor thread.
+// The recorded requests from clients and the user to the monitor thread.
 
 extension RecordedInput {
   /// - Returns: `nil` for an input without effect.
@@ -79,7 +79,7 @@ extension Connd_Recording_V2_Destination {
     }
   }
 
-  /// `nil` if it is invalid.
+  /// The destination, or `nil` if it is invalid.
   var destination: Destination? {
     guard let address = IPAddress(bytes: self.address) else { return nil }
     var destination = Destination(address, uid: self.uid, mark: self.mark)
@@ -124,7 +124,7 @@ extension Connd_Recording_V2_Registration {
     self.question = UInt32(flow.question.rawValue)
   }
 
-  /// `nil` if it is invalid. Applies the same limits as `Guard`.
+  /// The registration, or `nil` if it is invalid. Applies the same limits as `Guard`.
   var registration: FlowTable.Registration? {
     guard let destination = self.destination.destination,
       let question = UInt8(exactly: self.question).flatMap(PeerQuestion.init)

@@ -18,11 +18,10 @@ extension RecordedItem {
 
   var endsTurn: Bool { if case .turnEnded? = self.kind { true } else { false } }
 
-  /// Whether its kind is known and its numbers are possible, so that calculations with them cannot
-  /// overflow.
+  /// Whether the kind is known and all numbers are in range, so that calculations cannot overflow.
   var isPossible: Bool {
     switch self.kind {
-    // 146 years, and the year 9999.
+    // The limits are 146 years and the year 9999.
     case .now(let nanoseconds)?, .worked(let nanoseconds)?:
       (0...(.max / 2)).contains(nanoseconds)
     case .time(let microseconds)?: (0...253_402_300_799_999_999).contains(microseconds)
@@ -36,7 +35,7 @@ extension RecordedItem {
 extension RecordedRole {
   init(_ role: SocketRole) { self.init(rawValue: Int(role.rawValue)) }
 
-  /// `nil` if it is unknown.
+  /// The role, or `nil` if it is unknown.
   var role: SocketRole? { UInt8(exactly: self.rawValue).flatMap(SocketRole.init) }
 }
 
@@ -50,7 +49,7 @@ extension Connd_Recording_V2_File {
     }
   }
 
-  /// `nil` if its kind is unknown.
+  /// The query, or `nil` if its kind is unknown.
   var question: FileQuestion? {
     UInt8(exactly: self.kind).flatMap(FileQuestion.Kind.init).map {
       FileQuestion($0, self.subject)
@@ -83,7 +82,7 @@ enum RecordedReception: Hashable {
       }
   }
 
-  /// `nil` if the kind is unknown.
+  /// Returns `nil` if the kind is unknown.
   init?(_ message: Connd_Recording_V2_Reception) {
     switch message.kind {
     case .datagram(let bytes)?: self = .datagram(bytes)

@@ -28,7 +28,7 @@ extension Connd_Recording_V2_Query {
     }
   }
 
-  /// `nil` if it is invalid.
+  /// The query, or `nil` if it is invalid.
   var query: KernelQuery? {
     self.queryKind.map {
       KernelQuery(id: self.id, account: Account(number: self.account), kind: $0)
@@ -97,7 +97,7 @@ extension Connd_Recording_V2_CostRequest {
     }
   }
 
-  /// `nil` if it is invalid.
+  /// The request, or `nil` if it is invalid.
   var request: CostRequest? {
     switch self.kind {
     case .list?: return .list

@@ -8,7 +8,7 @@ struct RecordingFile {
 
   /// Reads the bytes of a recording, or of a report, which ends with a recording.
   ///
-  /// - Throws: If it is not a recording, or has another version.
+  /// - Throws: If the bytes are not a recording, or have another version.
   init(_ bytes: [UInt8]) throws(RecordingError) {
     var rest = bytes.dropFirst(Report.textLength(of: bytes))
     guard rest.starts(with: RecordingHeader.line) else {

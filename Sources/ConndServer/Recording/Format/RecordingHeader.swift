@@ -11,7 +11,7 @@ struct RecordingHeader: Hashable {
   var kernel: String
   /// The text of the configuration, or empty without one.
   var configuration: String
-  /// The watchdog timeout in nanoseconds, because connd reads the clock for the watchdog.
+  /// The watchdog timeout in nanoseconds, recorded because connd reads the clock for the watchdog.
   var watchdogTimeout: Int64?
   /// The snapshot that an earlier run published last. Generations continue after it.
   var restored: ConnectivitySnapshot
@@ -20,7 +20,7 @@ struct RecordingHeader: Hashable {
   /// The history of earlier runs, oldest first.
   var past: [ConnectivityChange] = []
 
-  /// A fixed ID, so that an override until reboot does not end in a replay.
+  /// A fixed boot ID, so that an override until reboot does not end in a replay.
   private static let boot = "recorded"
   private static let maxGeneration: UInt64 = 1 << 53
 

@@ -53,7 +53,7 @@ struct NetlinkMessage {
     set { self.set(newValue, at: 12) }
   }
 
-  /// Whether it is the request of `Requester.waitForChanges`: for the link of the greatest index.
+  /// Whether it is the request of `Requester.waitForChanges`, for the link with the greatest index.
   var waitsForChanges: Bool {
     Int(self.type) == Int(RTM_GETLINK) && self.bytes.count >= 24
       && number(self.bytes[20..<24]) == UInt32(Int32.max)
@@ -66,7 +66,7 @@ struct NetlinkMessage {
     return NetlinkQuestion(role: role, message: message.bytes)
   }
 
-  /// Returns an answer that says "not found", for a request without a recorded answer.
+  /// Returns a "not found" answer for a request without a recorded answer.
   func notThere(_ role: SocketRole) -> NetlinkMessage {
     let code: CInt =
       switch (role, Int(self.type)) {
@@ -101,7 +101,7 @@ private func octets(_ number: UInt32) -> [UInt8] {
   withUnsafeBytes(of: number.littleEndian) { Array($0) }
 }
 
-/// Assigns answers to requests by their sequence numbers.
+/// The open exchanges of each socket. Answers belong to requests with the same sequence number.
 struct Exchanges {
   /// The ports to which the sockets were bound.
   var ports: [SocketRole: UInt32] = [:]
@@ -131,7 +131,7 @@ struct Exchanges {
   mutating func receive(_ role: SocketRole, _ reception: RecordedReception) {
     switch reception {
     case .datagram(let bytes):
-      // The messages by request. connd reads one datagram of a list of links in each turn.
+      // Groups the messages by request. connd reads one datagram of a list of links in each turn.
       var parts: [Int: [UInt8]] = [:]
       for message in NetlinkMessage.messages(of: bytes) {
         // Skips late answers to a request that was abandoned.
@@ -145,7 +145,7 @@ struct Exchanges {
     case .foreign, .nothing: break
     case .truncated, .overrun, .failed:
       // If requests were sent together, each one without an answer is repeated on its own. The one
-      // that waits for changes (K2) has the number 0, and its answer is skipped.
+      // that waits for changes (K2) has the sequence number 0, and its answer is skipped.
       guard let requests = self.open[role]?.requests else { return }
       let places = requests.indices.filter { requests[$0].sequence != 0 }
       guard places.count == 1 else { return }

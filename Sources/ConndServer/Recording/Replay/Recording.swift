@@ -4,8 +4,8 @@ import Netlink
 /// The contents of a recording, arranged for a replay.
 struct Recording {
   var header: RecordingHeader
-  /// The first turn is the start. Each of the others is a wait and its consequences. Empty if not
-  /// even the start is complete.
+  /// The first turn is the start. Each later turn is a wait and its consequences. Empty if even the
+  /// start is incomplete.
   var turns: [Turn] = [Turn()]
   var answers = Answers()
   /// Why the file ends early or is invalid, or `nil` if it is complete.
@@ -20,7 +20,7 @@ struct Recording {
     var heard: [SocketRole: [RecordedReception]] = [:]
     var polls: [Bool] = []
     var inputs: [RecordedInput] = []
-    /// The facts from the sources themselves, and those after the kernel had reported links.
+    /// The facts that sources received themselves, and the facts after changes of links.
     var facts: [FactUpdate] = []
     var factsAfterLinks: [FactUpdate] = []
   }
@@ -30,7 +30,7 @@ struct Recording {
     var requests = AnswerTable<NetlinkQuestion, [NetlinkAnswer]>()
     var files = AnswerTable<FileQuestion, FileAnswer>()
     var openings = AnswerTable<SocketRole, NetlinkError?>()
-    /// The port or an errno.
+    /// The results are a port or an errno.
     var bindings = AnswerTable<SocketRole, Result<UInt32, SystemError>>()
     var options = AnswerTable<SocketOption, CInt>()
   }
@@ -86,7 +86,7 @@ struct AnswerTable<Question: Hashable, Answer> {
 extension Recording {
   /// Reads the bytes of a file.
   ///
-  /// - Throws: If it is not a recording, or has another version.
+  /// - Throws: If the bytes are not a recording, or have another version.
   init(_ bytes: [UInt8]) throws(RecordingError) { self.init(try RecordingFile(bytes)) }
 
   init(_ file: RecordingFile) {
@@ -99,7 +99,7 @@ extension Recording {
 
   private var turn: Int { self.turns.count - 1 }
 
-  /// Takes an item. Invalid ones are ignored.
+  /// Adds an item. Ignores invalid ones.
   private mutating func take(_ item: RecordedItem, _ exchanges: inout Exchanges) {
     switch item.kind {
     case .turn(let wake)?: self.turns.append(Turn(wake: wake))

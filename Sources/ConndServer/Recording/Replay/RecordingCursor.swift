@@ -6,10 +6,9 @@ import Netlink
 
 /// The position in a recording during a replay.
 ///
-/// Answers to queries are found by the query, wherever in the turn it is made. Other inputs are
-/// consumed in order. So a connd that makes more, fewer or other queries than the recorded one
-/// still gets answers as far as possible. With the next turn both are at the same position again.
-/// Not thread-safe.
+/// Answers are looked up by query, regardless of the query's position in the turn. Other inputs are
+/// consumed in order. So even if connd now makes more, fewer or other queries, it gets answers as
+/// far as possible. At the next turn, both runs are at the same position again. Not thread-safe.
 final class RecordingCursor {
   private let turns: [Recording.Turn]
   private var answers: Recording.Answers
@@ -45,8 +44,8 @@ final class RecordingCursor {
     }
     var next = self.turns[self.turn + 1]
     for (role, receptions) in self.present.heard {
-      // Unread datagrams are still there. The end of the data belongs only to the turn in which it
-      // was recorded.
+      // Unread datagrams remain for the next turn. The end of the data applies only to the turn in
+      // which it was recorded.
       let unheard = receptions.dropFirst(self.heard[role] ?? 0).filter { $0 != .nothing }
       if !unheard.isEmpty { next.heard[role] = unheard + (next.heard[role] ?? []) }
     }
@@ -61,7 +60,7 @@ final class RecordingCursor {
 
   // MARK: - Facts
 
-  /// Whether unread facts came from a source itself.
+  /// Whether the turn has unread facts that a source received itself.
   var hasFacts: Bool { !self.present.facts.isEmpty }
 
   /// Returns the facts of this turn that have not been returned.
@@ -86,7 +85,7 @@ final class RecordingCursor {
   var time: WallTime {
     if self.times < self.present.times.count {
       let time = WallTime(microseconds: self.present.times[self.times])
-      // If no instant of this turn has been read, its first one is the nearest.
+      // If no instant of this turn has been read, the first instant is the nearest.
       let first = self.instants == 0 ? self.present.instants.first : nil
       let next = first.map { Instant(sinceStart: .nanoseconds($0)) }
       self.lastTime = (time, max(self.lastInstant, next ?? self.lastInstant))
@@ -97,7 +96,7 @@ final class RecordingCursor {
     return self.lastTime.time.advanced(by: self.lastTime.instant.duration(to: self.lastInstant))
   }
 
-  /// The processor time of the thread. Stands still if it is read more often than recorded.
+  /// The processor time of the thread. Does not advance if it is read more often than recorded.
   var worked: Duration {
     if self.work < self.present.work.count {
       self.lastWork = max(self.lastWork, .nanoseconds(self.present.work[self.work]))
@@ -126,7 +125,7 @@ final class RecordingCursor {
     if let answer = self.answers.requests.answer(request.question(role), in: self.turn) {
       return answer
     }
-    // Some of the fixtures were recorded before `waitForChanges` was.
+    // Some of the fixtures were recorded before `waitForChanges` existed.
     if !request.waitsForChanges {
       self.complain(
         "turn \(self.turn): \(operation) has no recorded answer: \(hexadecimal(request.bytes))")

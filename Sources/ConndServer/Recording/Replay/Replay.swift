@@ -5,8 +5,8 @@ import Logging
 import Netlink
 import Systemd
 
-/// Runs the monitor loop on a recording. The loop is the real one, and its interfaces give the
-/// recorded answers. It opens no socket and needs no privileges.
+/// A run of the real monitor loop on a recording. The loop's interfaces return the recorded
+/// answers, so a replay opens no socket and needs no privileges.
 struct Replay {
   private let tape: RecordingCursor
   private let recording: Recording
@@ -32,13 +32,13 @@ struct Replay {
     self.tape = RecordingCursor(recording, complain: complain)
   }
 
-  /// Prints the output of `connctl watch --json`, as if it had started as soon as connd could be
-  /// reached. If an earlier run had published something, prints as if it had been running since
+  /// Prints the output of `connctl watch --json`, as if connctl had started as soon as connd was
+  /// reachable. If an earlier run published something, prints as if connctl had been running since
   /// then.
   ///
   /// - Parameter atEnd: Receives the loop and the published state after the last turn.
   func run(atEnd: (MonitorLoop, Store) -> Void = { _, _ in }) {
-    // Not even the start is complete.
+    // Even the start is incomplete.
     guard !self.recording.turns.isEmpty else { return }
     let restored = self.recording.header.restored
     let past = self.recording.header.past.map { Published($0) }
@@ -84,7 +84,7 @@ struct Replay {
   }
 }
 
-/// Publishes changes as a subscriber receives them, through the encoded message.
+/// A publisher of changes as a subscriber receives them, through the encoded message.
 private final class ReplayPublisher: Publisher {
   private let store: Store
   private let print: (String) -> Void

@@ -56,7 +56,7 @@ final class ReplayedSocket: DatagramSocket {
         }
       }
     }
-    // The recording has this answer for each request of the datagram, and all must be consumed.
+    // Each request of the datagram has this recorded answer, and all answers must be consumed.
     if let failure { throw failure }
     self.answers = answers[...]
   }

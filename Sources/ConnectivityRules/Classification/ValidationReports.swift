@@ -1,7 +1,6 @@
 package import Connectivity
 
-/// NetworkManager's connectivity checks for a device, one in each family. `nil` if it has not
-/// checked.
+/// NetworkManager's connectivity checks for a device, one in each family; `nil` if not checked.
 package struct ConnectivityChecks: Hashable, Sendable {
   package var ipv4: Validation.State?
   package var ipv6: Validation.State?
@@ -16,7 +15,7 @@ package struct ConnectivityChecks: Hashable, Sendable {
   }
 }
 
-/// The reports of sources other than the kernel about the way to the internet, by link.
+/// Reports of sources other than the kernel on whether links reach the internet.
 ///
 /// Implements rule V1.
 package struct ValidationReports: Hashable, Sendable {
@@ -24,15 +23,15 @@ package struct ValidationReports: Hashable, Sendable {
   package var checks: [String: ConnectivityChecks] = [:]
   /// The portals in systemd-networkd's state files, by the names of links.
   package var portals: [String: String] = [:]
-  /// The portals that routers advertise, by the indices of links.
+  /// The portals that routers advertise, by link index.
   package private(set) var advertised: [UInt32: String] = [:]
 
-  /// A machine does not have more networks with a portal.
+  /// No machine has more networks with a portal.
   private static let maxAdvertised = 256
 
   package init() {}
 
-  /// Notes the last advertisement on a link.
+  /// Stores the latest advertisement on a link.
   package mutating func note(_ advertisement: PortalAdvertisement) {
     guard
       self.advertised.count < Self.maxAdvertised || self.advertised[advertisement.link] != nil
@@ -40,8 +39,8 @@ package struct ValidationReports: Hashable, Sendable {
     self.advertised[advertisement.link] = advertisement.portal
   }
 
-  /// Forgets advertisements on links that may have another network now. The next network repeats
-  /// its own.
+  /// Forgets advertisements on links that may be on another network now. That network sends its
+  /// own.
   package mutating func forget(after events: [KernelEvent]) {
     guard !self.advertised.isEmpty else { return }
     for event in events {
@@ -56,7 +55,7 @@ package struct ValidationReports: Hashable, Sendable {
     }
   }
 
-  /// Returns the validation of a path in a family: that of its topmost link with one.
+  /// Returns a path's validation in a family: the first known one, from the topmost link down.
   package func validation(of chain: [PathLink], _ family: AddressFamily) -> Validation {
     if self.checks.isEmpty, self.portals.isEmpty, self.advertised.isEmpty { return .unknown }
     for link in chain {
@@ -66,7 +65,7 @@ package struct ValidationReports: Hashable, Sendable {
     return .unknown
   }
 
-  /// A check knows more than an advertisement: a network keeps advertising its portal after the
+  /// Prefers a check to an advertisement, because a network keeps advertising its portal after the
   /// user has logged in.
   private func validation(of link: PathLink, _ family: AddressFamily) -> Validation {
     let (source, portal) = self.portal(on: link)
