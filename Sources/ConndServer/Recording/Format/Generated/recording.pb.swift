@@ -582,6 +582,7 @@ public struct Connd_Recording_V2_Facts: Message {
 
     public var mobileOperator: Connd_Recording_V2_Facts.Operator {
       get { self._mobileOperator.value }
+      set { self._mobileOperator.value = newValue }
       _modify { yield &self._mobileOperator.value }
     }
     public var hasMobileOperator: Bool { self._mobileOperator.isSet }
@@ -884,6 +885,7 @@ public struct Connd_Recording_V2_Input: Message {
   public struct Unwatch: Message {
     public var destination: Connd_Recording_V2_Destination {
       get { self._destination.value }
+      set { self._destination.value = newValue }
       _modify { yield &self._destination.value }
     }
     public var hasDestination: Bool { self._destination.isSet }
@@ -1018,6 +1020,7 @@ public struct Connd_Recording_V2_Query: Message {
   public struct Attempt: Message {
     public var destination: Connd_Recording_V2_Destination {
       get { self._destination.value }
+      set { self._destination.value = newValue }
       _modify { yield &self._destination.value }
     }
     public var hasDestination: Bool { self._destination.isSet }
@@ -1046,6 +1049,7 @@ public struct Connd_Recording_V2_Query: Message {
   public struct Explanation: Message {
     public var destination: Connd_Recording_V2_Destination {
       get { self._destination.value }
+      set { self._destination.value = newValue }
       _modify { yield &self._destination.value }
     }
     public var hasDestination: Bool { self._destination.isSet }
@@ -1151,6 +1155,7 @@ public struct Connd_Recording_V2_Destination: Message {
 
   public var transport: Connd_Recording_V2_Transport {
     get { self._transport.value }
+    set { self._transport.value = newValue }
     _modify { yield &self._transport.value }
   }
   public var hasTransport: Bool { self._transport.isSet }
@@ -1230,6 +1235,7 @@ public struct Connd_Recording_V2_Key: Message {
 public struct Connd_Recording_V2_Registration: Message {
   public var key: Connd_Recording_V2_Key {
     get { self._key.value }
+    set { self._key.value = newValue }
     _modify { yield &self._key.value }
   }
   public var hasKey: Bool { self._key.isSet }
@@ -1238,6 +1244,7 @@ public struct Connd_Recording_V2_Registration: Message {
 
   public var destination: Connd_Recording_V2_Destination {
     get { self._destination.value }
+    set { self._destination.value = newValue }
     _modify { yield &self._destination.value }
   }
   public var hasDestination: Bool { self._destination.isSet }
@@ -1404,6 +1411,7 @@ public struct Connd_Recording_V2_CostRequest: Message {
 
     public var end: Connd_Recording_V2_CostRequest.End {
       get { self._end.value }
+      set { self._end.value = newValue }
       _modify { yield &self._end.value }
     }
     public var hasEnd: Bool { self._end.isSet }
@@ -1446,6 +1454,7 @@ public struct Connd_Recording_V2_CostRequest: Message {
 
     public var end: Connd_Recording_V2_CostRequest.End {
       get { self._end.value }
+      set { self._end.value = newValue }
       _modify { yield &self._end.value }
     }
     public var hasEnd: Bool { self._end.isSet }
