@@ -76,7 +76,7 @@ struct FlowTable {
   private var part = Self.smallestPart
   private static let smallestPart = 4
   static let maxPart = 32
-  /// The number of flows that are evaluated before other work: about a millisecond.
+  /// The number of flows after which a sweep yields to other work. They take about a millisecond.
   static let slice = 256
 
   var isEmpty: Bool { self.flows.isEmpty }

@@ -30,7 +30,7 @@ struct Engine {
   struct Step {
     /// The changes in the order of publication.
     var changes: [ConnectivityChange]
-    /// The cause for the flows that are evaluated after the publication.
+    /// The trigger and time of the reading, for the sweep of the flows after the publication.
     var followers: PendingCauses.Step
   }
 
@@ -162,7 +162,7 @@ struct Engine {
     if self.looksAgain { self.expiry = now.advanced(by: Self.lastMoments) }
   }
 
-  /// The delay until the second reading: longer than a route's last 10 ms and the tick.
+  /// The delay until the second reading. It is longer than 10 ms plus the kernel's clock tick.
   private static let lastMoments = Duration.milliseconds(20)
 
   mutating func noteExpiry(_ kernel: any Kernel, at now: Instant) {

@@ -244,10 +244,11 @@ extension FlowReader {
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
       return nil
     }
-    // A router forwards all prefixes that it has on the link. In IPv6, the prefix of new
-    // connections changes with each new address (RFC 8981). An old prefix is deprecated while its
-    // addresses stay valid (RFC 4862, 5.5.4). In IPv4, the source changes when an address moves
-    // between machines (VRRP), or when a route sets it (`src`).
+    // A flow keeps its path despite another source subnet if it uses the same router, because a
+    // router forwards all prefixes of the link. The source of new connections changes in IPv6 with
+    // each temporary address (RFC 8981), or when a prefix is deprecated while its addresses stay
+    // valid (RFC 4862, 5.5.4). In IPv4, it changes when an address moves between machines (VRRP),
+    // or when a route sets it (`src`).
     let isOfSameRouter = router == own.gateway
     // With several nexthops, each connection uses one of them and its address.
     let isSpread = try self.view.entry(for: new)?.isSpread ?? false

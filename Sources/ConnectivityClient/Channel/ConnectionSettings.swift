@@ -13,7 +13,8 @@ struct ConnectionSettings: Sendable {
   /// The event loop of all the channel's connections and their guards, so that an event wakes only
   /// one thread.
   var eventLoop: any EventLoop
-  /// Returns the other way to an address and port, or `nil` if it is unknown.
+  /// Asks connd for the path to an address and port by the other way (W5). Returns `nil` if connd
+  /// gives no valid answer, or is in another network namespace.
   var otherWay: @Sendable (IPAddress, UInt16) async -> OtherWay?
   /// Reports to connd how an attempt to connect to an address and port ended (Q2).
   var report: @Sendable (AttemptOutcome, IPAddress, UInt16) async -> Void = { _, _, _ in }

@@ -36,7 +36,7 @@ package struct GuardMachine: Sendable {
     /// The last path of the kept connection that carried traffic.
     var own: KernelPath?
 
-    /// Returns whether new connections use the link and subnet of the kept one.
+    /// Returns whether new connections use the link and subnet of the kept connection.
     func isOpen(by path: KernelPath?) -> Bool {
       guard let path, path.status == .satisfied, path.interface == self.link else { return false }
       return self.own.map(path.isOfSameSubnet) ?? true
@@ -282,8 +282,8 @@ package struct GuardMachine: Sendable {
         if case .kept(_, let back) = self.state { .kept(next, until: back) } else {
           .connection(next)
         }
-      // If the path had changed before the connection was made, the connection would usually have
-      // another address.
+      // If the connection has the path's source address, it was made on that path: on a changed
+      // path, it would usually have another address.
       let path = own.path?.source == local ? own.path : nil
       return [.register(next.id, next.flow, madeOn: path), .release(own.id)]
     case .asking, .subflows, .following, .ended: return []

@@ -82,7 +82,8 @@ struct DiagnosticsService: RegistrableRPCService {
     return Connectivity_V1_ListConnectionsResponse()
   }
 
-  /// Fails, because a real connd cannot take over from a simulated one.
+  /// Always fails. The response is for starting a real connd in the same state, and a simulated
+  /// network has no such state.
   func getConfiguration(
     request: Connectivity_V1_GetConfigurationRequest, context: ServerContext
   ) async throws -> Connectivity_V1_GetConfigurationResponse {

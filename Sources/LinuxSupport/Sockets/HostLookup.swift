@@ -1,4 +1,6 @@
 #if canImport(Glibc)
+  // Its headers include the C library's, so the compiler may ascribe SOCK_STREAM to it.
+  private import CLinux
   private import Glibc
 #elseif canImport(Musl)
   private import Musl

@@ -22,7 +22,7 @@ package struct SocketName: Hashable, Sendable {
   }
 
   /// - Parameter bytes: A `struct sockaddr` of any family. Other bytes may follow it.
-  /// - Returns: `nil` for other families, or if bytes are missing.
+  /// - Returns: `nil` if the address is neither IPv4 nor IPv6, or if bytes are missing.
   package init?(_ bytes: UnsafeRawBufferPointer) {
     guard bytes.count >= MemoryLayout<sockaddr_in>.size else { return nil }
     let address: IPAddress?
@@ -43,8 +43,8 @@ package struct SocketName: Hashable, Sendable {
     self.address = address
   }
 
-  /// - Parameter pointer: A name of any family, with the full length for that family.
-  /// - Returns: `nil` for other families.
+  /// - Parameter pointer: An address of any family, with the full length for that family.
+  /// - Returns: `nil` if the address is neither IPv4 nor IPv6.
   package init?(_ pointer: UnsafePointer<sockaddr>) {
     let isIPv6 = CInt(pointer.pointee.sa_family) == AF_INET6
     let size = isIPv6 ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
