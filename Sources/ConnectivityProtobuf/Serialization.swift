@@ -23,3 +23,17 @@ public struct ProtobufDeserializer<Value: Message>: MessageDeserializer {
     }
   }
 }
+
+/// Passes messages on that are bytes already. A call with it is compiled once, and not for each
+/// type of message.
+public struct EncodedCoder: MessageSerializer, MessageDeserializer {
+  public init() {}
+
+  public func serialize<Bytes: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Bytes {
+    Bytes(message)
+  }
+
+  public func deserialize<Bytes: GRPCContiguousBytes>(_ bytes: Bytes) throws -> [UInt8] {
+    bytes.withUnsafeBytes { [UInt8]($0) }
+  }
+}

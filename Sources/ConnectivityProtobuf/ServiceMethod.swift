@@ -13,11 +13,12 @@ extension GRPCClient {
   public func unary<Method: ServiceMethod>(
     _ method: Method.Type, _ request: Method.Input, options: CallOptions = .defaults
   ) async throws -> Method.Output {
-    try await self.unary(
+    let request: [UInt8] = try ProtobufSerializer().serialize(request)
+    let response = try await self.unary(
       request: ClientRequest(message: request), descriptor: method.descriptor,
-      serializer: ProtobufSerializer<Method.Input>(),
-      deserializer: ProtobufDeserializer<Method.Output>(), options: options
+      serializer: EncodedCoder(), deserializer: EncodedCoder(), options: options
     ) { try $0.message }
+    return try ProtobufDeserializer().deserialize(response)
   }
 }
 

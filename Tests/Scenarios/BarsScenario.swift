@@ -135,14 +135,17 @@ struct BarsScenario {
         """#
       return ["bash", "--norc", "-c", script, "bash"]
     case "zsh":
-      // Completion needs a terminal. The last keys erase the line and print a word.
+      // Completion needs a terminal. The shell says when its editor reads keys: keys that come
+      // before belong to the terminal, which would erase the line itself.
       let script = #"""
         zmodload zsh/zpty
         zpty shell zsh -f -i
-        zpty -w shell 'autoload -Uz compinit; compinit -D -u; source =(connctl completion zsh)'
+        zpty -w shell 'autoload -Uz compinit; compinit -D -u; source =(connctl completion zsh)
+          zle-line-init() print -n REA''DY; zle -N zle-line-init'
+        zpty -r shell output '*READY*'
         for line in "$@"; do
-          zpty -w -n shell "$line"$'\t\x15'"echo DO''NE"$'\n'
-          zpty -r shell output '*DONE*'
+          zpty -w -n shell "$line"$'\t\x15\n'
+          zpty -r shell output '*READY*'
           print -r -- "$output"
         done
         """#

@@ -59,9 +59,9 @@ struct MetricsRequest: Equatable {
     return (authority, rest[authority.endIndex...])
   }
 
-  /// Whether a host, optionally with a port, is an address, `localhost` or one of the names. Any
-  /// other host may come from a browser, for a page whose name resolves to this machine's address
-  /// (DNS rebinding).
+  /// Whether a host, optionally with a port, is an address, `localhost` or one of the names. A
+  /// browser may send any other host, if the name of a page resolves to this machine (DNS
+  /// rebinding).
   private static func isOwn(_ host: Substring, _ names: [String]) -> Bool {
     let text = host.trimmed.lowercased()
     let name =

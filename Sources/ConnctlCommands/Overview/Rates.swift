@@ -20,7 +20,7 @@ struct Rates: Hashable, Sendable {
     let seconds = last.time.duration(to: time) / .seconds(1)
     guard seconds > 0 else { return }
     self.perSecond = octets.reduce(into: [:]) { rates, entry in
-      // A link whose counters have decreased is a new link with the same name.
+      // Decreased counters belong to a new link with the same name.
       guard let before = last.octets[entry.key], entry.value.received >= before.received,
         entry.value.sent >= before.sent
       else { return }
@@ -39,8 +39,8 @@ struct Rates: Hashable, Sendable {
 }
 
 extension Rates.Octets {
-  /// Parses /proc/net/dev (proc_net(5)): one line for each link, whose name contains no colon and
-  /// no space (dev_valid_name in the kernel's net/core/dev.c).
+  /// Parses /proc/net/dev (proc_net(5)): one line for each link. Names contain no colon and no
+  /// space (dev_valid_name in the kernel's net/core/dev.c).
   static func reading(_ file: some Collection<UInt8>) -> [String: Rates.Octets] {
     var links: [String: Rates.Octets] = [:]
     // Split as bytes, because a combining character in a name would merge with the preceding

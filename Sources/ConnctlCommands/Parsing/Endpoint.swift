@@ -24,7 +24,7 @@ struct Endpoint: Hashable {
       return
     }
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-    // A text with more than one colon is an IPv6 address, whose last part is not a port.
+    // A text with more than one colon is an IPv6 address. Its last part is not a port.
     guard parts.count == 2 else {
       self.host = text
       return

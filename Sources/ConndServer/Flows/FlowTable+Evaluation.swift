@@ -30,7 +30,7 @@ extension FlowTable {
       var looks: [Look] = []
       for (flow, way, reading) in readings {
         guard var look = try self.look(at: flow, way, reading, reader) else { continue }
-        // The lookup may already reflect a later change, whose messages still wait.
+        // The lookup may already reflect a later change, although its messages still wait.
         if hasMessages, look.step.time != nil { look.step.time = readAt }
         try look.handleLookup(reading, reader, policy, at: now, readAt: readAt)
         if look.verdict?.severity == .destroy, hasMessages, !isFinal {

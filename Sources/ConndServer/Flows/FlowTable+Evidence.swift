@@ -29,9 +29,9 @@ extension FlowTable {
   /// millisecond.
   private static let maxQuestions = 256
 
-  /// Queries the next flows of an inquiry and suspects those whose data is not acknowledged (E2).
-  /// Returns a notification for each idle flow whose client must ask its peer, and for each flow
-  /// that has been silent for two timeouts.
+  /// Queries the next flows of an inquiry and suspects flows with unacknowledged data (E2).
+  /// Returns notifications: the client of an idle flow must ask the peer, and a flow that has been
+  /// silent for two timeouts is in doubt.
   mutating func ask(
     _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> [FlowNotification] {

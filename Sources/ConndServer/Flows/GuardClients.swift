@@ -2,6 +2,7 @@ import Connectivity
 import DequeModule
 import LinuxSupport
 import Logging
+import UnixTransport
 
 /// The clients that guard flows, and their queued requests.
 struct GuardClients {
@@ -89,8 +90,8 @@ struct GuardClients {
     return slice
   }
 
-  /// Removes and returns the next flows whose clients have disconnected. One client may have had
-  /// ten thousand flows.
+  /// Removes and returns the next flows of disconnected clients. One client may have had ten
+  /// thousand flows.
   mutating func takeAbandoned() -> [FlowTable.Key] {
     let slice = Array(self.abandoned.prefix(Self.slice))
     self.abandoned.removeFirst(slice.count)

@@ -40,8 +40,8 @@ final class GuardedFlow {
     self.place = place
   }
 
-  /// The addresses whose routes matter: the remote one, and the flow's own, which a route alone may
-  /// make local (AnyIP).
+  /// The addresses with routes that matter: the remote address, and the flow's own address, because
+  /// a route alone may make it local (AnyIP).
   var addresses: [IPAddress] {
     [self.flow.destination.address] + (self.flow.local.map { [$0] } ?? [])
   }

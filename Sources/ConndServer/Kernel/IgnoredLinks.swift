@@ -46,7 +46,7 @@ struct IgnoredLinks {
   /// A filter that names more links costs more than it saves.
   private static let maxNamed = 128
 
-  /// The links whose messages the kernel's filter must hold back, or `nil` for none.
+  /// The links for which the kernel's filter must drop messages, or `nil` without any.
   var unheard: UnheardLinks? {
     guard case .filtering(let above, let except) = self.state,
       except.count + self.used.count <= Self.maxNamed

@@ -26,9 +26,10 @@ protocol Kernel {
   /// Subscribes to the messages that are needed, and to as few others as possible.
   func watch(_ watched: FilterSpec) throws(KernelUnavailable)
 
-  /// Answers questions about the current state, in the same order. A refused question has no effect
-  /// on the others.
-  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply]
+  /// Answers a question about the current state.
+  ///
+  /// - Throws: An error with `isOfOneQuestion` if the kernel refuses only this question.
+  func ask(_ question: KernelQuestion) throws(KernelUnavailable) -> KernelReply
 
   /// Returns how long the routes answered since the last call remain valid, or `nil` if they are
   /// valid until a kernel message.

@@ -4,8 +4,8 @@ import Netlink
 
 /// A question about the kernel's current state.
 enum KernelQuestion: Hashable {
-  /// The route to a destination.
-  case route(Destination)
+  /// The routes to destinations, which the kernel looks up in one exchange.
+  case routes([Destination])
   /// The routing table entry that decides about a destination.
   case entry(Destination)
   /// Whether the kernel drops replies that arrive on a link, for a connection that sends from the
@@ -26,8 +26,9 @@ enum KernelQuestion: Hashable {
   /// The state of a Wi-Fi link according to nl80211.
   case wirelessLink(UInt32)
   case wirelessSignal(UInt32)
-  /// The state of a connection's socket. The connection must name it (``Destination/namesSocket``).
-  case socket(Destination)
+  /// The state of connections' sockets. Each connection must name its socket
+  /// (``Destination/namesSocket``).
+  case sockets([Destination])
   /// Whether netfilter or IPVS may translate the addresses of connections.
   case translation
   /// The policy rules of an address family.
@@ -36,8 +37,8 @@ enum KernelQuestion: Hashable {
 
 /// The answer to a ``KernelQuestion``. Each question has one kind of answer.
 enum KernelReply {
-  /// A failed lookup of one destination is an answer, too.
-  case route(RouteAnswer)
+  /// In the same order. A failed lookup of one destination is also an answer.
+  case routes([RouteAnswer])
   /// `nil` if no entry matches.
   case entry(RouteEntry?)
   /// Answers ``KernelQuestion/refusesReplies(_:by:)`` and ``KernelQuestion/translation``.
@@ -53,37 +54,30 @@ enum KernelReply {
   case wirelessLink(WirelessAnswer)
   /// `nil` if the link has no access point or the driver does not report the strength.
   case wirelessSignal(WirelessSignal?)
-  /// `nil` if the socket cannot be queried: without evidence the route lookup decides.
-  case socket(SocketReport?)
+  /// In the same order, with `nil` for a socket that cannot be queried: without evidence the route
+  /// lookup decides.
+  case sockets([SocketReport?])
   /// The rules in order of evaluation.
   case rules([Rule])
-  /// The kernel refuses this question (K8).
-  case refused(KernelUnavailable)
 }
 
-// MARK: - Single questions
+// MARK: - Typed questions
 
 extension Kernel {
-  /// Asks a single question.
-  ///
-  /// - Throws: If the kernel refuses the question or cannot be queried.
   private func ask<Answer>(
     _ question: KernelQuestion, _ answer: (KernelReply) -> Answer?
   ) throws(KernelUnavailable) -> Answer {
-    guard let reply = try self.ask([question]).first else { throw .unanswered(question) }
-    if case .refused(let error) = reply { throw error }
-    guard let answer = answer(reply) else { throw .unanswered(question) }
+    guard let answer = answer(try self.ask(question)) else {
+      throw KernelUnavailable(
+        description: "\(question): the kernel's answer has another kind", isOfOneQuestion: true)
+    }
     return answer
   }
 
   /// Returns the routes to destinations, in the same order.
   func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    try self.ask(destinations.map { .route($0) }).map { reply in
-      switch reply {
-      case .route(let answer): answer
-      case .refused(let error): .unanswered(error.description)
-      default: .unanswered(KernelUnavailable.noAnswer)
-      }
+    try self.ask(.routes(destinations)) {
+      if case .routes(let answers) = $0 { answers } else { nil }
     }
   }
 
@@ -152,10 +146,11 @@ extension Kernel {
   /// Returns the state of connections' sockets, in the same order, or `nil` for each one without an
   /// answer.
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
-    guard !connections.isEmpty, let replies = try? self.ask(connections.map { .socket($0) }) else {
-      return connections.map { _ in nil }
+    guard !connections.isEmpty else { return [] }
+    let reports = try? self.ask(.sockets(connections)) {
+      if case .sockets(let reports) = $0 { reports } else { nil }
     }
-    return replies.map { if case .socket(let report) = $0 { report } else { nil } }
+    return reports ?? connections.map { _ in nil }
   }
 
   /// Whether netfilter or IPVS may translate the addresses of connections. If the kernel does not
@@ -166,13 +161,5 @@ extension Kernel {
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try self.ask(.rules(family)) { if case .rules(let rules) = $0 { rules } else { nil } }
-  }
-}
-
-extension KernelUnavailable {
-  fileprivate static let noAnswer = "the question has no answer"
-
-  fileprivate static func unanswered(_ question: KernelQuestion) -> KernelUnavailable {
-    KernelUnavailable(description: "\(question): \(Self.noAnswer)", isOfOneQuestion: true)
   }
 }

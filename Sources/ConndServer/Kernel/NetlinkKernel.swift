@@ -101,34 +101,17 @@ final class NetlinkKernel: Kernel {
 
   // MARK: - Questions
 
-  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
-    if questions.count == 1 { return [try self.reply(to: questions[0])] }
-    // One exchange answers questions that are all about routes, or all about sockets.
-    let destinations = questions.compactMap(\.routeDestination)
-    if destinations.count == questions.count {
-      return try self.routes(to: destinations).map { .route($0) }
-    }
-    let connections = questions.compactMap(\.connection)
-    if connections.count == questions.count {
-      return self.socketReports(on: connections).map { .socket($0) }
-    }
-    return try questions.map { (question) throws(KernelUnavailable) in
-      try self.reply(to: question)
-    }
-  }
-
-  private func reply(to question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+  func ask(_ question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
     do throws(NetlinkError) {
       return try self.answer(question)
     } catch {
-      let error = KernelUnavailable(error)
-      guard error.isOfOneQuestion else { throw error }
+      guard error.isAnswer else { throw KernelUnavailable(error) }
       // For these questions, a refusal means the same as a missing entry.
-      return switch question {
-      case .linkNamed: .link(nil)
-      case .neighbour: .neighbour(nil)
-      case .bridgePort: .bridgePort(nil)
-      default: .refused(error)
+      switch question {
+      case .linkNamed: return .link(nil)
+      case .neighbour: return .neighbour(nil)
+      case .bridgePort: return .bridgePort(nil)
+      default: throw KernelUnavailable(error)
       }
     }
   }
@@ -136,8 +119,11 @@ final class NetlinkKernel: Kernel {
   private func answer(_ question: KernelQuestion) throws(NetlinkError) -> KernelReply {
     let requester = self.requester
     switch question {
-    case .route(let destination):
-      return .route(try requester.routes(to: [destination]).first ?? .noRoute(.noRoute))
+    case .routes(let destinations):
+      // During a long series of lookups, a client that was woken by a publication may wait for this
+      // processor.
+      if destinations.count > 8 { sched_yield() }
+      return .routes(try requester.routes(to: destinations))
     case .entry(let destination): return .entry(try requester.match(for: destination))
     case .refusesReplies(let destination, let link):
       return .flag(try requester.refusesReplies(to: destination, by: link))
@@ -158,18 +144,9 @@ final class NetlinkKernel: Kernel {
       guard let wireless = self.wireless else { return .wirelessLink(.notWireless) }
       return .wirelessLink((try? wireless.link(index)) ?? .incomplete(nil))
     case .wirelessSignal(let index): return .wirelessSignal(try? self.wireless?.signal(index))
-    case .socket(let connection): return .socket(self.socketReports(on: [connection])[0])
+    case .sockets(let connections): return .sockets(self.socketReports(on: connections))
     case .translation: return .flag(self.devices.translatesConnections())
     case .rules(let family): return .rules(try requester.rules(family))
-    }
-  }
-
-  private func routes(to destinations: [Destination]) throws(KernelUnavailable) -> [RouteAnswer] {
-    // During a long series of lookups, a client that was woken by a publication may wait for this
-    // processor.
-    if destinations.count > 8 { sched_yield() }
-    return try exchange { () throws(NetlinkError) in
-      try self.requester.routes(to: destinations)
     }
   }
 
@@ -212,16 +189,6 @@ private func exchange<Answer>(
     return try question()
   } catch {
     throw KernelUnavailable(error)
-  }
-}
-
-extension KernelQuestion {
-  fileprivate var routeDestination: Destination? {
-    if case .route(let destination) = self { destination } else { nil }
-  }
-
-  fileprivate var connection: Destination? {
-    if case .socket(let connection) = self { connection } else { nil }
   }
 }
 

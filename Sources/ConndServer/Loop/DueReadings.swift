@@ -7,7 +7,7 @@ import LinuxSupport
 struct DueReadings {
   private var triggers: Deque<ReadTrigger> = []
   private var answers: [() -> Void] = []
-  /// The user whose query has caused a reading. The reading's time is charged to that user.
+  /// The user that has caused a reading by a query. The reading's time is charged to that user.
   private var user: Account?
 
   /// Whether a reading or an answer is due.
@@ -27,7 +27,7 @@ struct DueReadings {
 
   /// Sends the answers that have waited.
   ///
-  /// - Returns: The user whose query has caused the readings, or `nil` without a query.
+  /// - Returns: The user that has caused the readings by a query, or `nil` without a query.
   mutating func finish() -> Account? {
     for answer in self.answers { answer() }
     self.answers = []

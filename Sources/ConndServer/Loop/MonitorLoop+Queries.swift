@@ -7,7 +7,6 @@ import LinuxSupport
 extension MonitorLoop {
   /// Answers clients' queries until the time for this turn is over.
   mutating func answerQueries() {
-    guard self.queries.isBusy else { return }
     let end = self.clock.now.advanced(by: QueryQueue.maxTime)
     var worked = self.clock.worked
     // A query's effect is published before the next query is answered.

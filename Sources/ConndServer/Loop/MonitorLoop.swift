@@ -26,6 +26,8 @@ struct MonitorLoop {
   var messages = WaitingMessages()
   /// Facts that are not applied yet.
   private(set) var facts: Deque<FactUpdate> = []
+  /// Whether clients were served since the last facts were taken from the sources.
+  private var hasServed = true
   /// The work that this turn has done and must not repeat.
   private var done: Set<Work> = []
   var filter = InstalledFilter()
@@ -107,6 +109,8 @@ struct MonitorLoop {
     case .requests: self.handleRequests()
     case .paths: self.evaluatePaths()
     case .queries:
+      self.hasServed = true
+      guard self.queries.isBusy else { return }
       self.answerQueries()
       self.done.insert(.queries)
     case .reports: self.report()
@@ -236,11 +240,12 @@ struct MonitorLoop {
       for source in self.sources { self.facts += source.noteLinks() }
     }
     // While facts are waiting, no source is read, so that a hostile router cannot fill the memory.
-    if let woken, self.facts.isEmpty {
+    if let woken, self.hasServed, self.facts.isEmpty {
       for (index, source) in self.sources.enumerated()
       where woken.sources.contains(SourceSet(index: index)) || source.timeout == .zero {
         self.facts += source.process()
       }
+      self.hasServed = self.facts.isEmpty
     }
     // Each fact is a separate cause, so its effect is read before the next fact applies.
     while !self.readings.areDue, let update = self.facts.popFirst() { self.apply(update) }

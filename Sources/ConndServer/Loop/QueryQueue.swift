@@ -1,5 +1,6 @@
 import Connectivity
 import LinuxSupport
+import UnixTransport
 
 /// Clients' queries that wait for their user's turn.
 struct QueryQueue {

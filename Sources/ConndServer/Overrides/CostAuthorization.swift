@@ -5,8 +5,8 @@ import UnixTransport
 
 /// Decides which users may set the cost of a link or a network. All users may read it.
 ///
-/// Root and connd's own user are always allowed. For other users polkit decides, by an action whose
-/// defaults allow the user at the machine's seat. On a machine without polkit, connd allows that
+/// Root and connd's own user are always allowed. For other users polkit decides. By default, its
+/// action allows the user at the machine's seat. On a machine without polkit, connd allows that
 /// user and the members of a group.
 struct CostAuthorization: Sendable {
   /// The name of the group. The polkit rule uses it, too.

@@ -17,7 +17,7 @@ final class PolkitClient: Sendable {
 
   private let ask: @Sendable (PeerCredentials) -> Polkit.Verdict
   /// The callers with pending queries. Users at the seat or in the group do not compete with
-  /// others, who may be many.
+  /// the others, because there may be many others.
   private let callers = Mutex<[Caller]>([])
 
   private struct Caller: Equatable {

@@ -16,7 +16,7 @@ struct CostService: RegistrableRPCService {
 
   func registerMethods<Transport: ServerTransport>(with router: inout RPCRouter<Transport>) {
     router.unary(Method.SetCost.descriptor, self.set)
-    router.unary(Method.ListNetworks.descriptor, EncodedSerializer(), self.list)
+    router.unary(Method.ListNetworks.descriptor, self.list)
     router.unary(Method.ForgetNetwork.descriptor, self.forget)
     router.unary(Method.SetAssist.descriptor, self.assist)
   }

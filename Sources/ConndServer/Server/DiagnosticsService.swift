@@ -21,12 +21,12 @@ struct DiagnosticsService: RegistrableRPCService {
       try await self.explain(request, caller)
     }
     router.unary(
-      Method.ListLinks.descriptor, EncodedSerializer()
+      Method.ListLinks.descriptor
     ) { (request: Connectivity_V1_ListLinksRequest, caller) in
       try await self.listLinks(request, caller)
     }
     router.unary(
-      Method.ListTransitions.descriptor, EncodedSerializer()
+      Method.ListTransitions.descriptor
     ) { (request: Connectivity_V1_ListTransitionsRequest, _) in
       try self.listTransitions(request)
     }
@@ -37,12 +37,12 @@ struct DiagnosticsService: RegistrableRPCService {
         await self.reporter.figures(), since: self.reporter.started.time)
     }
     router.unary(
-      Method.ListClients.descriptor, EncodedSerializer()
+      Method.ListClients.descriptor
     ) { (request: Connectivity_V1_ListClientsRequest, caller) in
       try await self.listClients(request, caller)
     }
     router.unary(
-      Method.ListConnections.descriptor, EncodedSerializer()
+      Method.ListConnections.descriptor
     ) { (request: Connectivity_V1_ListConnectionsRequest, caller) in
       try await self.listConnections(request, caller)
     }

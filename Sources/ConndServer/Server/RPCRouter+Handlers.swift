@@ -10,16 +10,30 @@ extension RPCRouter {
     _ handler:
       @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
   ) {
-    self.unary(method, ProtobufSerializer<Response>(), handler)
+    self.unary(method) { request, caller in
+      try ProtobufSerializer().serialize(await handler(request, caller))
+    }
   }
 
-  mutating func unary<Request: Message, Response: Sendable>(
-    _ method: MethodDescriptor, _ serializer: some MessageSerializer<Response>,
+  /// Registers a method with one request, and one response that the handler returns as bytes.
+  mutating func unary<Request: Message>(
+    _ method: MethodDescriptor,
     _ handler:
-      @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> Response
+      @escaping @Sendable (_ request: Request, _ peer: PeerCredentials) async throws -> [UInt8]
+  ) {
+    self.unary(method) { (request: [UInt8], caller) in
+      try await handler(ProtobufDeserializer().deserialize(request), caller)
+    }
+  }
+
+  private mutating func unary(
+    _ method: MethodDescriptor,
+    _ handler:
+      @escaping @Sendable (_ request: [UInt8], _ peer: PeerCredentials) async throws ->
+      [UInt8]
   ) {
     self.registerHandler(
-      forMethod: method, deserializer: ProtobufDeserializer<Request>(), serializer: serializer
+      forMethod: method, deserializer: EncodedCoder(), serializer: EncodedCoder()
     ) { stream, context in
       let request = try await ServerRequest(stream: stream)
       let response = try await handler(request.message, try context.caller)
@@ -64,13 +78,6 @@ extension RPCRouter {
         return [:]
       }
     }
-  }
-}
-
-/// A serializer for messages that are already serialized.
-struct EncodedSerializer: MessageSerializer {
-  func serialize<Bytes: GRPCContiguousBytes>(_ message: [UInt8]) throws -> Bytes {
-    Bytes(message)
   }
 }
 

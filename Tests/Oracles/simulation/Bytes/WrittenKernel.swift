@@ -124,16 +124,16 @@ final class WrittenKernel: ReopenableKernel {
     try self.askBoth { kernel throws(KernelUnavailable) in try kernel.watch(watched) }
   }
 
-  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
-    switch questions.first {
+  func ask(_ question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+    switch question {
     // The reports of sockets come from the faulty kernel's connections.
-    case .socket, .translation:
+    case .sockets, .translation:
       guard let kernel = self.kernel else { throw .notOpen }
-      return try kernel.ask(questions)
+      return try kernel.ask(question)
     // The simulated networks have no Wi-Fi.
-    case .wirelessLink, .wirelessSignal: return try self.faulty.ask(questions)
+    case .wirelessLink, .wirelessSignal: return try self.faulty.ask(question)
     default:
-      return try self.askBoth { kernel throws(KernelUnavailable) in try kernel.ask(questions) }
+      return try self.askBoth { kernel throws(KernelUnavailable) in try kernel.ask(question) }
     }
   }
 }

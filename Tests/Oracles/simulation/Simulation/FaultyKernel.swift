@@ -181,23 +181,23 @@ final class FaultyKernel: ReopenableKernel {
     self.watched = watched
   }
 
-  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
-    switch questions.first {
-    case .socket, .translation, .rules, .wirelessLink, .wirelessSignal: break
+  func ask(_ question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+    switch question {
+    case .sockets, .translation, .rules, .wirelessLink, .wirelessSignal: break
     default: try self.count()
     }
-    let replies = questions.map(self.reply)
+    let reply = self.reply(to: question)
     // The links of the answers are queried later, when they may be gone.
-    if case .route = questions.first, !self.isOrdered, let interference = self.interference {
+    if case .routes = question, !self.isOrdered, let interference = self.interference {
       self.interference = nil
       interference.happen()
     }
-    return replies
+    return reply
   }
 
   private func reply(to question: KernelQuestion) -> KernelReply {
     switch question {
-    case .route(let destination): .route(self.network.route(to: destination))
+    case .routes(let destinations): .routes(destinations.map { self.network.route(to: $0) })
     case .entry(let destination): .entry(self.network.tableEntry(for: destination))
     case .refusesReplies: .flag(false)
     case .link(let index): .link(self.facts(index))
@@ -218,7 +218,7 @@ final class FaultyKernel: ReopenableKernel {
       .bridgePort(self.network[bridge]?.learnt[hardwareAddress])
     case .wirelessLink: .wirelessLink(.notWireless)
     case .wirelessSignal: .wirelessSignal(nil)
-    case .socket(let connection): .socket(self.report(of: connection))
+    case .sockets(let connections): .sockets(connections.map(self.report))
     case .translation: .flag(self.tracksConnections)
     case .rules: .rules([])
     }

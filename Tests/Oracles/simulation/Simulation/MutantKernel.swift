@@ -56,8 +56,8 @@ final class MutantKernel: ReopenableKernel {
     return mayHaveMore
   }
 
-  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
-    zip(questions, try self.kernel.ask(questions)).map(self.mutated)
+  func ask(_ question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+    self.mutated(question, try self.kernel.ask(question))
   }
 
   private func mutated(_ question: KernelQuestion, _ reply: KernelReply) -> KernelReply {
@@ -76,10 +76,13 @@ final class MutantKernel: ReopenableKernel {
     case (.ignoresNeighbours, _, .neighbour): return .neighbour(nil)
     case (.trustsEachLookup, .translation, _): return .flag(false)
     case (.trustsNoLookup, .translation, _): return .flag(true)
-    case (_, .socket(let connection), .socket(let report)):
-      let mutated = self.mutation.report(report, after: self.reports[connection])
-      self.reports[connection] = mutated
-      return .socket(mutated)
+    case (_, .sockets(let connections), .sockets(let reports)):
+      let mutated = zip(connections, reports).map { connection, report in
+        let mutated = self.mutation.report(report, after: self.reports[connection])
+        self.reports[connection] = mutated
+        return mutated
+      }
+      return .sockets(mutated)
     default: return reply
     }
   }

@@ -68,19 +68,6 @@ final class ModelKernel: Kernel {
     self.happening[self.questions + questions + 1] = happen
   }
 
-  func ask(_ questions: [KernelQuestion]) throws(KernelUnavailable) -> [KernelReply] {
-    let replies = try questions.map { (question) throws(KernelUnavailable) in
-      do throws(KernelUnavailable) {
-        return try self.reply(to: question)
-      } catch {
-        guard error.isOfOneQuestion else { throw error }
-        return .refused(error)
-      }
-    }
-    if case .socket = questions.first { self.onSocketReports() }
-    return replies
-  }
-
   private func note(_ question: String) throws(KernelUnavailable) {
     self.asked.append(question)
     self.happening.removeValue(forKey: self.questions)?()
@@ -121,11 +108,19 @@ final class ModelKernel: Kernel {
     return self.expiry
   }
 
-  private func reply(to question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
+  func ask(_ question: KernelQuestion) throws(KernelUnavailable) -> KernelReply {
     switch question {
-    case .route(let destination):
-      try self.note("route \(destination.address)")
-      return .route(self.answer(to: destination))
+    case .routes(let destinations):
+      return .routes(
+        try destinations.map { (destination) throws(KernelUnavailable) in
+          do throws(KernelUnavailable) {
+            try self.note("route \(destination.address)")
+            return self.answer(to: destination)
+          } catch {
+            guard error.isOfOneQuestion else { throw error }
+            return .unanswered(error.description)
+          }
+        })
     case .entry(let destination):
       try self.note("entry \(destination.address)")
       return .entry(self.tableEntry(for: destination))
@@ -168,9 +163,10 @@ final class ModelKernel: Kernel {
     case .wirelessSignal(let index):
       try self.note("signal \(index)")
       return .wirelessSignal(self.wirelessSignals[index])
-    case .socket(let connection):
-      self.socketQuestions += 1
-      return .socket(self.sockets[connection.transport?.localPort ?? 0])
+    case .sockets(let connections):
+      self.socketQuestions += connections.count
+      defer { self.onSocketReports() }
+      return .sockets(connections.map { self.sockets[$0.transport?.localPort ?? 0] })
     case .translation:
       self.trackingQuestions += 1
       return .flag(self.tracksConnections)

@@ -1,7 +1,7 @@
 import TestKit
 import Testing
 
-@testable import LinuxSupport
+@testable import UnixTransport
 
 @Suite("Fair shares")
 struct FairShareTests {
