@@ -12,7 +12,7 @@ package struct Uplink: Hashable, Sendable {
     ///
     /// - isFree: Whether it costs nothing. A path of unknown cost is not free.
     /// - limps: Whether connections over other links work, but not those over this link (Q2).
-    case standing(IPAddress, isFree: Bool, limps: Bool = false)
+    case usable(IPAddress, isFree: Bool, limps: Bool = false)
   }
 
   package var link: UInt32
@@ -83,54 +83,57 @@ package struct EndpointPlan: Hashable, Sendable {
     _ uplinks: [Uplink], _ endpoints: [MultipathEndpoint], own: Set<Place>, adopts: Bool = false,
     _ permission: Permission = .granted
   ) {
-    let ways = permission == .denied ? [] : Self.ways(uplinks)
+    let candidates = permission == .denied ? [] : Self.candidates(uplinks)
     let stale = endpoints.filter { endpoint in
       guard own.contains(endpoint.place) else { return false }
       if permission == .denied { return true }
       // A connection keeps its last endpoint (M6).
-      return !ways.isEmpty && Self.isLost(endpoint, uplinks)
+      return !candidates.isEmpty && Self.isLost(endpoint, uplinks)
     }
     let present = endpoints.filter { !stale.contains($0) }
     self.actions = stale.map(Action.delete)
     var (added, flagged): ([Action], [Action]) = ([], [])
-    for way in ways {
-      let found = present.first { $0.address == way.place.address && !$0.flags.contains(.implicit) }
+    for candidate in candidates {
+      let found = present.first {
+        $0.address == candidate.place.address && !$0.flags.contains(.implicit)
+      }
       guard let found else {
         guard permission == .granted, present.count + added.count < Self.maxEndpoints else {
           continue
         }
-        let flags: MultipathEndpoint.Flags = way.isBackup ? [.subflow, .backup] : .subflow
-        added.append(.add(MultipathEndpoint(way.place.address, link: way.place.link, flags)))
+        let flags: MultipathEndpoint.Flags = candidate.isBackup ? [.subflow, .backup] : .subflow
+        added.append(
+          .add(MultipathEndpoint(candidate.place.address, link: candidate.place.link, flags)))
         continue
       }
-      guard found.flags.contains(.backup) != way.isBackup else { continue }
+      guard found.flags.contains(.backup) != candidate.isBackup else { continue }
       if own.contains(found.place) || adopts && found.flags.contains(.subflow) {
-        flagged.append(.setBackup(way.isBackup, found))
-      } else if way.isBackup {
+        flagged.append(.setBackup(candidate.isBackup, found))
+      } else if candidate.isBackup {
         self.unflagged.append(found)
       }
     }
     self.actions += flagged.filter { !$0.setsBackup } + added + flagged.filter(\.setsBackup)
   }
 
-  private struct Way {
+  private struct Candidate {
     var place: Place
     var isBackup: Bool
   }
 
   /// Returns the links with a default path by family, best first. Free links come first, then links
   /// that do not limp, and then the kernel's own choice.
-  private static func ways(_ uplinks: [Uplink]) -> [Way] {
-    AddressFamily.allCases.flatMap { family -> [Way] in
-      let standing = uplinks.compactMap { uplink -> (rank: Int, isFree: Bool, place: Place)? in
+  private static func candidates(_ uplinks: [Uplink]) -> [Candidate] {
+    AddressFamily.allCases.flatMap { family -> [Candidate] in
+      let usable = uplinks.compactMap { uplink -> (rank: Int, isFree: Bool, place: Place)? in
         guard uplink.family == family,
-          case .standing(let address, let isFree, let limps) = uplink.state
+          case .usable(let address, let isFree, let limps) = uplink.state
         else { return nil }
         let rank = (isFree ? 0 : 4) + (limps ? 2 : 0) + (uplink.isDefault ? 0 : 1)
         return (rank, isFree, Place(address, link: uplink.link))
       }
-      let sorted = standing.sorted { ($0.rank, $0.place.link) < ($1.rank, $1.place.link) }
-      return sorted.enumerated().map { Way(place: $1.place, isBackup: $0 > 0 || !$1.isFree) }
+      let sorted = usable.sorted { ($0.rank, $0.place.link) < ($1.rank, $1.place.link) }
+      return sorted.enumerated().map { Candidate(place: $1.place, isBackup: $0 > 0 || !$1.isFree) }
     }
   }
 
@@ -141,7 +144,7 @@ package struct EndpointPlan: Hashable, Sendable {
     }
     switch uplink?.state {
     case .unknown: return false
-    case .standing(let address, _, _): return address != endpoint.address
+    case .usable(let address, _, _): return address != endpoint.address
     case .lost, nil: return true
     }
   }

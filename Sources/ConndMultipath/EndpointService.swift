@@ -50,11 +50,11 @@ struct EndpointService {
     var isPostponed = !table.isComplete || families.isEmpty
     for family in families {
       guard let probe = UplinkWatcher.probes[family] else { continue }
-      let way = await Connector.shared.otherWay(to: probe, port: 443, at: self.socket.path)
-      switch way?.whyNot {
+      let candidate = await Connector.shared.otherWay(to: probe, port: 443, at: self.socket.path)
+      switch candidate?.whyNot {
       case .tunnel, .ownRoute: return .denied
       case .noDefaultPath: isPostponed = true
-      default: if way == nil { isPostponed = true }
+      default: if candidate == nil { isPostponed = true }
       }
     }
     return isPostponed ? .postponed : .granted

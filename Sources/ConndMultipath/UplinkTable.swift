@@ -81,7 +81,7 @@ extension NetworkPath {
     guard path.status == .satisfied, path.medium != .tunnel, path.table ?? 0 != 0,
       let source = path.source, !source.isLinkLocal
     else { return .lost }
-    return .standing(
+    return .usable(
       source, isFree: path.costsMoney == false && !path.isConstrained,
       limps: path.quality == .minimal)
   }

@@ -39,7 +39,7 @@ public final class BusMessage {
   }
 
   /// The maximum numbers of elements to read. Further elements are ignored.
-  private enum Most {
+  private enum Max {
     static let objects = 64
     static let interfaces = 64
     static let properties = 128
@@ -56,11 +56,11 @@ extension BusMessage {
   /// Reads a string or an object path, or returns `nil` if the next value is something else.
   public func readText() -> String? { try? self.text() }
 
-  /// Reads an array of strings or object paths. Ignores elements beyond the first `most`.
-  public func readTexts(most: Int = 64) -> [String]? {
+  /// Reads an array of strings or object paths. Ignores elements beyond the first `max`.
+  public func readTexts(max: Int = 64) -> [String]? {
     var texts: [String] = []
     do {
-      try self.eachText(most: most) { texts.append($0) }
+      try self.eachText(max: max) { texts.append($0) }
     } catch is Enough {
       // Return the elements so far.
     } catch {
@@ -85,7 +85,7 @@ extension BusMessage {
   ) -> [(path: String, interfaces: [BusProperties])]? {
     var objects: [(String, [BusProperties])] = []
     do {
-      try self.eachEntry("{oa{sa{sv}}}", most: Most.objects) {
+      try self.eachEntry("{oa{sa{sv}}}", max: Max.objects) {
         objects.append((try self.text(), try self.interfaces(wanted)))
       }
     } catch is Enough {
@@ -108,7 +108,7 @@ extension BusMessage {
 
   private func interfaces(_ wanted: [String: Set<String>]) throws -> [BusProperties] {
     var interfaces: [BusProperties] = []
-    try self.eachEntry("{sa{sv}}", most: Most.interfaces) {
+    try self.eachEntry("{sa{sv}}", max: Max.interfaces) {
       let interface = try self.text()
       guard let names = wanted[interface] else { return try self.skip("a{sv}") }
       interfaces.append(BusProperties(interface, try self.properties(names)))
@@ -118,7 +118,7 @@ extension BusMessage {
 
   private func properties(_ wanted: Set<String>) throws -> [String: BusValue] {
     var values: [String: BusValue] = [:]
-    try self.eachEntry("{sv}", most: Most.properties) {
+    try self.eachEntry("{sv}", max: Max.properties) {
       let name = try self.text()
       guard wanted.contains(name) else { return try self.skip("v") }
       values[name] = try self.variant()
@@ -158,7 +158,7 @@ extension BusMessage {
       return .flaggedNumber(Int64(number), flag != 0)
     default:
       var texts: [String] = []
-      try self.eachText(most: Most.texts) { texts.append($0) }
+      try self.eachText(max: Max.texts) { texts.append($0) }
       return .texts(texts)
     }
   }
@@ -180,13 +180,13 @@ extension BusMessage {
     return String(cString: value)
   }
 
-  private func eachText(most: Int, _ take: (String) -> Void) throws {
+  private func eachText(max: Int, _ take: (String) -> Void) throws {
     let (type, contents) = try self.peek()
     guard type == "a", let contents, contents == "s" || contents == "o" else { throw OtherType() }
     try self.enter("a", contents)
     var count = 0
     while try !self.isAtEnd {
-      guard count < most else { throw Enough() }
+      guard count < max else { throw Enough() }
       count += 1
       take(try self.text())
     }
@@ -199,13 +199,13 @@ extension BusMessage {
   private struct Enough: Error {}
 
   /// Reads each entry of a dictionary.
-  private func eachEntry(_ entry: String, most: Int, _ read: () throws -> Void) throws {
+  private func eachEntry(_ entry: String, max: Int, _ read: () throws -> Void) throws {
     let (type, contents) = try self.peek()
     guard type == "a", contents == entry else { throw OtherType() }
     try self.enter("a", entry)
     var count = 0
     while try !self.isAtEnd {
-      guard count < most else { throw Enough() }
+      guard count < max else { throw Enough() }
       count += 1
       try self.enter("e", String(entry.dropFirst().dropLast()))
       try read()

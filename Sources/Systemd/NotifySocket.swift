@@ -11,7 +11,7 @@ final class NotifySocket: Sendable {
   private let address: UnixAddress
 
   /// How long a notification that must arrive may wait for space in systemd's queue.
-  private static let patience = timeval(tv_sec: 5, tv_usec: 0)
+  private static let maxWait = timeval(tv_sec: 5, tv_usec: 0)
 
   /// - Parameter name: The value of `NOTIFY_SOCKET`: `/path`, or `@name` for an abstract name.
   /// - Throws: `EAFNOSUPPORT` for another kind of name, `ENAMETOOLONG`, or the error of creating
@@ -30,9 +30,9 @@ final class NotifySocket: Sendable {
     self.address = address
     self.descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
     guard self.descriptor >= 0 else { throw SystemdError(operation, errno: errno) }
-    var patience = Self.patience
+    var maxWait = Self.maxWait
     _ = setsockopt(
-      self.descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+      self.descriptor, SOL_SOCKET, SO_SNDTIMEO, &maxWait, socklen_t(MemoryLayout<timeval>.size))
   }
 
   deinit {

@@ -91,7 +91,7 @@ public enum Polkit {
         MessageBus.daemon, MessageBus.daemonPath, MessageBus.daemon, method, arguments)
       return try bus.answer(to: call, by: deadline)
     }
-    guard let names = try ask("ListActivatableNames")?.readTexts(most: 65_536),
+    guard let names = try ask("ListActivatableNames")?.readTexts(max: 65_536),
       !names.contains(Self.service), let owner = try ask("GetNameOwner", [Self.service])
     else { return false }
     return owner.isError

@@ -82,8 +82,8 @@ extension Connectivity_V1_Explanation {
   fileprivate var guessText: String? {
     guard self.hasGuessedBy, let first = self.links.suffix(Int(self.path.guessedLinks)).first
     else { return nil }
-    let way = self.guessedBy == "default" ? "without the tunnel" : "with \(self.guessedBy)"
-    return "\(first.name), the default route \(way)"
+    let method = self.guessedBy == "default" ? "without the tunnel" : "with \(self.guessedBy)"
+    return "\(first.name), the default route \(method)"
   }
 
   fileprivate func route(_ path: KernelPath) -> String {

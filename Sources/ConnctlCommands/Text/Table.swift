@@ -93,8 +93,8 @@ extension Table {
     }
     let words = last.string.split(separator: " ").map(String.init)
     // A word that does not fit next to the other columns gets more room and is not cut.
-    let longest = words.map(\.count).max() ?? 0
-    let hang = max(self.indent + 2, min(used, style.width - longest))
+    let maxLength = words.map(\.count).max() ?? 0
+    let hang = max(self.indent + 2, min(used, style.width - maxLength))
 
     var lines: [String] = []
     var pending: [String] = []

@@ -146,7 +146,7 @@ extension KernelPath {
     guard self.status == .satisfied else {
       return self.status.text + (self.reason.map { ": " + $0.text(of: self.interface) } ?? "")
     }
-    let route = [self.interface, self.way].compactMap { $0 }
+    let route = [self.interface, self.route].compactMap { $0 }
     return ([self.status.text] + (route.isEmpty ? [] : [route.joined(separator: " ")]))
       .joined(separator: ", ") + self.costs
   }

@@ -43,11 +43,11 @@ extension KernelPath {
   /// The reason if the path is not satisfied, the source and the gateway, in one line.
   var details: String {
     let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
-    return [self.reason?.text, self.way, local].compactMap { $0 }.joined(separator: ", ")
+    return [self.reason?.text, self.route, local].compactMap { $0 }.joined(separator: ", ")
   }
 
   /// The text `over eth0 from 192.0.2.7 via 192.0.2.1`, or `nil` if there is nothing to show.
-  var way: String? {
+  var route: String? {
     var details = self.lowerLinkNames
     if let source = self.source { details.append(Text.tied("from", source.description)) }
     if let gateway = self.gateway { details.append(Text.tied("via", gateway.description)) }

@@ -58,9 +58,9 @@ struct ConfigurationNode {
   /// Returns a path that is valid for a socket, unix(7).
   func socketPath() throws(ConfigurationError) -> String {
     let path = try self.path()
-    let most = UnixAddress.maxPath
-    guard path.utf8.count <= most else {
-      throw self.error("has \(path.utf8.count) bytes, but a socket path has at most \(most)")
+    let bound = UnixAddress.maxPath
+    guard path.utf8.count <= bound else {
+      throw self.error("has \(path.utf8.count) bytes, but a socket path has at most \(bound)")
     }
     return path
   }

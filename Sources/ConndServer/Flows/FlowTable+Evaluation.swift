@@ -27,33 +27,37 @@ extension FlowTable {
       let readings = try self.read(part, reader)
       let readAt = clock?() ?? now
       hasMessages = reader.view.hasMessages
-      var looks: [Look] = []
-      for (flow, way, reading) in readings {
-        guard var look = try self.look(at: flow, way, reading, reader) else { continue }
+      var examinations: [Examination] = []
+      for (flow, flowPath, reading) in readings {
+        guard var examination = try self.examination(at: flow, flowPath, reading, reader) else {
+          continue
+        }
         // The lookup may already reflect a later change, although its messages still wait.
-        if hasMessages, look.step.time != nil { look.step.time = readAt }
-        try look.handleLookup(reading, reader, policy, at: now, readAt: readAt)
-        if look.verdict?.severity == .destroy, hasMessages, !isFinal {
+        if hasMessages, examination.step.time != nil { examination.step.time = readAt }
+        try examination.handleLookup(reading, reader, policy, at: now, readAt: readAt)
+        if examination.verdict?.severity == .destroy, hasMessages, !isFinal {
           // The readings may belong to two moments, and the waiting messages explain the difference
           // (K8). The next slice begins with this flow.
           if !slice.awaitsMessages { self.cursor = flow.place }
           slice.awaitsMessages = true
         } else {
-          looks.append(look)
+          examinations.append(examination)
         }
       }
-      let contrasts = looks.map { $0.asks(.askContrast) ? self.newest(besides: $0.flow) : nil }
-      let questions = looks.map { $0.asks(.askSocket) ? $0.flow.tracker.question : nil }
+      let contrasts = examinations.map {
+        $0.asks(.askContrast) ? self.newest(besides: $0.flow) : nil
+      }
+      let questions = examinations.map { $0.asks(.askSocket) ? $0.flow.tracker.question : nil }
       let (reports, heard) = Self.reports(
         on: questions + contrasts.map { $0?.tracker.question }, reader, at: now, clock)
-      for (number, look) in looks.enumerated() {
+      for (number, examination) in examinations.enumerated() {
         let contrast = contrasts[number]?.contrast(
-          reports[looks.count + number], lastChange: self.lastChange, at: heard)
+          reports[examinations.count + number], lastChange: self.lastChange, at: heard)
         guard
           let (event, asksPeer) = try self.conclude(
-            look, reports[number], contrast, reader, at: heard)
+            examination, reports[number], contrast, reader, at: heard)
         else { continue }
-        let flow = look.flow
+        let flow = examination.flow
         slice.notifications.append(
           FlowNotification(
             key: flow.key, event: event, askedUntil: asksPeer ? .endOfQuestion : nil,
@@ -72,7 +76,7 @@ extension FlowTable {
     return slice
   }
 
-  private typealias Reading = (flow: GuardedFlow, way: FlowPath, reading: FlowReading)
+  private typealias Reading = (flow: GuardedFlow, flowPath: FlowPath, reading: FlowReading)
 
   private func read(
     _ flows: [GuardedFlow], _ reader: FlowReader
@@ -84,12 +88,12 @@ extension FlowTable {
     for (flow, (question, answer)) in zip(flows, zip(questions, answers)) {
       let reading = try reader.view.unlessRefused { () throws(KernelUnavailable) -> Reading in
         // An IPv6 lookup that fails without a source may succeed when it is repeated.
-        var way = try reader.way(
+        var flowPath = try reader.flowPath(
           to: question, answer == .noRoute(.noRoute) && question.source == nil ? nil : answer)
         let tracker = flow.tracker
         let reading = try reader.reading(
-          of: question, madeOn: tracker.path, by: tracker.firstGateway, &way)
-        return (flow, way, reading)
+          of: question, madeOn: tracker.path, by: tracker.firstGateway, &flowPath)
+        return (flow, flowPath, reading)
       }
       readings.append(reading ?? (flow, FlowPath(unknownTo: question), .unknown))
     }
@@ -97,11 +101,11 @@ extension FlowTable {
   }
 
   /// A flow under evaluation and its lookup.
-  private struct Look {
+  private struct Examination {
     let flow: GuardedFlow
     /// A copy of the flow's machine. It replaces the original after the evaluation.
     var machine: FlowMachine
-    var way: FlowPath
+    var flowPath: FlowPath
     var step: PendingCauses.Step
     var actions: [FlowMachine.Action] = []
     /// The verdict of the lookup, or `nil` without one.
@@ -117,16 +121,16 @@ extension FlowTable {
         .lookup(
           FlowMachine.Lookup(
             reading, isCertain: try reader.isGone(reading, madeOn: self.flow.tracker.path),
-            isTunnelled: self.way.isTunnelled, slept: self.step.slept, change: self.step.time,
+            isTunnelled: self.flowPath.isTunnelled, slept: self.step.slept, change: self.step.time,
             readAt: readAt, policy: policy)),
         at: now)
       if !self.flow.tracker.hasBegun, self.machine.tracker.hasBegun {
         // The flow now has the source that the kernel chose. Policy rules may match on it.
         let question = self.machine.tracker.question
         let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
-          try reader.way(to: question)
+          try reader.flowPath(to: question)
         }
-        if let own, own.shown.chain.first == self.way.shown.chain.first { self.way = own }
+        if let own, own.shown.chain.first == self.flowPath.shown.chain.first { self.flowPath = own }
       }
       self.verdict = self.machine.pendingVerdict
     }
@@ -136,31 +140,32 @@ extension FlowTable {
       if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
       return self.step.trigger.cause(
         of: verdict, self.flow.flow.destination.address.family, from: self.flow.tracker.path,
-        to: self.way.shown)
+        to: self.flowPath.shown)
     }
   }
 
   /// Begins the evaluation of a flow. Returns `nil` if the flow waits to be registered.
-  private mutating func look(
-    at flow: GuardedFlow, _ way: FlowPath, _ reading: FlowReading, _ reader: FlowReader
-  ) throws(KernelUnavailable) -> Look? {
+  private mutating func examination(
+    at flow: GuardedFlow, _ flowPath: FlowPath, _ reading: FlowReading, _ reader: FlowReader
+  ) throws(KernelUnavailable) -> Examination? {
     guard self.pending[flow.key] == nil else {
       self.isSeen(flow)
       return nil
     }
-    return Look(
-      flow: flow, machine: flow.machine, way: way, step: self.log.step(since: flow.seen))
+    return Examination(
+      flow: flow, machine: flow.machine, flowPath: flowPath, step: self.log.step(since: flow.seen))
   }
 
   /// Returns what the client must learn about a flow after its evaluation and whether it must ask
   /// its peer, or `nil` if nothing has changed.
   private mutating func conclude(
-    _ look: Look, _ report: SocketReport?, _ contrast: Contrast?, _ reader: FlowReader,
+    _ examination: Examination, _ report: SocketReport?, _ contrast: Contrast?,
+    _ reader: FlowReader,
     at now: Instant
   ) throws(KernelUnavailable) -> (FlowEvent, asksPeer: Bool)? {
-    let flow = look.flow
-    var machine = look.machine
-    let isProof = !look.asks(.askProof) || self.isLookupProof(reader)
+    let flow = examination.flow
+    var machine = examination.machine
+    let isProof = !examination.asks(.askProof) || self.isLookupProof(reader)
     let actions = machine.handle(
       .report(report, isProof: isProof, contrast: contrast), at: now)
     self.spared += machine.timesSpared - flow.machine.timesSpared
@@ -169,8 +174,8 @@ extension FlowTable {
     flow.machine = machine
     self.isSeen(flow)
     // Keeps the cause of the query until the socket has decided.
-    if let verdict = look.verdict { flow.examinedCause = look.cause(of: verdict) }
-    let shown = look.way.shown
+    if let verdict = examination.verdict { flow.examinedCause = examination.cause(of: verdict) }
+    let shown = examination.flowPath.shown
     var event: FlowEvent? = flow.reported != shown ? .path(shown) : nil
     for action in actions {
       switch action {
@@ -178,8 +183,9 @@ extension FlowTable {
         self.remove(flow.key)
         // The client is notified even if this lookup fails.
         let path = (try? self.pathForNew(flow, reader)) ?? .unknown
-        return (.invalidation(verdict, look.cause(of: verdict), path), false)
-      case .report(let verdict): event = .invalidation(verdict, look.cause(of: verdict), shown)
+        return (.invalidation(verdict, examination.cause(of: verdict), path), false)
+      case .report(let verdict):
+        event = .invalidation(verdict, examination.cause(of: verdict), shown)
       case .betterPathGone: event = .betterPathGone(shown)
       case .recovered, .askPeer: event = event ?? .path(shown)
       case .askSocket, .askProof, .askContrast, .watch: break
@@ -210,10 +216,10 @@ extension FlowTable {
   ) throws(KernelUnavailable) -> KernelPath {
     var question = flow.flow.destination
     question.transport?.localPort = 0
-    let way = try reader.view.unlessRefused { () throws(KernelUnavailable) in
-      try reader.way(to: question)
+    let flowPath = try reader.view.unlessRefused { () throws(KernelUnavailable) in
+      try reader.flowPath(to: question)
     }
-    return way?.shown ?? .unknown
+    return flowPath?.shown ?? .unknown
   }
 }
 

@@ -86,10 +86,10 @@ extension FlowTable {
         return nil
       } catch {
         switch error {
-        case .ofOneUser(let most):
-          (limit, words) = ("flowsPerUser", "a user guards at most \(most)")
-        case .inAll(let most), .forOthers(let most):
-          (limit, words) = ("flows", "connd guards at most \(most)")
+        case .ofOneUser(let bound):
+          (limit, words) = ("flowsPerUser", "a user guards at most \(bound)")
+        case .inAll(let bound), .forOthers(let bound):
+          (limit, words) = ("flows", "connd guards at most \(bound)")
         }
       }
     }
@@ -107,7 +107,7 @@ extension FlowTable {
     let (flow, reader) = (registration.flow, registrar.reader)
     var first = flow.destination
     first.source = flow.local
-    let present = try reader.way(to: first, registrar.answer(for: first))
+    let present = try reader.flowPath(to: first, registrar.answer(for: first))
     if case .unanswered(let reason) = present.answer {
       throw KernelUnavailable(description: reason, isOfOneQuestion: true)
     }
@@ -120,24 +120,25 @@ extension FlowTable {
       isSourceAssignedByVPN: try known.map { (path) throws(KernelUnavailable) in
         try reader.mayBeGiven(path)
       } ?? false)
-    var (question, way) = (first, present)
+    var (question, flowPath) = (first, present)
     if tracker.question != first {
       // A flow without a source address gets the one that the kernel just chose. Policy rules may
       // match on it.
-      let own = try reader.way(to: tracker.question)
+      let own = try reader.flowPath(to: tracker.question)
       let isSame = own.judged.chain.first == present.judged.chain.first
-      if known != nil || isSame { (question, way) = (tracker.question, own) }
+      if known != nil || isSame { (question, flowPath) = (tracker.question, own) }
       if known == nil, isSame {
         tracker = FlowTracker(flow, on: own.judged, network: own.network)
       }
     }
-    var reading = try reader.reading(of: question, madeOn: tracker.path, &way)
+    var reading = try reader.reading(of: question, madeOn: tracker.path, &flowPath)
     // connd has never seen the flow with this address.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
-    let since = registrar.gravest(of: registration, way.judged, reading)
+    let since = registrar.gravest(of: registration, flowPath.judged, reading)
     var machine = FlowMachine(tracker)
     let lookup = FlowMachine.Lookup(
-      reading, isCertain: try reader.isGone(reading, madeOn: made), isTunnelled: way.isTunnelled,
+      reading, isCertain: try reader.isGone(reading, madeOn: made),
+      isTunnelled: flowPath.isTunnelled,
       change: now, readAt: now, policy: policy)
     let actions = machine.evaluate(
       .registration(lookup, since: since), isProof: { self.isLookupProof(reader) },
@@ -157,15 +158,15 @@ extension FlowTable {
         verdict,
         since?.cause
           ?? ChangeCause(.registration, "diedBefore", interface: made.interface, learntLate: true),
-        try reader.way(to: flow.destination).shown)
+        try reader.flowPath(to: flow.destination).shown)
     case .report(let verdict):
       self.insert(
-        registration.key, of: account, machine, reported: way.shown,
+        registration.key, of: account, machine, reported: flowPath.shown,
         isDoubted: registration.isNew && machine.tracker.isInDoubt, made: madeAt)
-      return .invalidation(verdict, since?.cause ?? late, way.shown)
+      return .invalidation(verdict, since?.cause ?? late, flowPath.shown)
     default:
-      self.insert(registration.key, of: account, machine, reported: way.shown, made: madeAt)
-      return .path(way.shown)
+      self.insert(registration.key, of: account, machine, reported: flowPath.shown, made: madeAt)
+      return .path(flowPath.shown)
     }
   }
 
@@ -183,7 +184,7 @@ extension FlowTable {
     else { return known }
     var question = flow.destination
     question.transport?.localPort = 0
-    return try reader.way(to: question).judged.chain.first == known.chain.first ? nil : known
+    return try reader.flowPath(to: question).judged.chain.first == known.chain.first ? nil : known
   }
 
   /// Guards a flow while the kernel is unavailable. It is registered again once the kernel is back.

@@ -112,7 +112,7 @@ struct FlowTable {
   // MARK: - Evaluation
 
   /// Marks all flows as due because of a step.
-  mutating func lookAtAll(_ step: PendingCauses.Step) {
+  mutating func examineAll(_ step: PendingCauses.Step) {
     if let time = step.time, !ChangeScope(step.trigger).isEmpty { self.lastChange = time }
     guard !self.flows.isEmpty else { return }
     self.log.append(step)
@@ -145,28 +145,28 @@ struct FlowTable {
   /// Returns the next flows that are due, beginning at the cursor.
   mutating func takePart() -> [GuardedFlow] {
     var part: [GuardedFlow] = []
-    let most = min(self.part, self.due)
-    for _ in 0..<self.flows.count where part.count < most {
+    let bound = min(self.part, self.due)
+    for _ in 0..<self.flows.count where part.count < bound {
       if self.cursor >= self.flows.count { self.cursor = 0 }
       let flow = self.flows[self.cursor]
       self.cursor += 1
       if self.isDue(flow) { part.append(flow) }
     }
     self.part = min(2 * self.part, Self.maxPart)
-    invariant(!part.isEmpty || most == 0, "as many flows are due as are counted")
+    invariant(!part.isEmpty || bound == 0, "as many flows are due as are counted")
     if part.isEmpty { self.due = 0 }
     return part
   }
 
   /// Returns the current verdict of each connection that its user guards, `nil` if it works.
-  func standing(of connections: [Destination]) -> [Destination: FlowTracker.Verdict?] {
+  func verdicts(of connections: [Destination]) -> [Destination: FlowTracker.Verdict?] {
     var found: [Destination: FlowTracker.Verdict?] = [:]
     for connection in connections {
       let socket = connection.socket
       guard let flow = self.sockets[socket.hashValue].flatMap({ self.entries[$0] }),
         flow.socket == socket
       else { continue }
-      found[socket] = .some(flow.machine.standing)
+      found[socket] = .some(flow.machine.unresolved)
     }
     return found
   }

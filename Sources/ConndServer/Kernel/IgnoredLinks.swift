@@ -37,8 +37,8 @@ struct IgnoredLinks {
   /// requires a list of all links, which costs as much as a thousand messages if there are
   /// thousands of links. The number doubles each time, so that connd tries less often if ignoring
   /// does not last.
-  private var patience = 16
-  private static let maxPatience = 1024
+  private var threshold = 16
+  private static let maxThreshold = 1024
 
   /// The limit of reachable links above the index. With more, such as a server's tunnels, connd
   /// lists the links again.
@@ -57,14 +57,14 @@ struct IgnoredLinks {
 
   /// Whether too many messages are about links that do not matter. ``ignore(after:)`` ends that.
   var areLoud: Bool {
-    if case .learning(let vain) = self.state { vain >= self.patience } else { false }
+    if case .learning(let vain) = self.state { vain >= self.threshold } else { false }
   }
 
   /// Ignores links that are created after all present links.
   ///
   /// - Parameter present: The indexes of the present links, or `nil` if they cannot be listed now.
   mutating func ignore(after present: [UInt32]?) {
-    self.patience = min(2 * self.patience, Self.maxPatience)
+    self.threshold = min(2 * self.threshold, Self.maxThreshold)
     self.state = .learning(vain: 0)
     guard let present, let greatest = present.max() else { return }
     // Some links have an index far ahead, because it was set explicitly or kept from another

@@ -180,8 +180,8 @@ struct Engine {
   /// Marks what clients watch as due after a publication. `evaluatePaths` and `evaluateFlows` then
   /// evaluate it slice by slice.
   mutating func follow(_ step: Step) {
-    self.flows.lookAtAll(step.followers)
-    self.watched.lookAtAll()
+    self.flows.examineAll(step.followers)
+    self.watched.examineAll()
   }
 
   /// Resets everything to unknown after the kernel became unavailable (K8). No flow is judged.

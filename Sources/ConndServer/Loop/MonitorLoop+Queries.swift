@@ -48,7 +48,7 @@ extension MonitorLoop {
       let flows = self.engine.flows
       let history = KernelQueries.History(
         past: past, lastChange: flows.lastChange,
-        standing: flows.standing(of: connections.map(\.question)))
+        verdicts: flows.verdicts(of: connections.map(\.question)))
       let (policy, now) = (self.engine.changes.policy, self.clock.now)
       reply.resume(
         returning: self.ask { queries throws(KernelUnavailable) in

@@ -17,7 +17,7 @@ struct WatchedPaths {
 
   /// Marks all destinations as due. Destinations that were due before stay in front, so that each
   /// is evaluated even if changes never stop.
-  mutating func lookAtAll() {
+  mutating func examineAll() {
     let due = Set(self.due)
     self.due += self.reported.keys.lazy.filter { !due.contains($0) }
   }

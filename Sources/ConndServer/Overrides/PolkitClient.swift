@@ -9,7 +9,7 @@ import UnixTransport
 final class PolkitClient: Sendable {
   /// The time limit for polkit, which the bus may have to start first. It is less than connctl
   /// waits for connd.
-  private static let patience = Duration.seconds(4)
+  private static let maxWait = Duration.seconds(4)
   /// The maximum number of concurrent queries, each on a thread. Users that connd's own rule would
   /// allow and all others are counted separately. The second limit is per user.
   private static let maxQuestions = 8
@@ -30,7 +30,7 @@ final class PolkitClient: Sendable {
 
   convenience init(action: String) {
     self.init { peer in
-      Polkit.verdict(on: action, process: peer.pid, user: peer.uid, within: Self.patience)
+      Polkit.verdict(on: action, process: peer.pid, user: peer.uid, within: Self.maxWait)
     }
   }
 

@@ -22,14 +22,14 @@ struct DefaultPathReader {
     var reading = Reading(paths: try self.defaultPaths(view))
     for (family, path) in reading.paths {
       reading.state.observation[family] = path.observed
-      let way = try view.unlessRefused { () throws(KernelUnavailable) in
-        try flows.way(to: path.destination, path.facts, path.observed.path)
+      let flowPath = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.flowPath(to: path.destination, path.facts, path.observed.path)
       }
-      reading.state.networks[family] = way?.network
+      reading.state.networks[family] = flowPath?.network
       // The links and routers of equal routes are followed, too.
       for equal in path.equals {
         _ = try view.unlessRefused { () throws(KernelUnavailable) in
-          try flows.way(to: equal.question, equal.answer)
+          try flows.flowPath(to: equal.question, equal.answer)
         }
       }
     }
@@ -38,9 +38,9 @@ struct DefaultPathReader {
       question.source = followed.source
       let source = question
       reading.state.followed[followed.id] = try view.unlessRefused { () throws(KernelUnavailable) in
-        var way = try flows.way(to: source)
+        var flowPath = try flows.flowPath(to: source)
         return try flows.reading(
-          of: source, madeOn: followed.path, by: followed.firstGateway, &way)
+          of: source, madeOn: followed.path, by: followed.firstGateway, &flowPath)
       }
     }
     for former in self.changes.formerSources {

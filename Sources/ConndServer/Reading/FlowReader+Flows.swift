@@ -8,34 +8,35 @@ extension FlowReader {
   ///   - question: The lookup with everything that is specific to the flow.
   ///   - router: The first gateway that the flow was seen to use on its link, or `nil` for the
   ///     path's gateway.
-  ///   - way: The kernel's answer to `question`. It is updated if it changes while the former link
-  ///     is examined. A restored path is not a better path (K8).
+  ///   - flowPath: The kernel's answer to `question`. It is updated if it changes while the former
+  ///     link is examined. A restored path is not a better path (K8).
   func reading(
     of question: Destination, madeOn made: KernelPath, by router: IPAddress? = nil,
-    _ way: inout FlowPath
+    _ flowPath: inout FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let router = router ?? made.gateway
     for _ in 0..<Self.maxRepetitions {
-      let reading = try self.readOnce(question, madeOn: made, by: router, way)
+      let reading = try self.readOnce(question, madeOn: made, by: router, flowPath)
       guard reading.formerLink == .withRoute else { return reading }
       let answer = try self.view.routeAnew(to: question)
-      if answer == way.answer { return reading }
-      way = try self.way(to: question, answer)
+      if answer == flowPath.answer { return reading }
+      flowPath = try self.flowPath(to: question, answer)
     }
-    return try self.readOnce(question, madeOn: made, by: router, way)
+    return try self.readOnce(question, madeOn: made, by: router, flowPath)
   }
 
   private static let maxRepetitions = 3
 
   private func readOnce(
-    _ question: Destination, madeOn made: KernelPath, by router: IPAddress?, _ way: FlowPath
+    _ question: Destination, madeOn made: KernelPath, by router: IPAddress?, _ flowPath: FlowPath
   ) throws(KernelUnavailable) -> FlowReading {
     let before = made.chain.first?.index
-    let now = way.judged.chain.first?.index
+    let now = flowPath.judged.chain.first?.index
     var reading = FlowReading(
-      way.judged, network: way.network, isSourceAssignedByVPN: way.isSourceAssignedByVPN,
-      guesses: way.guesses)
-    if case .route(let route) = way.answer { reading.isLocal = route.kind == .local }
+      flowPath.judged, network: flowPath.network,
+      isSourceAssignedByVPN: flowPath.isSourceAssignedByVPN,
+      guesses: flowPath.guesses)
+    if case .route(let route) = flowPath.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {
       // Usually the address is still on the same link, which takes one query.
@@ -44,7 +45,7 @@ extension FlowReader {
       if owner == nil { reading.sourceLoss = try self.sourceLoss(question, madeOn: made) }
       reading.isSourceElsewhere = !made.chain.contains { $0.index == owner }
       if reading.isSourceElsewhere, let owner {
-        reading.isSourceOnFailedLink = try self.isStranded(on: owner, way)
+        reading.isSourceOnFailedLink = try self.isStranded(on: owner, flowPath)
       }
     }
     // A flow without a source address has not used a path yet. It begins with the first one.
@@ -58,17 +59,17 @@ extension FlowReader {
     guard !reading.isLocal, reading.formerLink == nil else { return reading }
     // For IPv4 traffic bound to a link, the kernel invents a route of table 0 if no table has one
     // any more.
-    if way.judged.table == 0, made.table != 0, made.table != nil {
+    if flowPath.judged.table == 0, made.table != 0, made.table != nil {
       reading.path = .unsatisfied(.noRoute)
     }
     if reading.path.status == .satisfied {
       if now == before {
-        reading.alternative = try self.alternative(question, way, by: router)
+        reading.alternative = try self.alternative(question, flowPath, by: router)
         reading.areRepliesRefused = try self.areRepliesRefused(
-          question, way, reading.alternative)
+          question, flowPath, reading.alternative)
       } else {
         reading.formerLink = try self.formerLink(
-          before, question, way, isTied: !reading.isSourceElsewhere)
+          before, question, flowPath, isTied: !reading.isSourceElsewhere)
       }
     } else if now != before, !reading.isSourceElsewhere, try self.isDown(before) {
       reading.formerLink = .failed
@@ -77,8 +78,9 @@ extension FlowReader {
   }
 
   /// Whether an address is useless: its link passes no traffic, and the path uses another.
-  private func isStranded(on owner: UInt32, _ way: FlowPath) throws(KernelUnavailable) -> Bool {
-    guard !way.judged.chain.contains(where: { $0.index == owner }),
+  private func isStranded(on owner: UInt32, _ flowPath: FlowPath) throws(KernelUnavailable) -> Bool
+  {
+    guard !flowPath.judged.chain.contains(where: { $0.index == owner }),
       let link = try self.view.link(owner)?.link
     else { return false }
     return link.state != .up && !link.flags.contains(.loopback)
@@ -148,13 +150,13 @@ extension FlowReader {
   ///
   /// - Parameter isTied: Whether the flow's address belongs to that link, or to one below it.
   private func formerLink(
-    _ link: UInt32, _ question: Destination, _ way: FlowPath, isTied: Bool
+    _ link: UInt32, _ question: Destination, _ flowPath: FlowPath, isTied: Bool
   ) throws(KernelUnavailable) -> FlowReading.FormerLink {
     let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.owner(of: source)
     }
     // The flow's address is on the link that its traffic uses now.
-    if let source = question.source, let now = way.judged.chain.first?.index {
+    if let source = question.source, let now = flowPath.judged.chain.first?.index {
       let isThere = try self.view.address(source, on: now) != nil
       if isThere || owner == now { return .untied }
       let isGiven = try self.isGiven(source, to: question, on: now, isSet: isTied)
@@ -173,7 +175,7 @@ extension FlowReader {
     bound.outLink = link
     guard case .route(let route) = try self.view.certainRoute(to: bound), route.kind == .unicast,
       route.table != 0, route.outLink == link,
-      try self.way(to: bound).judged.status == .satisfied
+      try self.flowPath(to: bound).judged.status == .satisfied
     else { return .withoutRoute }
     return self.removals.concern(link, question.address) ? .withWorseRoute : .withRoute
   }
@@ -211,11 +213,11 @@ extension FlowReader {
 
   /// Returns the path or subnet that new connections get, or `nil` if the flow has the same.
   private func alternative(
-    _ question: Destination, _ way: FlowPath, by router: IPAddress?
+    _ question: Destination, _ flowPath: FlowPath, by router: IPAddress?
   ) throws(KernelUnavailable) -> FlowReading.Alternative? {
-    guard case .route(let own) = way.answer, own.kind == .unicast, let source = question.source
+    guard case .route(let own) = flowPath.answer, own.kind == .unicast, let source = question.source
     else { return nil }
-    let key = try self.key(way.answer, question)
+    let key = try self.key(flowPath.answer, question)
     if self.lastUsual == key { return nil }
     if self.usual.contains(key) {
       self.lastUsual = key
@@ -231,14 +233,14 @@ extension FlowReader {
       else { return nil }
       return .init(link: preferred.outLink, source: preferred.source, isKept: true)
     }
-    var other = way.judged
+    var other = flowPath.judged
     other.source = preferred.source
     other.sourcePrefixLength = try preferred.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.address(source, on: preferred.outLink)?.prefixLength
     }
     // Sending from another link's address is the application's own choice.
-    guard way.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
-      !other.isOfSameSubnet(as: way.judged)
+    guard flowPath.judged.sourcePrefixLength != nil, other.sourcePrefixLength != nil,
+      !other.isOfSameSubnet(as: flowPath.judged)
     else {
       // New connections of all flows on this path get the same route and source.
       if isOwnRoute, preferred.source == source { self.usual.insert(key) }
@@ -261,9 +263,9 @@ extension FlowReader {
   /// another link. Checks only flows that may be routed differently from others: those bound to a
   /// link, or with a mark.
   private func areRepliesRefused(
-    _ question: Destination, _ way: FlowPath, _ alternative: FlowReading.Alternative?
+    _ question: Destination, _ flowPath: FlowPath, _ alternative: FlowReading.Alternative?
   ) throws(KernelUnavailable) -> Bool {
-    guard question.address.family == .ipv4, case .route(let route) = way.answer,
+    guard question.address.family == .ipv4, case .route(let route) = flowPath.answer,
       question.outLink != nil || question.mark != 0
         || alternative.map({ $0.link != route.outLink }) ?? false
     else { return false }

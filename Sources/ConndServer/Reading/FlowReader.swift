@@ -56,14 +56,14 @@ final class FlowReader {
   let removals: Removals
   /// Whether to wait for removed links to be recreated. The stream of all channels does not (I1).
   let awaitsRemadeLinks: Bool
-  private var ways = OrderedDictionary<WayKey, FlowPath>()
+  private var flowPaths = OrderedDictionary<FlowPathKey, FlowPath>()
   /// The path of the previous flow. Most flows share it, and it is found without hashing.
-  private var last: (key: WayKey, way: FlowPath)?
+  private var last: (key: FlowPathKey, flowPath: FlowPath)?
   /// The paths that new connections also take, as checked for one flow of each.
-  var usual: Set<WayKey> = []
-  var lastUsual: WayKey?
+  var usual: Set<FlowPathKey> = []
+  var lastUsual: FlowPathKey?
 
-  struct WayKey: Hashable {
+  struct FlowPathKey: Hashable {
     var answer: RouteAnswer
     /// Part of the key because a link-local source address works for some destinations only.
     var isLinkLocal: Bool
@@ -84,15 +84,15 @@ final class FlowReader {
 
   // MARK: - Paths
 
-  func way(
+  func flowPath(
     to question: Destination, _ answer: RouteAnswer? = nil
   ) throws(KernelUnavailable) -> FlowPath {
     let answer = if let answer { answer } else { try self.view.route(to: question) }
     var key = try self.key(answer, question)
-    if let last = self.last, last.key == key { return last.way }
-    if let way = self.ways[key] {
-      self.last = (key, way)
-      return way
+    if let last = self.last, last.key == key { return last.flowPath }
+    if let flowPath = self.flowPaths[key] {
+      self.last = (key, flowPath)
+      return flowPath
     }
     let facts = try self.reader.facts(about: question, answer: answer, self.view)
     // The facts may have a newer answer. It applies to this destination only.
@@ -101,25 +101,25 @@ final class FlowReader {
   }
 
   /// Returns the default path, whose facts are already known.
-  func way(
+  func flowPath(
     to question: Destination, _ facts: PathFacts, _ path: KernelPath
   ) throws(KernelUnavailable) -> FlowPath {
     try self.add(question, facts, path, try self.key(facts.answer, question), isDefault: true)
   }
 
   private func add(
-    _ question: Destination, _ facts: PathFacts, _ shown: KernelPath, _ key: WayKey,
+    _ question: Destination, _ facts: PathFacts, _ shown: KernelPath, _ key: FlowPathKey,
     isDefault: Bool = false
   ) throws(KernelUnavailable) -> FlowPath {
     self.view.subscriptions.use(facts)
     let judged = self.judged(shown, facts)
-    let way = FlowPath(
+    let flowPath = FlowPath(
       facts.answer, facts, shown: shown, judged: judged,
       network: try self.view.identity(of: judged, facts, isDefault: isDefault),
       guesses: try self.guesses(shown, facts),
       isSourceAssignedByVPN: try self.isSourceAssignedByVPN(question, judged))
-    self.ways[key] = way
-    return way
+    self.flowPaths[key] = flowPath
+    return flowPath
   }
 
   /// Whether the address looks assigned by an IPsec key exchange such as strongSwan's charon. Such
@@ -170,8 +170,8 @@ final class FlowReader {
 
   func key(
     _ answer: RouteAnswer, _ question: Destination
-  ) throws(KernelUnavailable) -> WayKey {
-    var key = WayKey(answer: answer, isLinkLocal: question.address.isLinkLocal)
+  ) throws(KernelUnavailable) -> FlowPathKey {
+    var key = FlowPathKey(answer: answer, isLinkLocal: question.address.isLinkLocal)
     if case .route(let route) = answer, route.gateway == nil, route.kind == .unicast,
       let link = try self.view.link(route.outLink), link.isStacked || link.peer != nil,
       !link.hidesItsEnd

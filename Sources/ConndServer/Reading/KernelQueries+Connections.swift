@@ -20,7 +20,7 @@ extension KernelQueries {
     /// The time of the last change that may have broken a path.
     var lastChange: Instant?
     /// The current verdicts of guarded connections, or `nil` for a working one.
-    var standing: [Destination: FlowTracker.Verdict?]
+    var verdicts: [Destination: FlowTracker.Verdict?]
   }
 
   /// Judges connections. A connection that `Guard` guards keeps its verdict. Others are judged as
@@ -47,8 +47,8 @@ extension KernelQueries {
     _ policy: InvalidationPolicy, _ reader: FlowReader, at now: Instant
   ) throws(KernelUnavailable) -> ConnectionReport {
     let question = connection.question
-    var way = try reader.way(to: question)
-    if case .unanswered(let reason) = way.answer {
+    var flowPath = try reader.flowPath(to: question)
+    if case .unanswered(let reason) = flowPath.answer {
       throw KernelUnavailable(description: reason, isOfOneQuestion: true)
     }
     let owner = try connection.flow.local.flatMap { (local) throws(KernelUnavailable) in
@@ -57,9 +57,9 @@ extension KernelQueries {
     let link = try owner.flatMap { (owner) throws(KernelUnavailable) in
       try self.view.link(owner)?.link
     }
-    var report = ConnectionReport(path: way.shown, link: link, socket: socket)
-    if let standing = history.standing[question.socket] {
-      report.verdict = standing
+    var report = ConnectionReport(path: flowPath.shown, link: link, socket: socket)
+    if let verdict = history.verdicts[question.socket] {
+      report.verdict = verdict
       return report
     }
     // If the peer was heard after the last change, the connection works on its current path (I0).
@@ -74,19 +74,19 @@ extension KernelQueries {
         history.past.departure(
           from: link.name, question.address.family, since: connection.sinceGeneration)
       }
-    let wasMoved = way.judged.status != .satisfied || left != nil
-    let made = try wasMoved ? self.path(of: question, madeOn: link, way, reader) : nil
+    let wasMoved = flowPath.judged.status != .satisfied || left != nil
+    let made = try wasMoved ? self.path(of: question, madeOn: link, flowPath, reader) : nil
     var reading = try reader.reading(
-      of: question, madeOn: made ?? way.judged, &way)
+      of: question, madeOn: made ?? flowPath.judged, &flowPath)
     if made == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let isAway = reading.path.status != .satisfied || reading.isSourceStranded
     var machine = FlowMachine(
-      FlowTracker(connection.flow, on: made ?? way.judged, network: way.network))
+      FlowTracker(connection.flow, on: made ?? flowPath.judged, network: flowPath.network))
     // A current grace period began no later than the last change.
     let began = min(history.lastChange ?? now, now)
     var lookup = FlowMachine.Lookup(
-      reading, isCertain: try reader.isGone(reading, madeOn: made ?? way.judged),
-      isTunnelled: way.isTunnelled, change: now, readAt: began, policy: policy)
+      reading, isCertain: try reader.isGone(reading, madeOn: made ?? flowPath.judged),
+      isTunnelled: flowPath.isTunnelled, change: now, readAt: began, policy: policy)
     var actions = machine.evaluate(
       .registration(lookup, since: isAway ? left : nil), isProof: { self.view.isLookupProof() },
       report: { socket }, at: now, began: began)
@@ -95,7 +95,7 @@ extension KernelQueries {
       actions = machine.evaluate(
         .lookup(lookup), isProof: { self.view.isLookupProof() }, report: { socket }, at: now)
     }
-    report.verdict = actions.lazy.compactMap(\.verdict).first ?? machine.standing
+    report.verdict = actions.lazy.compactMap(\.verdict).first ?? machine.unresolved
     return report
   }
 
@@ -109,7 +109,7 @@ extension KernelQueries {
     if path.chain.first?.index != link.index {
       var bound = question
       bound.outLink = link.index
-      path = try reader.way(to: bound).judged
+      path = try reader.flowPath(to: bound).judged
     }
     if path.chain.first?.index != link.index {
       path = KernelPath(

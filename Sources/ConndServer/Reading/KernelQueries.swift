@@ -43,7 +43,7 @@ struct KernelQueries {
         probes.append(
           Explanation.Probe(
             destination: address, answer: try answer.summary(self.view),
-            agrees: chosen.map { answers[$0].goesTheWay(of: answer) } ?? false))
+            agrees: chosen.map { answers[$0].usesRoute(of: answer) } ?? false))
       }
     }
 

@@ -85,7 +85,7 @@ extension PathReader {
   ) throws(KernelUnavailable) -> [(question: Destination, answer: RouteAnswer)] {
     let all = zip(self.destinations[family].map { Destination($0) }, answers)
       .map { (question: $0, answer: $1) }
-    let others = all.filter { !$0.answer.goesTheWay(of: answers[probe]) }
+    let others = all.filter { !$0.answer.usesRoute(of: answers[probe]) }
     guard !others.isEmpty, let entry = try view.entry(for: all[probe].question), !entry.isSpread
     else { return [] }
     var equals: [(question: Destination, answer: RouteAnswer)] = []
@@ -130,7 +130,7 @@ extension PathReader {
   /// Whether the kernel still gives the answer that the path was read from.
   func isSettled(_ path: DefaultPath, _ view: KernelView) throws(KernelUnavailable) -> Bool {
     guard let lookup = path.lookup else { return true }
-    return Self.way(try view.routeAnew(to: lookup.question)) == lookup.answer
+    return Self.reachable(try view.routeAnew(to: lookup.question)) == lookup.answer
   }
 
   private func answers(
@@ -141,14 +141,14 @@ extension PathReader {
     for probe in probes {
       let question = Destination(probe, mark: mark)
       let answer = anew ? try view.routeAnew(to: question) : try view.route(to: question)
-      answers.append(Self.way(answer))
+      answers.append(Self.reachable(answer))
       if !all, Self.hasMajority(answers, of: probes.count) { break }
     }
     return answers
   }
 
   /// Replaces a route that is not unicast: it does not reach the internet (K2).
-  private static func way(_ answer: RouteAnswer) -> RouteAnswer {
+  private static func reachable(_ answer: RouteAnswer) -> RouteAnswer {
     if case .route(let route) = answer, route.kind != .unicast {
       .noRoute(.noRoute)
     } else {
@@ -158,7 +158,7 @@ extension PathReader {
 
   private static func hasMajority(_ answers: [RouteAnswer], of count: Int) -> Bool {
     answers.contains { answer in
-      !answer.isUnanswered && 2 * answers.count { $0.goesTheWay(of: answer) } > count
+      !answer.isUnanswered && 2 * answers.count { $0.usesRoute(of: answer) } > count
     }
   }
 }

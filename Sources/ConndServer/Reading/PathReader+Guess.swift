@@ -45,20 +45,20 @@ extension PathReader {
     else { return nil }
     if let table {
       for mark in try view.marks(keptOutOf: table.number, table.family) {
-        if var way = try self.wayBeside(chain, mark: mark, view) {
-          way.mark = mark
-          return way
+        if var underlay = try self.underlayBeside(chain, mark: mark, view) {
+          underlay.mark = mark
+          return underlay
         }
       }
     }
-    if let way = try self.wayBeside(chain, mark: 0, view) { return way }
+    if let underlay = try self.underlayBeside(chain, mark: 0, view) { return underlay }
     return try self.defaultRouteBeside(chain, view)
   }
 
   /// Returns the default path of traffic with a mark, or `nil` if that leads into the tunnel again.
   /// The tunnel may use either family: IPv4 comes before IPv6, and a working path before a failed
   /// one.
-  private func wayBeside(
+  private func underlayBeside(
     _ chain: [LinkFacts], mark: UInt32, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
     var failed: GuessedLinks?
@@ -66,10 +66,10 @@ extension PathReader {
       let (chosen, answers) = try self.probe(family, mark: mark, view)
       guard let chosen else { continue }
       let question = Destination(self.destinations[family][chosen], mark: mark)
-      guard let way = try self.links(of: question, answers[chosen], below: chain, view)
+      guard let underlay = try self.links(of: question, answers[chosen], below: chain, view)
       else { continue }
-      if way.carries { return way }
-      failed = failed ?? way
+      if underlay.carries { return underlay }
+      failed = failed ?? underlay
     }
     return failed
   }
@@ -88,11 +88,11 @@ extension PathReader {
         // A VRF's default routes do not apply to traffic outside the VRF.
         guard let link = try view.link(uplink), link.link.master == nil, !link.hidesItsEnd,
           let question = self.question(family, over: uplink),
-          let way = try self.links(
+          let underlay = try self.links(
             of: question, try view.route(to: question), below: chain, view)
         else { continue }
         let priority = try view.entry(for: question)?.route?.priority ?? .max
-        if best.map({ priority < $0.priority }) ?? true { best = (priority, way) }
+        if best.map({ priority < $0.priority }) ?? true { best = (priority, underlay) }
       }
       if best != nil { break }
     }

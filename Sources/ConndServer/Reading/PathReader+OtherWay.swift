@@ -17,31 +17,31 @@ extension PathReader {
     let rule = OtherWayRule(
       leaving: try self.read(new, view), assist: self.classifier.overrides.assist?.isOn)
     if let objection = rule.objection { return OtherWay(whyNot: objection) }
-    var ways: [OtherWayRule.Way] = []
+    var candidates: [OtherWayRule.Candidate] = []
     for uplink in try self.uplinks(view) {
       var bound = new
       bound.outLink = uplink
-      if let way = try view.unlessRefused({ () throws(KernelUnavailable) in
+      if let candidate = try view.unlessRefused({ () throws(KernelUnavailable) in
         try self.read(bound, view)
       }) {
-        ways.append(way)
+        candidates.append(candidate)
       }
     }
-    return rule.choice(among: ways)
+    return rule.choice(among: candidates)
   }
 
   /// Returns the path of new traffic to a destination, with the facts that decide about its use.
   private func read(
     _ destination: Destination, _ view: KernelView
-  ) throws(KernelUnavailable) -> OtherWayRule.Way {
+  ) throws(KernelUnavailable) -> OtherWayRule.Candidate {
     let (path, facts) = try self.path(to: destination, view)
     guard case .route(let route) = facts.answer, route.kind == .unicast, route.table != 0 else {
-      return OtherWayRule.Way(path, prefixLength: nil)
+      return OtherWayRule.Candidate(path, prefixLength: nil)
     }
     let entry = try view.entry(for: destination)?.route
     var answered = destination
     answered.source = route.source
-    return OtherWayRule.Way(
+    return OtherWayRule.Candidate(
       path, prefixLength: entry?.prefix.length, metric: entry?.priority ?? .max,
       isTunnelled: facts.links.contains(where: \.isTunnel),
       isRoaming: facts.allLinks.contains { $0.modem?.isRoaming == true },

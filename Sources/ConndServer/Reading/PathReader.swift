@@ -165,8 +165,8 @@ struct PathReader {
     if let outer = route.outer {
       // Segment routing looks up the first segment. It uses the route's own link only if that
       // lookup returns the same link.
-      guard !link.isTunnel, case .route(let way) = try view.route(to: outer),
-        way.outLink == link.link.index
+      guard !link.isTunnel, case .route(let route) = try view.route(to: outer),
+        route.outLink == link.link.index
       else { return outer }
       return nil
     }
@@ -187,7 +187,7 @@ struct PathReader {
     let above = facts
     let answer = try self.follow(end, into: &facts, view)
     guard facts.isBroken, !above.isBroken else { return }
-    for other in try self.otherWays(to: end, than: answer, view) {
+    for other in try self.questionsBeside(to: end, than: answer, view) {
       var below = above
       _ = try self.follow(other, into: &below, view)
       if !below.isBroken {
@@ -197,25 +197,25 @@ struct PathReader {
     }
   }
 
-  private func otherWays(
+  private func questionsBeside(
     to end: Destination, than answer: RouteAnswer, _ view: KernelView
   ) throws(KernelUnavailable) -> [Destination] {
-    var ways: [Destination] = []
+    var questions: [Destination] = []
     if case .route(let route) = answer, let legs = try view.entry(for: end)?.legs {
-      ways += legs.filter { $0 != route.outLink }.map { leg in
+      questions += legs.filter { $0 != route.outLink }.map { leg in
         var bound = end
         bound.outLink = leg
         return bound
       }
     }
     if end.transport?.localPort == 0 {
-      ways += Self.sourcePorts.map { port in
+      questions += Self.sourcePorts.map { port in
         var sent = end
         sent.transport?.localPort = port
         return sent
       }
     }
-    return ways
+    return questions
   }
 
   /// Samples of the default net.ipv4.ip_local_port_range. A UDP tunnel chooses its source port from

@@ -94,9 +94,9 @@ final class ConnectionLimiter: Admission {
     }
   }
 
-  func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
-    self.turnedAway(peer, limit: "messageSize")
-    return Refusal("a request may have at most \(longest) bytes (limits.messageSize)")
+  func refuseMessage(of peer: PeerCredentials, maxLength: Int) -> Refusal {
+    self.refused(peer, limit: "messageSize")
+    return Refusal("a request may have at most \(maxLength) bytes (limits.messageSize)")
   }
 
   func admit(
@@ -112,19 +112,19 @@ final class ConnectionLimiter: Admission {
     } catch {
       let (key, what) = (resource.rawValue, resource.text)
       switch error {
-      case .inAll(let most):
-        self.turnedAway(peer, limit: key)
-        throw Refusal("connd has reached its limit of \(most) \(what) (limits.\(key))")
-      case .forOthers(let most):
-        self.turnedAway(peer, limit: key)
+      case .inAll(let bound):
+        self.refused(peer, limit: key)
+        throw Refusal("connd has reached its limit of \(bound) \(what) (limits.\(key))")
+      case .forOthers(let bound):
+        self.refused(peer, limit: key)
         throw Refusal(
-          "uid \(peer.uid) has reached its share of the \(most) \(what) (limits.\(key))"
+          "uid \(peer.uid) has reached its share of the \(bound) \(what) (limits.\(key))"
         )
-      case .ofOneUser(let most):
+      case .ofOneUser(let bound):
         let limit = "\(key)PerUser"
-        self.turnedAway(peer, limit: limit)
+        self.refused(peer, limit: limit)
         throw Refusal(
-          "uid \(peer.uid) has reached its limit of \(most) \(what) (limits.\(limit))"
+          "uid \(peer.uid) has reached its limit of \(bound) \(what) (limits.\(limit))"
         )
       }
     }
@@ -140,7 +140,7 @@ final class ConnectionLimiter: Admission {
   }
 
   /// Counts and logs that a client exceeded a limit and received a refusal.
-  func turnedAway(_ peer: PeerCredentials, limit: String) {
+  func refused(_ peer: PeerCredentials, limit: String) {
     self.statistics.hit(limit)
     self.log(limit, "a client has exceeded limits.\(limit)") {
       ["uid": "\(peer.uid)", "pid": "\(peer.pid)"]

@@ -48,10 +48,12 @@ struct ConnectivityService: RegistrableRPCService {
     response.path = Connectivity_V1_Path(path)
     response.networkNamespace = ProcessNamespace.reported
     guard request.withOtherWay else { return response }
-    let way: KernelAnswer<OtherWay> = try await self.queries.answer(for: caller) {
+    let otherWay: KernelAnswer<OtherWay> = try await self.queries.answer(for: caller) {
       .otherWay(destination, $0)
     }
-    if case .success(let way) = way { response.otherWay = Connectivity_V1_OtherWay(way) }
+    if case .success(let otherWay) = otherWay {
+      response.otherWay = Connectivity_V1_OtherWay(otherWay)
+    }
     return response
   }
 

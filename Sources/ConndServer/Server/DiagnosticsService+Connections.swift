@@ -14,13 +14,13 @@ extension DiagnosticsService {
     _ request: Connectivity_V1_ListConnectionsRequest, _ caller: PeerCredentials
   ) async throws -> [UInt8] {
     let size = request.pageSize == 0 ? Int32.max : request.pageSize
-    let most = min(size, Int32(ConnectionListing.maxPage))
-    let page = try PageRequest(size: most, token: request.pageToken, of: "connections")
+    let bound = min(size, Int32(ConnectionListing.maxPage))
+    let page = try PageRequest(size: bound, token: request.pageToken, of: "connections")
     return try await self.queries.admitted(for: caller) {
       try await self.listings.run(for: caller.account) { turn in
         let memory = CallMemory(of: caller, self.queries.limiter)
         defer { memory.close() }
-        return try await self.connections(on: page, Int(most), caller) { part, bytes in
+        return try await self.connections(on: page, Int(bound), caller) { part, bytes in
           if turn.isCancelled { throw CancellationError() }
           if self.store.isFinished { throw RPCError.stopping }
           try memory.keep(part, bytes)
@@ -32,14 +32,14 @@ extension DiagnosticsService {
   /// - Parameter keep: Called before each part with the number of bytes that are kept. An error
   ///   ends the listing.
   private func connections(
-    on page: PageRequest, _ most: Int, _ caller: PeerCredentials,
+    on page: PageRequest, _ bound: Int, _ caller: PeerCredentials,
     keep: (CallMemory.Part, _ bytes: Int) throws -> Void
   ) async throws -> [UInt8] {
     let listed: [ConnectionListing.Entry]
     do {
       // One more connection shows whether there is another page.
       listed = try await self.connections.connections(
-        of: caller.uid, on: page, count: most + 1
+        of: caller.uid, on: page, count: bound + 1
       ) { try keep(.requests, $0) }
     } catch let error as NetlinkError {
       throw RPCError(code: .unavailable, message: "the kernel cannot be asked: \(error)")

@@ -20,11 +20,11 @@ extension String {
     for (i, letter) in from.enumerated() {
       var next = [i + 1]
       for (j, wanted) in to.enumerated() {
-        var ways = [row[j] + (letter == wanted ? 0 : 1), row[j + 1] + 1, next[j] + 1]
+        var costs = [row[j] + (letter == wanted ? 0 : 1), row[j + 1] + 1, next[j] + 1]
         if i > 0, j > 0, letter == to[j - 1], from[i - 1] == wanted {
-          ways.append(before[j - 1] + 1)
+          costs.append(before[j - 1] + 1)
         }
-        next.append(ways.min() ?? 0)
+        next.append(costs.min() ?? 0)
       }
       (before, row) = (row, next)
     }

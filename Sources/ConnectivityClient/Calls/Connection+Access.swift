@@ -14,9 +14,9 @@ extension Connection {
     if self.isLocal { return }
     if self.path == nil {
       // The connection was made without connd's answer, because connd did not answer in time.
-      let patience = ConnectionGuard.patience(isRestricted: true)
-      let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? patience
-      _ = await self.flow?.answer(within: min(patience, rest))
+      let maxWait = ConnectionGuard.maxWait(isRestricted: true)
+      let rest = deadline.map { ContinuousClock.now.duration(to: $0) } ?? maxWait
+      _ = await self.flow?.answer(within: min(maxWait, rest))
     }
     if let refusal = access.refusal(of: self.path ?? .unknown) { throw RPCError(refusal) }
   }

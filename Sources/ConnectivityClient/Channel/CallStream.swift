@@ -46,8 +46,8 @@ final class CallStream: Sendable {
     case .message(let bytes):
       try self.sizes?.check(bytes.count)
       return part
-    case .status(let said, let metadata):
-      let status = said.corrected
+    case .status(let received, let metadata):
+      let status = received.corrected
       // If the connection was destroyed, gRPC knows only that the stream was closed.
       if status.code == .unavailable, let error = self.connection.invalidationError { throw error }
       self.log?.ended(status)

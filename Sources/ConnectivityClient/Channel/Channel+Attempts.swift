@@ -32,25 +32,25 @@ extension Channel {
     }
     var failure: RPCError?
     var refusal: NetworkUnavailable?
-    var ways = Ways()
+    var paths = AttemptedPaths()
     for one in await self.askOnceMore(tries) {
       switch one.outcome {
       case .failed(let error), .timedOut(let error), .left(let error):
         failure = error
-        ways.tried.append(one.path)
-        ways.includeLocal = ways.includeLocal || one.isLocal
+        paths.tried.append(one.path)
+        paths.includeLocal = paths.includeLocal || one.isLocal
       case .forbidden(let why): refusal = why
-      case .unwanted: ways.unwanted.append(one.path)
+      case .unwanted: paths.unwanted.append(one.path)
       case .over, .limping: break
       }
     }
     // An error from the network is more useful than the refusal of an attempt.
     if let failure {
-      self.failed(id, failure, ways, atOnce: false)
-    } else if !ways.unwanted.isEmpty {
+      self.failed(id, failure, paths, atOnce: false)
+    } else if !paths.unwanted.isEmpty {
       // Calls that may use other networks keep waiting.
       let error = RPCError(code: .unavailable, message: "No call may use the network.")
-      self.failed(id, error, ways, atOnce: true)
+      self.failed(id, error, paths, atOnce: true)
     } else if let refusal {
       self.failed(id, RPCError(refusal), atOnce: true)
     } else {
@@ -132,7 +132,7 @@ extension Channel {
   }
 
   /// The paths to a target's addresses that the channel may use.
-  private struct Ways {
+  private struct AttemptedPaths {
     /// The paths of addresses that were tried; `nil` if unknown.
     var tried: [KernelPath?] = []
     /// The paths of addresses that were not tried, because no call waiting at the time could use
@@ -145,8 +145,8 @@ extension Channel {
     func refusal(_ access: NetworkAccess) -> NetworkUnavailable? {
       if self.includeLocal { return nil }
       // Unsatisfied paths do not count, because no call can use them.
-      let ways = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }
-      let refusals = ways.map { access.refusal(of: $0 ?? .unknown) }
+      let paths = (self.tried + self.unwanted).filter { $0?.status != .unsatisfied }
+      let refusals = paths.map { access.refusal(of: $0 ?? .unknown) }
       return refusals.contains { $0 == nil } ? nil : refusals.compactMap { $0 }.first
     }
 
@@ -156,11 +156,13 @@ extension Channel {
     }
   }
 
-  private func failed(_ id: UInt64, _ error: RPCError, _ ways: Ways = Ways(), atOnce: Bool) {
+  private func failed(
+    _ id: UInt64, _ error: RPCError, _ paths: AttemptedPaths = AttemptedPaths(), atOnce: Bool
+  ) {
     self.logger?.debug("could not connect", metadata: ["error": "\(error)"])
     self.update { state in
-      let refused = state.waiters.compactMapValues { ways.refusal($0.access).map { RPCError($0) } }
-      let spared = state.waiters.filter { ways.mayHold($0.value.access) }.keys
+      let refused = state.waiters.compactMapValues { paths.refusal($0.access).map { RPCError($0) } }
+      let spared = state.waiters.filter { paths.mayHold($0.value.access) }.keys
       return state.machine.failed(
         id, error, atOnce: atOnce, refused: refused, spared: Set(spared), now: .now,
         random: Double.random(in: -1...1))

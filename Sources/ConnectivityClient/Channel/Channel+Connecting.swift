@@ -27,7 +27,7 @@ extension Channel {
   }
 
   /// The way that an attempt takes.
-  enum Way: Sendable {
+  enum LinkChoice: Sendable {
     case usual
     /// Bound to the link of another default route (W2).
     case other(String)
@@ -88,12 +88,13 @@ extension Channel {
 
   /// Makes one connection, and returns when it has ended or could not be made.
   func connectOnce(
-    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by way: Way = .usual,
+    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress,
+    by choice: LinkChoice = .usual,
     until deadline: ContinuousClock.Instant, _ hub: GuardHub
   ) async -> Try {
     let connection: Connection
     do throws(RPCError) {
-      connection = try await self.begin(id, to: address, by: way)
+      connection = try await self.begin(id, to: address, by: choice)
     } catch {
       return Try(outcome: .failed(error))
     }
@@ -103,10 +104,10 @@ extension Channel {
     }
     connection.connect()
     return await withTaskCancellationHandler {
-      if let failure = await self.failure(of: connection, by: way, until: deadline) {
+      if let failure = await self.failure(of: connection, by: choice, until: deadline) {
         return Try(failure, of: connection)
       }
-      await self.use(connection, by: way, hub)
+      await self.use(connection, by: choice, hub)
       await self.serve(connection)
       return Try(outcome: .over)
     } onCancel: {
@@ -118,7 +119,7 @@ extension Channel {
   ///
   /// - Throws: If the TLS configuration cannot work, or the attempt is no longer wanted.
   private func begin(
-    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by way: Way
+    _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by choice: LinkChoice
   ) async throws(RPCError) -> Connection {
     let serial = self.state.withLock { state in
       state.lastSerial += 1
@@ -129,7 +130,7 @@ extension Channel {
       let target = FixedAddress(address: address, authority: self.resolver.authority)
       // With TLS this parses all trusted certificates: 15 ms, in which an event loop would stop.
       connection = try await NIOThreadPool.singleton.runIfActive {
-        try Connection(id: id, serial: serial, to: target, by: way.link, self.settings) {
+        try Connection(id: id, serial: serial, to: target, by: choice.link, self.settings) {
           [weak self] event in self?.handle(event, of: id, serial)
         }
       }
@@ -171,7 +172,7 @@ extension Channel {
   ///
   /// - Returns: Why calls cannot start, once the connection has ended, or `nil` if they can.
   private func failure(
-    of connection: Connection, by way: Way, until deadline: ContinuousClock.Instant
+    of connection: Connection, by choice: LinkChoice, until deadline: ContinuousClock.Instant
   ) async -> Outcome? {
     do throws(RPCError) {
       try await connection.ready(until: deadline)
@@ -188,14 +189,14 @@ extension Channel {
         "the attempt failed", metadata: connection.metadata.merging(["error": "\(error)"]) { $1 })
       return error.isConnectTimeout ? .timedOut(error) : wasLeft ? .left(error) : .failed(error)
     }
-    guard case .trial = way, await connection.hasRetransmitted() else { return nil }
+    guard case .trial = choice, await connection.hasRetransmitted() else { return nil }
     connection.giveUp()
     await connection.ended()
     return .limping
   }
 
   /// Lets calls use a connection that is ready, and gives up the attempts that were slower.
-  private func use(_ connection: Connection, by way: Way, _ hub: GuardHub) async {
+  private func use(_ connection: Connection, by choice: LinkChoice, _ hub: GuardHub) async {
     let id = connection.id
     typealias Losers = (others: [Connection], guards: [ConnectionGuard], isBesideStalled: Bool)
     let losers = self.update { state -> ([ChannelMachine.Action], Losers?) in
@@ -212,7 +213,7 @@ extension Channel {
     // Another address was faster, or the network changed and another attempt may be running.
     guard let losers else { return connection.destroy() }
     self.noteWay(of: connection, hub)
-    if case .other = way {
+    if case .other = choice {
       await self.reportContrast(
         connection, with: losers.others, isBesideStalled: losers.isBesideStalled)
     } else {

@@ -30,8 +30,7 @@ extension Channel {
   private func followResolver(_ id: UInt64, _ hub: GuardHub) async {
     let flows = Self.elsewhere.compactMap { self.following($0, hub) }
     self.follow(flows)
-    let resolver = ResolverWatch(socket: self.settings.config.socket.path, patience: Self.patience)
-    {
+    let resolver = ResolverWatch(socket: self.settings.config.socket.path, maxWait: Self.maxWait) {
       [weak self] in self?.networkChanged()
     }
     let isWanted = self.state.withLock { state in
@@ -39,12 +38,12 @@ extension Channel {
       return state.machine.isConnecting(id)
     }
     guard isWanted else { return self.follow([]) }
-    for flow in flows { _ = await flow.answer(within: Self.patience) }
+    for flow in flows { _ = await flow.answer(within: Self.maxWait) }
     await resolver.hasBegun()
   }
 
   /// connd answers within a millisecond. A lookup does not wait for a stuck connd (C7).
-  private static let patience = Duration.milliseconds(100)
+  private static let maxWait = Duration.milliseconds(100)
 
   /// Retries lookups and attempts that failed before, because they may succeed now (C4).
   func networkChanged() {
@@ -66,12 +65,12 @@ final class ResolverWatch: Sendable {
   private let timer: ClientThread.Timer
   private let beginning: AsyncStream<Never>
 
-  /// - Parameter patience: How long to wait for connd's first answer.
-  init(socket: String, patience: Duration, _ tell: @escaping @Sendable () -> Void) {
+  /// - Parameter maxWait: How long to wait for connd's first answer.
+  init(socket: String, maxWait: Duration, _ tell: @escaping @Sendable () -> Void) {
     let connector = Connector.shared
     let (beginning, begun) = AsyncStream.makeStream(of: Never.self)
     self.beginning = beginning
-    self.timer = connector.thread.timer(after: patience) { begun.finish() }
+    self.timer = connector.thread.timer(after: maxWait) { begun.finish() }
     self.task = Task(executorPreference: connector.executor) {
       let follower = StatusFollower(socket: socket, through: connector, kinds: [.dns])
       try? await follower.run { event in

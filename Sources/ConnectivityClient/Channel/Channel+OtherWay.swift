@@ -21,18 +21,18 @@ extension Channel {
   /// How long all tries must be silent before the other way begins. The kernel repeats a lost SYN
   /// after a second (RFC 6298), and the answer needs a moment. One lost packet does not justify the
   /// other way.
-  static let otherWayPatience = Duration.milliseconds(1100)
+  static let otherWayDelay = Duration.milliseconds(1100)
   /// The same beside a stalled connection, which already justifies doubt.
-  static let otherWayPatienceInDoubt = Duration.milliseconds(250)
+  static let otherWayDelayInDoubt = Duration.milliseconds(250)
 
-  private static let firstLook = Duration.milliseconds(50)
+  private static let firstDelay = Duration.milliseconds(50)
 
   /// Returns how long all tries must be silent before the other way begins (W3).
-  private static func patience(_ quality: LinkQuality?, _ isInDoubt: Bool) -> Duration {
+  private static func delay(_ quality: LinkQuality?, _ isInDoubt: Bool) -> Duration {
     switch quality {
     case .minimal: .zero
-    case .moderate: self.otherWayPatienceInDoubt
-    default: isInDoubt ? self.otherWayPatienceInDoubt : self.otherWayPatience
+    case .moderate: self.otherWayDelayInDoubt
+    default: isInDoubt ? self.otherWayDelayInDoubt : self.otherWayDelay
     }
   }
 
@@ -132,17 +132,17 @@ extension Channel {
       guard self.isWanted(id), !Task.isCancelled else { return }
       let quality = self.quality(of: id)
       var rest =
-        Self.patience(quality, isInDoubt) - (self.lastProgress(of: id) ?? start).duration(to: .now)
+        Self.delay(quality, isInDoubt) - (self.lastProgress(of: id) ?? start).duration(to: .now)
       if rest <= .zero { break }
       // connd may not have answered about the default way yet.
-      if isFirst, quality == nil { rest = min(rest, Self.firstLook) }
+      if isFirst, quality == nil { rest = min(rest, Self.firstDelay) }
       isFirst = false
       do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
     }
     for address in addresses.prefix(Self.maxAddresses) {
       guard self.isWanted(id), !Task.isCancelled else { return }
-      guard let remote = address.ip, let way = await self.otherWay(to: remote, address.ipPort),
-        let link = way.interface
+      guard let remote = address.ip, let path = await self.otherWay(to: remote, address.ipPort),
+        let link = path.interface
       else { continue }
       begin()
       self.logger?.info(
@@ -166,7 +166,7 @@ extension Channel {
   /// Returns the path by another link that the channel may use now, or `nil` without one.
   private func otherWay(to remote: IPAddress, _ port: UInt16) async -> KernelPath? {
     guard self.settings.mayTakeOtherWay(to: remote),
-      let way = await self.settings.otherWay(remote, port), way.isAllowed, let path = way.path
+      let path = await self.settings.otherWay(remote, port), path.isAllowed, let path = path.path
     else { return nil }
     // An unknown cost is not free.
     if self.settings.config.assist == .inexpensive, path.costsMoney != false { return nil }

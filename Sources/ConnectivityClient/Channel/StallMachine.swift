@@ -16,11 +16,11 @@ struct StallMachine: Sendable {
     /// The peer sent something. `isBusy` means that calls are running.
     case received(isBusy: Bool)
     /// The answer to ``Action/look(after:)``.
-    case looked(Look)
+    case sampled(Sample)
   }
 
   /// A reading of the socket.
-  struct Look: Sendable {
+  struct Sample: Sendable {
     /// The number of calls that are running.
     var calls: Int
     /// The socket's state, or `nil` if the system does not report it.
@@ -39,7 +39,7 @@ struct StallMachine: Sendable {
 
   enum Action: Hashable, Sendable {
     /// Read the socket after this time.
-    case look(after: Duration)
+    case sample(after: Duration)
     case ping
     /// The connection takes no more calls.
     case stalled
@@ -48,13 +48,13 @@ struct StallMachine: Sendable {
   }
 
   /// The silence after which the socket is examined.
-  static let patience = Duration.seconds(1)
+  static let minSilence = Duration.seconds(1)
   /// gRPC servers close connections that send too many PINGs.
   static let pingInterval = Duration.seconds(60)
   /// If the round-trip time jumps to 1 s, two timeouts may also occur. The second of silence
   /// excludes most of these cases.
   private static let minTimeouts = 2
-  private static let lookIntervals = Duration.milliseconds(100)...Duration.seconds(1)
+  private static let sampleIntervals = Duration.milliseconds(100)...Duration.seconds(1)
 
   private var isStalled = false
   /// Whether a reading of the socket is scheduled.
@@ -68,24 +68,24 @@ struct StallMachine: Sendable {
     case .called:
       if self.isWatching || self.isStalled { return [] }
       self.silentSince = now
-      return self.look(after: Self.patience)
+      return self.sample(after: Self.minSilence)
     case .received(let isBusy):
       self.silentSince = now
       let recovered: [Action] = self.isStalled ? [.recovered] : []
       self.isStalled = false
-      return recovered + (self.isWatching || !isBusy ? [] : self.look(after: Self.patience))
-    case .looked(let look):
+      return recovered + (self.isWatching || !isBusy ? [] : self.sample(after: Self.minSilence))
+    case .sampled(let sample):
       self.isWatching = false
-      return self.examine(look, at: now)
+      return self.examine(sample, at: now)
     }
   }
 
-  private mutating func examine(_ look: Look, at now: Instant) -> [Action] {
-    guard !self.isStalled, let socket = look.socket, let silentSince = self.silentSince,
-      look.calls > 0 || socket.hasUnacknowledgedData
+  private mutating func examine(_ sample: Sample, at now: Instant) -> [Action] {
+    guard !self.isStalled, let socket = sample.socket, let silentSince = self.silentSince,
+      sample.calls > 0 || socket.hasUnacknowledgedData
     else { return [] }
-    let rest = Self.patience - silentSince.duration(to: now)
-    if rest > .zero { return self.look(after: rest) }
+    let rest = Self.minSilence - silentSince.duration(to: now)
+    if rest > .zero { return self.sample(after: rest) }
     if socket.hasUnacknowledgedData {
       guard socket.timeouts >= Self.minTimeouts else { return self.lookAgain(socket) }
       self.isStalled = true
@@ -97,12 +97,12 @@ struct StallMachine: Sendable {
   }
 
   private mutating func lookAgain(_ socket: SocketState) -> [Action] {
-    let (least, most) = (Self.lookIntervals.lowerBound, Self.lookIntervals.upperBound)
-    return self.look(after: min(max(socket.timeout, least), most))
+    let (lower, upper) = (Self.sampleIntervals.lowerBound, Self.sampleIntervals.upperBound)
+    return self.sample(after: min(max(socket.timeout, lower), upper))
   }
 
-  private mutating func look(after pause: Duration) -> [Action] {
+  private mutating func sample(after pause: Duration) -> [Action] {
     self.isWatching = true
-    return [.look(after: pause)]
+    return [.sample(after: pause)]
   }
 }

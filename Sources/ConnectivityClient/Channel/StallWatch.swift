@@ -55,8 +55,8 @@ final class StallWatch: Sendable {
   private func handle(_ input: StallMachine.Input) {
     for action in self.state.withLock({ $0.machine.handle(input, at: .now) }) {
       switch action {
-      case .look(let pause):
-        let timer = self.channel.eventLoop.scheduleTask(in: TimeAmount(pause)) { self.look() }
+      case .sample(let pause):
+        let timer = self.channel.eventLoop.scheduleTask(in: TimeAmount(pause)) { self.sample() }
         let isOver = self.state.withLock { state in
           if !state.isOver { state.timer = timer }
           return state.isOver
@@ -69,9 +69,9 @@ final class StallWatch: Sendable {
     }
   }
 
-  private func look() {
+  private func sample() {
     let socket = ChannelSocket(channel: self.channel).tcpInformation
-    self.handle(.looked(.init(calls: self.calls(), socket: socket?.state)))
+    self.handle(.sampled(.init(calls: self.calls(), socket: socket?.state)))
   }
 }
 

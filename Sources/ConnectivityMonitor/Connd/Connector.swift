@@ -153,7 +153,7 @@ extension Connector {
     /// The codes of calls that end with their connection.
     private static let lossCodes: [RPCError.Code] = [.unavailable, .resourceExhausted]
     /// How long to wait for room in the listen backlog.
-    private static let patience = Duration.seconds(5)
+    private static let maxWait = Duration.seconds(5)
     /// How long to wait before each further attempt to connect.
     private static let pause = Duration.milliseconds(10)
 
@@ -195,7 +195,7 @@ extension Connector {
     ///
     /// - Throws: ``ConndError``; `CancellationError`.
     package func connect(to socket: String) async throws -> CInt {
-      let end = ContinuousClock.now + Self.patience
+      let end = ContinuousClock.now + Self.maxWait
       while true {
         if let descriptor = try SocketProbe.connection(to: socket) { return descriptor }
         if ContinuousClock.now > end {

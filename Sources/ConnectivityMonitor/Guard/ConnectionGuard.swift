@@ -115,11 +115,11 @@ package final class ConnectionGuard: Sendable {
   ///
   /// - Parameter isRestricted: Whether the connection must not use the wrong network.
   package func answer(isRestricted: Bool) async -> Answer {
-    await self.answer(within: Self.patience(isRestricted: isRestricted))
+    await self.answer(within: Self.maxWait(isRestricted: isRestricted))
   }
 
   /// Returns the first answer of connd. May be called again after a silence.
-  package func answer(within patience: Duration) async -> Answer {
+  package func answer(within maxWait: Duration) async -> Answer {
     let id = self.state.withLock { state in
       state.lastWaiter += 1
       return state.lastWaiter
@@ -133,7 +133,7 @@ package final class ConnectionGuard: Sendable {
         if let answer { return waiter.resume(returning: answer) }
         // This also ends the wait when the task is cancelled.
         group.addTask {
-          try? await self.hub.connector.thread.sleep(for: patience)
+          try? await self.hub.connector.thread.sleep(for: maxWait)
           self.giveUp(id)
         }
       }
@@ -145,7 +145,7 @@ package final class ConnectionGuard: Sendable {
   /// How long to wait for connd. Afterwards it is treated as absent (C7), because it runs on this
   /// machine and should be fast. With access rules the wait is longer, because the wrong network
   /// must not be used.
-  package static func patience(isRestricted: Bool) -> Duration { .seconds(isRestricted ? 5 : 1) }
+  package static func maxWait(isRestricted: Bool) -> Duration { .seconds(isRestricted ? 5 : 1) }
 
   /// Ends a wait without an answer.
   private func giveUp(_ id: UInt64) {

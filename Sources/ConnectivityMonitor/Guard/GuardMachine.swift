@@ -17,7 +17,7 @@ package struct GuardMachine: Sendable {
     /// The connection has been made, with its own address.
     case connection(Registration)
     /// connd has given up the flow, but the connection stays in use, bound to its link.
-    case kept(Registration, until: WayBack?)
+    case kept(Registration, until: Return?)
     /// The connection was kept, and new connections use this link again. The first event shows
     /// whether the own address of the connection does, too.
     case returning(Registration, to: String)
@@ -29,7 +29,7 @@ package struct GuardMachine: Sendable {
   }
 
   /// The path of new connections. It shows when the better path of a kept connection is gone.
-  struct WayBack: Equatable, Sendable {
+  struct Return: Equatable, Sendable {
     var registration: Registration
     /// The link of the kept connection.
     var link: String
@@ -134,12 +134,12 @@ package struct GuardMachine: Sendable {
     }
   }
 
-  var wayBack: WayBack? { if case .kept(_, let back) = self.state { back } else { nil } }
+  var formerPath: Return? { if case .kept(_, let back) = self.state { back } else { nil } }
 
   /// Returns whether events of this registration matter.
   func listens(to id: Registration.ID) -> Bool {
     if case .subflows(let subflows) = self.state { return subflows.listens(to: id) }
-    return id == self.registration?.id || id == self.wayBack?.registration.id
+    return id == self.registration?.id || id == self.formerPath?.registration.id
   }
 
   mutating func handle(_ input: Input) -> [Action] {
@@ -217,7 +217,7 @@ package struct GuardMachine: Sendable {
 
   /// Handles an event of the path that new connections use instead of a kept one.
   private mutating func received(
-    _ event: FlowEvent, _ own: Registration, _ back: WayBack
+    _ event: FlowEvent, _ own: Registration, _ back: Return
   ) -> [Action] {
     var back = back
     let isFirst = back.registration.progress == .unreported
@@ -293,16 +293,16 @@ package struct GuardMachine: Sendable {
   private mutating func keep(on link: String, awaitsReturn: Bool) -> [Action] {
     switch self.state {
     case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
-      let former = self.wayBack
+      let former = self.formerPath
       var next = self.next(own.flow, boundTo: link)
       next.flow.local = own.address
       next.flow.allowsAll()
       var actions = [Action.register(next.id, next.flow, madeOn: nil)]
-      var back: WayBack?
+      var back: Return?
       if awaitsReturn {
-        let way = self.next(next.flow.ofNewConnection, boundTo: self.boundTo)
-        back = WayBack(registration: way, link: link, own: own.path)
-        actions.append(.register(way.id, way.flow, madeOn: nil))
+        let registration = self.next(next.flow.ofNewConnection, boundTo: self.boundTo)
+        back = Return(registration: registration, link: link, own: own.path)
+        actions.append(.register(registration.id, registration.flow, madeOn: nil))
       }
       self.state = .kept(next, until: back)
       actions.append(.release(own.id))
@@ -324,7 +324,7 @@ package struct GuardMachine: Sendable {
       return self.registerPath(of: subflows.flow) + former
     case .kept, .returning:
       // The flow is bound to the link of the failed attempt.
-      let back = self.wayBack
+      let back = self.formerPath
       return self.registerPath() + (back.map { [.release($0.registration.id)] } ?? [])
     case .asking, .following, .ended: return []
     }
@@ -344,7 +344,7 @@ package struct GuardMachine: Sendable {
   }
 
   private mutating func end() -> [Action] {
-    var ids = [self.registration?.id, self.wayBack?.registration.id].compactMap { $0 }
+    var ids = [self.registration?.id, self.formerPath?.registration.id].compactMap { $0 }
     if case .subflows(let subflows) = self.state { ids = subflows.guarded.map(\.registration.id) }
     self.state = .ended
     return ids.map { .release($0) } + self.give(.unguarded)

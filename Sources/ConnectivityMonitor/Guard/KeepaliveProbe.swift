@@ -34,13 +34,13 @@ package struct KeepaliveProbe: Sendable {
     func option(_ name: CInt) -> CInt? { socket.option(Option.tcpLevel, name, CInt(0)) }
     guard let wasOn = socket.option(SOL_SOCKET, Option.keepalive, CInt(0)),
       let idleTime = option(Option.keepaliveIdle), Self.settable.contains(idleTime),
-      let most = option(Option.keepaliveCount), let interval = option(Option.keepaliveInterval)
+      let count = option(Option.keepaliveCount), let interval = option(Option.keepaliveInterval)
     else { return nil }
     let unanswered = socket.unansweredProbes
     let hasTimeout = (option(Option.userTimeout) ?? 0) != 0
     if hasTimeout, wasOn != 0 || unanswered != 0 { return nil }
     // With an interval of one second, a second probe follows before the options are restored.
-    let left = most - 1 - unanswered - (interval > 1 ? 1 : 2)
+    let left = count - 1 - unanswered - (interval > 1 ? 1 : 2)
     guard left >= 0 else { return nil }
     (self.wasOn, self.idleTime) = (wasOn, idleTime)
     // connd may ask twice more before it gives the connection up (E2).

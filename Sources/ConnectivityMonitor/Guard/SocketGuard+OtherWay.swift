@@ -21,8 +21,8 @@ extension SocketGuard {
     to remote: IPAddress, port: UInt16, access: NetworkAccess = .unrestricted,
     socket: ConndSocket = .default
   ) async -> OtherWay? {
-    let way = await Connector.shared.otherWay(to: remote, port: port, at: socket.path)
-    return way?.limited(to: access)
+    let answer = await Connector.shared.otherWay(to: remote, port: port, at: socket.path)
+    return answer?.limited(to: access)
   }
 
   /// Returns the way to the connection's peer by another link's default route, as

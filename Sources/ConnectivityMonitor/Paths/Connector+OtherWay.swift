@@ -12,7 +12,7 @@ extension Connector {
   package func otherWay(
     to remote: IPAddress, port: UInt16, at socket: String
   ) async -> OtherWay? {
-    var way: OtherWay?
+    var answer: OtherWay?
     var request = Connectivity_V1_GetPathRequest()
     request.destination = remote.description
     request.remotePort = UInt32(port)
@@ -27,12 +27,12 @@ extension Connector {
         guard response.hasOtherWay, response.networkNamespace == ProcessNamespace.reported else {
           return
         }
-        way = try OtherWay(response.otherWay)
+        answer = try OtherWay(response.otherWay)
       }
     } catch {
       return nil
     }
-    return way
+    return answer
   }
 
   /// Reports how an attempt to connect by the default way ended. Without connd, does nothing.

@@ -35,12 +35,12 @@ public struct PathMonitor: AsyncSequence, Sendable {
   }
 
   /// How long connd may be absent before the application learns of it.
-  static let patience: Duration = .seconds(2)
+  static let maxWait: Duration = .seconds(2)
 
   let subject: Subject
   package let access: NetworkAccess
   let socket: ConndSocket
-  let patience: Duration
+  let maxWait: Duration
   let logger: Logger?
 
   /// Follows the system's connectivity: the paths to the default destination.
@@ -84,12 +84,12 @@ public struct PathMonitor: AsyncSequence, Sendable {
 
   init(
     _ subject: Subject, access: NetworkAccess = .unrestricted, socket: ConndSocket,
-    patience: Duration = Self.patience, logger: Logger? = nil
+    maxWait: Duration = Self.maxWait, logger: Logger? = nil
   ) {
     self.subject = subject
     self.access = access
     self.socket = socket
-    self.patience = patience
+    self.maxWait = maxWait
     self.logger = logger
   }
 

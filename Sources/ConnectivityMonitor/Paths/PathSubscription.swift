@@ -42,7 +42,7 @@ extension PathMonitor {
   /// The monitor without access rules.
   package var unlimited: PathMonitor {
     PathMonitor(
-      self.subject, socket: self.socket, patience: self.patience, logger: self.logger)
+      self.subject, socket: self.socket, maxWait: self.maxWait, logger: self.logger)
   }
 
   /// Passes the path's states to `put`, regardless of access rules, until the task is cancelled.
@@ -50,7 +50,7 @@ extension PathMonitor {
   /// Must run on ``Connector/executor``, and calls `put` there.
   package func follow(_ put: @escaping @Sendable ([NetworkPath]) -> Void) async {
     let connector = Connector.shared
-    let teller = PathTeller(patience: self.patience, connector.thread.timer(after:_:), put)
+    let teller = PathTeller(maxWait: self.maxWait, connector.thread.timer(after:_:), put)
     switch self.subject {
     case .system:
       let reader = Mutex(StatusReader())

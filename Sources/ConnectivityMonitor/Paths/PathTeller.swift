@@ -11,22 +11,22 @@ final class PathTeller: Sendable {
     var timer: ClientThread.Timer?
   }
 
-  private let patience: Duration
+  private let maxWait: Duration
   private let startTimer: ClientThread.TimerStart
   private let put: @Sendable ([NetworkPath]) -> Void
   private let state = Mutex(State())
 
   /// - Parameters:
-  ///   - patience: How long connd may be silent at first, or absent later, before the path is
+  ///   - maxWait: How long connd may be silent at first, or absent later, before the path is
   ///     reported as unknown.
   ///   - startTimer: Runs work later, on the same thread.
   ///   - put: Receives the path's intermediate and current states.
   init(
-    patience: Duration, _ startTimer: @escaping ClientThread.TimerStart,
+    maxWait: Duration, _ startTimer: @escaping ClientThread.TimerStart,
     _ put: @escaping @Sendable ([NetworkPath]) -> Void
   ) {
     self.put = put
-    self.patience = patience
+    self.maxWait = maxWait
     self.startTimer = startTimer
     self.beginAbsence()
   }
@@ -58,7 +58,7 @@ final class PathTeller: Sendable {
   }
 
   private func beginAbsence() {
-    let timer = self.startTimer(self.patience) { [put] in put([.unknown]) }
+    let timer = self.startTimer(self.maxWait) { [put] in put([.unknown]) }
     let old = self.state.withLock { state in
       defer { state.timer = timer }
       return state.timer

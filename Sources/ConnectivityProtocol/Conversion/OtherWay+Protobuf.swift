@@ -1,10 +1,10 @@
 public import Connectivity
 
 extension Connectivity_V1_OtherWay {
-  public init(_ way: OtherWay) {
+  public init(_ answer: OtherWay) {
     self.init()
-    if let path = way.path { self.path = Connectivity_V1_Path(path) }
-    if let reason = way.whyNot { self.whyNot = Connectivity_V1_OtherWayReason(reason) }
+    if let path = answer.path { self.path = Connectivity_V1_Path(path) }
+    if let reason = answer.whyNot { self.whyNot = Connectivity_V1_OtherWayReason(reason) }
   }
 }
 

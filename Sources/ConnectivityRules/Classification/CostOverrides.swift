@@ -216,13 +216,13 @@ package struct CostOverrides: Hashable, Sendable {
 
   /// Returns the value for a path from the topmost link with an override, or else from the network
   /// behind the links. Returns `nil` without an override.
-  package func said<Value>(
+  package func stated<Value>(
     of links: [LinkFacts], on network: NetworkHash?, _ value: (CostOverride) -> Value?
   ) -> Value? {
     if self.all.isEmpty { return nil }
     let names = links.flatMap(\.link.names)
     for subject in names.map({ Subject.link($0) }) + (network.map { [.network($0)] } ?? []) {
-      if let said = self.all[subject].flatMap(value) { return said }
+      if let stated = self.all[subject].flatMap(value) { return stated }
     }
     return nil
   }

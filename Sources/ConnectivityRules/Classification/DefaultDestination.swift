@@ -27,7 +27,7 @@ package struct DefaultDestination: Hashable, Sendable {
   /// others (T3). A probe without an answer from the kernel has no vote (K8).
   package static func majority(of answers: [RouteAnswer]) -> Int? {
     let votes = answers.map { answer in
-      answer.isUnanswered ? 0 : answers.count { $0.goesTheWay(of: answer) }
+      answer.isUnanswered ? 0 : answers.count { $0.usesRoute(of: answer) }
     }
     guard let most = votes.max() else { return nil }
     return votes.firstIndex(of: most)
@@ -36,7 +36,7 @@ package struct DefaultDestination: Hashable, Sendable {
 
 extension RouteAnswer {
   /// Whether two probes leave by the same path. Their source addresses may differ.
-  package func goesTheWay(of other: RouteAnswer) -> Bool {
+  package func usesRoute(of other: RouteAnswer) -> Bool {
     switch (self, other) {
     case (.noRoute(let reason), .noRoute(let otherReason)):
       reason == otherReason

@@ -29,16 +29,18 @@ extension CostEvidence {
 extension PathClassifier {
   /// Returns the cost according to the first source that has an answer.
   func costEvidence(
-    of chain: [LinkFacts], medium: Medium, saidByConfiguration: Bool?, saidByUser: Bool?
+    of chain: [LinkFacts], medium: Medium, statedByConfiguration: Bool?, statedByUser: Bool?
   ) -> CostEvidence {
-    if let said = saidByConfiguration { return CostEvidence(said ? .yes : .no, .configuration) }
-    if let said = saidByUser { return CostEvidence(said ? .yes : .no, .user) }
+    if let stated = statedByConfiguration {
+      return CostEvidence(stated ? .yes : .no, .configuration)
+    }
+    if let stated = statedByUser { return CostEvidence(stated ? .yes : .no, .user) }
     let text = self.metering
     let manager =
       text.manager.isEmpty ? [] : chain.compactMap { text.manager[$0.link.name] }
     // A user has set this for the connection in NetworkManager.
-    if let said = manager.first(where: { $0 == .yes || $0 == .no }) {
-      return CostEvidence(said, .networkManager)
+    if let stated = manager.first(where: { $0 == .yes || $0 == .no }) {
+      return CostEvidence(stated, .networkManager)
     }
     let isMetered = medium.traits.isMetered
     if isMetered == true { return CostEvidence(.yes, .medium) }

@@ -207,12 +207,12 @@ package struct PathClassifier: Hashable, Sendable {
     let rules = chain.compactMap { self.policy.rule(for: $0.link) }
     let evidence = self.costEvidence(
       of: chain, medium: medium,
-      saidByConfiguration: rules.lazy.compactMap(\.expensive).first,
-      saidByUser: self.overrides.said(of: chain, on: network, \.expensive?.isOn))
+      statedByConfiguration: rules.lazy.compactMap(\.expensive).first,
+      statedByUser: self.overrides.stated(of: chain, on: network, \.expensive?.isOn))
     return (
       evidence, evidence.isExpensive,
       rules.lazy.compactMap(\.constrained).first
-        ?? self.overrides.said(of: chain, on: network, \.constrained?.isOn) ?? false
+        ?? self.overrides.stated(of: chain, on: network, \.constrained?.isOn) ?? false
     )
   }
 

@@ -39,8 +39,10 @@ extension FlowExamination {
   }
 
   /// Whether the same event is already being judged. A later lookup may report an event again.
-  func isJudging(_ verdict: FlowTracker.Verdict, _ look: Look) -> Bool {
-    guard let dispute, dispute.next != nil, !look.isLookupNew, !look.isCertain else { return false }
+  func isJudging(_ verdict: FlowTracker.Verdict, _ facts: Facts) -> Bool {
+    guard let dispute, dispute.next != nil, !facts.isLookupNew, !facts.isCertain else {
+      return false
+    }
     return verdict.isEvent && dispute.verdict.reason == verdict.reason
   }
 
@@ -48,16 +50,16 @@ extension FlowExamination {
   private static let drain = Duration.seconds(1)
 
   /// Drains a flow for which another path is preferred. Its socket is judged afterwards.
-  mutating func drain(_ verdict: FlowTracker.Verdict, _ look: Look) -> FlowOutcome {
+  mutating func drain(_ verdict: FlowTracker.Verdict, _ facts: Facts) -> FlowOutcome {
     // Another better path does not prolong the drain.
     if let dispute, dispute.verdict.reason == .betterPath, dispute.next != nil { return .none }
-    let evidence = look.evidence(on: look.change)
-    var dispute = Dispute(verdict, evidence, change: look.change, isProof: look.isProof)
-    dispute.state = .waiting(until: look.now.advanced(by: Self.drain))
+    let evidence = facts.evidence(on: facts.change)
+    var dispute = Dispute(verdict, evidence, change: facts.change, isProof: facts.isProof)
+    dispute.state = .waiting(until: facts.now.advanced(by: Self.drain))
     var reported = verdict
     (reported.severity, reported.evidence) = (.drain, evidence)
-    if self.nextQuestion(in: dispute, evidence, look) == look.now {
-      (reported.asksPeer, dispute.reported, self.lastQuestion) = (true, look.now, look.now)
+    if self.nextQuestion(in: dispute, evidence, facts) == facts.now {
+      (reported.asksPeer, dispute.reported, self.lastQuestion) = (true, facts.now, facts.now)
     }
     self.dispute = dispute
     return .verdict(reported)
@@ -65,15 +67,15 @@ extension FlowExamination {
 
   /// Judges a disputed verdict (E1).
   mutating func judge(
-    _ dispute: Dispute, _ evidence: SocketEvidence, _ look: Look, isKnown: Bool
+    _ dispute: Dispute, _ evidence: SocketEvidence, _ facts: Facts, isKnown: Bool
   ) -> FlowOutcome {
-    let now = look.now
+    let now = facts.now
     var (dispute, reported) = (dispute, dispute.verdict)
     reported.evidence = evidence
     if evidence.hasSent || dispute.reported != nil && evidence.isProbeUnanswered {
       dispute.asked = dispute.asked ?? now
     }
-    let question = self.nextQuestion(in: dispute, evidence, look)
+    let question = self.nextQuestion(in: dispute, evidence, facts)
     let ruling =
       dispute.isProof
       ? evidence.ruling(
@@ -110,9 +112,9 @@ extension FlowExamination {
   /// Returns when the client must ask its peer, or `nil` if it cannot or need not. It need not if
   /// it already has a request, or if unacknowledged data already asks.
   private func nextQuestion(
-    in dispute: Dispute, _ evidence: SocketEvidence?, _ look: Look
+    in dispute: Dispute, _ evidence: SocketEvidence?, _ facts: Facts
   ) -> Instant? {
-    guard let earliest = look.earliestQuestion, !dispute.isProof, dispute.reported == nil,
+    guard let earliest = facts.earliestQuestion, !dispute.isProof, dispute.reported == nil,
       dispute.asked == nil, evidence?.hasUnacknowledgedData == false
     else { return nil }
     return max(earliest, self.lastQuestion?.advanced(by: Self.pause) ?? earliest)

@@ -72,18 +72,18 @@ extension FlowExamination {
   }
 
   /// Judges a suspicion of silence (E2).
-  mutating func conclude(on look: Look) -> FlowOutcome {
+  mutating func conclude(on facts: Facts) -> FlowOutcome {
     guard var suspicion = self.suspicion else { return .none }
-    let evidence = look.evidence(on: suspicion.change, beyond: suspicion.known)
+    let evidence = facts.evidence(on: suspicion.change, beyond: suspicion.known)
     let isKept =
-      self.isTrusted(look.isSound)
-      ? suspicion.resume(evidence, at: look.now) : suspicion.pause(evidence, at: look.now)
+      self.isTrusted(facts.isSound)
+      ? suspicion.resume(evidence, at: facts.now) : suspicion.pause(evidence, at: facts.now)
     self.suspicion = isKept ? suspicion : nil
-    guard isKept, suspicion.pause == nil, suspicion.next <= look.now, look.verdict == nil else {
+    guard isKept, suspicion.pause == nil, suspicion.next <= facts.now, facts.verdict == nil else {
       return .none
     }
     if suspicion.questions != nil, let evidence, !evidence.hasUnacknowledgedData {
-      return self.conclude(on: suspicion, evidence, look)
+      return self.conclude(on: suspicion, evidence, facts)
     }
     suspicion.questions = nil
     guard let evidence, evidence.isSuspect else {
@@ -91,12 +91,12 @@ extension FlowExamination {
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
     let severity = evidence.severityOfSilence(
-      at: look.now, isTunnelled: look.isTunnelled, without: suspicion.timeoutsInPauses,
-      assumed: suspicion.assumedTimeouts, contrast: look.contrast)
+      at: facts.now, isTunnelled: facts.isTunnelled, without: suspicion.timeoutsInPauses,
+      assumed: suspicion.assumedTimeouts, contrast: facts.contrast)
     let isNews = severity == .destroy || !suspicion.isAdvised
     suspicion.isAdvised = suspicion.isAdvised || severity != nil
     suspicion.next = evidence.nextQuestion(
-      after: look.now, orAt: evidence.endOfPatience(isTunnelled: look.isTunnelled))
+      after: facts.now, orAt: evidence.endOfWait(isTunnelled: facts.isTunnelled))
     self.suspicion = suspicion
     guard let severity, isNews else { return .none }
     return .verdict(FlowTracker.Verdict(.silent, severity, by: evidence))
@@ -104,28 +104,28 @@ extension FlowExamination {
 
   /// Judges a question to the peer of an idle flow (E2).
   private mutating func conclude(
-    on suspicion: Suspicion, _ evidence: SocketEvidence, _ look: Look
+    on suspicion: Suspicion, _ evidence: SocketEvidence, _ facts: Facts
   ) -> FlowOutcome {
     var suspicion = suspicion
     guard var questions = suspicion.questions, evidence.isProbeUnanswered, !evidence.isQueued,
-      !evidence.isHeardLate, look.earliestQuestion != nil
+      !evidence.isHeardLate, facts.earliestQuestion != nil
     else {
       // The question was answered, the owner could not ask, or the packet waits for a MAC address.
       self.suspicion = nil
       return suspicion.isAdvised && !self.isSpared ? .recovered : .none
     }
     questions.unanswered += 1
-    let patience =
-      look.isTunnelled ? InvalidationPolicy.tunnelGrace : SocketEvidence.maxSilence
-    let isOver = questions.first.advanced(by: patience) <= look.now
+    let maxWait =
+      facts.isTunnelled ? InvalidationPolicy.tunnelGrace : SocketEvidence.maxSilence
+    let isOver = questions.first.advanced(by: maxWait) <= facts.now
     if questions.unanswered > 1, isOver {
       return .verdict(FlowTracker.Verdict(.silent, .destroy, by: evidence))
     }
     suspicion.questions = questions
     suspicion.known = .init(progress: evidence.progress, evidence)
     // Ask at most four times. After more, the kernel would end the connection (`TCP_KEEPCNT`).
-    suspicion.next = look.now.advanced(by: patience / 3)
-    self.lastQuestion = look.now
+    suspicion.next = facts.now.advanced(by: maxWait / 3)
+    self.lastQuestion = facts.now
     let isNews = questions.unanswered > 1 && !suspicion.isAdvised
     suspicion.isAdvised = suspicion.isAdvised || isNews
     self.suspicion = suspicion

@@ -63,46 +63,46 @@ struct FlowExamination: Hashable, Sendable {
 extension FlowExamination {
   /// Returns the outcome of one evaluation of the flow, for the client. After a verdict of
   /// `destroy`, the examination must not be used again.
-  mutating func conclude(_ look: Look) -> FlowOutcome {
-    var look = look
+  mutating func conclude(_ facts: Facts) -> FlowOutcome {
+    var facts = facts
     // A lookup may report an event again while the event is being judged.
-    if let verdict = look.verdict, self.isJudging(verdict, look) { look.verdict = nil }
-    if let verdict = look.verdict, verdict.severity == .destroy {
-      if look.drainsFirst, verdict.reason == .betterPath, !verdict.isCertain {
-        return self.drain(verdict, look)
+    if let verdict = facts.verdict, self.isJudging(verdict, facts) { facts.verdict = nil }
+    if let verdict = facts.verdict, verdict.severity == .destroy {
+      if facts.drainsFirst, verdict.reason == .betterPath, !verdict.isCertain {
+        return self.drain(verdict, facts)
       }
-      guard verdict.isRefutable, !look.isCertain, let evidence = look.evidence(on: look.change)
+      guard verdict.isRefutable, !facts.isCertain, let evidence = facts.evidence(on: facts.change)
       else { return .verdict(verdict) }
       // Packets from an address that this machine has lost never arrive, wherever they are sent.
-      let isProof = look.isProof || verdict.reason == .sourceAddressLost
+      let isProof = facts.isProof || verdict.reason == .sourceAddressLost
       return self.judge(
-        Dispute(verdict, evidence, change: look.change, isProof: isProof), evidence, look,
-        isKnown: look.isAdvised)
+        Dispute(verdict, evidence, change: facts.change, isProof: isProof), evidence, facts,
+        isKnown: facts.isAdvised)
     }
     if let dispute = self.dispute {
-      guard look.isDisputeStanding else {
+      guard facts.isDisputed else {
         self.dispute = nil
-        return look.verdict.map(FlowOutcome.verdict) ?? .recovered
+        return facts.verdict.map(FlowOutcome.verdict) ?? .recovered
       }
       // A spared flow that is idle and cannot be asked gives no new evidence, and stays spared.
-      if look.isLookupNew, let evidence = look.evidence(on: look.change),
-        evidence.isActive || look.isProof || look.earliestQuestion != nil
+      if facts.isLookupNew, let evidence = facts.evidence(on: facts.change),
+        evidence.isActive || facts.isProof || facts.earliestQuestion != nil
       {
         let again = Dispute(
-          dispute.verdict, evidence, change: look.change,
-          isProof: look.isProof || dispute.verdict.reason == .sourceAddressLost)
-        let outcome = self.judge(again, evidence, look, isKnown: true)
-        if outcome != .none { return outcome.joined(with: look.verdict) }
-      } else if let next = dispute.next, next <= look.now {
-        guard let evidence = look.evidence(on: dispute.change, beyond: dispute.known)
+          dispute.verdict, evidence, change: facts.change,
+          isProof: facts.isProof || dispute.verdict.reason == .sourceAddressLost)
+        let outcome = self.judge(again, evidence, facts, isKnown: true)
+        if outcome != .none { return outcome.joined(with: facts.verdict) }
+      } else if let next = dispute.next, next <= facts.now {
+        guard let evidence = facts.evidence(on: dispute.change, beyond: dispute.known)
         else {
           return .verdict(dispute.verdict)
         }
-        let outcome = self.judge(dispute, evidence, look, isKnown: true)
-        if outcome != .none { return outcome.joined(with: look.verdict) }
+        let outcome = self.judge(dispute, evidence, facts, isKnown: true)
+        if outcome != .none { return outcome.joined(with: facts.verdict) }
       }
     }
-    let found = self.conclude(on: look)
-    return look.verdict.map(FlowOutcome.verdict) ?? found
+    let found = self.conclude(on: facts)
+    return facts.verdict.map(FlowOutcome.verdict) ?? found
   }
 }

@@ -23,7 +23,7 @@ extension FlowMachine {
       ? [.askSocket, .askProof] : [.askSocket]
   }
 
-  mutating func look(_ lookup: Lookup, at now: Instant) -> [Action] {
+  mutating func examine(_ lookup: Lookup, at now: Instant) -> [Action] {
     let before = self.tracker
     let path = lookup.reading.path
     var verdict = self.tracker.update(
@@ -68,7 +68,7 @@ extension FlowMachine {
       verdict = self.beginStranded(report, isTunnelled: lookup.isTunnelled, at: now)
     }
     let disputed = self.examination.disputed
-    let look = FlowExamination.Look(
+    let facts = FlowExamination.Facts(
       verdict, isCertain: lookup.isCertain,
       isProof: isProof || path.isDropped || !self.flow.namesSocket,
       drainsFirst: !evaluation.isRegistration,
@@ -77,14 +77,14 @@ extension FlowMachine {
         && verdict.map {
           evaluation.before.isReported(of: $0.reason) || disputed?.reason == $0.reason
         } ?? false,
-      isDisputeStanding: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
+      isDisputed: disputed.map { $0.isEvent || self.tracker.holds($0.reason) } ?? false,
       isLookupNew: evaluation.isLookupNew,
       isSound: path.status == .satisfied && self.isLookupTrusted,
       isTunnelled: lookup.isTunnelled,
       // The end of a grace period belongs to the change that began it.
       change: lookup.change ?? self.inDoubtSince ?? now, report: report,
       contrast: contrast, at: now)
-    let outcome = self.examination.conclude(look)
+    let outcome = self.examination.conclude(facts)
     self.inDoubtSince = self.doubt(after: evaluation)
     self.isStranded = lookup.reading.isSourceStranded
     if !self.isStranded {

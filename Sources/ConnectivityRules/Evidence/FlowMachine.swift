@@ -129,7 +129,7 @@ package struct FlowMachine: Hashable, Sendable {
     switch input {
     case .registration(let lookup, let since):
       return self.begin(lookup, since: since, at: now)
-    case .lookup(let lookup): return self.look(lookup, at: now)
+    case .lookup(let lookup): return self.examine(lookup, at: now)
     case .report(let report, let isProof, let contrast):
       guard let evaluation = self.step.evaluation else { return [] }
       self.step = .idle
@@ -205,21 +205,21 @@ package struct FlowMachine: Hashable, Sendable {
   }
 
   /// The gravest verdict that was reported and still applies, or `nil` for a flow that works.
-  package var standing: FlowTracker.Verdict? {
-    var standing: [FlowTracker.Verdict] = []
+  package var unresolved: FlowTracker.Verdict? {
+    var unresolved: [FlowTracker.Verdict] = []
     if let dispute = self.examination.dispute {
       let isDrained = dispute.state == .drained || dispute.verdict.reason == .betterPath
-      standing.append(.init(dispute.verdict.reason, isDrained ? .drain : .advise))
+      unresolved.append(.init(dispute.verdict.reason, isDrained ? .drain : .advise))
     }
-    if let verdict = self.tracker.standing {
+    if let verdict = self.tracker.unresolved {
       // The flow exists, so its socket has refuted the lookup.
-      standing.append(
+      unresolved.append(
         .init(verdict.reason, verdict.severity == .destroy ? .advise : verdict.severity))
     }
-    if self.isAdvisedAsStranded { standing.append(.init(.interfaceLost, .advise)) }
-    if self.examination.suspicion?.isAdvised == true { standing.append(.init(.silent, .advise)) }
-    let gravest = standing.map(\.severity).max()
-    return standing.first { $0.severity == gravest }
+    if self.isAdvisedAsStranded { unresolved.append(.init(.interfaceLost, .advise)) }
+    if self.examination.suspicion?.isAdvised == true { unresolved.append(.init(.silent, .advise)) }
+    let gravest = unresolved.map(\.severity).max()
+    return unresolved.first { $0.severity == gravest }
   }
 
   /// The verdict of the lookup that is being evaluated. A `destroy` may still be refuted.

@@ -16,16 +16,16 @@ extension SocketEvidence {
   /// A flow that was silent for longer than this before the change gives no evidence.
   private static let activity = Duration.seconds(1)
   /// The maximum time that a flow may be silent after the change.
-  private static let patience = Duration.milliseconds(100)
+  private static let maxWait = Duration.milliseconds(100)
   /// The maximum for a flow that has lost packets on a link that works.
   private static let maxPatienceWithLoss = Duration.seconds(1)
 
   /// Returns how long the flow may be silent after the change. A flow that has lost packets may
   /// lose more, so both ends get the time of two timeouts.
-  private func patience(isUrgent: Bool, wasSpared: Bool) -> Duration {
+  private func maxWait(isUrgent: Bool, wasSpared: Bool) -> Duration {
     if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
     return wasSpared
-      ? Self.patience : min(self.roundTrip * 2 + .milliseconds(20), Self.patience)
+      ? Self.maxWait : min(self.roundTrip * 2 + .milliseconds(20), Self.maxWait)
   }
 
   /// Whether the peer was heard shortly before the change, or since. If the flow's own data has
@@ -63,7 +63,7 @@ extension SocketEvidence {
       if end > now { return .wait(until: min(end, self.nextQuestion(after: now))) }
     }
     guard self.isActive else { return .destroy }
-    let silence = self.patience(isUrgent: isUrgent, wasSpared: wasSpared)
+    let silence = self.maxWait(isUrgent: isUrgent, wasSpared: wasSpared)
     if self.isHeardLate {
       // If nothing was acknowledged meanwhile, only retransmissions or replies to earlier data
       // arrived.
@@ -83,7 +83,7 @@ extension SocketEvidence {
   }
 
   /// How long after the change the socket is first queried, to see whether something was sent.
-  private static let firstLook = Duration.milliseconds(200)
+  private static let firstExamination = Duration.milliseconds(200)
   /// How long after the request to the owner the socket is first queried. By then, a PING or the
   /// probe of an idle socket has been sent.
   private static let firstLookAtQuestion = Duration.milliseconds(20)
@@ -125,17 +125,20 @@ extension SocketEvidence {
         return end > now ? .wait(until: end) : .destroy
       }
       if let question, question > now { return .wait(until: question) }
-      if let next = Self.nextLook(atQuestionOf: reported, after: now) { return .wait(until: next) }
-      return self.isExpectedToSpeak(at: now) ? .wait(until: self.nextLook(after: now)) : .drain
+      if let next = Self.nextExamination(atQuestionOf: reported, after: now) {
+        return .wait(until: next)
+      }
+      return self.isExpectedToSpeak(at: now)
+        ? .wait(until: self.nextExamination(after: now)) : .drain
     }
     // Data that waits in a queue of this machine does not ask the peer.
-    guard let asked else { return .wait(until: self.nextLook(after: now)) }
+    guard let asked else { return .wait(until: self.nextExamination(after: now)) }
     var end = asked.advanced(by: self.answerTime)
     if reported == nil { end = max(end, self.change.advanced(by: Self.activity)) }
     if end > now { return .wait(until: end) }
     // The peer sends but does not acknowledge the question: the limit of six seconds applies (E2).
     if self.isHeardLate, self.severityOfSilence(at: now) != .destroy {
-      return .wait(until: self.nextQuestion(after: now, orAt: self.endOfPatience()))
+      return .wait(until: self.nextQuestion(after: now, orAt: self.endOfWait()))
     }
     return .destroy
   }
@@ -147,8 +150,8 @@ extension SocketEvidence {
   }
 
   /// Returns when to query a flow that has sent nothing since the change.
-  private func nextLook(after now: Instant) -> Instant {
-    let first = self.change.advanced(by: Self.firstLook)
+  private func nextExamination(after now: Instant) -> Instant {
+    let first = self.change.advanced(by: Self.firstExamination)
     if now < first { return first }
     guard self.hasUnacknowledgedData else {
       return max(self.change, self.lastHeard).advanced(by: Self.activity)
@@ -158,7 +161,9 @@ extension SocketEvidence {
 
   /// Returns when to check whether the owner has asked, or `nil` if it cannot ask or its time is
   /// over. The intervals double, so that a stopped owner costs little.
-  private static func nextLook(atQuestionOf reported: Instant?, after now: Instant) -> Instant? {
+  private static func nextExamination(atQuestionOf reported: Instant?, after now: Instant)
+    -> Instant?
+  {
     guard let reported, reported.advanced(by: PeerQuestion.time) > now else { return nil }
     return min(
       now.advanced(by: max(Self.firstLookAtQuestion, reported.duration(to: now))),

@@ -228,14 +228,14 @@ extension SocketEvidence {
     guard self.isSilent else { return nil }
     var counted = self.countedTimeouts
     if self.timeoutsAfterChange < Self.certainTimeouts { counted = max(0, counted - ignored) }
-    if counted >= 2, self.endOfPatience(isTunnelled: isTunnelled) <= now { return .destroy }
+    if counted >= 2, self.endOfWait(isTunnelled: isTunnelled) <= now { return .destroy }
     if counted >= 1, counted + assumed >= 3, contrast?.shows(self) == true { return .destroy }
     return counted + assumed >= 2 ? .advise : nil
   }
 
   /// Returns when a silent flow is destroyed. If it sends again just after that time, the answer is
   /// awaited. With a short round trip, TCP sends after 3 s and then after 6.3 s.
-  package func endOfPatience(isTunnelled: Bool = false) -> Instant {
+  package func endOfWait(isTunnelled: Bool = false) -> Instant {
     let end = max(self.change, self.lastData).advanced(
       by: isTunnelled ? InvalidationPolicy.tunnelGrace : Self.maxSilence)
     guard let nextTimeout, nextTimeout > end,

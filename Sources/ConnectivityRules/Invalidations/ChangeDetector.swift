@@ -95,11 +95,11 @@ package struct ChangeDetector: Hashable, Sendable {
     to reading: Reading, on trigger: ReadTrigger, at now: Instant, time: WallTime
   ) -> Step {
     let before = self.transitions.snapshot.status
-    let (change, isSameWay) = self.transitions.compare(
+    let (change, isSameRoute) = self.transitions.compare(
       reading.observation, on: trigger, time: time)
     let slept: Duration? = if case .resumed(let duration) = trigger { duration } else { nil }
     let drafts = self.invalidations.update(
-      to: reading, change: change, from: before, slept: slept, isSameWay: isSameWay, at: now)
+      to: reading, change: change, from: before, slept: slept, isSameRoute: isSameRoute, at: now)
 
     var step = Step()
     step.changes = change.map { [$0] } ?? []

@@ -145,11 +145,11 @@ package struct FlowTracker: Hashable, Sendable {
 
   /// The gravest verdict that was reported and still applies, or `nil` without one. A better path
   /// that existed before the flow does not count.
-  var standing: Verdict? {
-    let standing = self.reported.filter { $0.key != .betterPath || $0.value.severity > .advise }
-    let gravest = standing.values.map(\.severity).max()
+  var unresolved: Verdict? {
+    let unresolved = self.reported.filter { $0.key != .betterPath || $0.value.severity > .advise }
+    let gravest = unresolved.values.map(\.severity).max()
     return Self.order.lazy.compactMap { reason in
-      standing[reason].flatMap { $0.severity == gravest ? Verdict(reason, $0.severity) : nil }
+      unresolved[reason].flatMap { $0.severity == gravest ? Verdict(reason, $0.severity) : nil }
     }.first
   }
 

@@ -62,12 +62,12 @@ package struct InvalidationDetector: Hashable, Sendable {
   ///   - change: The change that was derived from the same reading.
   ///   - before: The status before that change.
   ///   - slept: How long the machine slept before the reading.
-  ///   - isSameWay: Whether traffic flows as before, and only connd's knowledge differs.
+  ///   - isSameRoute: Whether traffic flows as before, and only connd's knowledge differs.
   /// - Returns: The invalidations to publish after the change, narrow scopes first.
   mutating func update(
     to reading: ChangeDetector.Reading, change: ConnectivityChange?,
     from before: ConnectivityStatus,
-    slept: Duration? = nil, isSameWay: Bool = false, at now: Instant
+    slept: Duration? = nil, isSameRoute: Bool = false, at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources, at: now)
     let reported = self.lookAtFollowed(reading, slept, at: now)
@@ -84,7 +84,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     let after = change?.snapshot?.status ?? before
     let category = self.category.severity(
       of: change, after, self.followed, self.policy,
-      isOnlyNamed: isSameWay
+      isOnlyNamed: isSameRoute
         || change?.isBounce != true && before.path.differsByGuess(from: after.path))
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     // All channels must begin again, under the current category.

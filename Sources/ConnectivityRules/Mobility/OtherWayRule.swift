@@ -5,7 +5,7 @@ package import Connectivity
 /// Implements rules W5 and W6.
 package struct OtherWayRule {
   /// A path to the destination, with the facts that a `KernelPath` does not contain.
-  package struct Way: Hashable, Sendable {
+  package struct Candidate: Hashable, Sendable {
     package var path: KernelPath
     /// The prefix length of the route to the destination, or `nil` if unknown.
     package var prefixLength: Int?
@@ -37,13 +37,13 @@ package struct OtherWayRule {
     }
   }
 
-  private let defaultWay: Way
+  private let defaultPath: Candidate
   /// Whether the user allows other paths even if they cost money. If `false`, the user forbids all;
   /// if `nil`, they must cost nothing.
   private let assist: Bool?
 
-  package init(leaving defaultWay: Way, assist: Bool? = nil) {
-    self.defaultWay = defaultWay
+  package init(leaving defaultPath: Candidate, assist: Bool? = nil) {
+    self.defaultPath = defaultPath
     self.assist = assist
   }
 
@@ -58,11 +58,11 @@ package struct OtherWayRule {
   /// Why the default way may not be left, or `nil` if it may.
   package var objection: OtherWay.Reason? {
     if self.assist == false { return .switchedOff }
-    let (way, path) = (self.defaultWay, self.defaultWay.path)
+    let (candidate, path) = (self.defaultPath, self.defaultPath.path)
     if path.status != .satisfied { return .noDefaultPath }
-    if way.isTunnelled || path.medium == .tunnel || path.medium == .unknown { return .tunnel }
+    if candidate.isTunnelled || path.medium == .tunnel || path.medium == .unknown { return .tunnel }
     let isOfSystem = path.table.map(Self.systemTables.contains) ?? false
-    return way.prefixLength == 0 && isOfSystem ? nil : .ownRoute
+    return candidate.prefixLength == 0 && isOfSystem ? nil : .ownRoute
   }
 
   /// The tables `default` and `main` (rtnetlink(7)), which the system's own rules look up.
@@ -70,27 +70,30 @@ package struct OtherWayRule {
 
   /// Returns the cheapest of the permitted other ways. If none is permitted, returns the best one
   /// with the reason against it.
-  package func choice(among ways: [Way]) -> OtherWay {
+  package func choice(among candidates: [Candidate]) -> OtherWay {
     if let objection { return OtherWay(whyNot: objection) }
-    let links = Set(self.defaultWay.path.chain.map(\.index))
-    let others = ways.filter { way in
-      way.isPlain && links.isDisjoint(with: way.path.chain.map(\.index))
+    let links = Set(self.defaultPath.path.chain.map(\.index))
+    let others = candidates.filter { candidate in
+      candidate.isPlain && links.isDisjoint(with: candidate.path.chain.map(\.index))
     }
     let sorted = others.sorted { self.rank($0) < self.rank($1) }
     guard let best = sorted.first else { return OtherWay(whyNot: .noOtherPath) }
     return self.objection(to: best).map { OtherWay(best.path, whyNot: $0) } ?? OtherWay(best.path)
   }
 
-  private func rank(_ way: Way) -> (Int, Int, UInt32) {
-    (self.objection(to: way) == nil ? 0 : 1, way.path.costsMoney == false ? 0 : 1, way.metric)
+  private func rank(_ candidate: Candidate) -> (Int, Int, UInt32) {
+    (
+      self.objection(to: candidate) == nil ? 0 : 1, candidate.path.costsMoney == false ? 0 : 1,
+      candidate.metric
+    )
   }
 
-  private func objection(to way: Way) -> OtherWay.Reason? {
-    if way.dropsAnswers { return .strictFilter }
-    if way.isRoaming { return .roaming }
-    if way.path.isConstrained { return .constrained }
+  private func objection(to candidate: Candidate) -> OtherWay.Reason? {
+    if candidate.dropsAnswers { return .strictFilter }
+    if candidate.isRoaming { return .roaming }
+    if candidate.path.isConstrained { return .constrained }
     // An unknown cost is not free.
-    return way.path.costsMoney == false || self.assist == true ? nil : .expensive
+    return candidate.path.costsMoney == false || self.assist == true ? nil : .expensive
   }
 }
 

@@ -49,7 +49,7 @@ package struct CandidatePath: Hashable, Sendable {
 
   /// Whether traffic flows as before, and only connd's knowledge of the path differs: the kind of a
   /// link, or a switch's port.
-  func isSameWay(as before: CandidatePath) -> Bool {
+  func isSameRoute(as before: CandidatePath) -> Bool {
     let known = min(self.knownLinks ?? .max, before.knownLinks ?? .max)
     return self.path.status == .satisfied && before.path.status == .satisfied
       && self.path.source == before.path.source && self.path.gateway == before.path.gateway

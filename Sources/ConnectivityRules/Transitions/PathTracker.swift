@@ -12,7 +12,7 @@ struct PathTracker: Hashable, Sendable {
     fileprivate var before: KernelPath
     fileprivate var evidence: Evidence?
     /// Whether traffic flows as before, without evidence of an interruption.
-    var isSameWay = false
+    var isSameRoute = false
   }
 
   /// The evidence that the path was gone.
@@ -45,7 +45,7 @@ struct PathTracker: Hashable, Sendable {
     {
       (outcome.bounced, outcome.evidence) = (true, .lostCarrier(link))
     }
-    outcome.isSameWay = outcome.evidence == nil && observed.isSameWay(as: before)
+    outcome.isSameRoute = outcome.evidence == nil && observed.isSameRoute(as: before)
     return outcome
   }
 

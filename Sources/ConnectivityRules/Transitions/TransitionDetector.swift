@@ -81,7 +81,7 @@ package struct TransitionDetector: Hashable, Sendable {
   /// reported by another source is.
   mutating func compare(
     _ observed: Observation, on trigger: ReadTrigger, time: WallTime
-  ) -> (change: ConnectivityChange?, isSameWay: Bool) {
+  ) -> (change: ConnectivityChange?, isSameRoute: Bool) {
     let events: [KernelEvent] = if case .events(let events) = trigger { events } else { [] }
     let ipv4 = self.ipv4.update(to: observed.ipv4, after: events)
     let ipv6 = self.ipv6.update(to: observed.ipv6, after: events)
@@ -91,12 +91,12 @@ package struct TransitionDetector: Hashable, Sendable {
     let after = ConnectivityStatus(
       ipv4: self.ipv4.published.path, ipv6: self.ipv6.published.path, preferred: self.preferred)
 
-    let isSameWay = before.family == after.family && outcome(after.family).isSameWay
-    guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameWay) }
+    let isSameRoute = before.family == after.family && outcome(after.family).isSameRoute
+    guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameRoute) }
 
     // A bounce of the family that takes over also counts.
     let bounced = outcome(before.family).bounced || outcome(after.family).bounced
-    let isLearnt = isSameWay && !trigger.isOfOtherSource
+    let isLearnt = isSameRoute && !trigger.isOfOtherSource
     let isTransition = after.category != before.category && !isLearnt || bounced
     // The former path explains a loss, the new path a gain.
     let families =
@@ -119,6 +119,6 @@ package struct TransitionDetector: Hashable, Sendable {
           from: before.category, to: after.category, bounced: bounced, cause: cause,
           time: time, snapshot: self.snapshot))
       : .path(PathChange(cause: cause, time: time, snapshot: self.snapshot))
-    return (change, isSameWay)
+    return (change, isSameRoute)
   }
 }

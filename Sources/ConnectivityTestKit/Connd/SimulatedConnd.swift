@@ -148,16 +148,16 @@ final class SimulatedConnd: Sendable {
       let pause = self.now(state).duration(to: deadline)
       let task = Task { [weak self, timekeeper = self.timekeeper] in
         guard (try? await timekeeper.sleep(max(pause, .zero))) != nil else { return }
-        self?.look()
+        self?.observe()
       }
       return (deadline, task)
     }
   }
 
-  private func look() {
+  private func observe() {
     self.mutate { state, now in
       state.timer = nil
-      return state.simulation.look(at: now, time: .now())
+      return state.simulation.observe(at: now, time: .now())
     }
   }
 
@@ -195,7 +195,7 @@ final class SimulatedConnd: Sendable {
       // The timer's remaining sleep is now wrong.
       state.timer?.task.cancel()
       state.timer = nil
-      return state.simulation.look(at: self.now(state), time: .now())
+      return state.simulation.observe(at: self.now(state), time: .now())
     }
   }
 

@@ -117,7 +117,7 @@ struct Simulation {
   }
 
   /// Handles a deadline.
-  mutating func look(at now: Instant, time: WallTime) -> [Announcement] {
+  mutating func observe(at now: Instant, time: WallTime) -> [Announcement] {
     guard self.isRunning, !self.isKernelLost else { return [] }
     var announcements: [Announcement] = []
     if let deadline = self.deadlineOfChanges, deadline <= now {
@@ -160,7 +160,7 @@ struct Simulation {
     self.deadlineOfChanges = made.deadline
     var announcements = made.changes.map { self.publish($0.ahead(by: self.ahead)) }
 
-    announcements += self.look()
+    announcements += self.observe()
     let slept: Duration? = if case .resumed(let slept) = occasion { slept } else { nil }
     return announcements + self.evaluateFlows(occasion, slept: slept, at: now)
   }
@@ -172,7 +172,7 @@ struct Simulation {
       to: .init(.unknown), on: .kernelLost("simulated"), at: now, time: time)
     self.changes = changes
     self.deadlineOfChanges = nil
-    return made.changes.map { self.publish($0.ahead(by: self.ahead)) } + self.look()
+    return made.changes.map { self.publish($0.ahead(by: self.ahead)) } + self.observe()
   }
 
   // MARK: - Reading
@@ -226,7 +226,7 @@ struct Simulation {
 
   mutating func unwatch(_ watcher: UInt64) { self.watched[watcher] = nil }
 
-  private mutating func look() -> [Announcement] {
+  private mutating func observe() -> [Announcement] {
     self.watched.keys.sorted().compactMap { watcher in
       guard let (destination, reported) = self.watched[watcher] else { return nil }
       let path = self.path(to: destination)

@@ -11,7 +11,7 @@ extension Requester {
   /// table has a route for IPv4 traffic bound to a link, the kernel returns one of table 0. It then
   /// treats all addresses as neighbours.
   package func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
-    let answer = try self.answer(self.lookup(RouteQuestion(destination, .way)), to: destination)
+    let answer = try self.answer(self.lookup(RouteQuestion(destination, .route)), to: destination)
     try self.noteExpiry(of: [answer], to: [destination])
     return answer
   }
@@ -20,7 +20,7 @@ extension Requester {
   package func routes(to destinations: [Destination]) throws(NetlinkError) -> [RouteAnswer] {
     // A batch saves nothing for a single query.
     if destinations.count == 1 { return [try self.route(to: destinations[0])] }
-    let questions = destinations.map { RouteQuestion($0, .way) }
+    let questions = destinations.map { RouteQuestion($0, .route) }
     var answers: [RouteAnswer] = []
     answers.reserveCapacity(destinations.count)
     for (question, result) in zip(questions, try self.results(of: questions)) {

@@ -6,7 +6,7 @@ import Glibc
 struct RouteQuestion {
   enum Subject {
     /// How the kernel would send to the destination.
-    case way
+    case route
     /// The table entry that determines it.
     case entry
   }

@@ -17,7 +17,7 @@ final class ClientStream: HTTP2Stream, @unchecked Sendable {
   private var writer = MessageWriter()
   private var isWaiting = false
   private var unconsumed = 0
-  private(set) lazy var responses = MessageInbox(longest: Self.maxMessageSize, hasBegun: false) {
+  private(set) lazy var responses = MessageInbox(maxLength: Self.maxMessageSize, hasBegun: false) {
     [weak self, reactor] unread, _ in
     guard let self else { return }
     reactor.run { self.consume(unread) }

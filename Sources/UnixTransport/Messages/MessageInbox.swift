@@ -34,11 +34,11 @@ final class MessageInbox: Sendable {
   /// Called after a message was read, with the number of unread bytes and of bytes in memory.
   private let onRead: @Sendable (_ unread: Int, _ kept: Int) -> Void
 
-  /// - Parameter longest: The maximum size of a message in bytes.
+  /// - Parameter maxLength: The maximum size of a message in bytes.
   init(
-    longest: Int, hasBegun: Bool, onRead: @escaping @Sendable (_ unread: Int, _ kept: Int) -> Void
+    maxLength: Int, hasBegun: Bool, onRead: @escaping @Sendable (_ unread: Int, _ kept: Int) -> Void
   ) {
-    self.state = Mutex(State(reader: MessageReader(longest: longest), hasBegun: hasBegun))
+    self.state = Mutex(State(reader: MessageReader(maxLength: maxLength), hasBegun: hasBegun))
     self.onRead = onRead
   }
 

@@ -16,13 +16,13 @@ struct MessageReader: Sendable {
   private static let prefix = 5
 
   /// The maximum length of a message.
-  private let longest: Int
+  private let maxLength: Int
   private var bytes: [UInt8] = []
   /// The number of bytes already taken.
   private var taken = 0
 
-  init(longest: Int) {
-    self.longest = longest
+  init(maxLength: Int) {
+    self.maxLength = maxLength
   }
 
   /// The number of bytes that were not taken yet.
@@ -37,13 +37,13 @@ struct MessageReader: Sendable {
   mutating func append(_ more: UnsafeRawBufferPointer) throws(Fault) {
     self.bytes.append(contentsOf: more)
     // Later messages are checked when it is their turn.
-    if let length = try self.length, length > self.longest { throw .tooLong }
+    if let length = try self.length, length > self.maxLength { throw .tooLong }
   }
 
   /// Takes the next message. Returns `nil` until it is complete.
   mutating func next() throws(Fault) -> [UInt8]? {
     guard let length = try self.length else { return nil }
-    guard length <= self.longest else { throw .tooLong }
+    guard length <= self.maxLength else { throw .tooLong }
     let begin = self.taken + Self.prefix
     guard self.bytes.count >= begin + length else { return nil }
     let message = Array(self.bytes[begin..<begin + length])
@@ -59,7 +59,7 @@ struct MessageReader: Sendable {
 
   /// Whether the next message is complete or faulty.
   var isReady: Bool {
-    guard let length = try? self.length, length <= self.longest else {
+    guard let length = try? self.length, length <= self.maxLength else {
       return self.unread >= Self.prefix
     }
     return self.unread >= Self.prefix + length

@@ -9,8 +9,8 @@ import DequeModule
 ///
 /// A turn costs O(log n) for n waiting users.
 ///
-/// The reactor takes a turn for each job, so this is in its module. From another module, the compiler
-/// does not specialize it: an event then costs connctl 31,000 instructions more.
+/// The reactor takes a turn for each job, so this is in its module. From another module, the
+/// compiler does not specialize it: an event then costs connctl 31,000 instructions more.
 ///
 /// Implements rule D4.
 package struct FairShare<User: Hashable, Item> {
@@ -205,13 +205,13 @@ private struct TurnQueue<User> {
   private mutating func moveFirstDown() {
     var place = 0
     while true {
-      var least = place
+      var smallest = place
       for child in [2 * place + 1, 2 * place + 2] where child < self.entries.count {
-        if self.entries[child].isBefore(self.entries[least]) { least = child }
+        if self.entries[child].isBefore(self.entries[smallest]) { smallest = child }
       }
-      if least == place { return }
-      self.entries.swapAt(place, least)
-      place = least
+      if smallest == place { return }
+      self.entries.swapAt(place, smallest)
+      place = smallest
     }
   }
 }

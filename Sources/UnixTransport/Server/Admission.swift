@@ -71,7 +71,7 @@ package protocol Admission: Sendable {
   /// Called when a client's message is longer than the transport accepts.
   ///
   /// - Returns: The reason for the client.
-  func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal
+  func refuseMessage(of peer: PeerCredentials, maxLength: Int) -> Refusal
   /// Called when accept(2) failed, because descriptors or memory have run out. Clients wait until
   /// it succeeds.
   func acceptFailed(_ error: SystemError)

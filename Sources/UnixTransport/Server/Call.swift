@@ -12,7 +12,7 @@ final class Call: RequestSink {
     let reactor = server.reactor
     let memory = CallMemory(of: peer, server.admission)
     self.memory = memory
-    self.requests = MessageInbox(longest: server.settings.messageSize, hasBegun: true) {
+    self.requests = MessageInbox(maxLength: server.settings.messageSize, hasBegun: true) {
       unread, kept in
       try? memory.set(.requests, to: kept)
       reactor.run { stream.consume(unread) }
@@ -167,7 +167,7 @@ final class SingleRequest: RequestSink {
     self.stream = stream
     self.peer = peer
     self.begin = begin
-    self.reader = MessageReader(longest: server.settings.messageSize)
+    self.reader = MessageReader(maxLength: server.settings.messageSize)
     self.memory = CallMemory(of: peer, server.admission)
   }
 
@@ -179,7 +179,7 @@ final class SingleRequest: RequestSink {
       return 0
     }
     self.isTaken = true
-    (self.reader, self.memory) = (MessageReader(longest: 0), nil)
+    (self.reader, self.memory) = (MessageReader(maxLength: 0), nil)
     do throws(RPCError) {
       self.stream.respond(from: try self.begin(request, self.peer, self.stream))
     } catch {

@@ -199,7 +199,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
   func status(of fault: MessageReader.Fault, _ peer: PeerCredentials) -> Status {
     switch fault {
     case .tooLong:
-      let refusal = self.admission.refuseMessage(of: peer, longest: self.settings.messageSize)
+      let refusal = self.admission.refuseMessage(of: peer, maxLength: self.settings.messageSize)
       return Status(code: .resourceExhausted, message: refusal.message)
     case .refused(let refusal):
       return Status(code: .resourceExhausted, message: refusal.message)

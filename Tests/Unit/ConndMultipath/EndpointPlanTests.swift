@@ -21,12 +21,12 @@ struct EndpointPlanTests {
     MultipathEndpoint(id: UInt8(link), self.address(link), link: link, flags)
   }
 
-  private static let wifi = Uplink(link: 1, .standing(address(1), isFree: true), isDefault: true)
-  private static let modem = Uplink(link: 2, .standing(address(2), isFree: false))
-  private static let cable = Uplink(link: 3, .standing(address(3), isFree: true))
+  private static let wifi = Uplink(link: 1, .usable(address(1), isFree: true), isDefault: true)
+  private static let modem = Uplink(link: 2, .usable(address(2), isFree: false))
+  private static let cable = Uplink(link: 3, .usable(address(3), isFree: true))
 
   private static let limping = Uplink(
-    link: 1, .standing(address(1), isFree: true, limps: true), isDefault: true)
+    link: 1, .usable(address(1), isFree: true, limps: true), isDefault: true)
 
   private static func lost(_ link: UInt32, isDefault: Bool = false) -> Uplink {
     Uplink(link: link, .lost, isDefault: isDefault)
@@ -60,7 +60,7 @@ struct EndpointPlanTests {
     Row(name: "a modem alone", uplinks: [modem], expected: "+2b"),
     Row(
       name: "the modem is the default, the cable costs nothing",
-      uplinks: [Uplink(link: 2, .standing(address(2), isFree: false), isDefault: true), cable],
+      uplinks: [Uplink(link: 2, .usable(address(2), isFree: false), isDefault: true), cable],
       expected: "+3 +2b"),
     Row(
       name: "everything is as it should be", uplinks: [wifi, modem],
@@ -93,7 +93,7 @@ struct EndpointPlanTests {
       name: "the last way is lost", uplinks: [lost(1)], endpoints: [endpoint(1)], expected: ""),
     Row(
       name: "the Wi-Fi has another address",
-      uplinks: [Uplink(link: 1, .standing(address(1, 9), isFree: true), isDefault: true)],
+      uplinks: [Uplink(link: 1, .usable(address(1, 9), isFree: true), isDefault: true)],
       endpoints: [endpoint(1)], expected: "-1 +1"),
     Row(
       name: "connd has not reported the Wi-Fi", uplinks: [Uplink(link: 1, .unknown), modem],
@@ -126,7 +126,7 @@ struct EndpointPlanTests {
       expected: "+1"),
     Row(
       name: "ten cables",
-      uplinks: (1...10).map { Uplink(link: $0, .standing(address($0), isFree: true)) },
+      uplinks: (1...10).map { Uplink(link: $0, .usable(address($0), isFree: true)) },
       expected: "+1 +2b +3b +4b +5b +6b +7b +8b"),
   ]
 
@@ -145,7 +145,7 @@ struct EndpointPlanTests {
     let plan = EndpointPlan(
       [
         Self.wifi, Self.cable,
-        Uplink(link: 3, family: .ipv6, .standing(address6, isFree: true), isDefault: true),
+        Uplink(link: 3, family: .ipv6, .usable(address6, isFree: true), isDefault: true),
       ], [], own: [])
     #expect(
       plan.actions == [

@@ -24,7 +24,7 @@ final class DNSWatch: FactSource {
   }
 
   /// How long a program may take to write a file that it has emptied.
-  private static let patience = Duration.milliseconds(100)
+  private static let maxWait = Duration.milliseconds(100)
 
   var timeout: Duration? { self.due.map { max(.zero, self.now().duration(to: $0)) } }
 
@@ -40,7 +40,7 @@ final class DNSWatch: FactSource {
     }
     if settings.servers.isEmpty, self.hadServers, self.files.exist {
       let now = self.now()
-      let due = self.due ?? now.advanced(by: Self.patience)
+      let due = self.due ?? now.advanced(by: Self.maxWait)
       guard due <= now else {
         self.due = due
         return []

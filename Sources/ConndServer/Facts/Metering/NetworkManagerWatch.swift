@@ -100,11 +100,11 @@ final class NetworkManagerWatch {
     if !self.service.isThere { self.checks = [:] }
     guard self.service.isThere, self.service.questions.isEmpty else { return }
     self.checks = self.isChecking ? self.checksByName() : [:]
-    let said = self.devices.values.compactMap { device in
+    let stated = self.devices.values.compactMap { device in
       device.name.isEmpty ? nil : device.word.map { (device.name, $0) }
     }
     // If two devices name one link, the metered one counts.
-    let reports = Dictionary(said) { $0 == .yes ? $0 : $1 }
+    let reports = Dictionary(stated) { $0 == .yes ? $0 : $1 }
     if !self.inherited.isEmpty {
       self.inherited = self.inherited.filter { reports[$0.key] == nil }
     }
@@ -129,7 +129,7 @@ final class NetworkManagerWatch {
     case .gone: self.begin()
     case .answer(.manager, let message): self.updateManager(message)
     case .answer(.devices, let message):
-      for path in message.readTexts(most: Self.maxDevices) ?? [] { self.ask(of: path) }
+      for path in message.readTexts(max: Self.maxDevices) ?? [] { self.ask(of: path) }
     case .answer(.device(let path), let message):
       self.update(path, message.readProperties(Self.properties) ?? [:])
     case .signal(let message): self.takeSignal(message)

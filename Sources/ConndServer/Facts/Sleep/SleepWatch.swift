@@ -53,7 +53,7 @@ struct SleepDetector: Hashable {
   private var slept: Duration
 
   /// A smaller difference is the time between two clock readings.
-  static let least = Duration.milliseconds(100)
+  static let minDifference = Duration.milliseconds(100)
 
   init(slept: Duration) {
     self.slept = slept
@@ -61,7 +61,7 @@ struct SleepDetector: Hashable {
 
   mutating func check(_ slept: Duration) -> Duration? {
     let difference = slept - self.slept
-    guard difference >= Self.least else { return nil }
+    guard difference >= Self.minDifference else { return nil }
     self.slept = slept
     return difference
   }

@@ -120,7 +120,7 @@ struct FollowingTests {
   }
 
   @Test("wait with a timeout also waits for connd")
-  func patience() async throws {
+  func maxWait() async throws {
     try await withDirectory { directory in
       let socket = "\(directory)/connd.sock"
       let program = Task {

@@ -42,7 +42,7 @@ enum StubServer {
   private struct Everyone: Admission {
     func admit(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {}
     func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {}
-    func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal { Refusal("too long") }
+    func refuseMessage(of peer: PeerCredentials, maxLength: Int) -> Refusal { Refusal("too long") }
     func account(ofUID uid: UInt32) -> Account { Account(ofUID: uid) }
     func connectionFailed(of peer: PeerCredentials, _ error: UInt32) {}
     func acceptFailed(_ error: SystemError) {}

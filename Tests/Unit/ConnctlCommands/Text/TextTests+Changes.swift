@@ -58,7 +58,8 @@ extension TextTests {
     path.guessedLinks = 1
     #expect(path.chainText.replacing("\u{A0}", with: " ") == "vlan10 over bond0 maybe over eth0")
     #expect(
-      path.way?.replacing("\u{A0}", with: " ").hasPrefix("over bond0 maybe over eth0 from") == true)
+      path.route?.replacing("\u{A0}", with: " ").hasPrefix("over bond0 maybe over eth0 from")
+        == true)
     #expect(
       PathDiagram(path, links: []).stations.prefix(4) == ["host", "vlan10", "bond0", "eth0?"])
   }

@@ -30,7 +30,7 @@ struct FlowTableInvariantsTests {
   @Test("flows come and go → the table agrees with itself")
   func sound() throws {
     var table = try self.table()
-    table.lookAtAll(.init(trigger: .start, time: Instant(sinceStart: .zero)))
+    table.examineAll(.init(trigger: .start, time: Instant(sinceStart: .zero)))
     #expect(table.fault == nil && table.due == 3)
     for id in [2, 1, 3] as [UInt64] {
       table.remove(Self.key(id))

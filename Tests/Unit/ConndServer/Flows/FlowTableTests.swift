@@ -26,11 +26,11 @@ final class FlowTableTests {
 
   /// Adds a default route over a link. The route with the lowest metric is preferred.
   func lead(by link: UInt32, metric: UInt32 = 100) throws {
-    let way =
+    let flowPath =
       link == 2
       ? RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
       : .over(3, via: "198.51.100.1", from: "198.51.100.7")
-    try self.kernel.lead("0.0.0.0", 0, way, metric: metric)
+    try self.kernel.lead("0.0.0.0", 0, flowPath, metric: metric)
   }
 
   func leadNowhere() { self.kernel.routes = [] }
@@ -93,7 +93,7 @@ final class FlowTableTests {
 
   func look(_ table: inout FlowTable, _ trigger: ReadTrigger = .timer) {
     let slept: Duration? = if case .resumed(let slept) = trigger { slept } else { nil }
-    table.lookAtAll(.init(trigger: trigger, slept: slept))
+    table.examineAll(.init(trigger: trigger, slept: slept))
   }
 
   func words(_ event: FlowEvent, _ id: UInt64 = 1) -> String {

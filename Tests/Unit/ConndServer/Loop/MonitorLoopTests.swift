@@ -262,9 +262,9 @@ struct MonitorLoopTests {
     let kernel = loop.kernel
     func flap(_ state: LinkState) throws -> [KernelEvent] {
       kernel.setState(of: 2, state)
-      let way = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
+      let flowPath = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.7")
       // The network manager removes the route.
-      if state == .up { try kernel.lead("0.0.0.0", 0, way, metric: 100) }
+      if state == .up { try kernel.lead("0.0.0.0", 0, flowPath, metric: 100) }
       if state != .up { try kernel.cut("0.0.0.0", 0, metric: 100) }
       return [.link(try #require(kernel.linkTable[2]).link)]
     }

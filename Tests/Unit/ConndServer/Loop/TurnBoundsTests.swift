@@ -127,8 +127,8 @@ struct TurnBoundsTests {
     kernel.untold = (1...160).map { number in
       {
         toldMeanwhile = told()
-        let way = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.\(10 + number)")
-        #expect(throws: Never.self) { try kernel.lead("0.0.0.0", 0, way) }
+        let flowPath = RouteAnswer.over(2, via: "192.0.2.1", from: "192.0.2.\(10 + number)")
+        #expect(throws: Never.self) { try kernel.lead("0.0.0.0", 0, flowPath) }
         return [.rule(.ipv4)]
       }
     }

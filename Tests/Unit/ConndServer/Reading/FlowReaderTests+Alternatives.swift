@@ -75,13 +75,13 @@ extension FlowReaderTests {
     self.flow.address = try IPAddress(spelt: "2001:db8:9::9")
     self.flow.source = try IPAddress(spelt: "2001:db8:1::7")
     try self.kernel.lead("::", 0, .over(2, via: "fe80::1", from: "2001:db8:1::7"), metric: 100)
-    let made = try self.reader.way(to: self.flow).judged
+    let made = try self.reader.flowPath(to: self.flow).judged
     try self.kernel.lead("::", 0, .over(2, via: router, from: "2001:db8:2::7"), metric: 50)
     let reader = self.reader
-    var way = try reader.way(to: self.flow)
+    var flowPath = try reader.flowPath(to: self.flow)
     // This also holds if the router was known before the address became usable.
-    for path in [made, way.judged] {
-      let reading = try reader.reading(of: self.flow, madeOn: path, by: made.gateway, &way)
+    for path in [made, flowPath.judged] {
+      let reading = try reader.reading(of: self.flow, madeOn: path, by: made.gateway, &flowPath)
       #expect(reading.alternative?.source == IPAddress("2001:db8:2::7"))
       #expect(reading.alternative?.isKept == (router == "fe80::1"))
     }

@@ -40,8 +40,8 @@ final class FlowReaderTests {
   func reading(madeOn path: KernelPath? = nil) throws -> FlowReading {
     let reader = self.reader
     defer { self.subscriptions = reader.view.subscriptions }
-    var way = try reader.way(to: self.flow)
-    return try reader.reading(of: self.flow, madeOn: path ?? self.made, &way)
+    var flowPath = try reader.flowPath(to: self.flow)
+    return try reader.reading(of: self.flow, madeOn: path ?? self.made, &flowPath)
   }
 
   @Test(
@@ -154,7 +154,7 @@ final class FlowReaderTests {
     try self.kernel.lead("0.0.0.0", 0, .over(2, via: "192.0.2.1", from: "10.9.0.5", table: table))
     if row.isSetByRoute { self.kernel.setSources = [address] }
     self.flow.source = address
-    let made = try self.reader.way(to: self.flow).judged
+    let made = try self.reader.flowPath(to: self.flow).judged
     #expect(try self.reading(madeOn: made).isSourceAssignedByVPN == row.isByVPN)
     // A flow that is bound to a link, or for whose address there is a rule, has its own way.
     self.flow.outLink = 2
@@ -178,8 +178,8 @@ final class FlowReaderTests {
       let removals = Removals(
         .events([.routeRemoved(RouteChange(route, outLink: link, gateway: nil))]))
       let reader = FlowReader(self.reader.reader, self.reader.view, removals: removals)
-      var way = try reader.way(to: self.flow)
-      return try reader.reading(of: self.flow, madeOn: self.made, &way).formerLink
+      var flowPath = try reader.flowPath(to: self.flow)
+      return try reader.reading(of: self.flow, madeOn: self.made, &flowPath).formerLink
     }
     #expect(try formerLink(after: "203.0.113.0", 24, on: 2) == .withWorseRoute)
     #expect(try formerLink(after: "203.0.113.0", 24, on: nil) == .withWorseRoute)
@@ -191,9 +191,10 @@ final class FlowReaderTests {
     ] as [(KernelEvent, FlowReading.FormerLink)] {
       let reader = FlowReader(
         self.reader.reader, self.reader.view, removals: Removals(.events([event])))
-      var way = try reader.way(to: self.flow)
+      var flowPath = try reader.flowPath(to: self.flow)
       #expect(
-        try reader.reading(of: self.flow, madeOn: self.made, &way).formerLink == former, "\(event)")
+        try reader.reading(of: self.flow, madeOn: self.made, &flowPath).formerLink == former,
+        "\(event)")
     }
   }
 
@@ -258,11 +259,11 @@ final class FlowReaderTests {
   @Test(
     "I1 the address is gone → it may return, unless its link failed or the address was replaced")
   func sourceLoss() throws {
-    let made = try self.reader.way(to: self.flow).judged
+    let made = try self.reader.flowPath(to: self.flow).judged
     func loss() throws -> FlowReading.SourceLoss? {
       let reader = self.reader
-      var way = try reader.way(to: self.flow)
-      return try reader.reading(of: self.flow, madeOn: made, &way).sourceLoss
+      var flowPath = try reader.flowPath(to: self.flow)
+      return try reader.reading(of: self.flow, madeOn: made, &flowPath).sourceLoss
     }
     self.kernel.routes = []
     #expect(try loss() == nil)
@@ -295,24 +296,24 @@ final class FlowReaderTests {
   )
   func takenOver() throws {
     self.kernel.linkTable[1] = LinkFacts(Link(index: 1, name: "lo", flags: [.up, .loopback]))
-    let made = try self.reader.way(to: self.flow).judged
+    let made = try self.reader.flowPath(to: self.flow).judged
     try self.kernel.give("203.0.113.9", to: 3)
-    var way = try self.reader.way(to: self.flow)
-    let here = way.judged
-    let local = try self.reader.reading(of: self.flow, madeOn: made, &way)
+    var flowPath = try self.reader.flowPath(to: self.flow)
+    let here = flowPath.judged
+    let local = try self.reader.reading(of: self.flow, madeOn: made, &flowPath)
     #expect(local.isLocal && local.formerLink == .withoutRoute && local.alternative == nil)
     // A flow that begins while the address is local has left nothing.
-    #expect(try self.reader.reading(of: self.flow, madeOn: here, &way).formerLink == nil)
+    #expect(try self.reader.reading(of: self.flow, madeOn: here, &flowPath).formerLink == nil)
     self.kernel.take("203.0.113.9")
-    way = try self.reader.way(to: self.flow)
-    let gone = try self.reader.reading(of: self.flow, madeOn: here, &way)
+    flowPath = try self.reader.flowPath(to: self.flow)
+    let gone = try self.reader.reading(of: self.flow, madeOn: here, &flowPath)
     #expect(!gone.isLocal && gone.formerLink == .withoutRoute)
   }
 
   @Test("I10 a flow without an address has left nothing, whatever link was expected")
   func notBegun() throws {
     self.kernel.setState(of: 2, .noCarrier)
-    let expected = try self.reader.way(to: self.flow).judged
+    let expected = try self.reader.flowPath(to: self.flow).judged
     try self.kernel.lead("0.0.0.0", 0, self.eth1)
     self.flow.source = nil
     let reading = try self.reading(madeOn: expected)

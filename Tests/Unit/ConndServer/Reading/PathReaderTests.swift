@@ -56,10 +56,10 @@ final class PathReaderTests {
     try self.move()
     let look = FlowReader(self.reader, self.view)
     // All were queried together, and the address went afterwards.
-    let way = try look.way(to: Destination(self.remote), self.before)
-    #expect(way.shown.interface == "eth1")
-    #expect(try look.way(to: Destination(other), self.before).shown.status == .unsatisfied)
-    #expect(try look.way(to: Destination(self.remote), self.after) === way)
+    let flowPath = try look.flowPath(to: Destination(self.remote), self.before)
+    #expect(flowPath.shown.interface == "eth1")
+    #expect(try look.flowPath(to: Destination(other), self.before).shown.status == .unsatisfied)
+    #expect(try look.flowPath(to: Destination(self.remote), self.after) === flowPath)
   }
 
   @Test("D6 the answer of a link that borrows its address is kept, for one more query")
@@ -355,8 +355,8 @@ final class PathReaderTests {
 
   @Test("K3 only a default route without a gateway makes every destination a neighbour")
   func neighbours() throws {
-    func takesAll(_ prefix: String, _ length: Int, _ way: RouteAnswer) throws -> Bool {
-      try self.kernel.lead(prefix, length, way)
+    func takesAll(_ prefix: String, _ length: Int, _ flowPath: RouteAnswer) throws -> Bool {
+      try self.kernel.lead(prefix, length, flowPath)
       return try self.facts().takesAllForNeighbours
     }
     #expect(try takesAll("0.0.0.0", 0, .over(2, from: "169.254.7.7")))

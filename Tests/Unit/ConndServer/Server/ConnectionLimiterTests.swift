@@ -14,8 +14,8 @@ struct ConnectionLimiterTests {
     let keeper = ConnectionLimiter(
       Limits(), statistics: Statistics(), logger: Logger(label: "test") { _ in lines })
     let peer = PeerCredentials(uid: 1000, pid: 7)
-    for _ in 0..<100 { keeper.turnedAway(peer, limit: "messageSize") }
-    for _ in 0..<100 { keeper.turnedAway(peer, limit: "streams") }
+    for _ in 0..<100 { keeper.refused(peer, limit: "messageSize") }
+    for _ in 0..<100 { keeper.refused(peer, limit: "streams") }
     #expect(
       lines.all == [
         "a client has exceeded limits.messageSize", "a client has exceeded limits.streams",

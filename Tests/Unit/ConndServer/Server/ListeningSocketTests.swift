@@ -89,8 +89,8 @@ struct ListeningSocketTests {
     let other = "\(self.path).kept"
     // A process that another test is starting may hold a copy of the descriptor for a moment.
     var error = self.error(opening: other)
-    let patience = Patience(.seconds(10))
-    while error != nil, !patience.isOver { error = self.error(opening: other) }
+    let maxWait = Patience(.seconds(10))
+    while error != nil, !maxWait.isOver { error = self.error(opening: other) }
     #expect(error == nil)
   }
 

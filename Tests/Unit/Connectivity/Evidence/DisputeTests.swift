@@ -40,7 +40,7 @@ struct DisputeTests {
       let outcome = self.examination.conclude(
         .init(
           verdict, isProof: false, earliestQuestion: self.canBeAsked ? now : nil,
-          isDisputeStanding: true,
+          isDisputed: true,
           isSound: false, change: change, report: report, at: now))
       return switch outcome {
       case .none: nil
@@ -235,13 +235,13 @@ struct DisputeTests {
   func notAsked() {
     var flow = Disputed(canBeAsked: true)
     #expect(flow.see(Self.lost, after: 0, silence: 60_000) == "advise interfaceLost, ask")
-    var looks = 0
+    var facts = 0
     while let next = flow.deadline, next < .seconds(3) {
       let time = Int(next / .milliseconds(1))
       #expect(flow.see(after: time, silence: 60_000 + time) == nil)
-      looks += 1
+      facts += 1
     }
-    #expect(looks < 10)
+    #expect(facts < 10)
     #expect(flow.see(after: 3000, silence: 63_000) == "drain interfaceLost")
     #expect(flow.deadline == nil)
   }

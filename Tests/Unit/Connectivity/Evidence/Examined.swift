@@ -28,7 +28,7 @@ struct Examined {
     }
     let outcome = self.examination.conclude(
       .init(
-        verdict, isCertain: isCertain, isDisputeStanding: isStanding, isSound: isSound,
+        verdict, isCertain: isCertain, isDisputed: isStanding, isSound: isSound,
         change: Self.change, report: report, contrast: contrast, at: now))
     return switch outcome {
     case .none: nil

@@ -217,7 +217,7 @@ struct FlowMachineTests {
   @Test("the standing verdict is what the owner knows, and never a refuted end")
   func standing() {
     for state in FlowMachine.State.allCases {
-      let standing = Self.flow(in: state).machine.standing
+      let standing = Self.flow(in: state).machine.unresolved
       let expected: String? =
         switch state {
         case .alive, .awaitingPath, .suspected, .kernelUnavailable: nil
@@ -229,9 +229,9 @@ struct FlowMachineTests {
     var stranded = Self.flow(in: .alive)
     let reading = Self.wifi.with { $0.isSourceOnFailedLink = true }
     #expect(stranded.see(reading).compactMap(\.verdict).map(\.severity) == [.advise])
-    #expect(stranded.machine.standing?.reason == .interfaceLost)
+    #expect(stranded.machine.unresolved?.reason == .interfaceLost)
     _ = stranded.see(Self.wifi)
-    #expect(stranded.machine.standing == nil)
+    #expect(stranded.machine.unresolved == nil)
   }
 
   @Test("a machine between two evaluations takes at most a KiB, because each guarded flow has one")

@@ -270,11 +270,11 @@ struct SocketEvidenceTests {
   }
 
   @Test("E2 E3 the next query is due after the next timeout, or when the six seconds are over")
-  func endOfPatience() {
+  func endOfWait() {
     for (timeouts, expected) in [(1, 5140), (2, 1000)] {
       let (evidence, now) = Self.evidence(
         5000, silence: 5001, timeouts: timeouts, timeout: 6000, nextTimeout: 5000)
-      let next = evidence.nextQuestion(after: now, orAt: evidence.endOfPatience())
+      let next = evidence.nextQuestion(after: now, orAt: evidence.endOfWait())
       #expect(now.duration(to: next) == .milliseconds(expected))
     }
   }

@@ -13,13 +13,13 @@ struct OtherWayRuleTests {
       source: "198.51.100.7", gateway: "198.51.100.1", table: table)
   }
 
-  private static let wifi = OtherWayRule.Way(
+  private static let wifi = OtherWayRule.Candidate(
     Self.path(2, "wlan0", .wifi), prefixLength: 0, metric: 600)
-  private static let modem = OtherWayRule.Way(
+  private static let modem = OtherWayRule.Candidate(
     Self.path(3, "wwan0", .cellular), prefixLength: 0, metric: 700)
 
   /// Changes a way.
-  typealias Edit = @Sendable (inout OtherWayRule.Way) -> Void
+  typealias Edit = @Sendable (inout OtherWayRule.Candidate) -> Void
   private static let nothing: Edit = { _ in }
 
   private static func choice(
@@ -34,8 +34,8 @@ struct OtherWayRuleTests {
 
   @Test("W5 both paths lead by default routes → the other way is allowed")
   func allowed() {
-    let way = Self.choice()
-    #expect(way.isAllowed && way.whyNot == nil && way.path?.interface == "wwan0")
+    let candidate = Self.choice()
+    #expect(candidate.isAllowed && candidate.whyNot == nil && candidate.path?.interface == "wwan0")
     #expect(Self.choice { $0.path.table = 253 }.isAllowed)
     #expect(Self.choice(Self.nothing) { $0.path.table = 100 }.isAllowed)
   }
@@ -71,8 +71,8 @@ struct OtherWayRuleTests {
 
   @Test("W5 W6 each obstacle forbids the other way, and is named", arguments: Self.refusals)
   func refused(row: (reason: OtherWay.Reason, leave: Edit, take: Edit)) {
-    let way = Self.choice(row.leave, row.take)
-    #expect(way.whyNot == row.reason && !way.isAllowed)
+    let candidate = Self.choice(row.leave, row.take)
+    #expect(candidate.whyNot == row.reason && !candidate.isAllowed)
   }
 
   @Test("W6 the user allows costs → an expensive path is allowed, but not a roaming one")

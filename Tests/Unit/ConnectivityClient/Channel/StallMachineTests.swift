@@ -12,7 +12,7 @@ struct StallMachineTests {
     mutating func at(_ time: Int, _ input: StallMachine.Input) -> [String] {
       self.machine.handle(input, at: self.start + .milliseconds(time)).map { action in
         switch action {
-        case .look(let pause): "look \(pause / .milliseconds(1))"
+        case .sample(let pause): "sample \(pause / .milliseconds(1))"
         case .ping: "ping"
         case .stalled: "stalled"
         case .recovered: "recovered"
@@ -20,26 +20,26 @@ struct StallMachineTests {
       }
     }
 
-    mutating func look(
+    mutating func sample(
       at time: Int, calls: Int = 1, unacknowledged: Bool = true, timeouts: Int = 0,
       timeout: Int = 400
     ) -> [String] {
       let socket = StallMachine.SocketState(
         hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
         timeout: .milliseconds(timeout))
-      return self.at(time, .looked(.init(calls: calls, socket: socket)))
+      return self.at(time, .sampled(.init(calls: calls, socket: socket)))
     }
   }
 
   @Test("W4 a second of silence and two timeouts with unacknowledged data → stalled, once")
   func stalled() {
     var story = Story()
-    #expect(story.at(0, .called) == ["look 1000.0"])
+    #expect(story.at(0, .called) == ["sample 1000.0"])
     // Later calls find a look that is due.
     #expect(story.at(500, .called) == [])
-    #expect(story.look(at: 1000, timeouts: 2) == ["stalled"])
+    #expect(story.sample(at: 1000, timeouts: 2) == ["stalled"])
     #expect(story.at(1100, .called) == [])
-    #expect(story.at(9000, .received(isBusy: true)) == ["recovered", "look 1000.0"])
+    #expect(story.at(9000, .received(isBusy: true)) == ["recovered", "sample 1000.0"])
     #expect(story.at(9001, .received(isBusy: true)) == [])
   }
 
@@ -47,10 +47,10 @@ struct StallMachineTests {
   func waits() {
     var story = Story()
     _ = story.at(0, .called)
-    #expect(story.look(at: 1000, timeouts: 0, timeout: 250) == ["look 250.0"])
-    #expect(story.look(at: 1250, timeouts: 1, timeout: 20) == ["look 100.0"])
-    #expect(story.look(at: 1350, timeouts: 1, timeout: 3000) == ["look 1000.0"])
-    #expect(story.look(at: 2350, timeouts: 3) == ["stalled"])
+    #expect(story.sample(at: 1000, timeouts: 0, timeout: 250) == ["sample 250.0"])
+    #expect(story.sample(at: 1250, timeouts: 1, timeout: 20) == ["sample 100.0"])
+    #expect(story.sample(at: 1350, timeouts: 1, timeout: 3000) == ["sample 1000.0"])
+    #expect(story.sample(at: 2350, timeouts: 3) == ["stalled"])
   }
 
   @Test("W4 bytes arrive → the second starts over, whatever the timeouts were")
@@ -58,29 +58,29 @@ struct StallMachineTests {
     var story = Story()
     _ = story.at(0, .called)
     #expect(story.at(700, .received(isBusy: true)) == [])
-    #expect(story.look(at: 1000, timeouts: 4) == ["look 700.0"])
+    #expect(story.sample(at: 1000, timeouts: 4) == ["sample 700.0"])
     #expect(story.at(1600, .received(isBusy: true)) == [])
-    #expect(story.look(at: 1700, timeouts: 4) == ["look 900.0"])
+    #expect(story.sample(at: 1700, timeouts: 4) == ["sample 900.0"])
   }
 
   @Test("W4 everything is acknowledged → one PING, and no timer after its answer")
   func ping() {
     var story = Story()
     _ = story.at(0, .called)
-    #expect(story.look(at: 1000, unacknowledged: false) == ["ping", "look 400.0"])
+    #expect(story.sample(at: 1000, unacknowledged: false) == ["ping", "sample 400.0"])
     // The answer to the PING arrives.
     #expect(story.at(1020, .received(isBusy: true)) == [])
-    #expect(story.look(at: 1400, unacknowledged: false) == ["look 620.0"])
-    #expect(story.look(at: 2020, unacknowledged: false) == [])
+    #expect(story.sample(at: 1400, unacknowledged: false) == ["sample 620.0"])
+    #expect(story.sample(at: 2020, unacknowledged: false) == [])
   }
 
   @Test("W4 the PING is not acknowledged → stalled after its two timeouts")
   func unanswered() {
     var story = Story()
     _ = story.at(0, .called)
-    _ = story.look(at: 1000, unacknowledged: false)
-    #expect(story.look(at: 1400, timeouts: 1, timeout: 400) == ["look 400.0"])
-    #expect(story.look(at: 1800, timeouts: 2) == ["stalled"])
+    _ = story.sample(at: 1000, unacknowledged: false)
+    #expect(story.sample(at: 1400, timeouts: 1, timeout: 400) == ["sample 400.0"])
+    #expect(story.sample(at: 1800, timeouts: 2) == ["stalled"])
   }
 
   @Test("W4 messages keep coming with pauses → at most one PING a minute")
@@ -91,7 +91,7 @@ struct StallMachineTests {
     for second in stride(from: 0, to: 180_000, by: 5000) {
       _ = story.at(second, .received(isBusy: true))
       for time in stride(from: second + 1000, to: second + 5000, by: 1000) {
-        if story.look(at: time, unacknowledged: false).contains("ping") { pings.append(time) }
+        if story.sample(at: time, unacknowledged: false).contains("ping") { pings.append(time) }
       }
     }
     #expect(pings == [1000, 61000, 121000])
@@ -101,23 +101,23 @@ struct StallMachineTests {
   func idle() {
     var story = Story()
     _ = story.at(0, .called)
-    #expect(story.look(at: 1000, calls: 0, unacknowledged: false) == [])
+    #expect(story.sample(at: 1000, calls: 0, unacknowledged: false) == [])
     #expect(story.at(2000, .received(isBusy: false)) == [])
-    #expect(story.at(60_000, .called) == ["look 1000.0"])
+    #expect(story.at(60_000, .called) == ["sample 1000.0"])
   }
 
   @Test("W4 the call was cancelled, and its data is not acknowledged → stalled all the same")
   func cancelled() {
     var story = Story()
     _ = story.at(0, .called)
-    #expect(story.look(at: 1000, calls: 0, timeouts: 2) == ["stalled"])
+    #expect(story.sample(at: 1000, calls: 0, timeouts: 2) == ["stalled"])
   }
 
   @Test("W4 the system does not report sockets → nothing stalls")
   func unknown() {
     var story = Story()
     _ = story.at(0, .called)
-    #expect(story.at(1000, .looked(.init(calls: 1, socket: nil))) == [])
+    #expect(story.at(1000, .sampled(.init(calls: 1, socket: nil))) == [])
   }
 }
 

@@ -199,7 +199,7 @@ struct DiscretionaryEndTests {
     try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in
       let words = Happenings()
       let task = discretionaryTask(network, words) {
-        $0.monitor = PathMonitor(.system, socket: network.socket, patience: .milliseconds(20))
+        $0.monitor = PathMonitor(.system, socket: network.socket, maxWait: .milliseconds(20))
         $0.access.whenUnknown = .refuse
       }
       async let run: Void = task.run { turn in

@@ -106,7 +106,7 @@ struct DiscretionaryRestartTests {
         let attempts = Atomic(0)
         let task = DiscretionaryTask(
           config: .defaults {
-            $0.monitor = PathMonitor(.system, socket: socket, patience: longPatience)
+            $0.monitor = PathMonitor(.system, socket: socket, maxWait: longPatience)
             $0.onWait = { words.say("waits, \(word(for: $0))") }
           })
         async let answer = task.run { turn in

@@ -90,7 +90,7 @@ struct DiscretionaryTaskTests {
       let words = Happenings()
       let task = discretionaryTask(network, words) {
         $0.monitor = PathMonitor(
-          .destination(server, mark: 0), socket: network.socket, patience: longPatience)
+          .destination(server, mark: 0), socket: network.socket, maxWait: longPatience)
       }
       try network.route("198.18.0.0/24", by: .wired)
       try await task.run { _ in words.say("runs") }

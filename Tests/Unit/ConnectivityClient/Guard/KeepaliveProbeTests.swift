@@ -63,8 +63,8 @@ struct KeepaliveProbeTests {
     let before = socket.segments
     let probe = try #require(KeepaliveProbe(on: socket))
     #expect(socket.keepalive == [1, 1])
-    let patience = Patience(.seconds(20))
-    while socket.segments.received == before.received, !patience.isOver { poll(nil, 0, 10) }
+    let maxWait = Patience(.seconds(20))
+    while socket.segments.received == before.received, !maxWait.isOver { poll(nil, 0, 10) }
     #expect(socket.segments.received == before.received + 1)
     #expect(socket.segments.sent == before.sent + 1)
     probe.end(on: socket)
@@ -82,8 +82,8 @@ struct KeepaliveProbeTests {
     #expect(socket.set(6, TCP_KEEPCNT, 6))
     var probe = try #require(KeepaliveProbe(on: socket))
     for count in [UInt8(1), 2, 3] {
-      let patience = Patience(.seconds(20))
-      while socket.unanswered < count, !patience.isOver { poll(nil, 0, 10) }
+      let maxWait = Patience(.seconds(20))
+      while socket.unanswered < count, !maxWait.isOver { poll(nil, 0, 10) }
       #expect(socket.unanswered == count)
       probe.repeat(on: socket)
     }

@@ -17,9 +17,9 @@ struct PathMonitorTests {
   private static let forever: Duration = .seconds(3_600)
 
   private static func system(
-    _ socket: ConndSocket, patience: Duration = Self.forever
+    _ socket: ConndSocket, maxWait: Duration = Self.forever
   ) -> PathSubscription {
-    PathMonitor(.system, socket: socket, patience: patience).makeAsyncIterator().subscription
+    PathMonitor(.system, socket: socket, maxWait: maxWait).makeAsyncIterator().subscription
   }
 
   @Test("the present path comes first, then each change, in order")
@@ -53,7 +53,7 @@ struct PathMonitorTests {
       let watcher = GuardHub.Watcher(onEvent: { _ in }, onAbsence: { _ in })
       let guarded = hub.watch(FlowGuard.Flow(remote: address), watcher)
       let system = (0..<3).map { _ in Self.system(socket) }
-      let host = PathMonitor(.destination(address, mark: 0), socket: socket, patience: Self.forever)
+      let host = PathMonitor(.destination(address, mark: 0), socket: socket, maxWait: Self.forever)
         .makeAsyncIterator().subscription
       let stream = Task { for await _ in StatusStream(socket: socket) {} }
       defer { stream.cancel() }
@@ -85,7 +85,7 @@ struct PathMonitorTests {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
         let paths = PathMonitor(
-          .system, access: .inexpensive, socket: socket, patience: Self.forever
+          .system, access: .inexpensive, socket: socket, maxWait: Self.forever
         ).makeAsyncIterator().subscription
         let call = try #require(await connd.watches.next())
         call.send(.snapshot(17, Self.cellular))
@@ -146,7 +146,7 @@ struct PathMonitorTests {
   func silence() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
-        let paths = Self.system(socket, patience: .milliseconds(20))
+        let paths = Self.system(socket, maxWait: .milliseconds(20))
         let call = try #require(await connd.watches.next())
         #expect(await paths.next() == .unknown)
         call.send(.snapshot(17, Self.wifi))
@@ -161,7 +161,7 @@ struct PathMonitorTests {
       let (told, continuation) = AsyncStream.makeStream(of: NetworkPath.self)
       // Reads as soon as there is something, because an unread path may be replaced by a later one.
       let reader = Task {
-        for await path in PathMonitor(.system, socket: socket, patience: Self.forever) {
+        for await path in PathMonitor(.system, socket: socket, maxWait: Self.forever) {
           continuation.yield(path)
         }
       }
@@ -184,7 +184,7 @@ struct PathMonitorTests {
   @Test("C7 connd stays away → the path becomes unknown; connd is back → the path is as before")
   func longAbsence() async throws {
     try await PathConnd.withSocket { socket in
-      let paths = Self.system(socket, patience: .milliseconds(20))
+      let paths = Self.system(socket, maxWait: .milliseconds(20))
       #expect(await paths.next() == .unknown)
       try await PathConnd.serving(socket) { connd in
         try #require(await connd.watches.next()).send(.snapshot(17, Self.wifi))
@@ -219,7 +219,7 @@ struct PathMonitorTests {
     let destination = try #require(IPAddress("2001:db8::9"))
     try await PathConnd.withSocket { socket in
       let monitor = PathMonitor(
-        .destination(destination, mark: 7), socket: socket, patience: Self.forever)
+        .destination(destination, mark: 7), socket: socket, maxWait: Self.forever)
       let paths = monitor.makeAsyncIterator().subscription
       #expect(await paths.next() == .unknown)
       try await PathConnd.serving(socket) { connd in
@@ -264,7 +264,7 @@ struct PathMonitorTests {
   @Test("the current path is read once, with connd and without")
   func current() async throws {
     try await PathConnd.withSocket { socket in
-      let monitor = PathMonitor(.system, socket: socket, patience: Self.forever)
+      let monitor = PathMonitor(.system, socket: socket, maxWait: Self.forever)
       #expect(await monitor.currentPath == .unknown)
       try await PathConnd.serving(socket) { connd in
         async let path = monitor.currentPath
@@ -280,7 +280,7 @@ struct PathMonitorTests {
   func iterators() async throws {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
-        let monitor = PathMonitor(.system, socket: socket, patience: Self.forever)
+        let monitor = PathMonitor(.system, socket: socket, maxWait: Self.forever)
         var first: PathMonitor.AsyncIterator? = monitor.makeAsyncIterator()
         let firstCall = try #require(await connd.watches.next())
         var second = monitor.makeAsyncIterator()
@@ -301,7 +301,7 @@ struct PathMonitorTests {
     try await PathConnd.withSocket { socket in
       try await PathConnd.serving(socket) { connd in
         let monitor = PathMonitor(
-          .destination(destination, mark: 0), socket: socket, patience: Self.forever)
+          .destination(destination, mark: 0), socket: socket, maxWait: Self.forever)
         let (told, continuation) = AsyncStream.makeStream(of: NetworkPath.self)
         let (ends, end) = AsyncStream.makeStream(of: Never.self)
         let task = Task {

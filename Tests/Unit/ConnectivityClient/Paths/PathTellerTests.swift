@@ -19,7 +19,7 @@ struct PathTellerTests {
     private let teller = Mutex<PathTeller?>(nil)
 
     init() {
-      let teller = PathTeller(patience: PathMonitor.patience) { [loop] duration, work in
+      let teller = PathTeller(maxWait: PathMonitor.maxWait) { [loop] duration, work in
         let timer = loop.scheduleTask(in: TimeAmount(duration), work)
         return .init { timer.cancel() }
       } _: { paths in
@@ -42,7 +42,7 @@ struct PathTellerTests {
   }
 
   @Test("C7 connd is away for less than two seconds → no report; for two seconds → one")
-  func patience() {
+  func maxWait() {
     let story = Story()
     story.tell(.path(Self.wifi, interrupted: false))
     #expect(story.news == [Self.wifi])

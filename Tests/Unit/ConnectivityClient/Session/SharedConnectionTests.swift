@@ -19,7 +19,7 @@ struct SharedConnectionTests {
     await #expect(processExitsWith: .success) {
       try await PathConnd.withSocket { socket in
         try await PathConnd.serving(socket) { connd in
-          var paths = PathMonitor(.system, socket: socket, patience: longPatience)
+          var paths = PathMonitor(.system, socket: socket, maxWait: longPatience)
             .makeAsyncIterator()
           let call = try #require(await connd.watches.next())
           call.send(.snapshot(17, SharedConnectionTests.wifi))
@@ -50,7 +50,7 @@ struct SharedConnectionTests {
         #expect(await events.next() == .snapshot(PathSample.snapshot(1, Self.wifi)))
         // Much more than the windows of a stream and of a connection, 64 kB each.
         for generation in UInt64(2)..<5_000 { slow.send(.path(generation, Self.wifi)) }
-        var paths = PathMonitor(.system, socket: socket, patience: longPatience)
+        var paths = PathMonitor(.system, socket: socket, maxWait: longPatience)
           .makeAsyncIterator()
         let call = try #require(await connd.watches.next())
         call.send(.snapshot(17, Self.wifi))

@@ -15,7 +15,7 @@ func discretionaryTask(
 ) -> DiscretionaryTask {
   DiscretionaryTask(
     config: .defaults {
-      $0.monitor = PathMonitor(.system, socket: network.socket, patience: longPatience)
+      $0.monitor = PathMonitor(.system, socket: network.socket, maxWait: longPatience)
       $0.onWait = { words.say("waits, \(word(for: $0))") }
       change(&$0)
     })

@@ -25,8 +25,8 @@ struct EarlyMessageTests {
     }
     let removal = try namespace.spawn(["ip", "address", "del", "10.9.0.2/16", "dev", "ve0"])
     var events: [KernelEvent] = []
-    let patience = Patience(.seconds(20))
-    while events.isEmpty, !patience.isOver { _ = try listener.drain(into: &events, limit: 1) }
+    let maxWait = Patience(.seconds(20))
+    while events.isEmpty, !maxWait.isOver { _ = try listener.drain(into: &events, limit: 1) }
     guard case .addressRemoved? = events.first else {
       Issue.record("\(events)")
       return

@@ -20,9 +20,9 @@ struct ListenerTests {
     try namespace.ip("addr add 192.0.2.2/24 dev ve0")
     // The kernel processes the carrier later (linkwatch).
     let requester = try namespace.perform { try Requester() }
-    let patience = Patience(.seconds(20))
+    let maxWait = Patience(.seconds(20))
     for link in [10, 21] as [UInt32] {
-      while try requester.link(index: link)?.operationalState != .up, !patience.isOver {
+      while try requester.link(index: link)?.operationalState != .up, !maxWait.isOver {
         sched_yield()
       }
     }
@@ -50,8 +50,8 @@ struct ListenerTests {
     ] { try namespace.ip(words) }
     // The kernel reports it later (addrconf_dad_work), and not at all if the link is gone by then.
     var events: [KernelEvent] = []
-    let patience = Patience(.seconds(20))
-    while !events.contains(where: isIPv6), !patience.isOver {
+    let maxWait = Patience(.seconds(20))
+    while !events.contains(where: isIPv6), !maxWait.isOver {
       events += try self.drain(listener)
       sched_yield()
     }
@@ -197,7 +197,7 @@ struct ListenerTests {
     func told(_ words: String..., until last: UInt32? = nil) throws -> Set<UInt32> {
       for words in words { try namespace.ip(words) }
       var told: Set<UInt32> = []
-      let patience = Patience(.seconds(20))
+      let maxWait = Patience(.seconds(20))
       repeat {
         told.formUnion(
           try self.drain(listener).compactMap { event in
@@ -208,7 +208,7 @@ struct ListenerTests {
             default: nil
             }
           })
-      } while last.map { !told.contains($0) } ?? false && !patience.isOver
+      } while last.map { !told.contains($0) } ?? false && !maxWait.isOver
       return told
     }
     try #expect(
@@ -226,8 +226,8 @@ struct ListenerTests {
     // The kernel processes the carrier later (linkwatch).
     let early: Set<UInt32> = [10, 21]
     var heard = try told("link set ve0 down", "link set ve0 up")
-    let patience = Patience(.seconds(20))
-    while !heard.isSuperset(of: early), !patience.isOver { try heard.formUnion(told()) }
+    let maxWait = Patience(.seconds(20))
+    while !heard.isSuperset(of: early), !maxWait.isOver { try heard.formUnion(told()) }
     #expect(heard.isSuperset(of: early))
     try #expect(
       told("link add ve4 index 40 type veth peer name ve5 index 41").subtracting(early) == [40])

@@ -22,7 +22,7 @@ struct MessageTests {
   @Test("messages are assembled however their bytes are split", arguments: 1...40)
   func reading(size: Int) throws {
     let bytes = Self.bytes(Self.messages)
-    var reader = MessageReader(longest: 300)
+    var reader = MessageReader(maxLength: 300)
     var read: [[UInt8]] = []
     for start in stride(from: 0, to: bytes.count, by: size) {
       try Self.append(Array(bytes[start..<min(start + size, bytes.count)]), to: &reader)
@@ -37,7 +37,7 @@ struct MessageTests {
   @Test("parsing keeps no bytes of complete messages, even if the next one has always begun")
   func keepingNothing() throws {
     let bytes = Self.bytes([Array(repeating: 1, count: 95)])
-    var reader = MessageReader(longest: 95)
+    var reader = MessageReader(maxLength: 95)
     try Self.append(Array(bytes[..<50]), to: &reader)
     for _ in 0..<10_000 {
       try Self.append(Array(bytes[50...] + bytes[..<50]), to: &reader)
@@ -49,9 +49,9 @@ struct MessageTests {
 
   @Test("a message that is too long is refused by its length alone, first or later")
   func tooLong() throws {
-    var reader = MessageReader(longest: 4)
+    var reader = MessageReader(maxLength: 4)
     #expect(throws: MessageReader.Fault.tooLong) { try Self.append([0, 0, 0, 0, 5], to: &reader) }
-    var later = MessageReader(longest: 4)
+    var later = MessageReader(maxLength: 4)
     try Self.append(Self.bytes([[9]]) + [0, 1, 0, 0, 0], to: &later)
     let message = try later.next()
     #expect(message == [9])
@@ -61,7 +61,7 @@ struct MessageTests {
 
   @Test("a compressed message is refused: the server never advertised compression")
   func compressed() throws {
-    var reader = MessageReader(longest: 4)
+    var reader = MessageReader(maxLength: 4)
     #expect(throws: MessageReader.Fault.compressed) {
       try Self.append([1, 0, 0, 0, 1], to: &reader)
     }

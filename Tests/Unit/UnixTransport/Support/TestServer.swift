@@ -318,7 +318,7 @@ final class TestAdmission: Admission {
     }
   }
 
-  func refuseMessage(of peer: PeerCredentials, longest: Int) -> Refusal {
+  func refuseMessage(of peer: PeerCredentials, maxLength: Int) -> Refusal {
     self.state.withLock { $0.refusedMessages += 1 }
     return Refusal("too long")
   }

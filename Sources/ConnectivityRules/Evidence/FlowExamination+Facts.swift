@@ -27,7 +27,7 @@ extension FlowOutcome {
 
 extension FlowExamination {
   /// The input of one evaluation: the news from the flow's lookup, and its socket's report.
-  struct Look: Hashable, Sendable {
+  struct Facts: Hashable, Sendable {
     /// The news from the lookup, if any.
     var verdict: FlowTracker.Verdict?
     /// Whether nothing can refute `verdict`, because both the address and its link are gone.
@@ -42,7 +42,7 @@ extension FlowExamination {
     /// Whether the client knows that the flow is in doubt for the verdict's reason.
     var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
-    var isDisputeStanding: Bool
+    var isDisputed: Bool
     /// Whether the lookup differs from the one that the socket has refuted.
     var isLookupNew: Bool
     /// Whether the flow's path carries traffic according to the lookup.
@@ -60,7 +60,7 @@ extension FlowExamination {
     init(
       _ verdict: FlowTracker.Verdict?, isCertain: Bool = false, isProof: Bool = true,
       drainsFirst: Bool = false, earliestQuestion: Instant? = nil, isAdvised: Bool = false,
-      isDisputeStanding: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
+      isDisputed: Bool = false, isLookupNew: Bool = false, isSound: Bool = true,
       isTunnelled: Bool = false, change: Instant,
       report: SocketReport? = nil, contrast: Contrast? = nil, at now: Instant
     ) {
@@ -68,7 +68,7 @@ extension FlowExamination {
       (self.isCertain, self.isProof, self.drainsFirst) = (isCertain, isProof, drainsFirst)
       self.earliestQuestion = earliestQuestion
       self.isAdvised = isAdvised
-      self.isDisputeStanding = isDisputeStanding
+      self.isDisputed = isDisputed
       self.isLookupNew = isLookupNew
       self.isSound = isSound
       self.isTunnelled = isTunnelled

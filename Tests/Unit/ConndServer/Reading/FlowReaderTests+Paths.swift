@@ -9,13 +9,13 @@ extension FlowReaderTests {
   @Test("D6 flows with the same answer share their way and its queries")
   func shared() throws {
     let reader = self.reader
-    let way = try reader.way(to: self.flow)
+    let flowPath = try reader.flowPath(to: self.flow)
     let before = self.kernel.questions
     for last in 1...100 {
       var other = self.flow
       other.address = try IPAddress(spelt: "198.18.0.\(last)")
-      #expect(try reader.way(to: other) === way)
-      var same = way
+      #expect(try reader.flowPath(to: other) === flowPath)
+      var same = flowPath
       _ = try reader.reading(of: other, madeOn: self.made, &same)
     }
     // One query for each flow, for the owner of its address, and one for what new connections get.
@@ -32,10 +32,10 @@ extension FlowReaderTests {
       self.kernel.learnt[[last]] = port
     }
     let reader = self.reader
-    let ways = try ["10.0.0.1", "10.0.0.2", "10.0.0.1"].map {
-      try reader.way(to: Destination(try IPAddress(spelt: $0)))
+    let flowPaths = try ["10.0.0.1", "10.0.0.2", "10.0.0.1"].map {
+      try reader.flowPath(to: Destination(try IPAddress(spelt: $0)))
     }
-    #expect(ways[0] !== ways[1] && ways[0] === ways[2])
-    #expect(ways.map { $0.shown.chain.last?.name } == ["eth0", "eth1", "eth0"])
+    #expect(flowPaths[0] !== flowPaths[1] && flowPaths[0] === flowPaths[2])
+    #expect(flowPaths.map { $0.shown.chain.last?.name } == ["eth0", "eth1", "eth0"])
   }
 }
