@@ -89,7 +89,7 @@ struct FlowTable {
   var addresses: Set<IPAddress> { Set(self.addressCounts.keys) }
 
   /// Whether evaluating all flows takes more than about 20 ms.
-  var lookTakesLong: Bool { self.flows.count > 4096 }
+  var evaluationTakesLong: Bool { self.flows.count > 4096 }
 
   /// The routes that the kernel has removed since the flows were evaluated last.
   var removals: Removals { self.log.removals }
@@ -124,7 +124,7 @@ struct FlowTable {
   }
 
   /// Marks flows whose grace period is over as due, and begins the inquiry after a change.
-  mutating func lookAtOverdue(at now: Instant) {
+  mutating func examineOverdue(at now: Instant) {
     guard !self.isBusy else { return }
     for key in self.inDoubt {
       guard let flow = self.entries[key], let deadline = flow.machine.deadline, deadline <= now
@@ -135,6 +135,15 @@ struct FlowTable {
     // The flow with the earliest deadline has recovered.
     if self.due == 0 { self.findEarliestDeadline() }
     self.inquiry.begin(with: self.flows, at: now)
+    self.check()
+  }
+
+  /// Marks the flows of some users as due.
+  mutating func examine(trafficOf users: Set<UInt32>) {
+    for flow in self.flows where users.contains(flow.flow.destination.uid) && !self.isDue(flow) {
+      flow.isOverdue = true
+      self.due += 1
+    }
     self.check()
   }
 

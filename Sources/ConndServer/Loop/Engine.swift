@@ -184,6 +184,14 @@ struct Engine {
     self.watched.examineAll()
   }
 
+  /// Marks what some users watch and guard as due, because the quality of a link has changed for
+  /// them.
+  mutating func examine(trafficOf users: Set<UInt32>) {
+    guard !users.isEmpty else { return }
+    self.flows.examine(trafficOf: users)
+    self.watched.examine(trafficOf: users)
+  }
+
   /// Resets everything to unknown after the kernel became unavailable (K8). No flow is judged.
   mutating func lostKernel(
     _ reason: KernelUnavailable, at now: Instant, time: WallTime

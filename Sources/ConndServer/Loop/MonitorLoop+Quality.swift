@@ -1,23 +1,29 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 
 // How well links pass traffic.
 extension MonitorLoop {
   /// The minimum interval between examinations of sockets (Q4).
   private static let censusInterval = Duration.seconds(1)
 
-  /// Changes the conditions, and notes that the kernel must be read for the effect on paths.
+  /// Changes the conditions, and notes that the kernel must be read for the effect on paths. A
+  /// quality for one user's traffic concerns only that user's connections and watched paths.
   mutating func change(_ body: (inout LinkConditions) -> Void) {
     let former = self.engine.conditions.reports
     body(&self.engine.conditions)
-    if self.engine.conditions.reports != former { self.note(.quality) }
+    guard let users = self.engine.conditions.users(differingFrom: former) else {
+      return self.note(.quality)
+    }
+    // The status describes root's traffic.
+    if users.contains(0) { self.note(.quality) } else { self.engine.examine(trafficOf: users) }
   }
 
   /// Notes a client's report about its attempt to connect over the default path.
   ///
   /// - Returns: The quality for the client's traffic.
   mutating func note(
-    _ outcome: AttemptOutcome, to destination: Destination
+    _ outcome: AttemptOutcome, to destination: Destination, by person: Account
   ) -> KernelAnswer<LinkQuality> {
     let path: KernelPath
     switch self.ask({ queries throws(KernelUnavailable) in try queries.path(to: destination) }) {
@@ -27,8 +33,9 @@ extension MonitorLoop {
     self.feed.statistics.count(outcome)
     guard let link = path.chain.first?.index else { return .success(path.quality) }
     let now = self.clock.now
-    let attempt = LinkAttempt(outcome, to: destination.address, by: destination.uid)
-    let census = outcome.isTrouble ? self.census(of: link, beside: destination.uid, at: now) : nil
+    let attempt = LinkAttempt(
+      outcome, to: destination.address, by: destination.uid, of: person.number)
+    let census = outcome.isTrouble ? self.census(of: link, beside: person, at: now) : nil
     self.change { conditions in
       if let census { conditions.handle(.census(census), on: link, at: now) }
       conditions.handle(.attempt(attempt), on: link, at: now)
@@ -36,20 +43,23 @@ extension MonitorLoop {
     return .success(self.engine.conditions.quality(of: path.chain, for: destination.uid))
   }
 
-  /// Examines the sockets of other users' flows on a link, because a user's report counts for that
-  /// user only (Q3). Returns `nil` if sockets were examined within the last second.
+  /// Examines the sockets of other persons' flows on a link, because a user's report counts for
+  /// that user only (Q3). A socket that another user has registered does not count. Returns `nil`
+  /// if sockets were examined within the last second.
   private mutating func census(
-    of link: UInt32, beside user: UInt32, at now: Instant
+    of link: UInt32, beside person: Account, at now: Instant
   ) -> SocketCensus? {
     if let next = self.pauses.census, next > now { return nil }
     self.pauses.census = now.advanced(by: Self.censusInterval)
-    let flows = self.engine.flows.connections(on: link, beside: user)
+    let flows = self.engine.flows.connections(on: link, beside: person)
     let reports = self.ask { queries throws(KernelUnavailable) in
-      queries.view.socketReports(on: flows)
+      queries.view.socketReports(on: flows.map(\.tracker.question))
     }
     var census = SocketCensus()
     for (flow, report) in zip(flows, (try? reports.get()) ?? []) {
-      if let report { census.count(report, of: flow.address) }
+      let destination = flow.flow.destination
+      guard let report, report.owner == destination.uid else { continue }
+      census.count(report, of: destination.address, by: flow.account.number)
     }
     return census
   }
@@ -63,13 +73,20 @@ extension AttemptOutcome {
 extension FlowTable {
   /// The maximum number of sockets per examination, which takes about a millisecond.
   private static let maxCensus = 512
+  /// The maximum number of one person's sockets: enough for several hosts.
+  private static let maxOfPerson = 16
 
-  /// Returns connections on a link that do not belong to a user, as questions about their sockets.
-  func connections(on link: UInt32, beside user: UInt32) -> [Destination] {
-    self.entries.values.lazy.filter { flow in
-      let tracker = flow.tracker
-      return tracker.flow.namesSocket && tracker.flow.destination.uid != user
-        && tracker.path.chain.first?.index == link
-    }.prefix(Self.maxCensus).map(\.tracker.question)
+  /// Returns connections on a link that do not belong to a person, a few of each other person.
+  fileprivate func connections(on link: UInt32, beside person: Account) -> [GuardedFlow] {
+    var counts: [Account: Int] = [person: Self.maxOfPerson]
+    var found: [GuardedFlow] = []
+    for flow in self.flows where flow.flow.namesSocket && found.count < Self.maxCensus {
+      guard counts[flow.account, default: 0] < Self.maxOfPerson,
+        flow.tracker.path.chain.first?.index == link
+      else { continue }
+      counts[flow.account, default: 0] += 1
+      found.append(flow)
+    }
+    return found
   }
 }

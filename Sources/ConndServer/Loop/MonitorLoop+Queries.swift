@@ -36,7 +36,7 @@ extension MonitorLoop {
       }
       reply.resume(returning: answer.map(\.0))
     case .attempt(let destination, let outcome, let reply):
-      let answer = self.note(outcome, to: destination)
+      let answer = self.note(outcome, to: destination, by: query.account)
       self.readings.whenDone { reply.resume(returning: answer) }
     case .explain(let destination, let links, let reply):
       reply.resume(

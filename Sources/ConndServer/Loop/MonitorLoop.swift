@@ -213,7 +213,7 @@ struct MonitorLoop {
       return self.note(deadline.trigger)
     }
     if self.kernel != nil, self.isDue(self.engine.flows.deadline, at: now) {
-      self.engine.flows.lookAtOverdue(at: now)
+      self.engine.flows.examineOverdue(at: now)
     }
     if self.kernel != nil, self.pauses.repetition.begins(at: now) { return self.note(.kernelBack) }
     self.endOverrides()
@@ -228,7 +228,7 @@ struct MonitorLoop {
   mutating func publish(_ changes: [ConnectivityChange]) {
     guard !changes.isEmpty else { return }
     self.feed.publish(changes, self.engine.snapshot.status)
-    if self.engine.flows.lookTakesLong { self.pauses.sweep.begin(at: self.clock.now) }
+    if self.engine.flows.evaluationTakesLong { self.pauses.sweep.begin(at: self.clock.now) }
   }
 
   // MARK: - Facts

@@ -22,6 +22,12 @@ struct WatchedPaths {
     self.due += self.reported.keys.lazy.filter { !due.contains($0) }
   }
 
+  /// Marks the destinations of some users as due.
+  mutating func examine(trafficOf users: Set<UInt32>) {
+    let due = Set(self.due)
+    self.due += self.reported.keys.lazy.filter { users.contains($0.uid) && !due.contains($0) }
+  }
+
   /// Removes and returns the next destinations to evaluate.
   mutating func takeSlice() -> [Destination] {
     var slice: [Destination] = []

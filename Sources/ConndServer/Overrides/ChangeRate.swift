@@ -4,8 +4,9 @@ import LinuxSupport
 import Synchronization
 import UnixTransport
 
-/// Limits how often each person sets costs. Every change is an event for all subscribers, an entry
-/// in the short history, and lines in the log. Safe to use from any thread.
+/// Limits how often each person sets costs, or reports attempts to connect. Every change may be an
+/// event for all subscribers, an entry in the short history, and lines in the log. Safe to use from
+/// any thread.
 final class ChangeRate: Sendable {
   private static let burst = 16
   private static let interval = Duration.milliseconds(250)
@@ -16,7 +17,11 @@ final class ChangeRate: Sendable {
     var maxBuckets = 256
   }
 
+  private let action: String
   private let state = Mutex(State())
+
+  /// - Parameter action: The action in the text of a refusal, such as `sets costs`.
+  init(_ action: String) { self.action = action }
 
   /// - Throws: RESOURCE_EXHAUSTED.
   func admit(_ peer: PeerCredentials, at now: Instant = .now()) throws(RPCError) {
@@ -32,7 +37,7 @@ final class ChangeRate: Sendable {
     throw RPCError(
       code: .resourceExhausted,
       message:
-        "uid \(peer.uid) sets costs too often: at most \(Self.burst) times in a row, then 4 times a second; try again in a moment"
+        "uid \(peer.uid) \(self.action) too often: at most \(Self.burst) times in a row, then 4 times a second; try again in a moment"
     )
   }
 }

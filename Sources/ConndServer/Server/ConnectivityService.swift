@@ -11,6 +11,8 @@ struct ConnectivityService: RegistrableRPCService {
   let store: Store
   let queries: MonitorQueries
   let clients: ClientList
+  /// The rate of reports (Q3).
+  private let reportRate = ChangeRate("reports attempts")
 
   private typealias Method = Connectivity_V1_Connectivity.Method
 
@@ -60,6 +62,7 @@ struct ConnectivityService: RegistrableRPCService {
   private func reportAttempt(
     _ request: Connectivity_V1_ReportAttemptRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_ReportAttemptResponse {
+    try self.reportRate.admit(caller)
     guard let outcome = AttemptOutcome(known: request.outcome) else {
       throw RPCError(code: .invalidArgument, message: "outcome: is not set or unknown")
     }

@@ -37,6 +37,8 @@ package struct SocketReport: Hashable, Sendable {
   package var queued: UInt32
   /// The time until the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Duration?
+  /// The user of the socket, or `nil` if unknown.
+  package var owner: UInt32?
   /// The maximum time from the kernel's report to its reader's reading of the clock.
   package var uncertainty = Duration.zero
 
@@ -47,7 +49,8 @@ package struct SocketReport: Hashable, Sendable {
     silence: Duration, dataSilence: Duration? = nil, progress: UInt64 = 0, inFlight: UInt64 = 0,
     roundTrip: Duration, timeouts: Int = 0, timeout: Duration? = nil,
     hasUnacknowledgedData: Bool = false, resent: UInt64 = 0, segments: UInt32 = 0,
-    probes: Int = 0, acknowledgements: UInt32 = 0, queued: UInt32 = 0, nextTimeout: Duration? = nil
+    probes: Int = 0, acknowledgements: UInt32 = 0, queued: UInt32 = 0, nextTimeout: Duration? = nil,
+    owner: UInt32? = nil
   ) {
     self.silence = silence
     self.dataSilence = dataSilence ?? silence
@@ -61,6 +64,7 @@ package struct SocketReport: Hashable, Sendable {
     (self.resent, self.segments, self.probes) = (resent, segments, probes)
     (self.acknowledgements, self.queued) = (acknowledgements, queued)
     self.nextTimeout = nextTimeout
+    self.owner = owner
   }
 }
 

@@ -5,40 +5,59 @@ package struct LinkAttempt: Hashable, Sendable {
   package var outcome: AttemptOutcome
   package var host: IPAddress
   package var user: UInt32
+  /// The number of the account of `user`.
+  package var person: UInt32
 
-  package init(_ outcome: AttemptOutcome, to host: IPAddress, by user: UInt32) {
+  /// - Parameter person: The default is a person with one user.
+  package init(
+    _ outcome: AttemptOutcome, to host: IPAddress, by user: UInt32, of person: UInt32? = nil
+  ) {
     self.outcome = outcome
     self.host = host
     self.user = user
+    self.person = person ?? user
   }
 }
 
-/// The state of the connections on a link, as connd examined them.
+/// The state of the connections on a link, as connd examined them. Each person counts once, because
+/// one person may open any number of connections.
 package struct SocketCensus: Hashable, Sendable {
   /// Several hosts are unlikely to be dead at the same time.
   static let minHosts = 2
   private static let minTimeouts = 3
   private static let heardWithin = Duration.milliseconds(1500)
 
-  /// The hosts of the silent connections.
-  private var silentHosts: Set<IPAddress> = []
-  private var silent = 0
-  private var heard = 0
+  /// The connections of one person.
+  private struct Connections: Hashable {
+    /// The hosts of the silent connections.
+    var silentHosts: Set<IPAddress> = []
+    var silent = 0
+    var heard = 0
+
+    var areSilent: Bool { self.silent > self.heard }
+  }
+
+  private var persons: [UInt32: Connections] = [:]
 
   package init() {}
 
-  /// Counts a connection. After three consecutive timeouts it counts as silent.
-  package mutating func count(_ report: SocketReport, of host: IPAddress) {
+  /// Counts a connection of a person. After three consecutive timeouts it counts as silent.
+  package mutating func count(_ report: SocketReport, of host: IPAddress, by person: UInt32) {
     if report.hasUnacknowledgedData, report.timeouts >= Self.minTimeouts {
-      self.silent += 1
-      self.silentHosts.insert(host)
+      self.persons[person, default: Connections()].silent += 1
+      self.persons[person]?.silentHosts.insert(host)
     } else if report.silence <= Self.heardWithin {
-      self.heard += 1
+      self.persons[person, default: Connections()].heard += 1
     }
   }
 
-  /// Whether more connections are silent than heard.
-  var isTroubled: Bool { self.silent > self.heard }
+  private var silentPersons: [Connections] { self.persons.values.filter(\.areSilent) }
+
+  /// Whether the connections of more persons are silent than heard.
+  var isTroubled: Bool { 2 * self.silentPersons.count > self.persons.count }
   /// Whether the silence cannot be due to a single dead host.
-  var isOfLink: Bool { self.isTroubled && self.silentHosts.count >= Self.minHosts }
+  var isOfLink: Bool {
+    let hosts = Set(self.silentPersons.flatMap(\.silentHosts))
+    return self.isTroubled && hosts.count >= Self.minHosts
+  }
 }

@@ -14,6 +14,20 @@ package struct LinkConditions: Hashable, Sendable {
   /// The reports for clients, by link index.
   package var reports: [UInt32: LinkTrouble.Report] { self.links.mapValues(\.report) }
 
+  /// Returns the users whose quality of some link differs from a former one, or `nil` if it may
+  /// differ for all users.
+  package func users(differingFrom former: [UInt32: LinkTrouble.Report]) -> Set<UInt32>? {
+    let reports = self.reports
+    var users: Set<UInt32> = []
+    for link in Set(former.keys).union(reports.keys) {
+      guard
+        let changed = LinkTrouble.Report.changes(former[link] ?? .none, reports[link] ?? .none)
+      else { return nil }
+      users.formUnion(changed)
+    }
+    return users
+  }
+
   /// When a quality changes without new input, or `nil` if none does.
   package var deadline: Instant? { self.links.values.compactMap(\.deadline).min() }
 

@@ -17,6 +17,8 @@ package struct LinkTrouble: Hashable, Sendable {
 
   /// The report for clients.
   package struct Report: Hashable, Sendable {
+    package static let none = LinkTrouble().report
+
     /// The users for whose traffic the link limps.
     fileprivate var limping: Set<UInt32> = []
     fileprivate var limpsForAll = false
@@ -25,9 +27,13 @@ package struct LinkTrouble: Hashable, Sendable {
 
   /// The last attempts of one user.
   private struct History: Hashable {
+    /// The number of the user's account.
+    var person: UInt32
     var attempts: [Dated] = []
     /// When the limp ends, or `nil` without a limp.
     var limpEnd: Instant?
+    /// The time of the last report.
+    var lastReport: Instant
   }
 
   private struct Dated: Hashable {
@@ -41,6 +47,9 @@ package struct LinkTrouble: Hashable, Sendable {
   private static let window = 5
   private static let minContrasts = 3
   private static let maxUsers = 32
+  /// The minimum duration of a limp that counts for all users. One person's reports change others'
+  /// quality no more often.
+  private static let minCommonLimp = Duration.seconds(5)
 
   private var users: [UInt32: History] = [:]
   private var isSignalLow: Bool?
@@ -48,6 +57,8 @@ package struct LinkTrouble: Hashable, Sendable {
   private var doubtEnd: Instant?
   /// When connd's own evidence, which makes a limp count for all users, expires (Q3).
   private var confirmedUntil: Instant?
+  /// The earliest end of the limp for all users, or `nil` if the link does not limp for all.
+  private var earliestCommonEnd: Instant?
 
   package init() {}
 
@@ -58,15 +69,15 @@ package struct LinkTrouble: Hashable, Sendable {
   /// that ends by time, need a timer (Q4).
   package var deadline: Instant? {
     let limps = self.users.values.compactMap(\.limpEnd)
-    let confirmed = limps.isEmpty ? nil : self.confirmedUntil
-    return (limps + [self.doubtEnd, confirmed].compactMap { $0 }).min()
+    let common = self.isConfirmedLimp ? self.confirmedUntil : self.earliestCommonEnd
+    return (limps + [self.doubtEnd, common].compactMap { $0 }).min()
   }
 
   package var report: Report {
     let limping = Set(self.users.filter { $0.value.limpEnd != nil }.keys)
     let isInDoubt = self.isSignalLow == true || self.doubtEnd != nil
     return Report(
-      limping: limping, limpsForAll: self.confirmedUntil != nil && !limping.isEmpty,
+      limping: limping, limpsForAll: self.earliestCommonEnd != nil,
       common: isInDoubt ? .moderate : self.isSignalLow == false ? .good : .unknown)
   }
 
@@ -88,6 +99,7 @@ package struct LinkTrouble: Hashable, Sendable {
 
   package mutating func handle(_ input: Input, at now: Instant) {
     self.expire(at: now)
+    defer { self.updateCommonLimp(at: now) }
     switch input {
     case .signal(.low):
       self.isSignalLow = true
@@ -117,6 +129,20 @@ package struct LinkTrouble: Hashable, Sendable {
       let isOver = history.attempts.isEmpty && history.limpEnd == nil
       self.users[user] = isOver ? nil : history
     }
+    self.updateCommonLimp(at: now)
+  }
+
+  /// Whether a user's limp counts for all users.
+  private var isConfirmedLimp: Bool {
+    self.confirmedUntil != nil && self.users.values.contains { $0.limpEnd != nil }
+  }
+
+  private mutating func updateCommonLimp(at now: Instant) {
+    if let end = self.earliestCommonEnd {
+      if !self.isConfirmedLimp, end <= now { self.earliestCommonEnd = nil }
+    } else if self.isConfirmedLimp {
+      self.earliestCommonEnd = now.advanced(by: Self.minCommonLimp)
+    }
   }
 
   private mutating func confirm(at now: Instant) {
@@ -132,8 +158,9 @@ package struct LinkTrouble: Hashable, Sendable {
       return
     case .contrast, .ready: break
     }
-    guard self.users.count < Self.maxUsers || self.users[attempt.user] != nil else { return }
-    var history = self.users[attempt.user] ?? History()
+    var history =
+      self.users[attempt.user] ?? History(person: attempt.person, lastReport: now)
+    history.lastReport = now
     history.attempts =
       history.attempts.suffix(Self.window - 1) + [Dated(attempt: attempt, time: now)]
     let contrasts = history.attempts.map(\.attempt).filter { $0.outcome == .contrast }
@@ -143,10 +170,29 @@ package struct LinkTrouble: Hashable, Sendable {
       history.limpEnd = now.advanced(by: Self.limpDuration)
     }
     self.users[attempt.user] = history
+    if self.users.count > Self.maxUsers { self.forgetUser() }
+  }
+
+  /// Forgets the oldest report of the person with the most users, so that one person's users do not
+  /// replace those of others.
+  private mutating func forgetUser() {
+    let counts = self.users.values.reduce(into: [:]) { $0[$1.person, default: 0] += 1 }
+    let oldest = self.users.min { first, second in
+      let (one, other) = (counts[first.value.person] ?? 0, counts[second.value.person] ?? 0)
+      return one == other
+        ? (first.value.lastReport, first.key) < (second.value.lastReport, second.key) : one > other
+    }
+    if let oldest { self.users[oldest.key] = nil }
   }
 }
 
 extension LinkTrouble.Report {
+  /// The users whose quality differs between two reports, or `nil` if it does for all users.
+  package static func changes(_ former: Self, _ new: Self) -> Set<UInt32>? {
+    guard former.limpsForAll == new.limpsForAll, former.common == new.common else { return nil }
+    return new.limpsForAll ? [] : former.limping.symmetricDifference(new.limping)
+  }
+
   /// Returns the quality for a user's traffic.
   package func quality(for user: UInt32) -> LinkQuality {
     self.limpsForAll || self.limping.contains(user) ? .minimal : self.common

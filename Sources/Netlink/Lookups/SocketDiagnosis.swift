@@ -62,7 +62,8 @@ extension SocketReport {
     guard
       let timer = header.load(UInt8.self, at: 2),
       let expiry = header.load(UInt32.self, at: Self.expiryOffset),
-      let queued = header.load(UInt32.self, at: Self.queueOffset)
+      let queued = header.load(UInt32.self, at: Self.queueOffset),
+      let owner = header.load(UInt32.self, at: Self.ownerOffset)
     else { return nil }
     var attributes = AttributeReader(header, after: MemoryLayout<inet_diag_msg>.size)
     var info: Bytes?
@@ -101,13 +102,16 @@ extension SocketReport {
       segments: segments, probes: unacknowledged > 0 || unsent > 0 ? 0 : Int(probes),
       acknowledgements: received &- dataSegmentsReceived,
       queued: memory?.load(UInt32.self, at: Self.queuedOffset) ?? 0,
-      nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil)
+      nextTimeout: Self.timers.contains(timer) ? .milliseconds(Int64(expiry)) : nil,
+      owner: owner)
   }
 
   /// The offset of `idiag_expires`, after four octets and an `inet_diag_sockid`.
   private static let expiryOffset = 4 + MemoryLayout<inet_diag_sockid>.size
   /// The offset of `idiag_wqueue`, the number of bytes that are not acknowledged, sent or not.
   private static let queueOffset = expiryOffset + 8
+  /// The offset of `idiag_uid`.
+  private static let ownerOffset = queueOffset + 4
   /// The offset of `SK_MEMINFO_WMEM_ALLOC` in `INET_DIAG_SKMEMINFO` (linux/sock_diag.h).
   private static let queuedOffset = 2 * MemoryLayout<UInt32>.size
   /// The values of `idiag_timer` while a retransmission, tail-loss probe or window probe is due.

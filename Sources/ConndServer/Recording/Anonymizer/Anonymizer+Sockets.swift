@@ -23,8 +23,8 @@ extension Anonymizer {
         start + length..<start + 16, with: [UInt8](repeating: 0, count: 16 - length))
     }
     guard !isRequest else { return header }
-    // Clears the socket's uid and inode.
-    header.replaceSubrange(size - 8..<size, with: [UInt8](repeating: 0, count: 8))
+    // Clears the socket's inode.
+    header.replaceSubrange(size - 4..<size, with: [UInt8](repeating: 0, count: 4))
     return header
       + self.attributes(
         payload.dropFirst(size),

@@ -167,6 +167,8 @@ enum KernelBytes {
     put(
       UInt32(clamping: report.sent - report.progress),
       at: 12 + MemoryLayout<inet_diag_sockid>.size, in: &header)
+    // idiag_uid
+    put(report.owner ?? 0, at: 16 + MemoryLayout<inet_diag_sockid>.size, in: &header)
     put(UInt8(clamping: report.probes), at: 3, in: &info)
     put(UInt8(clamping: report.timeouts), at: 4, in: &info)
     put(milliseconds(report.timeout) * 1000, at: 8, in: &info)

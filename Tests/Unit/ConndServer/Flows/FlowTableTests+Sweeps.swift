@@ -141,7 +141,7 @@ extension FlowTableTests {
     #expect(try self.evaluate(&table).count == 600)
     #expect(table.deadline == Instant(sinceStart: .seconds(1)))
     let before = self.kernel.questions
-    for _ in 0..<5 { table.lookAtOverdue(at: Instant(sinceStart: .seconds(2))) }
+    for _ in 0..<5 { table.examineOverdue(at: Instant(sinceStart: .seconds(2))) }
     #expect(try self.evaluate(&table, at: 2).count == 600)
     // One query for the flow's own way, one for what new connections get.
     #expect(self.kernel.questions - before < 1300)
@@ -157,7 +157,7 @@ extension FlowTableTests {
     self.look(&table)
     #expect(try self.evaluate(&table) == ["42 advise interfaceLost"])
     let before = self.kernel.questions
-    table.lookAtOverdue(at: Instant(sinceStart: .seconds(1)))
+    table.examineOverdue(at: Instant(sinceStart: .seconds(1)))
     #expect(try self.evaluate(&table, at: 1) == ["42 destroy interfaceLost"])
     let asked = self.kernel.asked[before...].filter { $0.hasPrefix("route") }
     #expect(Set(asked) == ["route \(lost.address)"])
@@ -178,7 +178,7 @@ extension FlowTableTests {
 
     table.remove(.init(mailbox: 1, id: 1))
     #expect(table.deadline == Instant(sinceStart: .seconds(1)))
-    table.lookAtOverdue(at: Instant(sinceStart: .seconds(1)))
+    table.examineOverdue(at: Instant(sinceStart: .seconds(1)))
     #expect(!table.isBusy && table.deadline == Instant(sinceStart: .seconds(1.5)))
     table.remove(.init(mailbox: 1, id: 2))
     #expect(table.deadline == nil)

@@ -1,5 +1,6 @@
 import Connectivity
 import ConnectivityRules
+import LinuxSupport
 import Testing
 
 @testable import ConndServer
@@ -19,7 +20,7 @@ struct LinkQualityTests {
     _ outcome: AttemptOutcome, host: String = "93.184.215.14", user: UInt32 = 1000
   ) throws -> LinkQuality {
     let destination = Destination(try IPAddress(spelt: host), uid: user)
-    let answer = self.loop.loop.note(outcome, to: destination)
+    let answer = self.loop.loop.note(outcome, to: destination, by: Account(number: user))
     self.loop.loop.perform(.read, on: .init())
     return try answer.get()
   }
@@ -78,6 +79,82 @@ struct LinkQualityTests {
     #expect(try self.report(.clean) == .unknown)
     #expect(self.loop.count("attempts", "contrast") == 3)
     #expect(self.loop.invalidations == [])
+  }
+
+  @Test("Q3 a user's races are lost → only what that user watches is read")
+  mutating func readings() throws {
+    let host = try IPAddress(spelt: "203.0.113.9")
+    for user: UInt32 in [1000, 1001] { _ = self.loop.loop.watch(Destination(host, uid: user)) }
+    let before = self.loop.count("readings")
+    _ = try self.limp()
+    #expect(self.loop.loop.engine.watched.takeSlice().map(\.uid) == [1000])
+    try self.report(.clean)
+    #expect(self.loop.loop.engine.watched.takeSlice().map(\.uid) == [1000])
+    #expect(self.loop.count("readings") == before)
+  }
+
+  /// Guarded connections by which a person might prove a limp.
+  struct Witness: CustomTestStringConvertible, Sendable {
+    var testDescription: String
+    var person: UInt32
+    var user: UInt32
+    var owner: UInt32
+    var hosts = ["93.184.215.14", "1.1.1.1"]
+    /// Persons with a connection that is heard.
+    var heard: [UInt32] = []
+    var proves = false
+  }
+
+  @Test(
+    "Q3 connections are silent → they prove a limp only if another person owns and guards them",
+    arguments: [
+      Witness(
+        testDescription: "another person", person: 1001, user: 1001, owner: 1001, proves: true),
+      Witness(
+        testDescription: "a subordinate uid of the reporter", person: 1000, user: 100_000,
+        owner: 100_000),
+      Witness(
+        testDescription: "sockets of the reporter, guarded by another", person: 1001, user: 1001,
+        owner: 1000),
+      Witness(
+        testDescription: "one host", person: 1001, user: 1001, owner: 1001, hosts: ["1.1.1.1"]),
+      Witness(
+        testDescription: "forty connections of one person, two other persons are heard",
+        person: 1001, user: 1001, owner: 1001,
+        hosts: (1...40).map { "198.18.0.\($0)" }, heard: [1003, 1004]),
+    ])
+  mutating func witnesses(_ witness: Witness) throws {
+    for (number, host) in witness.hosts.enumerated() {
+      try self.connection(
+        UInt16(5000 + number), to: host, of: witness.user, person: witness.person,
+        SocketReport(
+          silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3,
+          hasUnacknowledgedData: true, owner: witness.owner))
+    }
+    for (number, person) in witness.heard.enumerated() {
+      try self.connection(
+        UInt16(6000 + number), to: "203.0.113.9", of: person, person: person,
+        SocketReport(silence: .milliseconds(10), roundTrip: .milliseconds(20), owner: person))
+    }
+    _ = self.loop.turn()
+    _ = try self.limp()
+    #expect(
+      try self.quality(1002)
+        == (witness.proves
+          ? .minimal : witness.heard.isEmpty && witness.hosts.count == 1 ? .moderate : .unknown))
+  }
+
+  /// Guards a connection by `eth0`.
+  private mutating func connection(
+    _ port: UInt16, to host: String, of user: UInt32, person: UInt32, _ report: SocketReport
+  ) throws {
+    var remote = Destination(try IPAddress(spelt: host), uid: user)
+    remote.transport = Transport(6, localPort: port, remotePort: 443)
+    let mailbox = TestMailbox(number: UInt64(port), account: Account(number: person))
+    self.loop.loop.guards.admit(mailbox)
+    self.loop.kernel.sockets[port] = report
+    let flow = Flow(remote, local: try IPAddress(spelt: "192.0.2.7"))
+    self.loop.loop.guards.enqueue(.add(.init(key: .init(mailbox: UInt64(port), id: 1), flow: flow)))
   }
 
   @Test("Q5 a limp is explained with its races")

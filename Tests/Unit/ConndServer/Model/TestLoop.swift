@@ -151,11 +151,15 @@ private struct StorePublisher: Publisher {
 
 /// The answers to a client: `1 path eth0`, `1 destroy betterPath`.
 final class TestMailbox: FlowMailbox {
-  let number: UInt64 = 1
+  let number: UInt64
+  let account: Account
   private let messages = Mutex<[GuardMailbox.Message]>([])
 
+  init(number: UInt64 = 1, account: Account = .unknown) {
+    (self.number, self.account) = (number, account)
+  }
+
   func post(_ messages: [GuardMailbox.Message]) { self.messages.withLock { $0 += messages } }
-  let account = Account.unknown
   func removed(_ flow: UInt64) {}
   func finish() {}
 

@@ -21,13 +21,17 @@ struct LinkTroubleTests {
     }
 
     mutating func attempt(
-      _ outcome: AttemptOutcome, host: Int = 0, user: UInt32 = LinkTroubleTests.user
+      _ outcome: AttemptOutcome, host: Int = 0, user: UInt32 = LinkTroubleTests.user,
+      person: UInt32? = nil
     ) {
-      self.handle(.attempt(LinkAttempt(outcome, to: LinkTroubleTests.hosts[host], by: user)))
+      let host = LinkTroubleTests.hosts[host]
+      self.handle(.attempt(LinkAttempt(outcome, to: host, by: user, of: person)))
     }
 
-    mutating func limp(user: UInt32 = LinkTroubleTests.user) {
-      for number in 0..<3 { self.attempt(.contrast, host: number % 2, user: user) }
+    mutating func limp(user: UInt32 = LinkTroubleTests.user, person: UInt32? = nil) {
+      for number in 0..<3 {
+        self.attempt(.contrast, host: number % 2, user: user, person: person)
+      }
     }
 
     mutating func quality(_ user: UInt32 = LinkTroubleTests.user) -> LinkQuality {
@@ -130,17 +134,23 @@ struct LinkTroubleTests {
 
   // MARK: - Q3
 
-  private static func census(silent: [Int], heard: Int) -> SocketCensus {
+  /// - Parameters:
+  ///   - silent: The hosts of each person's silent connections.
+  ///   - heard: The number of other persons, each with a connection that is heard.
+  private static func census(silent: [[Int]], heard: Int) -> SocketCensus {
     var census = SocketCensus()
-    for host in silent {
-      census.count(
-        SocketReport(
-          silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3,
-          hasUnacknowledgedData: true), of: self.hosts[host])
+    for (person, hosts) in silent.enumerated() {
+      for host in hosts {
+        census.count(
+          SocketReport(
+            silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3,
+            hasUnacknowledgedData: true), of: self.hosts[host], by: UInt32(person))
+      }
     }
-    for _ in 0..<heard {
+    for person in 0..<heard {
       census.count(
-        SocketReport(silence: .seconds(1), roundTrip: .milliseconds(20)), of: self.hosts[2])
+        SocketReport(silence: .seconds(1), roundTrip: .milliseconds(20)), of: self.hosts[2],
+        by: UInt32(100 + person))
     }
     return census
   }
@@ -159,7 +169,7 @@ struct LinkTroubleTests {
   @Test(
     "Q3 connd sees silent connections to two hosts, or lost frames → the limp counts for all users",
     arguments: [
-      LinkTrouble.Input.census(Self.census(silent: [0, 1], heard: 1)), .signal(.framesLost),
+      LinkTrouble.Input.census(Self.census(silent: [[0, 0], [1]], heard: 1)), .signal(.framesLost),
       .signal(.low),
     ])
   func confirmed(_ evidence: LinkTrouble.Input) {
@@ -174,8 +184,9 @@ struct LinkTroubleTests {
   @Test(
     "Q3 silent connections to one host, or fewer than those heard → at most doubt",
     arguments: [
-      (Self.census(silent: [0, 0, 0], heard: 1), LinkQuality.moderate),
-      (Self.census(silent: [0, 1], heard: 2), .unknown),
+      (Self.census(silent: [[0], [0], [0]], heard: 1), LinkQuality.moderate),
+      (Self.census(silent: [[0, 1, 2, 0, 1, 2]], heard: 1), .unknown),
+      (Self.census(silent: [[0], [1]], heard: 2), .unknown),
       (Self.census(silent: [], heard: 0), .unknown),
     ])
   func unconfirmed(row: (census: SocketCensus, quality: LinkQuality)) {
@@ -183,6 +194,51 @@ struct LinkTroubleTests {
     link.limp(user: Self.other)
     link.handle(.census(row.census))
     #expect(link.quality() == row.quality)
+  }
+
+  @Test("Q3 one person reports by many uids → other persons' reports are kept")
+  func crowded() {
+    var link = Link()
+    link.limp(user: Self.other)
+    for user: UInt32 in 100_000..<100_100 {
+      link.pass(0.01)
+      link.limp(user: user, person: 1002)
+    }
+    link.limp()
+    #expect(link.quality() == .minimal && link.quality(Self.other) == .minimal)
+    #expect(link.quality(100_099) == .minimal && link.quality(100_000) == .unknown)
+  }
+
+  @Test("Q3 a user's reports toggle a confirmed limp → it lasts five seconds for all users")
+  func toggled() {
+    var link = Link()
+    link.handle(.signal(.low))
+    var changes = 0
+    var last = link.quality()
+    for step in 0..<1000 {
+      if step % 2 == 0 {
+        link.limp(user: Self.other)
+      } else {
+        link.attempt(.clean, user: Self.other)
+      }
+      if link.quality() != last { changes += 1 }
+      last = link.quality()
+      link.pass(0.01)
+    }
+    // In ten seconds, two such limps.
+    #expect((1...4).contains(changes), "\(changes)")
+  }
+
+  @Test("Q3 the reporter of a confirmed limp recovers → a timer ends it for all")
+  func recovered() {
+    var link = Link()
+    link.handle(.signal(.low))
+    link.limp(user: Self.other)
+    link.attempt(.clean, user: Self.other)
+    #expect(link.quality() == .minimal && link.quality(Self.other) == .minimal)
+    #expect(link.trouble.deadline == link.now.advanced(by: .seconds(5)))
+    link.pass(5)
+    #expect(link.quality() == .moderate && link.trouble.deadline == nil)
   }
 
   @Test("Q3 many users report → the memory is bounded")

@@ -2633,7 +2633,8 @@ public enum Connectivity_V1_Connectivity {
 
     /// Reports how an attempt to connect by the default way ended, after one failed while a connection
     /// by another link worked. connd cannot know that otherwise. The report counts for traffic of the
-    /// calling user. It counts for other users only if connd has evidence of its own.
+    /// calling user. It counts for other users only if connd has evidence of its own. A person may
+    /// make 16 reports in a row, and then four a second; more end with RESOURCE_EXHAUSTED.
     public enum ReportAttempt: ServiceMethod {
       public typealias Input = Connectivity_V1_ReportAttemptRequest
       public typealias Output = Connectivity_V1_ReportAttemptResponse
