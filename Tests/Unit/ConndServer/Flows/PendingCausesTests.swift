@@ -23,6 +23,18 @@ struct PendingCausesTests {
     #expect(self.log.step(since: 0).trigger == .configuration)
   }
 
+  @Test("Q3 a step that costs no path follows a loss → the loss remains the cause")
+  mutating func hidden() {
+    self.log.append(.init(trigger: .events([.ruleRemoved(.ipv4)])))
+    for trigger: ReadTrigger in [.quality, .metering, .validation] {
+      self.log.append(.init(trigger: trigger))
+      #expect(self.log.step(since: 0).trigger == .events([.ruleRemoved(.ipv4)]))
+    }
+    #expect(self.log.step(since: 1).trigger == .validation)
+    self.log.append(.init(trigger: .events([.rule(.ipv4)])))
+    #expect(self.log.step(since: 1).trigger == .events([.rule(.ipv4)]))
+  }
+
   @Test("I10 no event since the step → the cause is the end of a grace period")
   mutating func nothing() {
     #expect(self.log.step(since: 0).trigger == .timer)
