@@ -117,7 +117,8 @@ private struct Output: ~Copyable {
 
   private mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
     self.reserve(bytes.count)
-    for index in bytes.indices { self.buffer[self.count + index] = bytes[index] }
+    let rest = UnsafeMutableRawBufferPointer(self.buffer)[self.count...]
+    UnsafeMutableRawBufferPointer(rebasing: rest).copyMemory(from: UnsafeRawBufferPointer(bytes))
     self.count += bytes.count
   }
 
@@ -135,7 +136,7 @@ private struct Output: ~Copyable {
     self.append(UInt8(ascii: "\""))
     // Most strings need no escapes.
     let isPlain = text.withUTF8 { bytes in
-      guard bytes.allSatisfy(Self.isPlain) else { return false }
+      guard Self.arePlain(UnsafeRawBufferPointer(bytes)) else { return false }
       self.append(bytes)
       return true
     }
@@ -151,9 +152,19 @@ private struct Output: ~Copyable {
     self.append(UInt8(ascii: "\""))
   }
 
-  /// Whether a byte is an ASCII character that needs no escape.
-  private static func isPlain(_ byte: UInt8) -> Bool {
-    byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+  /// Whether all bytes are ASCII characters that need no escape. Tests eight at a time.
+  private static func arePlain(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    let whole = bytes.count & ~7
+    for offset in stride(from: 0, to: whole, by: 8) {
+      let eight = bytes.loadUnaligned(fromByteOffset: offset, as: SIMD8<UInt8>.self)
+      let special =
+        (eight .< 0x20) .| (eight .>= 0x7F) .| (eight .== UInt8(ascii: "\""))
+        .| (eight .== UInt8(ascii: "\\"))
+      if any(special) { return false }
+    }
+    return bytes[whole...].allSatisfy { byte in
+      byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+    }
   }
 
   private static func needsEscape(_ scalar: Unicode.Scalar) -> Bool {

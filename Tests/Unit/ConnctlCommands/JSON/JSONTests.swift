@@ -21,6 +21,21 @@ struct JSONTests {
     #expect(JSON.string(text).description == json)
   }
 
+  @Test(
+    "a character that needs an escape is found at each place of a string of any length",
+    arguments: [("\"", "\\\""), ("\\", "\\\\"), ("\n", "\\n"), ("\u{7F}", "\\u007f")])
+  func escapePlaces(character: String, escape: String) {
+    for length in 0...20 {
+      for place in 0...length {
+        let (before, after) = (
+          String(repeating: "a", count: place), String(repeating: "~", count: length - place)
+        )
+        let text = JSON.string(before + character + after).description
+        #expect(text == "\"" + before + escape + after + "\"")
+      }
+    }
+  }
+
   @Test("one line, keys in order")
   func shape() {
     let value: JSON = [
