@@ -54,7 +54,7 @@ struct Console: Sendable {
     try self.write(json.line(terminator: "\n"))
   }
 
-  /// Prints a remark about the connection: one line on standard error.
+  /// Prints a remark: one line on standard error.
   func remark(_ text: String) {
     // A name in the text, such as an SSID, must not start another line.
     self.complainInLines("connctl: \(text.printable)\n")
@@ -146,7 +146,7 @@ extension Console {
     isTerminal && environment("NO_COLOR") ?? "" == "" && environment("TERM") != "dumb"
   }
 
-  /// The minimum width; a smaller one is ignored.
+  /// The minimum width in columns. A narrower terminal counts as having this width.
   private static let minWidth = 40
 
   /// Returns the width of the terminal at a descriptor, or `nil` if it is not a terminal.
@@ -161,8 +161,9 @@ extension Console {
     return Int(size.ws_col)
   }
 
-  /// Works around the argument parser. It wraps help to COLUMNS or the terminal's width, and traps
-  /// if that is smaller than its indent. Must be called while there is only one thread.
+  /// Sets COLUMNS if the terminal is very narrow. The argument parser wraps help to COLUMNS or the
+  /// terminal's width, and traps if that is smaller than its indent. Must be called while there is
+  /// only one thread.
   static func widenHelp() {
     let named = Self.variable("COLUMNS").flatMap { Int($0) }
     guard let width = named ?? self.reportedWidth(STDOUT_FILENO), width < self.minWidth else {

@@ -4,7 +4,7 @@ import ConnectivityMonitor
 import Glibc
 import LinuxSupport
 
-/// The exit statuses of connctl, which are part of its interface. Those from 64 on are from
+/// The exit statuses of connctl, which are part of its interface. Statuses from 64 on are from
 /// sysexits.h.
 enum ExitStatus {
   static let holds = ExitCode(0)

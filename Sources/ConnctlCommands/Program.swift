@@ -36,7 +36,7 @@ public enum Program {
     _ arguments: [String], on console: Console, through connector: Connector
   ) async -> Int32 {
     await Console.$current.withValue(console) {
-      // The parser knows only the long name, and has completions of its own.
+      // The parser does not know -V, and its own completion scripts lack connctl's additions.
       var arguments = arguments
       switch arguments.first {
       case "-V": arguments = ["--version"]

@@ -2,7 +2,7 @@ import Connectivity
 import Glibc
 import LinuxSupport
 
-/// The error of a name that cannot be resolved, in the resolver's words.
+/// The error of a name that cannot be resolved, with the resolver's text.
 struct ResolutionError: Error, CustomStringConvertible {
   var description: String
 }

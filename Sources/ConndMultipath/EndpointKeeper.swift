@@ -15,7 +15,7 @@ struct EndpointKeeper {
   let logger: Logger
   /// The last permission, so that only changes are logged.
   private var lastPermission: EndpointPlan.Permission?
-  /// The endpoints whose missing flag has been logged.
+  /// The endpoints of other programs whose missing flag `backup` has been logged.
   private var complained: Set<EndpointPlan.Place> = []
 
   init(
@@ -53,7 +53,8 @@ struct EndpointKeeper {
     let plan = try self.plan(table, permission)
     for action in plan.actions {
       do throws(NetlinkError) {
-        // The kernel joins connections only once, as soon as it has the endpoint.
+        // The kernel tries to add subflows only once, as soon as it has the endpoint. An unanswered
+        // neighbour entry would make them fail (M3).
         if case .add(let endpoint) = action, let gateway = table.gateway(of: endpoint.place) {
           try self.routing.forgetUnanswered(gateway, on: endpoint.link)
         }

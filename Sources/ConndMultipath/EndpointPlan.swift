@@ -10,7 +10,7 @@ package struct Uplink: Hashable, Sendable {
     case lost
     /// A satisfied default path from this address.
     ///
-    /// - isFree: Whether it costs nothing. A path of unknown cost is not free.
+    /// - isFree: Whether the path is known to be neither metered nor constrained.
     /// - limps: Whether connections over other links work, but not those over this link (Q2).
     case usable(IPAddress, isFree: Bool, limps: Bool = false)
   }
@@ -64,14 +64,14 @@ package struct EndpointPlan: Hashable, Sendable {
     case setBackup(Bool, MultipathEndpoint)
   }
 
-  /// In the order in which they are made. Lost endpoints are deleted first, and new ones may pass
-  /// traffic before old ones become backups.
+  /// The changes in the order in which they are made. Lost endpoints are deleted first, and new
+  /// endpoints may pass traffic before old endpoints become backups.
   package private(set) var actions: [Action] = []
   /// Endpoints that other programs made without the flag `backup`, although their links are not the
   /// best.
   package private(set) var unflagged: [MultipathEndpoint] = []
 
-  /// The kernel's limit (MPTCP_PM_ADDR_MAX).
+  /// The maximum number of endpoints in the kernel (MPTCP_PM_ADDR_MAX).
   package static let maxEndpoints = 8
 
   /// - Parameters:
@@ -121,8 +121,8 @@ package struct EndpointPlan: Hashable, Sendable {
     var isBackup: Bool
   }
 
-  /// Returns the links with a default path by family, best first. Free links come first, then links
-  /// that do not limp, and then the kernel's own choice.
+  /// Returns the links with a default path by family, best first. Free links come before others.
+  /// Among these, links that do not limp come first, and then the kernel's own choice.
   private static func candidates(_ uplinks: [Uplink]) -> [Candidate] {
     AddressFamily.allCases.flatMap { family -> [Candidate] in
       let usable = uplinks.compactMap { uplink -> (rank: Int, isFree: Bool, place: Place)? in

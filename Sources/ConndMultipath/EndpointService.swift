@@ -17,7 +17,7 @@ struct EndpointService {
     try self.watcher.watchLinks()
   }
 
-  /// Keeps the endpoints until netlink fails.
+  /// Adjusts the endpoints until netlink fails.
   func run(_ keeper: EndpointKeeper) async throws {
     var keeper = keeper
     var permission = EndpointPlan.Permission.postponed
@@ -43,7 +43,7 @@ struct EndpointService {
     throw NetlinkError(operation: "read notifications", code: EIO)
   }
 
-  /// Returns whether other ways lead to the same internet as the default path (W5).
+  /// Returns whether traffic may use other links than the default path's (W5).
   private func permission() async -> EndpointPlan.Permission {
     let table = self.watcher.table
     let families = table.usedFamilies

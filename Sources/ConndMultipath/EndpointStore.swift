@@ -9,7 +9,7 @@ struct EndpointStore {
   let path: String?
   private(set) var places: Set<EndpointPlan.Place>
 
-  /// Reads the file. A missing or malformed one counts as empty.
+  /// Reads the file. A missing file counts as empty, and malformed lines are skipped.
   init(path: String?) {
     self.path = path
     self.places = path.map { Set(Self.read($0)) } ?? []
@@ -54,7 +54,7 @@ struct EndpointStore {
   }
 }
 
-/// The error of the file with the program's endpoints.
+/// An error if the file with the program's endpoints cannot be written.
 struct StoreError: Error, CustomStringConvertible {
   var description: String
 

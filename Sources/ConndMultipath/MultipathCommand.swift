@@ -94,7 +94,7 @@ public struct MultipathCommand: ParsableCommand {
 
   /// Waits until no other program manages the endpoints.
   ///
-  /// - Throws: An error if another program does and `--remove` is given, which does not wait.
+  /// - Throws: An error if another program manages the endpoints and `--remove` is given.
   private func waitForOtherManager() throws {
     var isLogged = false
     while let process = OtherManager().process {

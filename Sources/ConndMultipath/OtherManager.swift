@@ -35,8 +35,8 @@ struct OtherManager {
     guard let status = self.read(process, "status"), Self.canAdministerNetworks(status) else {
       return false
     }
-    // A process has all capabilities in its own user namespace, but no user can create one with the
-    // same map.
+    // A process has all capabilities in its own user namespace, but no user can create a user
+    // namespace with connd-multipath's uid map.
     let map = self.read(process, "uid_map")
     return map != nil && map == readFile("\(self.proc)/self/uid_map")
       && self.sharesNamespace(process)

@@ -55,7 +55,7 @@ struct UplinkTable: Sendable {
     }
   }
 
-  /// Whether connd cannot be queried.
+  /// Whether a default path is unknown, for example because connd does not answer.
   var isUnknown: Bool {
     AddressFamily.allCases.contains { self.defaults[$0]?.path($0) == nil }
   }

@@ -51,7 +51,7 @@ final class UplinkWatcher: Sendable {
   ///
   /// - Throws: An error if netlink is unavailable.
   func watchLinks() throws {
-    // Opened here, so that no link appears unnoticed between the first list and this.
+    // The listener is opened before links are listed, so that no later link is missed.
     nonisolated(unsafe) let listener = try LinkListener()
     let isStarted = Thread.start(named: "connd-links") { [attention] in
       while true {

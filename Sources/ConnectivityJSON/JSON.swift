@@ -54,7 +54,7 @@ extension JSON: CustomStringConvertible {
   /// The JSON text on one line, without a newline at the end.
   package var description: String { self.line(terminator: "") }
 
-  /// Returns one line.
+  /// Returns the JSON text on one line, followed by the terminator.
   package func line(terminator: StaticString) -> String {
     var output = Output()
     self.write(to: &output)

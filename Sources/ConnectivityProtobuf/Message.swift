@@ -62,7 +62,7 @@ public protocol ProtobufEnum: Hashable, Sendable, CaseIterable {
 }
 
 /// A field that contains a message, which may be absent. The message is on the heap, so that
-/// embedded messages do not increase the size of the outer one.
+/// embedded messages do not increase the size of the outer message.
 public struct Nested<Value: Message>: Sendable {
   private var values: [Value] = []
 
@@ -70,7 +70,7 @@ public struct Nested<Value: Message>: Sendable {
 
   public var isSet: Bool { !self.values.isEmpty }
 
-  /// The message, or one without any field.
+  /// The message, or a message without any field if the field is absent.
   public var value: Value {
     get { self.values.first ?? Value() }
     set { self.values = [newValue] }

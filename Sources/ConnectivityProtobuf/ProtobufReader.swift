@@ -55,7 +55,7 @@ public struct ProtobufReader {
     return .unknown
   }
 
-  /// The limit of other implementations, too.
+  /// The maximum depth of nested groups, as in other implementations.
   private static let maxGroupDepth = 100
 
   /// Skips a group and the groups within it. No message of connd has groups, but a client may send

@@ -24,8 +24,8 @@ public struct ProtobufDeserializer<Value: Message>: MessageDeserializer {
   }
 }
 
-/// Passes messages on that are bytes already. A call with it is compiled once, and not for each
-/// type of message.
+/// Passes on messages that are already encoded. The code of calls with this coder is compiled once,
+/// and not for each type of message.
 public struct EncodedCoder: MessageSerializer, MessageDeserializer {
   public init() {}
 

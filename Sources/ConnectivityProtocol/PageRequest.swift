@@ -44,7 +44,7 @@ package struct PageRequest: Sendable {
 
   /// Returns the encoded response with this page.
   ///
-  /// Encodes entry by entry, because a machine with containers may have thousands of links, and
+  /// Encodes entry by entry, because a machine with containers may have thousands of links. The
   /// encoded messages of a repeated field may be concatenated (Protobuf's "Encoding").
   ///
   /// - Parameters:

@@ -25,7 +25,7 @@ public struct NetworkConditions: Hashable, Sendable {
   public var isExpensive: Bool
   /// Whether the user asked to save data.
   public var isConstrained: Bool
-  /// Why no traffic flows although the network exists, or `nil` if it flows.
+  /// Why no traffic flows although the network exists, or `nil` if traffic flows.
   public var reason: KernelPath.Reason?
 
   let kind: Kind
@@ -66,7 +66,7 @@ public struct NetworkConditions: Hashable, Sendable {
   public struct Attachment: Hashable, Sendable {
     /// The machine's own address.
     public var source: IPAddress
-    /// The prefix length of its subnet, in bits.
+    /// The prefix length of the subnet of `source`, in bits.
     public var prefixLength: Int
     /// The gateway, or `nil` if all destinations are on the link.
     public var gateway: IPAddress?
@@ -150,11 +150,11 @@ extension NetworkConditions {
 
   /// Returns the network without traffic.
   ///
-  /// `noCarrier` is a Wi-Fi link between two access points, and `dormant` one before its handshake
-  /// is finished. `noRoute` is a network without a default route, and `noSourceAddress` one that
-  /// has assigned no address yet. With `unreachable`, `prohibited` and `blackhole` the default
-  /// route discards traffic. For `noCarrier` and `noRoute`, connd expects a recovery, so it advises
-  /// before it destroys (I10).
+  /// `noCarrier` is a Wi-Fi link between two access points, and `dormant` is such a link before its
+  /// handshake is finished. `noRoute` is a network without a default route, and `noSourceAddress`
+  /// is a network that has assigned no address yet. With `unreachable`, `prohibited` and
+  /// `blackhole` the default route discards traffic. For `noCarrier` and `noRoute`, connd expects a
+  /// recovery, so it advises before it destroys (I10).
   public func failing(_ reason: KernelPath.Reason) -> Self { self.with { $0.reason = reason } }
 
   private func with(_ change: (inout Self) -> Void) -> Self {

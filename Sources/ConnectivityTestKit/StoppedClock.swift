@@ -1,7 +1,7 @@
 /// A stopped clock. Simulated time then passes only by ``SimulatedNetwork/advance(by:)`` and by the
 /// pauses of scripts, which do not wait.
 ///
-/// With it, no grace period ends too early in a test, however loaded the machine is:
+/// With this clock, no grace period ends too early in a test, however loaded the machine is:
 ///
 /// ```swift
 /// try await withSimulatedNetwork(.wifi, clock: StoppedClock()) { network in

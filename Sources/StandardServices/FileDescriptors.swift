@@ -58,7 +58,7 @@ public struct FileDescriptors: Sendable {
 private struct FileDescriptor {
   private(set) var name = ""
   private(set) var imports: [String] = []
-  /// The full names of what the file declares.
+  /// The full names of the file's declarations.
   private(set) var symbols: Set<String> = []
   private(set) var services: [String] = []
 
@@ -102,8 +102,8 @@ private struct FileDescriptor {
   /// Adds the symbols of a declaration and of its fields or methods. In each declaration, field 1
   /// is the name.
   ///
-  /// - Parameter parts: The field that contains them.
-  /// - Returns: The full name.
+  /// - Parameter parts: The number of the field that contains the fields or methods.
+  /// - Returns: The full name of the declaration.
   @discardableResult
   private mutating func add(
     _ declaration: ProtobufReader.Bytes, in scope: String, withParts parts: Int? = nil

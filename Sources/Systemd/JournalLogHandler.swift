@@ -38,8 +38,8 @@ public struct JournalLogHandler: LogHandler {
   public func log(event: LogEvent) {
     let entry = LogEntry(event, metadata: self.metadata, provider: self.metadataProvider)
     if !Self.send(self.fields(of: entry, from: event)) {
-      // If systemd started the process, standard error goes to the journal too. It accepts the
-      // priority as a prefix (sd-daemon(3)).
+      // If systemd started the process, standard error goes to the journal too. The journal accepts
+      // the priority as a prefix (sd-daemon(3)).
       StandardErrorLogHandler.write("<\(Self.priority(entry.level))>\(entry.line)\n")
     }
   }

@@ -6,8 +6,8 @@ import Glibc
 ///
 /// If no service manager expects notifications, as in a shell, every call does nothing.
 ///
-/// Create one with ``fromEnvironment(onFailure:)`` at the start of `main`, while the process has
-/// one thread. It reads the environment once and leaves it unchanged.
+/// Create a notifier with ``fromEnvironment(onFailure:)`` at the start of `main`, while the process
+/// has one thread. That call reads the environment once and leaves it unchanged.
 ///
 /// Thread-safety: all methods may be called from any thread. ``status(_:)`` and ``watchdog()``
 /// never block, so they also suit a thread that must not block. If systemd's queue is full, they

@@ -32,7 +32,8 @@ public enum Polkit {
     do throws(SystemdError) {
       bus = try MessageBus()
     } catch {
-      // Without a bus, polkit is absent. Other errors, such as a full backlog, do not prove it.
+      // Without a bus, polkit is absent. Other errors, such as a full backlog, do not prove its
+      // absence.
       return [ENOENT, ECONNREFUSED].contains(error.errno) ? .absent : .unavailable("\(error)")
     }
     do throws(SystemdError) {
@@ -54,7 +55,8 @@ public enum Polkit {
         try call.append("unix-process")
         try call.enclose("a", "{sv}") { call throws(SystemdError) in
           try call.appendEntry("pid", "u", UInt32(clamping: process))
-          // 0 lets polkit read the time, because a sandboxed service sees no processes.
+          // 0 lets polkit read the start time itself, because a sandboxed service sees no
+          // processes.
           try call.appendEntry("start-time", "t", UInt64(0))
           try call.appendEntry("uid", "i", Int32(bitPattern: user))
         }

@@ -2,8 +2,8 @@ private import CLinux
 
 /// The arguments of the program, without its name.
 package enum ProgramArguments {
-  /// `CommandLine.arguments` reads /proc/self/cmdline. It is empty without /proc, and the program
-  /// would ignore its real arguments.
+  /// The arguments from the C library. `CommandLine.arguments` reads /proc/self/cmdline instead.
+  /// Without /proc it is empty, and the program would ignore its real arguments.
   package static var all: [String] {
     var arguments: [String] = []
     var next = clinux_arguments()

@@ -69,7 +69,7 @@ struct AssistCommand: ConnctlCommand {
     try self.console.print([self.success])
   }
 
-  /// The effect, and how to undo it.
+  /// The effect of the choice, and how to undo it.
   private var success: String {
     let effect =
       switch self.choice {

@@ -62,7 +62,8 @@ struct CompletionCommand: RunnableCommand {
 }
 
 extension String {
-  /// Replaces `old` by `new`, and inserts a text before the first `end` after it.
+  /// Returns the text with `old` replaced by `new`, and with `text` inserted before the first `end`
+  /// after that. Returns the text unchanged if `old` or `end` is missing.
   fileprivate func inserting(
     _ text: String, before end: String, after new: String, replacing old: String
   ) -> String {

@@ -63,9 +63,9 @@ protocol CostCommand: ConnctlCommand {
 /// The target of an override, as shown to the user.
 struct CostPlace: Hashable {
   var name: String
-  /// The arguments that select it, with a space before each.
+  /// The command-line arguments that select the target, with a space before each.
   var arguments = ""
-  /// Why the override has no effect yet.
+  /// Why the override has no effect yet, or `nil` if it has one.
   var remark: String?
 }
 

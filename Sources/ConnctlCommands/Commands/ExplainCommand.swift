@@ -70,7 +70,8 @@ struct ExplainCommand: ConnctlCommand {
     let explanation = try await connector.withServices(at: self.socket) { [request] connd in
       var request = request
       if self.mark != 0 {
-        // A mark needs a destination, so use that of the deciding probe.
+        // A mark needs a destination. Without one, use the destination that connd explains by
+        // default.
         if !request.hasDestination {
           request.destination = try await connd.call(
             ConndServices.Diagnostics.Explain.self, request

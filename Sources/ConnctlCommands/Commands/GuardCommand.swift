@@ -70,7 +70,8 @@ struct GuardCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
-    // Checks that need no resolver come first. The family also selects among a name's addresses.
+    // An address can be checked without the resolver. For a name, the family selects among its
+    // addresses.
     if let remote = IPAddress(self.remote.host)?.unmapped,
       Self.choose([remote], local: self.local?.address) == nil
     {
@@ -166,7 +167,8 @@ struct GuardCommand: ConnctlCommand {
     return host
   }
 
-  /// Returns the first address with the family of `local`, as applications would choose.
+  /// Returns the first address, as applications would choose. If `local` is given, only addresses
+  /// of its family count.
   static func choose(_ addresses: [IPAddress], local: IPAddress?) -> IPAddress? {
     addresses.first { local == nil || $0.family == local?.family }
   }

@@ -53,7 +53,7 @@ struct HistoryCommand: ConnctlCommand {
       guard let since, let time = change.first?.time else { return true }
       return time.duration(to: now) <= since.duration
     }
-    // connd limits the number of transitions, so its response always contains enough changes.
+    // connd applies the limit to transitions alone, so its response contains enough changes.
     let changes = all.suffix(self.limit.map(Int.init) ?? .max)
     if self.json {
       for entry in changes.joined() { try self.console.print(.history(entry)) }

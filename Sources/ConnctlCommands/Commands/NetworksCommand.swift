@@ -105,8 +105,8 @@ extension Style {
   func networks(_ networks: [Connectivity_V1_Network]) -> [String] {
     var rows = Table(["NAME", "IDENTITY", "MEDIUM", "SETTINGS"])
     for (place, network) in networks.enumerated() {
-      // An SSID means both the open and the protected network, unless the machine is on one of
-      // them.
+      // An override by SSID applies to both the open and the protected network. Both share a row,
+      // unless the machine is on one of them.
       if networks[..<place].contains(where: network.isTwin) { continue }
       let hasTwin = !network.current && networks[(place + 1)...].contains { $0.isTwin(of: network) }
       let name = network.hasLink ? network.link : network.name

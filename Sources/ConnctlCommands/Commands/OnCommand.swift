@@ -128,8 +128,8 @@ struct OnCommand: ConnctlCommand {
     }
   }
 
-  /// Returns the command's environment variables. They are empty if the event has no value for
-  /// them.
+  /// Returns the command's environment variables. A variable is empty if the event has no value for
+  /// it.
   static func variables(
     _ event: StatusEvent, _ snapshot: ConnectivitySnapshot?
   ) -> [(name: String, value: String)] {

@@ -49,7 +49,7 @@ struct RunCommand: ConnctlCommand {
     guard !self.command.isEmpty else { throw ValidationError("a command is required") }
   }
 
-  /// Thrown when the conditions hold, to stop following.
+  /// Thrown to stop following the status once the conditions hold.
   private struct Holds: Error {}
 
   func run(through connector: Connector) async throws {

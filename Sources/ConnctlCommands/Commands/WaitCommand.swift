@@ -93,7 +93,7 @@ struct Wait: Sendable {
     }
   }
 
-  /// Thrown when the condition holds, to stop following.
+  /// Thrown to stop following the status once the condition holds.
   private struct Holds: Error {}
 
   private func follow(_ last: Last) async throws {

@@ -17,7 +17,7 @@ struct RequestReader {
   /// Returns the lines before the first empty one, or `nil` if the client sends nothing and closes
   /// the connection.
   ///
-  /// - Throws: The response to a request that does not end.
+  /// - Throws: The response to a request that is incomplete, too long or late.
   func head() throws(HTTPRefusal) -> String? {
     var bytes: [UInt8] = []
     while bytes.count < Self.maxBytes {
@@ -51,7 +51,8 @@ struct RequestReader {
     return nil
   }
 
-  /// Returns the next bytes, none at the end or after an error, or `nil` after the deadline.
+  /// Returns the next bytes, an empty array at the end or after an error, or `nil` after the
+  /// deadline.
   private func read() -> [UInt8]? {
     while true {
       let left = ContinuousClock.now.duration(to: self.deadline)

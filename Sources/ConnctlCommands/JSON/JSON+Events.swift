@@ -48,8 +48,8 @@ extension JSON {
 }
 
 extension JSON {
-  /// Returns the state of a connection's socket. Times are in milliseconds, and negative before the
-  /// change.
+  /// Returns the state of a connection's socket. Times are in milliseconds. `lastHeardMs` is
+  /// relative to the change, and negative before it.
   static func socket(_ testimony: SocketTestimony) -> JSON {
     [
       "lastHeardMs": .signed(testimony.lastHeard.milliseconds),

@@ -2,8 +2,8 @@ import Glibc
 
 /// The kernel's counters for the links of this process's network namespace, read on demand.
 ///
-/// The source is /proc, because sysfs shows the namespace in which it was mounted. It is not connd,
-/// because any process may read the counters without waking connd.
+/// The counters are read from /proc, because sysfs shows the namespace in which sysfs was mounted.
+/// connd is not asked, because any process may read the counters without waking connd.
 enum LinkCounters {
   /// Reads the counters, or returns `nil` if /proc does not have them.
   static func read() -> [String: Rates.Octets]? {
@@ -21,7 +21,7 @@ enum LinkCounters {
     return Rates.Octets.reading(bytes)
   }
 
-  /// Enough for 60,000 links.
+  /// The maximum size of the file in bytes, enough for 60,000 links.
   private static let maxSize = 8 << 20
 }
 

@@ -71,7 +71,7 @@ extension Overview {
     }
   }
 
-  /// The minimum width of the changes beside other tables.
+  /// The minimum width, in columns, of the table of changes beside other tables.
   private static let minChangesWidth = 68
 
   private static func stacked(_ sections: [Table], _ drawing: Drawing, rows: Int?) -> [Line] {
@@ -117,7 +117,7 @@ extension Overview {
       let text = drawing.isNarrow ? "\(family.rawValue) none" : "  \(family.rawValue)  none"
       return drawing.line(Text(text, .faint))
     }
-    // If there is little room, the path gets it.
+    // If there is little room, the path gets the columns of the source address, too.
     var line = drawing.line(
       Text(drawing.isNarrow ? "\(family.rawValue) " : "  \(family.rawValue)  "))
     line.append(

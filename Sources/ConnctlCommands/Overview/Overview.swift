@@ -6,7 +6,7 @@ import ConnectivityProtocol
 struct Overview: Equatable, Sendable {
   var snapshot: ConnectivitySnapshot
   var links: [Connectivity_V1_Link] = []
-  /// Oldest first.
+  /// The changes, oldest first.
   private(set) var changes: [ConnectivityChange] = []
   var rates = Rates()
   /// `nil` if this connd does not report its clients.
@@ -36,15 +36,16 @@ struct Overview: Equatable, Sendable {
     }
   }
 
-  /// Updates `since` if the state is the same. It changes if the wall clock was set.
+  /// Updates `since` if the generation is the same. connd shifts that time if the wall clock is set
+  /// (T4).
   mutating func correct(_ snapshot: ConnectivitySnapshot) {
     if snapshot.generation == self.snapshot.generation { self.snapshot.since = snapshot.since }
   }
 
-  /// More changes than fit on a screen.
+  /// The maximum number of changes, which is more than fit on a screen.
   private static let maxChanges = 64
 
-  /// Adds new or newly known changes.
+  /// Adds the changes that are not known yet.
   mutating func note(_ changes: [ConnectivityChange]) {
     let known = Set(self.changes.map(\.generation))
     self.changes += changes.filter { !known.contains($0.generation) }

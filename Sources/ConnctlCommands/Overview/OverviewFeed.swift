@@ -96,7 +96,7 @@ final class OverviewFeed: Sendable {
 }
 
 extension Overview {
-  /// More names than fit on a screen.
+  /// The maximum number of process names, which is more than fit on a screen.
   private static let maxNames = 256
 
   fileprivate mutating func take(_ answers: OverviewFeed.Answers) throws {

@@ -9,7 +9,7 @@ struct PathDiagram {
   /// The index of the hop after which the path is interrupted.
   private(set) var gap: Int?
 
-  /// - Parameter links: All links, because any link of the path may be the one without carrier.
+  /// - Parameter links: All of connd's links. Their states show where the path is interrupted.
   init(_ path: KernelPath, links: [Connectivity_V1_Link]) {
     let names = path.chain.map(\.name)
     let certain = names.count - path.guessedLinks
@@ -51,7 +51,8 @@ struct PathDiagram {
     return line
   }
 
-  /// Replaces hops between the first link and the last two hops by an ellipsis.
+  /// Replaces one more hop by an ellipsis, between the first link and the last two hops. Returns
+  /// whether there was such a hop.
   private mutating func elide(_ glyphs: Glyphs) -> Bool {
     let (first, last) = (2, self.stations.count - 3)
     guard first <= last, self.stations[first...last] != [glyphs.ellipsis] else { return false }

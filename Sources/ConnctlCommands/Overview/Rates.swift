@@ -13,7 +13,7 @@ struct Rates: Hashable, Sendable {
   static func == (left: Rates, right: Rates) -> Bool { left.perSecond == right.perSecond }
   func hash(into hasher: inout Hasher) { hasher.combine(self.perSecond) }
 
-  /// Adds a reading.
+  /// Adds a reading of the counters.
   mutating func take(_ octets: [String: Octets], at time: ContinuousClock.Instant) {
     defer { self.last = (octets, time) }
     guard let last = self.last else { return }

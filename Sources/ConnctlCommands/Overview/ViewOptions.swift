@@ -57,7 +57,7 @@ struct ViewOptions: Hashable, Sendable {
     return .changed
   }
 
-  /// The maximum length of a filter.
+  /// The maximum number of characters in a filter.
   private static let maxFilter = 32
 
   private mutating func type(_ key: Character) -> Effect {

@@ -8,7 +8,7 @@ import LinuxSupport
 struct ChildProcess: Sendable {
   let id: pid_t
 
-  /// Starts a command, which is looked up in PATH.
+  /// Starts a command, which is searched in PATH.
   ///
   /// - Parameters:
   ///   - variables: Additions to connctl's environment.

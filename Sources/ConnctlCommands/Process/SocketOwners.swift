@@ -2,17 +2,18 @@ import CLinux
 import Connectivity
 import Glibc
 
-/// A process that holds a socket.
+/// A process that has a socket open.
 struct SocketOwner: Hashable, Sendable {
   var process: Int
   /// The name of its program, at most 15 bytes (proc_pid_comm(5)).
   var name: String
 }
 
-/// The processes that hold sockets, as far as this user may read /proc: its own, or all for root.
+/// Finds the processes that have sockets open, as far as this user may read /proc: the user's own,
+/// or all for root.
 enum SocketOwners {
-  /// Returns the owners of sockets by the sockets' numbers. If several processes hold a socket, the
-  /// one with the lowest number counts, which is usually the one that made it.
+  /// Returns the owners of sockets by the sockets' inode numbers. If several processes share a
+  /// socket, the owner is the process with the lowest number, which usually made the socket.
   static func read(_ sockets: Set<UInt64>, in proc: String = "/proc") -> [UInt64: SocketOwner] {
     guard !sockets.isEmpty else { return [:] }
     var owners: [UInt64: SocketOwner] = [:]

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Connectivity
 
-/// Decides which systemd units to start and stop as conditions change. A value without a clock.
+/// Decides which systemd units to start and stop as conditions change. The caller passes the time.
 ///
 /// A short interruption does not stop a unit, for example if Wi-Fi roams or a DHCP client replaces
 /// a route. Time does not advance while the machine sleeps, because the network may be back right
@@ -42,8 +42,8 @@ struct UnitSupervisor: Sendable {
     self.grace = grace
   }
 
-  /// Records the current status. The first one immediately stops units that an earlier run has left
-  /// running.
+  /// Records the current status. The first status immediately stops units that an earlier run has
+  /// left running.
   mutating func note(
     _ status: ConnectivityStatus, at now: SuspendingClock.Instant
   ) -> [Action] {
@@ -55,7 +55,7 @@ struct UnitSupervisor: Sendable {
     return self.elapse(at: now)
   }
 
-  /// Records that time has passed.
+  /// Returns the actions that are due now.
   mutating func elapse(at now: SuspendingClock.Instant) -> [Action] {
     var actions: [Action] = []
     for (place, kept) in self.units.enumerated() {

@@ -5,7 +5,7 @@ import Glibc
 enum ConndProgram {
   /// Starts the connd next to connctl, or else the one in PATH.
   ///
-  /// - Throws: `ExitCode`, after a remark, if none was found.
+  /// - Throws: `ExitCode`, after a remark, if connd cannot be started.
   static func start(_ arguments: [String], _ console: Console) throws -> ChildProcess {
     do {
       // systemd's resources for connctl, such as sockets, watchdog and directories, are not for

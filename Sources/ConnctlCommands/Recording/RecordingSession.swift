@@ -7,7 +7,7 @@ import LinuxSupport
 import Synchronization
 import UnixTransport
 
-/// Records with a separate connd, which needs no privileges and has a private socket.
+/// A recording by a separate connd, which needs no privileges and has a private socket.
 struct RecordingSession: Sendable {
   let file: String
   /// How long to record, or `nil` to record until it is interrupted.
@@ -34,7 +34,7 @@ struct RecordingSession: Sendable {
 
   private enum State {
     case starting
-    /// The recording ends as soon as it has started.
+    /// The user interrupted early, so the recording ends as soon as it has started.
     case hurried
     case recording
     case ending(isInterrupted: Bool)
@@ -64,13 +64,13 @@ struct RecordingSession: Sendable {
     let events = Counter()
     let (state, status, isComplete) = await withTaskGroup(of: Void.self) { group in
       defer { group.cancelAll() }
-      // The queries at the end make the file longer, unless connd has stopped writing because the
-      // file or the disk is full.
+      // The size of the file before the last queries. They make the file longer, unless connd has
+      // stopped writing because the file or the disk is full.
       var before: Int?
       group.addTask { occur.yield(.ended(await connd.end())) }
       group.addTask { await self.follow(events, through: connector) { occur.yield(.ready) } }
       var state = State.starting
-      /// Schedules an occasion, unless connd ends before.
+      /// Schedules a trigger, unless connd ends before.
       func expect(_ occasion: ReadTrigger, after pause: Duration) {
         group.addTask { if (try? await Task.sleep(for: pause)) != nil { occur.yield(occasion) } }
       }

@@ -61,7 +61,7 @@ enum StartingState: Hashable {
         "The recording began in the state of the running connd: its configuration, its history, and",
         "the user's own cost overrides (for root, those of all users).",
       ]
-    // The reason may name a private directory.
+    // `why` is left out, because it may name a private directory.
     case .configured:
       [
         "The recording began with the configuration file, without history and cost overrides,",

@@ -52,7 +52,7 @@ struct Frame: Hashable, Sendable {
   /// Moving the cursor costs about as much as writing this many columns.
   private static let leap = 8
 
-  /// Returns where two lines differ, in whole characters.
+  /// Returns the columns in which two lines differ, extended to whole characters.
   private static func spans(from old: Line, to new: Line) -> [Range<Int>] {
     let width = max(old.width, new.width)
     func isInside(_ column: Int) -> Bool {

@@ -2,15 +2,16 @@
 struct Glyphs: Hashable, Sendable {
   /// Whether only ASCII is shown, also in names.
   var isASCII: Bool
-  /// Between two hops of a path, and at an interruption.
+  /// The pieces between two hops of a path: connected, and interrupted.
   var line: String
   var gap: String
   /// Replaces text that does not fit.
   var ellipsis: String
-  /// The bars of a signal, weakest first. Each is as wide as a missing one.
+  /// The bars of a signal, weakest first. Each is as wide as ``noBar``, which replaces a missing
+  /// bar.
   var bars: [String]
   var noBar: String
-  /// In a timeline: present and absent.
+  /// The columns of a timeline, with and without an entry.
   var full: String
   var empty: String
   /// Marks a time on the axis of a timeline.
@@ -42,7 +43,7 @@ struct Glyphs: Hashable, Sendable {
 
 extension String {
   /// The text for a terminal without UTF-8. connctl's own characters have replacements, and others
-  /// become “?”. Ties are kept.
+  /// become “?”. ``Text/tie`` is kept.
   var ascii: String {
     if self.utf8.allSatisfy({ $0 < 0x80 }) { return self }
     return self.unicodeScalars.map { scalar in

@@ -24,7 +24,8 @@ struct Line: Hashable, Sendable {
   /// overlap the neighbouring lines.
   private static let maxMarks = 2
 
-  /// Appends text. A character of unknown width is replaced by “?”.
+  /// Appends text. Characters that cannot be shown, or whose width is unknown, are replaced by
+  /// ASCII.
   mutating func append(_ text: String, _ ink: TextStyle? = nil, rightToLeft: Bool = false) {
     var marks = Self.maxMarks
     for scalar in text.unicodeScalars where !scalar.isVariationSelector {

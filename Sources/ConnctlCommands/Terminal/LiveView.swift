@@ -6,9 +6,9 @@ import UnixTransport
 
 /// A picture on the terminal at standard output, until the user quits.
 ///
-/// A separate thread waits for keys, signals and the next reading, and is the only one that writes.
-/// The terminal is restored however the view ends, except after SIGKILL. A stopped view does
-/// nothing. In the background the kernel stops it (SIGTTOU).
+/// A separate thread waits for keys, signals and the next reading, and alone writes to the
+/// terminal. The terminal is restored however the view ends, except after SIGKILL. A stopped view
+/// does nothing. In the background, the kernel stops the view (SIGTTOU).
 final class LiveView: Sendable {
   /// Returns the picture.
   private let picture: @Sendable (Frame.Size, ViewOptions) -> Frame
@@ -100,7 +100,7 @@ final class LiveView: Sendable {
         let frame = self.picture(terminal.size, options)
         let update = frame.update(from: shown, color: self.color)
         if !update.isEmpty { try terminal.write(update) }
-        // A redraw caused by the user, after a resize, does not count against the budget.
+        // A complete redraw, such as after a resize or Ctrl-L, does not count against the budget.
         schedule.drew(shown?.size == frame.size ? update.utf8.count : 0, at: .now)
         shown = frame
         continue
@@ -134,7 +134,7 @@ final class LiveView: Sendable {
     eventfd_read(self.bell, &count)
   }
 
-  /// Returns the readable descriptors.
+  /// Waits until a descriptor is readable, and returns the readable descriptors.
   ///
   /// - Parameter pause: How long to wait, or `nil` to wait without limit.
   private static func wait(_ descriptors: [CInt], _ pause: Duration?) -> [CInt] {

@@ -1,4 +1,4 @@
-/// Decides when an open view reads data and when it draws. A value without a clock.
+/// Decides when an open view reads data and when it draws. The caller passes the time.
 struct ViewSchedule: Sendable {
   /// The interval between readings.
   private static let period = Duration.seconds(2)

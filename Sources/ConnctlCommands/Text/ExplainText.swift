@@ -98,7 +98,8 @@ extension Connectivity_V1_Explanation {
 }
 
 extension Connectivity_V1_Explanation {
-  /// The evidence for the cost, or `nil` if no link is known. A value of a newer connd is unknown.
+  /// The evidence for the cost, or `nil` if no link is known. Values that only a newer connd knows
+  /// count as unknown.
   var costEvidence: CostEvidence? {
     guard self.hasCost else { return nil }
     return CostEvidence(Metering(self.cost.metering), CostEvidence.Source(self.cost.source))

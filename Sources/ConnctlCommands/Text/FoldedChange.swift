@@ -77,7 +77,8 @@ extension ChangeCause {
 }
 
 extension [Invalidation] {
-  /// The invalidations that are narrower than a changed category, which invalidates everything.
+  /// The invalidations except those of a changed category, which concern everything. If no others
+  /// exist, all invalidations.
   fileprivate var narrow: [Invalidation] {
     let narrow = self.filter { $0.reason != .categoryChanged }
     return narrow.isEmpty ? self : narrow

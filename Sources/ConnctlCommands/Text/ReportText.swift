@@ -32,7 +32,7 @@ extension Style {
 }
 
 extension Connectivity_V1_ListTransitionsResponse {
-  /// The history with `user 1000` for `uid 1000`, which would be replaced by the user's name.
+  /// The history with `user 1000` instead of `uid 1000`, which would be shown as the user's name.
   fileprivate var withoutUserNames: Self {
     var response = self
     for place in response.paths.indices {

@@ -7,8 +7,8 @@ struct Table {
     /// The minimum width, so that changing content does not move other columns.
     var minimum: Int
     var isRight: Bool
-    /// Whether cells may end with right-to-left text. No text follows, because it could be
-    /// reordered.
+    /// Whether cells may end with right-to-left text. No text follows such a cell, because it could
+    /// be reordered.
     var isTurnable: Bool
 
     init(
@@ -25,7 +25,7 @@ struct Table {
     init(stringLiteral title: String) { self.init(title) }
   }
 
-  /// A table without titles may have rows with more cells.
+  /// The columns. If none has a title, rows may have more cells.
   let columns: [Column]
   var rows: [[Text]] = []
   /// The number of spaces before each row of a text.
@@ -57,7 +57,7 @@ struct Table {
 
   private var titles: [Text] { self.columns.map { Text($0.title, .faint) } }
 
-  /// Returns the widths of the columns, from those of the cells.
+  /// Returns the width of each column: that of its widest cell, or the minimum.
   private func widths(_ rows: some Sequence<[Int]>) -> [Int] {
     rows.reduce(into: self.columns.map(\.minimum)) { widths, row in
       for (column, width) in row.enumerated() {
@@ -123,7 +123,8 @@ extension String {
 }
 
 /// The output as a part of a picture, one line per row. If there is not enough room, whole columns
-/// are omitted first. Each row has one cell per column. The last cell of a row may exceed the line.
+/// are omitted first. Each row has one cell per column. The last cell is cut at the end of the
+/// line.
 extension Table {
   /// The number of lines, including the title.
   var height: Int { self.rows.count + 1 }
@@ -132,7 +133,7 @@ extension Table {
   private static let gap = 2
   /// The last column is shown if it has at least this width, or needs less.
   private static let minLastWidth = 12
-  /// The width at which names are cut, so that there is room for other columns.
+  /// The maximum width of the first column, so that there is room for other columns.
   private static let widestFirst = 15
 
   /// Returns the width that the table needs to show everything.

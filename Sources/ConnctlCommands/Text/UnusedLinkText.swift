@@ -77,7 +77,7 @@ extension Connectivity_V1_Explanation {
 
   private var familyText: String { self.destination.contains(":") ? "IPv6" : "IPv4" }
 
-  /// The route that another link lacks: a default route, unless a closer one exists.
+  /// The route that another link lacks: a default route, or one to the destination itself.
   private var routeText: String {
     !self.hasRoutePrefix || self.routePrefix.hasSuffix("/0") ? "default route" : "route to it"
   }

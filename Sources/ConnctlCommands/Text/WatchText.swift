@@ -70,7 +70,7 @@ extension ConnectivityChange {
     }
   }
 
-  /// The rest of the line.
+  /// The text after the headline.
   var details: String {
     switch self {
     case .transition(let transition): transition.details(transition.cause.text)

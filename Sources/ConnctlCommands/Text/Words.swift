@@ -40,7 +40,8 @@ extension KernelPath {
     }
   }
 
-  /// The reason if the path is not satisfied, the source and the gateway, in one line.
+  /// The reason if the path is not satisfied, the lower links, the source and the gateway, in one
+  /// line.
   var details: String {
     let local = self.source?.isUniqueLocal ?? false ? "local addresses only" : nil
     return [self.reason?.text, self.route, local].compactMap { $0 }.joined(separator: ", ")
@@ -140,7 +141,8 @@ extension Invalidation.Scope {
 }
 
 extension Duration {
-  /// The duration in its largest unit: `12 s`, `3 min`, `5 h`, `2 d`. A negative one is `0 s`.
+  /// The duration in one unit: `12 s`, `3 min`, `47 h`, or from two days on `2 d`. A negative
+  /// duration is `0 s`.
   var text: String {
     let seconds = max(0, self.components.seconds)
     return switch seconds {

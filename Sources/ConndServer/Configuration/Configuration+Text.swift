@@ -3,7 +3,7 @@ import ConnectivityJSON
 import ConnectivityRules
 
 extension Configuration {
-  /// The text of a file with the same effect on reports. Omits comments, the socket and the limits.
+  /// The text of a file with the same effect on connd's reports. Omits comments, socket and limits.
   package var text: String { self.text(links: self.links.rules) { $0 } }
 
   /// Returns the text with other rules for links, and with substitutes for addresses.
@@ -36,7 +36,7 @@ extension LinkPolicy.Rule {
 }
 
 extension InvalidationPolicy {
-  /// The grace periods of routes, and of each medium that has one or has one by default.
+  /// The grace periods of routes, and of each medium with a configured or default grace period.
   fileprivate var graceText: String {
     let media = Medium.allCases.compactMap { medium -> String? in
       let grace = self.carrierGrace[medium]

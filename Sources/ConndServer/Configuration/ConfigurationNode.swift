@@ -158,5 +158,5 @@ struct ConfigurationEntry {
   }
 }
 
-/// The limit exists because each probe is looked up on every event.
+/// The maximum number of probes. Each probe costs a lookup on every event.
 private let maximumProbes = 16

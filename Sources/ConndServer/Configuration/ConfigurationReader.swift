@@ -15,7 +15,7 @@ extension Configuration {
     of uid: UInt32, environment: (String) -> String?, exists: (String) -> Bool
   ) -> String {
     func directory(_ variable: String) -> String? {
-      // Other values are invalid (XDG Base Directory Specification).
+      // A relative path is invalid (XDG Base Directory Specification).
       environment(variable).flatMap { $0.hasPrefix("/") ? $0 : nil }
     }
     guard uid != 0,
@@ -152,8 +152,8 @@ extension InvalidationPolicy {
 }
 
 extension ConfigurationNode {
-  /// Returns a severity. It can be softened to `drain`, but not further: a client that receives no
-  /// notification hangs.
+  /// Returns a severity, which must be `destroy` or `drain`: a client that is only advised may hang
+  /// on a dead connection.
   fileprivate func severity() throws(ConfigurationError) -> Invalidation.Severity {
     let severity = try self.oneOf(Invalidation.Severity.self)
     guard severity != .advise else { throw self.error("must be destroy or drain") }

@@ -6,11 +6,11 @@
 package struct Limits: Hashable, Sendable {
   package var connections = 2048
   package var connectionsPerUser = 1024
-  /// Concurrent calls. Each subscriber is one.
+  /// Concurrent calls. Each subscriber has one call.
   package var streams = 2048
   package var streamsPerUser = 1024
   package var streamsPerConnection = 1024
-  /// Pending queries to the kernel: ListLinks, Explain, and the start of WatchPath.
+  /// Pending queries to the kernel, such as GetPath, Explain, and the start of WatchPath.
   package var questions = 1024
   package var questionsPerUser = 256
   package var flows = 40_960

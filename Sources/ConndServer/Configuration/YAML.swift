@@ -58,7 +58,7 @@ struct YAML {
 
 /// libyaml's parser. It reads the text in place, so the text must outlive the parser.
 private final class Parser {
-  /// A configuration is three levels deep.
+  /// The maximum depth of nesting. A valid configuration has three levels.
   private static let maxDepth = 16
 
   private let parser: UnsafeMutablePointer<yaml_parser_t>

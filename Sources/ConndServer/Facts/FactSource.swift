@@ -35,7 +35,7 @@ extension FactSource {
   var signalQualities: [String: UInt32] { [:] }
 }
 
-/// The sources of facts. Recordings refer to them by their order, so new ones come last.
+/// The sources of facts. Recordings refer to them by their order, so new sources come last.
 enum FactSources {
   static func all(_ dnsFiles: DNSFiles, _ serialLines: SerialLines) -> [any FactSource] {
     [DNSWatch(dnsFiles), ModemWatch(serialLines), MeteringWatch(), PortalWatch()]

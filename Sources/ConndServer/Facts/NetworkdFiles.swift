@@ -1,7 +1,7 @@
 import LinuxSupport
 
 extension FileQuestion {
-  /// More than the number of links with their own resolvers or leases on any machine.
+  /// The maximum number of files per directory. No machine has more links with resolvers or leases.
   static let maxLinkFiles = 256
 }
 

@@ -108,7 +108,7 @@ extension FlowTable {
     var flowPath: FlowPath
     var step: PendingCauses.Step
     var actions: [FlowMachine.Action] = []
-    /// The verdict of the lookup, or `nil` without one.
+    /// The verdict that follows from the lookup, or `nil` without such a verdict.
     var verdict: FlowTracker.Verdict?
 
     func asks(_ question: FlowMachine.Action) -> Bool { self.actions.contains(question) }
@@ -125,7 +125,7 @@ extension FlowTable {
             readAt: readAt, policy: policy)),
         at: now)
       if !self.flow.tracker.hasBegun, self.machine.tracker.hasBegun {
-        // The flow now has the source that the kernel chose. Policy rules may match on it.
+        // Policy rules may match the source address that the kernel has now chosen for the flow.
         let question = self.machine.tracker.question
         let own = try reader.view.unlessRefused { () throws(KernelUnavailable) in
           try reader.flowPath(to: question)
@@ -135,7 +135,8 @@ extension FlowTable {
       self.verdict = self.machine.pendingVerdict
     }
 
-    /// Returns why the flow is not viable. If its socket decided, that is the cause of the query.
+    /// Returns why the flow is not viable. If its socket decided, this is the cause of the socket's
+    /// query.
     func cause(of verdict: FlowTracker.Verdict) -> ChangeCause {
       if self.verdict == nil, let cause = self.flow.examinedCause { return cause }
       return self.step.trigger.cause(
@@ -156,7 +157,7 @@ extension FlowTable {
       flow: flow, machine: flow.machine, flowPath: flowPath, step: self.log.step(since: flow.seen))
   }
 
-  /// Returns what the client must learn about a flow after its evaluation and whether it must ask
+  /// Returns the event for the client after a flow's evaluation, and whether the client must ask
   /// its peer, or `nil` if nothing has changed.
   private mutating func conclude(
     _ examination: Examination, _ report: SocketReport?, _ contrast: Contrast?,
@@ -169,7 +170,7 @@ extension FlowTable {
     let actions = machine.handle(
       .report(report, isProof: isProof, contrast: contrast), at: now)
     self.spared += machine.timesSpared - flow.machine.timesSpared
-    // Only the socket shows whether a stranded flow works. It is queried after the change (E2).
+    // Only the socket shows whether a stranded flow works. It is queried a second later (E2, E5).
     if machine.isStranded, !flow.machine.isStranded { flow.hasMoved = true }
     flow.machine = machine
     self.isSeen(flow)

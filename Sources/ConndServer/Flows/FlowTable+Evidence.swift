@@ -25,13 +25,13 @@ extension FlowTable {
     return (reports, after)
   }
 
-  /// The number of flows that are queried before kernel messages are read again: about half a
-  /// millisecond.
+  /// The number of flows that are queried before kernel messages are read again: they take about
+  /// half a millisecond.
   private static let maxQuestions = 256
 
-  /// Queries the next flows of an inquiry and suspects flows with unacknowledged data (E2).
-  /// Returns notifications: the client of an idle flow must ask the peer, and a flow that has been
-  /// silent for two timeouts is in doubt.
+  /// Queries the sockets of the inquiry's next flows, and watches flows with unacknowledged data
+  /// (E2). Returns notifications: the client of an idle flow must ask its peer, and a flow that has
+  /// been silent for two timeouts is in doubt.
   mutating func ask(
     _ reader: FlowReader, at now: Instant, _ clock: Clock?
   ) -> [FlowNotification] {

@@ -46,7 +46,7 @@ extension FlowTable {
     }
   }
 
-  /// Guards a flow, after adding the link of a link-local address.
+  /// Guards a flow. If the flow has a link-local address, first adds the link of that address.
   ///
   /// - Throws: If the kernel query fails. Nothing has changed then.
   mutating func register(
@@ -122,8 +122,8 @@ extension FlowTable {
       } ?? false)
     var (question, flowPath) = (first, present)
     if tracker.question != first {
-      // A flow without a source address gets the one that the kernel just chose. Policy rules may
-      // match on it.
+      // A flow without a source address gets the address that the kernel just chose. Policy rules
+      // may match that address.
       let own = try reader.flowPath(to: tracker.question)
       let isSame = own.judged.chain.first == present.judged.chain.first
       if known != nil || isSame { (question, flowPath) = (tracker.question, own) }
@@ -132,7 +132,7 @@ extension FlowTable {
       }
     }
     var reading = try reader.reading(of: question, madeOn: tracker.path, &flowPath)
-    // connd has never seen the flow with this address.
+    // connd has never seen the flow with this address, so the loss counts as final.
     if known == nil, reading.isSourceGone { reading.sourceLoss = .final }
     let since = registrar.gravest(of: registration, flowPath.judged, reading)
     var machine = FlowMachine(tracker)
@@ -146,7 +146,7 @@ extension FlowTable {
     self.spared += machine.timesSpared
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
-    // A connection from before its client lost connd is not new.
+    // A connection that its client made before it lost contact with connd is not new.
     let isNew = registration.sinceGeneration == nil && !registration.hasWaited
     let madeAt =
       isNew && flow.namesSocket && !self.inDoubt.isEmpty
@@ -170,10 +170,10 @@ extension FlowTable {
     }
   }
 
-  /// Returns the client's known path, or `nil` if it need not be compared. A client that asked
-  /// before it connected knew neither its local address nor its port. If that query still has the
-  /// same answer, nothing has changed. The address or port alone selects another route (`ip rule
-  /// from`, `sport`, one of several nexthops).
+  /// Returns the client's known path, or `nil` if it need not be compared. A client that queried
+  /// the path before connecting did not know its local address and port. If the query without them
+  /// still has the same answer, nothing has changed. Only the address or port selects another route
+  /// (`ip rule from`, `sport`, one of several nexthops).
   private func path(
     known registration: Registration, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> KernelPath? {

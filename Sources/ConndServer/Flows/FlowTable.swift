@@ -22,7 +22,7 @@ struct FlowTable {
     var event: FlowEvent
     /// When the client's time to ask its peer ends, or `nil` if it need not ask (E4).
     var askedUntil: WallTime?
-    /// Whether this ends a connection for which connd has never seen a path.
+    /// Whether the event ends a connection for which connd has never seen a path (I11).
     var isRefutation = false
   }
 
@@ -34,7 +34,8 @@ struct FlowTable {
   /// The number of flows by account.
   private(set) var usage = Usage()
   private(set) var addressCounts: [IPAddress: Int] = [:]
-  /// The newest connection to each host (E2), and the last guard of each socket, by their hashes.
+  /// The newest connection to each host (E2), and the flow that was registered last for each
+  /// socket, by the hashes of host and socket.
   private(set) var (newest, sockets): ([Int: Key], [Int: Key]) = ([:], [:])
   /// The number of flows that name a TCP socket, which can be queried.
   private(set) var socketFlows = 0
@@ -132,7 +133,7 @@ struct FlowTable {
       flow.isOverdue = true
       self.due += 1
     }
-    // The flow with the earliest deadline has recovered.
+    // If no flow is overdue, the flow with the earliest deadline has recovered.
     if self.due == 0 { self.findEarliestDeadline() }
     self.inquiry.begin(with: self.flows, at: now)
     self.check()

@@ -37,7 +37,8 @@ final class GuardMailbox: FlowMailbox {
     var generation: UInt64
     /// When the client's time to ask its peer ends, or `nil` if it need not ask (E4).
     var askedUntil: WallTime?
-    /// Whether it answers a request. Earlier messages with the same ID belong to another flow.
+    /// Whether the message answers a request. Messages with its ID before it are about another
+    /// flow.
     var isAnswer = false
   }
 
@@ -54,13 +55,14 @@ final class GuardMailbox: FlowMailbox {
     var limit = GuardMailbox.maxMessages
     /// The number of accepted requests whose answers have not been sent.
     var requests = 0
-    /// The number of these answers in the messages taken last, which may not have been sent yet.
+    /// The number of answers among the messages that ``GuardMailbox/next()`` returned last. They
+    /// may not have been sent yet.
     var taken = 0
-    /// A request is accepted while `requests` is below this.
+    /// A request is accepted while `requests` is below this number.
     var acceptsBelow = GuardMailbox.maxMessages
     var isFinished = false
     var lastNotice: Notice?
-    /// The tasks that wait for messages and for room.
+    /// The tasks that wait for messages, and for room for another request.
     var waiting: CheckedContinuation<Void, Never>?
     var asking: CheckedContinuation<Void, Never>?
   }
@@ -78,8 +80,8 @@ final class GuardMailbox: FlowMailbox {
     self.memory = memory
   }
 
-  /// The maximum memory of a request until its answer is sent: the registration with a known path,
-  /// then a path. Each call may use this much without admission (``CallMemory/free``).
+  /// The maximum memory of a request until its answer is sent, in bytes: the registration with a
+  /// known path, then a path. Each call may use this much without admission (``CallMemory/free``).
   static let costOfRequest = 2048
 
   /// The number of pending messages above which the messages of each flow are merged.
@@ -228,7 +230,7 @@ final class GuardMailbox: FlowMailbox {
 extension GuardMailbox.Message {
   fileprivate var isRefusal: Bool { if case .refused = self.event { true } else { false } }
 
-  /// Returns one message that replaces this one and a later one, both unread.
+  /// Returns one message that replaces this message and a later message, both unread.
   fileprivate func joined(with later: Self) -> Self {
     switch (self.event, later.event) {
     case (.invalidation(let invalidation), .betterPathGone)

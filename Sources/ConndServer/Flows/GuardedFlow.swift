@@ -18,11 +18,12 @@ final class GuardedFlow {
   var hasMoved = false
   /// The number of the last step for which the flow was evaluated.
   var seen: UInt64
-  /// Whether the flow's grace period is over.
+  /// Whether the flow is due without a step: its grace period is over, or a quality has changed.
   var isOverdue = false
   /// Whether the flow had no path at registration, and has had none since (I11).
   var isDoubted: Bool
-  /// The time and progress at registration, if the connection was new while others were in doubt.
+  /// The time and progress at registration, or `nil` unless the connection was new while other
+  /// flows were in doubt.
   var made: Contrast.Made?
   /// The flow's index in the table.
   var place: Int
@@ -60,7 +61,8 @@ final class GuardedFlow {
 
   var socket: Destination { self.tracker.question.socket }
 
-  /// Returns a comparison of other connections with this one, or `nil` if this one was not new.
+  /// Returns the evidence of this flow against silent flows to its host (*contrast* in E2), or
+  /// `nil` if this flow was not new.
   func contrast(_ report: SocketReport?, lastChange: Instant?, at now: Instant) -> Contrast? {
     guard let made, let report else { return nil }
     return Contrast(made, report, lastChange: lastChange, at: now)

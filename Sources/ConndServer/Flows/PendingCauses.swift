@@ -37,8 +37,8 @@ struct PendingCauses {
     self.steps[0] = first
   }
 
-  /// Returns the steps since a flow was evaluated, merged into one. Without such a step, a grace
-  /// period has ended.
+  /// Returns the steps since a flow was evaluated, merged into one. Without such a step, the
+  /// trigger is the timer.
   func step(since seen: UInt64) -> Step {
     let count = Int(min(self.last - min(seen, self.last), UInt64(self.steps.count)))
     guard var step = self.steps.suffix(count).first else { return Step(trigger: .timer) }
@@ -54,8 +54,8 @@ struct PendingCauses {
 }
 
 extension ReadTrigger {
-  /// The number of messages above which earlier ones are dropped. They only serve to find the
-  /// cause.
+  /// The number of messages above which earlier messages are dropped. Messages only serve to find
+  /// the cause.
   private static let maxEvents = 4096
 
   fileprivate func joined(with other: ReadTrigger) -> ReadTrigger {
@@ -66,8 +66,8 @@ extension ReadTrigger {
     return .events(events + others)
   }
 
-  /// Whether no path can be lost because of this. Users can cause some of these as often as they
-  /// want, and must not hide the cause of a loss (Q3).
+  /// Whether no path can be lost because of the trigger. Users can cause some of these triggers as
+  /// often as they want, which must not hide the cause of a loss (Q3).
   private var costsNoPath: Bool {
     switch self {
     case .metering, .validation, .quality, .override: true

@@ -12,14 +12,14 @@ struct SocketInquiry {
   private var scope = ChangeScope()
   /// The cause of the last change.
   private(set) var cause = ChangeCause(.start, "started")
-  /// The flows that the current inquiry still has to query, the next one last.
+  /// The flows that the current inquiry still has to query. The next flow is the last element.
   private var flows: [FlowTable.Key] = []
   /// The changes that the current inquiry is about.
   private var change = Change()
 
   /// The changes that an inquiry is about.
   struct Change {
-    /// When the last of them happened.
+    /// When the last of the changes happened.
     var time = Instant(sinceStart: .zero)
     var scope = ChangeScope()
     /// Whether no further inquiry covers the last of these changes.
@@ -59,9 +59,9 @@ struct SocketInquiry {
 }
 
 extension GuardedFlow {
-  /// Whether a change touches the flow: it names what the flow uses, or the flow's path has moved
-  /// since the last inquiry. If the socket has refuted the lookup, or the lookup is not proof (E0),
-  /// the flow's real path is unknown. Then any change may touch it.
+  /// Whether a change touches the flow: the change names something that the flow uses, or the
+  /// flow's path has moved since the last inquiry. If the socket has refuted the lookup (E1), or
+  /// the lookup is not proof (E0), the flow's real path is unknown. Then any change touches it.
   func takeIsTouched(by change: SocketInquiry.Change, isProof: () -> Bool) -> Bool {
     defer { if change.isOver { self.hasMoved = false } }
     guard self.flow.namesSocket, self.machine.isTrusted else { return false }

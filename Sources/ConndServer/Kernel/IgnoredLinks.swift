@@ -1,20 +1,20 @@
 import Connectivity
 import Netlink
 
-/// Links that no path can depend on. Events on them need no reading (T3), and eventually connd
-/// stops receiving them. On a machine with containers such links come and go all the time.
+/// Links that no path can depend on. Events about these links need no reading (T3), and eventually
+/// the socket filter drops them. On a machine with containers such links come and go all the time.
 ///
 /// The kernel creates a link without addresses and routes. It reports everything that makes the
 /// link reachable later: matching routes pass the filter, and addresses and upper links cause
-/// messages. Links that predate the listener or the last overrun are never ignored. Neither is an
-/// ifb, because no message says that tc redirects traffic to it.
+/// messages. Links that predate the listener or the last overrun are never ignored. An ifb link is
+/// never ignored either, because the kernel sends no message when tc redirects traffic to it.
 struct IgnoredLinks {
   private enum State {
     /// No link is ignored, because messages were filtered or lost. Any link may have become
     /// reachable without a message.
     ///
-    /// - isDraining: Whether the current drain began in this state. If so, the state ends with that
-    ///   drain. If the state began during a drain, it ends with the next one.
+    /// - isDraining: Whether the current drain began in this state. If so, the state ends with the
+    ///   current drain, otherwise with the next drain.
     case blind(isDraining: Bool)
     /// The kernel reports all links. `vain` is the number of messages that did not matter.
     case learning(vain: Int)
@@ -28,10 +28,10 @@ struct IgnoredLinks {
   private var links: Set<UInt32> = []
   /// Links that have been part of a path.
   private var used: Set<UInt32> = []
-  /// The newest link that the kernel has reported. The kernel numbers further links from its index.
+  /// The newest link that the kernel has reported. The kernel gives further links higher indexes.
   private var newest: UInt32 = 0
-  /// Whether the kernel's filter holds back messages that may matter. If so, a new filter must be
-  /// set, and everything must be read again.
+  /// Whether the socket filter drops messages that may matter. If so, connd must install a new
+  /// filter and read everything again.
   private(set) var filterIsTooNarrow = false
   /// The number of irrelevant messages after which links created later are ignored. Ignoring
   /// requires a list of all links, which costs as much as a thousand messages if there are
@@ -40,13 +40,13 @@ struct IgnoredLinks {
   private var threshold = 16
   private static let maxThreshold = 1024
 
-  /// The limit of reachable links above the index. With more, such as a server's tunnels, connd
-  /// lists the links again.
+  /// The maximum number of reachable links above the index. If there are more, such as a server's
+  /// tunnels, connd lists the links again.
   private static let maxExceptions = 64
-  /// A filter that names more links costs more than it saves.
+  /// The maximum number of links in the filter. A longer filter costs more than it saves.
   private static let maxNamed = 128
 
-  /// The links for which the kernel's filter must drop messages, or `nil` without any.
+  /// The links about which the socket filter drops messages, or `nil` if it drops none.
   var unheard: UnheardLinks? {
     guard case .filtering(let above, let except) = self.state,
       except.count + self.used.count <= Self.maxNamed
@@ -55,7 +55,7 @@ struct IgnoredLinks {
     return UnheardLinks(above: above, except: all.sorted(), masters: self.used.sorted())
   }
 
-  /// Whether too many messages are about links that do not matter. ``ignore(after:)`` ends that.
+  /// Whether irrelevant messages are so many that ``ignore(after:)`` is worthwhile.
   var areLoud: Bool {
     if case .learning(let vain) = self.state { vain >= self.threshold } else { false }
   }
@@ -77,9 +77,10 @@ struct IgnoredLinks {
       : .filtering(above: greatest, except: [])
   }
 
-  /// Notes that the filter is set. The caller must then read what the old one held back.
+  /// Notes that a new socket filter is installed.
   ///
-  /// - Returns: Whether the old filter held back messages that may matter.
+  /// - Returns: Whether the old filter may have dropped messages that matter. Then all must be read
+  ///   again.
   mutating func acceptFilter() -> Bool {
     defer { self.filterIsTooNarrow = false }
     return self.filterIsTooNarrow
@@ -90,12 +91,12 @@ struct IgnoredLinks {
 
   /// Adds links that paths use.
   mutating func use(_ links: some Sequence<UInt32>) {
-    // Any other link might be a port of the new one, so start over.
+    // Any ignored link might be a port of the newly used link, so start over.
     for link in links where self.used.insert(link).inserted { self.startOver() }
   }
 
-  /// Prepares for a filter that passes more routes and all links. Messages that the old filter held
-  /// back may concern any link, and the caller still has to read the current state.
+  /// Prepares for a filter that passes more routes and all links. Messages that the old filter
+  /// dropped may concern any link, and the caller still has to read the current state.
   mutating func hearAll() {
     self.links = []
     self.state = .blind(isDraining: false)
@@ -113,7 +114,7 @@ struct IgnoredLinks {
     case .blind: break
     case .learning: self.state = .learning(vain: 0)
     case .filtering:
-      // The kernel has dropped messages about these links.
+      // The socket filter has dropped messages about the ignored links.
       self.filterIsTooNarrow = true
       self.state = .blind(isDraining: false)
     }
@@ -151,7 +152,8 @@ struct IgnoredLinks {
       if link.isNew, !self.isBlind, !self.used.contains(link.index), !self.isUnheard(link.index) {
         self.links.insert(link.index)
       }
-      // When a link leaves its master, the message does not name the master.
+      // When a port leaves its master, the message does not name the master, so the port is noted
+      // now.
       if link.master.map(self.used.contains) ?? false { self.lead(to: link.index) }
       return !self.contains(link.index)
     case .linkRemoved(let link):
@@ -163,8 +165,8 @@ struct IgnoredLinks {
       self.links.remove(link.index)
       return !isBystander || link.mayReceiveRedirections
     case .address(let address), .addressRemoved(let address):
-      // Any address except a link-local one may be the source on another link. In IPv4, link-local
-      // ones may, too.
+      // Any address except a link-local one may be the source on another link. An IPv4 link-local
+      // address may be, too.
       if address.address.family == .ipv4 || !address.address.isLinkLocal {
         self.lead(to: address.link)
       }
@@ -192,7 +194,7 @@ struct IgnoredLinks {
     return !self.used.contains(link) && !except.contains(link)
   }
 
-  /// Notes that a link may be reachable.
+  /// Stops ignoring a link, because it may be reachable.
   private mutating func lead(to link: UInt32) {
     self.links.remove(link)
     guard self.isUnheard(link), case .filtering(let above, var except) = self.state else { return }

@@ -19,8 +19,8 @@ protocol Kernel {
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool
 
   /// Makes the next query wait until the kernel has completed every change that it has announced,
-  /// even if the filter dropped the message. The kernel announces some changes before it makes
-  /// them, and a route lookup does not wait for them (K2).
+  /// even if the socket filter dropped the message. The kernel announces some changes before it
+  /// makes them, and a route lookup does not wait for them (K2).
   func waitForChanges() throws(KernelUnavailable)
 
   /// Subscribes to the messages that are needed, and to as few others as possible.

@@ -37,7 +37,7 @@ enum KernelQuestion: Hashable {
 
 /// The answer to a ``KernelQuestion``. Each question has one kind of answer.
 enum KernelReply {
-  /// In the same order. A failed lookup of one destination is also an answer.
+  /// In the order of the destinations. A failed lookup of one destination is also an answer.
   case routes([RouteAnswer])
   /// `nil` if no entry matches.
   case entry(RouteEntry?)
@@ -54,8 +54,8 @@ enum KernelReply {
   case wirelessLink(WirelessAnswer)
   /// `nil` if the link has no access point or the driver does not report the strength.
   case wirelessSignal(WirelessSignal?)
-  /// In the same order, with `nil` for a socket that cannot be queried: without evidence the route
-  /// lookup decides.
+  /// The reports in the order of the connections, with `nil` for a socket that cannot be queried.
+  /// Without evidence, the route lookup decides.
   case sockets([SocketReport?])
   /// The rules in order of evaluation.
   case rules([Rule])
@@ -143,8 +143,8 @@ extension Kernel {
     }
   }
 
-  /// Returns the state of connections' sockets, in the same order, or `nil` for each one without an
-  /// answer.
+  /// Returns the state of connections' sockets, in the same order, with `nil` for each socket
+  /// without an answer.
   func socketReports(on connections: [Destination]) -> [SocketReport?] {
     guard !connections.isEmpty else { return [] }
     let reports = try? self.ask(.sockets(connections)) {

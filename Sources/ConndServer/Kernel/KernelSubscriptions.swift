@@ -5,8 +5,8 @@ import ConnectivityRules
 /// paths, and the remote ends of tunnels. The routes to these ends decide which link is below a
 /// tunnel (K6).
 ///
-/// This is a value. Each turn's readings add to it. If they need more than the kernel's filter
-/// passes, connd sets a wider filter.
+/// The readings of each turn add to this value. If they need messages that the socket filter drops,
+/// connd installs a wider filter.
 struct KernelSubscriptions {
   var gateways = GatewayTable()
   var bridgePorts = BridgePorts()
@@ -20,13 +20,13 @@ struct KernelSubscriptions {
   var removedLinks = RemovedLinks()
   /// The remote ends of tunnels, each with the tunnel's link.
   private var tunnels: Set<PathFacts.TunnelEnd> = []
-  /// The marks that keep traffic out of tables that lead into tunnels, for the rules read so far.
+  /// The marks that keep traffic out of tables that route into tunnels, for the rules read so far.
   var marks: [RuledTable: [UInt32]] = [:] {
     didSet { if self.marks.count > Self.maxTunnels { self.marks = [:] } }
   }
   /// The links of default routes, or `nil` if they must be read.
   var uplinks: Set<UInt32>?
-  /// Whether the kernel's filter does not cover one of the tunnels yet.
+  /// Whether the socket filter does not yet pass routes to the remote end of every tunnel.
   private var hasNewTunnel = false
 
   struct RuledTable: Hashable {
@@ -38,10 +38,10 @@ struct KernelSubscriptions {
   /// followed.
   private static let maxTunnels = 1024
 
-  /// The remote ends of the tunnels that paths lead into.
+  /// The remote ends of the tunnels on paths.
   var tunnelEnds: Set<IPAddress> { Set(self.tunnels.map(\.address)) }
 
-  /// Whether the kernel's filter holds back messages that may matter.
+  /// Whether the socket filter drops messages that may matter.
   var isWider: Bool {
     self.hasNewTunnel || self.gateways.isNew || self.bridgePorts.isNew
       || self.ignoredLinks.filterIsTooNarrow
@@ -78,8 +78,8 @@ struct KernelSubscriptions {
       case .nexthop: self.uplinks = nil
       case .route(let change, _): self.note(change)
       case .overrun:
-        // Some tunnels may be gone. The next reading finds the ones in use again. A filter that
-        // passes more than necessary is not worth another reading.
+        // Some tunnels may be gone. The next reading adds the tunnels that are still in use. Until
+        // then the socket filter passes more than necessary, which does no harm.
         (self.tunnels, self.globalSources) = ([], nil)
         (self.marks, self.uplinks) = ([:], nil)
       default: break
@@ -88,7 +88,7 @@ struct KernelSubscriptions {
   }
 
   private mutating func note(_ change: RouteChange) {
-    // Some VPNs add two routes of /1 each, so that the default route stays as it is.
+    // Some VPNs add two routes of /1 each instead of replacing the default route.
     guard change.route.prefix.length <= 1 else { return }
     guard let link = change.outLink, self.uplinks?.count ?? 0 < Self.maxUplinks else {
       self.uplinks = nil
@@ -106,7 +106,7 @@ struct KernelSubscriptions {
     self.bridgePorts.forget(bridge: link)
   }
 
-  /// Notes that the kernel's filter now passes everything that matters.
+  /// Notes that the socket filter now passes everything that matters.
   ///
   /// - Returns: Whether everything must be read again.
   mutating func acceptFilter() -> Bool {

@@ -15,13 +15,13 @@ final class NetlinkKernel: Kernel {
   private let sockets: any SocketSource
   private let devices: DeviceReader
   /// The devices as sysfs describes them. A device never changes while the link exists under its
-  /// name. Stacks are not remembered, because the links below them change.
+  /// name. The devices of stacked links are not remembered, because the links below them change.
   private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
   private var unheard: UnheardLinks?
-  /// Opened by the first query, and again by the next query after a failure.
+  /// The socket for sock_diag(7), opened by the first query, and by the next query after a failure.
   private var diagnosis: SocketDiagnosis?
 
-  /// The number of events that are read before connd acts on them.
+  /// The maximum number of events that one drain reads from each socket.
   private static let batch = 4096
 
   /// - Parameters:
@@ -54,8 +54,8 @@ final class NetlinkKernel: Kernel {
 
   func drain(into events: inout [KernelEvent]) throws(KernelUnavailable) -> Bool {
     let first = events.count
-    // The kernel announces Wi-Fi before any Wi-Fi link. Draining in this order ensures that no
-    // Wi-Fi link is read without that announcement.
+    // The kernel announces the nl80211 family before any Wi-Fi link. Draining the nl80211 socket
+    // last ensures that connd knows the family when it reads such a link.
     let mayHaveMore = try exchange { () throws(NetlinkError) in
       let hasRouting = try self.listener.drain(into: &events, limit: Self.batch)
       let hasWireless = try self.wireless?.drain(into: &events, limit: Self.batch) ?? false
@@ -64,7 +64,7 @@ final class NetlinkKernel: Kernel {
     for event in events[first...] {
       switch event {
       case .linkRemoved(let link): self.knownDevices[link.index] = nil
-      // The link's PPP session may have begun.
+      // The device of a ppp link changes when its session begins.
       case .link(let link) where link.kind == "ppp": self.knownDevices[link.index] = nil
       case .overrun: self.knownDevices = [:]
       default: break
@@ -139,7 +139,7 @@ final class NetlinkKernel: Kernel {
       return .neighbour(try requester.neighbour(address, on: link))
     case .bridgePort(let hardwareAddress, let bridge):
       return .bridgePort(try requester.bridgePort(of: hardwareAddress, on: bridge))
-    // Without an answer from nl80211, routes can still be looked up.
+    // If nl80211 does not answer, connd goes on, because routes can still be looked up.
     case .wirelessLink(let index):
       guard let wireless = self.wireless else { return .wirelessLink(.notWireless) }
       return .wirelessLink((try? wireless.link(index)) ?? .incomplete(nil))

@@ -32,7 +32,7 @@ struct Connd {
 
   private func run(on reactor: Reactor) async throws {
     let socket = self.passed.unixListener == nil ? try ListeningSocket(path: self.socketPath) : nil
-    // A descriptor always exists here: of systemd's socket, or of the one opened above.
+    // The descriptor is never -1 here: either systemd passed a socket, or connd opened one above.
     let descriptor = self.passed.unixListener?.descriptor ?? socket?.takeDescriptor() ?? -1
 
     let place = self.passed.unixListener.map(Self.text) ?? self.socketPath

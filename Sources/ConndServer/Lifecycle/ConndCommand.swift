@@ -211,7 +211,7 @@ extension ConndCommand {
   public static func start() {
     self.widenHelp()
     let arguments = ProgramArguments.all
-    // The parser knows only the long name.
+    // The parser knows only the long name, `--version`.
     self.main(arguments.first == "-V" ? ["--version"] : arguments)
   }
 

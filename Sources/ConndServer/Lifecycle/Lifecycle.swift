@@ -52,8 +52,8 @@ final class Lifecycle: Sendable {
   }
 
   private func serve() async throws {
-    // Until then, clients wait in the listen backlog. connd answers "assume online" only if the
-    // kernel cannot be read, not during startup (K8).
+    // Until the first reading, clients wait in the listen backlog. connd answers "assume online"
+    // only if the kernel cannot be read, not during startup (K8).
     await self.monitor.firstReading()
     if self.isStopping.load(ordering: .relaxed) { return }
     try await self.server.serve()
@@ -86,8 +86,8 @@ final class Lifecycle: Sendable {
     self.announcer.notifier.stopping(status: "stopping")
     // Subscriptions end first, because the server waits for them.
     self.store.finish()
-    // Calls wait for these overrides to be written, so the write must not block the thread of the
-    // calls.
+    // Some calls wait until their overrides are written, so the write must not block the thread
+    // that serves calls.
     _ = Thread.start(named: "connd-overrides", self.overrideStore.finish)
     self.server.beginGracefulShutdown()
     // A suspended client never acknowledges the end, so connd does not wait for it.

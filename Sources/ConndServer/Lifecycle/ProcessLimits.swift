@@ -5,8 +5,8 @@ import LinuxSupport
 /// The settings that the process requests from the kernel and the C library before it starts
 /// threads.
 enum ProcessLimits {
-  /// Each subscriber needs a descriptor. The usual soft limit (1024) of shells and systemd is meant
-  /// for select(2).
+  /// The number of descriptors to allow, because each subscriber needs one. The usual soft limit
+  /// (1024) of shells and systemd is meant for select(2).
   private static let descriptors: rlim_t = 65_536
   /// A short scheduler slice in nanoseconds, which gets connd scheduled promptly on a busy machine.
   /// With the default of some milliseconds, connd would wait for other processes, including hostile

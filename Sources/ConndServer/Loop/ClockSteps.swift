@@ -19,7 +19,7 @@ struct ClockSteps: Hashable, Sendable {
   ///   - time: The same moment by the wall clock.
   init(from now: Instant, _ time: WallTime) { self.distance = Self.distance(now, time) }
 
-  /// Compares both clocks' readings of one moment with the last ones.
+  /// Compares both clocks' readings of one moment with their last readings.
   ///
   /// - Returns: By how much the wall clock was set since the last reading, or `nil` if it was not.
   mutating func step(to now: Instant, _ time: WallTime) -> Duration? {

@@ -34,6 +34,6 @@ struct DueReadings {
     return self.user.take()
   }
 
-  /// Drops the readings because the kernel is unavailable. When it is back, everything is read.
+  /// Drops the readings because the kernel is unavailable. Once it is back, everything is read.
   mutating func drop() { self.triggers = [] }
 }

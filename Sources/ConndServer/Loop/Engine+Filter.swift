@@ -11,7 +11,7 @@ extension Engine {
     return self.filterSpec(self.reader.destinations.all + single.sorted())
   }
 
-  /// Returns the same subscriptions, with routes to these addresses only.
+  /// Returns the subscriptions of ``filterSpec``, but with routes to `destinations` only.
   func filterSpec(_ destinations: [IPAddress]) -> FilterSpec {
     let subscriptions = self.context.subscriptions
     return FilterSpec(
@@ -20,7 +20,7 @@ extension Engine {
       unheard: subscriptions.ignoredLinks.unheard)
   }
 
-  /// Whether the kernel's filter holds back messages that may matter.
+  /// Whether the socket filter drops messages that may matter.
   var needsWiderFilter: Bool { self.context.subscriptions.isWider }
 
   /// Whether messages may concern a client's path (T3).
@@ -28,10 +28,9 @@ extension Engine {
     self.context.subscriptions.ignoredLinks.mayMatter(events)
   }
 
-  /// Notes that the kernel's filter now passes everything that matters.
+  /// Notes that the socket filter now passes everything that matters.
   ///
-  /// - Returns: The messages that the old filter held back, or `nil` if nothing can have been
-  ///   missed.
+  /// - Returns: The messages that the old filter dropped, or `nil` if nothing can have been missed.
   mutating func acceptFilter(_ kernel: any Kernel) throws(KernelUnavailable) -> [KernelEvent]? {
     try self.context.read(kernel) { (view) throws(KernelUnavailable) in
       try view.acceptFilter()

@@ -5,7 +5,8 @@ import ConnectivityRules
 extension Engine {
   /// Evaluates the next slice of the flows that are due.
   ///
-  /// - Parameter isFinal: Whether flows are destroyed even if waiting messages may explain it.
+  /// - Parameter isFinal: Whether flows are destroyed even if waiting messages may explain the
+  ///   loss.
   mutating func evaluateFlows(
     _ kernel: any Kernel, isFinal: Bool, at now: Instant, clock: @escaping FlowTable.Clock
   ) throws(KernelUnavailable) -> FlowTable.Slice {

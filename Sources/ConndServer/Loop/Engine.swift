@@ -117,7 +117,7 @@ struct Engine {
     self.context.wireless.beginStep()
     self.context.subscriptions.gateways.now = now
     if case .events(let events) = trigger { self.context.note(events) }
-    // Messages that the kernel sent meanwhile are lost, as after an overrun.
+    // Messages of the time in which the kernel was unavailable are lost, as after an overrun.
     if self.isKernelLost { self.context.note([.overrun]) }
     try kernel.waitForChanges()
     let reading = try self.settledReading(kernel, Removals(trigger))
@@ -177,15 +177,15 @@ struct Engine {
     self.changes.update(to: settings, learntLate: learntLate, time: time).map { [$0] } ?? []
   }
 
-  /// Marks what clients watch as due after a publication. `evaluatePaths` and `evaluateFlows` then
-  /// evaluate it slice by slice.
+  /// Marks guarded flows and watched destinations as due after a publication. `evaluateFlows` and
+  /// `evaluatePaths` then evaluate them slice by slice.
   mutating func follow(_ step: Step) {
     self.flows.examineAll(step.followers)
     self.watched.examineAll()
   }
 
-  /// Marks what some users watch and guard as due, because the quality of a link has changed for
-  /// them.
+  /// Marks the flows and watched destinations of some users as due, because the quality of a link
+  /// has changed for these users.
   mutating func examine(trafficOf users: Set<UInt32>) {
     guard !users.isEmpty else { return }
     self.flows.examine(trafficOf: users)

@@ -8,7 +8,7 @@ enum Input: Sendable {
   /// Replies once the kernel has been read for the first time, or could not be read.
   case awaitFirstReading(Reply<Void>)
   case query(KernelQuery)
-  /// The client is no longer waiting.
+  /// Drops a query because its client is not waiting any more.
   case drop(KernelQuery.ID, of: Account)
   case count(Reply<MonitorLoop.Counts>)
   case unwatch(Destination, watcher: UInt64)

@@ -1,7 +1,7 @@
 import Connectivity
 import Netlink
 
-/// The kernel's filter as it is installed, compared with the filter that is needed (D6).
+/// The installed socket filter, compared with the filter that is needed (D6).
 struct InstalledFilter {
   /// The addresses whose routes pass.
   private var addresses = AddressList()
@@ -21,7 +21,7 @@ struct InstalledFilter {
     self.addresses.isSuperset(of: addresses)
   }
 
-  /// Returns the addresses that pass now, together with these.
+  /// Returns the addresses whose routes pass now, together with `addresses`.
   func widened(to addresses: [IPAddress]) -> [IPAddress] {
     var wider = self.addresses
     wider.insert(addresses)

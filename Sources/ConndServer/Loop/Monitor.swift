@@ -7,9 +7,9 @@ import Synchronization
 import Systemd
 import UnixTransport
 
-/// Runs the thread that owns the kernel.
+/// Runs the thread that queries the kernel and receives its messages.
 ///
-/// Other threads never touch the kernel. They send this thread an ``Input``. Safe to use from any
+/// Other threads never query the kernel. They send this thread an ``Input``. Safe to use from any
 /// thread.
 final class Monitor: Sendable {
   private let wakeUp: WakeUp

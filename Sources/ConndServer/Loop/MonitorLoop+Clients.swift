@@ -13,8 +13,8 @@ extension MonitorLoop {
 
   /// Evaluates the next slice of flows and notifies their clients.
   ///
-  /// Waiting messages usually belong to the same event, so the evaluation would be repeated after
-  /// they are read. The next pass therefore reads them first. It reads again if a flow would be
+  /// Waiting messages usually belong to the event that made the flows due, and would make them due
+  /// again. The next pass therefore reads these messages first. It reads again if a flow would be
   /// destroyed while further messages may explain the loss (K8).
   mutating func evaluateFlows() {
     guard self.flowsAreDue, let kernel = self.kernel else { return }

@@ -3,7 +3,7 @@ import ConnectivityRules
 import Logging
 import Netlink
 
-// The kernel's messages, and the filter that passes them.
+// The kernel's messages, and the socket filter that passes them.
 extension MonitorLoop {
   /// Whether kernel messages end a wait.
   var listens: Bool { self.pauses.overrun.end == nil }
@@ -100,11 +100,11 @@ extension MonitorLoop {
     self.filter.isTooWide && !self.engine.flows.isBusy && !self.guards.isBusy
   }
 
-  /// Installs a filter that passes only what paths and clients need now (D6). If the old one passed
-  /// too little, reads what may have changed.
+  /// Installs a filter that passes only what paths and clients need now (D6). If the old filter
+  /// passed too little, notes that the kernel must be read.
   ///
-  /// If a hostile neighbour changes a gateway's MAC address again during that reading, the next
-  /// turn continues.
+  /// If a hostile neighbour changes a gateway's MAC address again while connd reads, the next turn
+  /// continues.
   mutating func adaptFilter() {
     guard let kernel = self.kernel else { return }
     if self.engine.context.subscriptions.ignoredLinks.areLoud {
@@ -144,7 +144,7 @@ extension MonitorLoop {
     }
     do throws(KernelUnavailable) {
       try kernel.watch(spec)
-      // The old filter may have dropped a message that came before its change.
+      // The kernel announces some changes early, and the old filter may have dropped the message.
       if isWider { try kernel.waitForChanges() }
       self.filter.install(spec, isExact: isExact)
     } catch {
@@ -161,7 +161,7 @@ struct WaitingMessages {
   var haveNamedLinks = false
   /// How often the flows that are due have waited for messages that may explain their loss (K8).
   var waits = 0
-  /// One before the first evaluation, three after evaluations.
+  /// The maximum of `waits`: one before the first evaluation, and three after evaluations.
   static let maxWaits = 4
 }
 

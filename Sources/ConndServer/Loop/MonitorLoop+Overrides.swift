@@ -40,7 +40,7 @@ extension MonitorLoop {
   }
 
   /// Returns the present networks if the kernel was read since the last call, or else an empty set.
-  /// Only a reading can show that the machine left one.
+  /// Only a reading can show that the machine left a network.
   private mutating func networksToLeave() -> Set<NetworkHash> {
     guard self.engine.costs.overrides.endWithNetworks, self.overrides.mayHaveLeft else { return [] }
     self.overrides.mayHaveLeft = false

@@ -5,8 +5,8 @@ import Logging
 import Netlink
 import Systemd
 
-/// The loop of the thread that owns the kernel. Its driver waits until ``due`` or for an event,
-/// then calls ``turn(on:taking:)``.
+/// The loop of the monitor thread, which queries the kernel and receives its messages. Its driver
+/// waits until ``due`` or for an event, then calls ``turn(on:taking:)``.
 ///
 /// The loop is a value without a thread, a clock or a socket. It never waits for a subscriber. When
 /// idle it only has deadlines: ends of grace periods and overrides, systemd's watchdog if enabled,
@@ -62,8 +62,8 @@ struct MonitorLoop {
   /// Opens the kernel and reads it for the first time.
   mutating func start() {
     for source in self.sources {
-      // Otherwise an unmetered link would briefly look metered, and early clients would lose their
-      // connections (I7).
+      // Without this wait, an unmetered link would briefly count as metered, and early clients
+      // would lose their connections (I7).
       source.settle(within: .milliseconds(250))
       // The facts are compared with those of an earlier run.
       self.facts += source.process()
@@ -207,7 +207,7 @@ struct MonitorLoop {
   private mutating func meetDeadlines() {
     let now = self.clock.now
     self.watchdog.answer(at: now)
-    // Each deadline is a separate cause, and a reading may change others, so each is read in turn.
+    // Each deadline is a separate cause with its own reading, which may change other deadlines.
     guard !self.readings.areDue else { return }
     if self.kernel != nil, let deadline = self.engine.deadline, deadline.due <= now {
       return self.note(deadline.trigger)
@@ -234,7 +234,7 @@ struct MonitorLoop {
   // MARK: - Facts
 
   private mutating func takeFacts(on woken: Waiter.Woken?) {
-    // A new link may be a new modem, so the sources look again.
+    // A new link may be a new modem, so the sources are notified.
     if self.messages.haveNamedLinks {
       self.messages.haveNamedLinks = false
       for source in self.sources { self.facts += source.noteLinks() }
@@ -311,7 +311,7 @@ struct MonitorLoop {
     for (destination, path) in lost.paths { self.watchers.publish(path, of: destination) }
   }
 
-  /// Ends everything that clients wait for because connd is stopping.
+  /// Ends all streams and pending queries of clients because connd is stopping.
   mutating func finish() {
     self.feed.flush()
     _ = self.readings.finish()

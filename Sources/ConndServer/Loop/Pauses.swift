@@ -19,9 +19,9 @@ struct Pauses {
   }
 }
 
-/// Limits how often everything is read again after lost messages. The first time is immediate. If
-/// messages keep getting lost, the next ones wait briefly. Otherwise they would be lost, too, and
-/// connd would do nothing but read.
+/// Limits how often everything is read again after lost messages. The first reading is immediate.
+/// If messages are lost again soon, connd pauses before it reads further messages. Otherwise it
+/// would do nothing but read.
 struct OverrunPause {
   /// When messages were lost last.
   private var last: Instant?
@@ -82,7 +82,7 @@ struct Repetition {
   /// Notes that a query was refused.
   mutating func refused(at now: Instant) {
     guard self.due == nil else { return }
-    // All queries were answered for longer than the pause.
+    // If no query was refused for longer than the pause, the pauses begin again with the shortest.
     if let last, last.duration(to: now) > self.pause { self.pause = Self.minPause }
     self.due = now.advanced(by: self.pause)
     self.pause = min(self.pause * 2, Self.maxPause)
@@ -96,7 +96,7 @@ struct Repetition {
   }
 }
 
-/// Schedules the next attempt to open the kernel: after one second, then ever more rarely.
+/// Schedules the next attempt to open netlink: after one second, then ever more rarely.
 struct Reopening {
   var due: Instant?
   private var pause = Duration.seconds(1)

@@ -3,7 +3,7 @@ import DequeModule
 
 /// The destinations whose paths clients watch, and the path that was last reported for each.
 ///
-/// They are evaluated in slices, so that kernel messages are read in between.
+/// The destinations are evaluated in slices, so that kernel messages are read in between.
 struct WatchedPaths {
   private var reported: [Destination: KernelPath] = [:]
   /// The destinations that have not been evaluated since the last event.

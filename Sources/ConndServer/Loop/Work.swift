@@ -3,7 +3,7 @@
 ///
 /// Only `read` reads the default paths and publishes what has changed. The other kinds note why
 /// something must be read. Then the kinds from `filter` on wait for the next pass of the turn.
-/// `facts` also publishes changed DNS settings, and a failing query the loss of the kernel.
+/// `facts` also publishes changed DNS settings, and any failing query publishes the kernel's loss.
 enum Work: CaseIterable {
   /// A batch of kernel messages.
   case messages
@@ -13,7 +13,7 @@ enum Work: CaseIterable {
   case facts
   /// Deadlines: the ends of grace periods and overrides, retries, the watchdog.
   case deadlines
-  /// The kernel's filter, so that messages about everything that was just read pass it.
+  /// The socket filter, so that messages about everything that was just read pass it.
   case filter
   /// A slice of the guarded flows.
   case flows
@@ -42,8 +42,9 @@ struct Passes {
   private var rest = Work.allCases[...]
   private var count = 1
 
-  /// If the kernel changes even faster, the next turn continues. The flows that are due may wait
-  /// four times for messages (``WaitingMessages/maxWaits``).
+  /// The maximum number of passes. If the kernel's state changes even faster, the next turn
+  /// continues. The flows that are due may wait four times for messages
+  /// (``WaitingMessages/maxWaits``).
   private static let maxPasses = 8
 
   init(_ woken: Waiter.Woken) { self.woken = woken }

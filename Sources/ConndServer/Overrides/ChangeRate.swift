@@ -4,16 +4,16 @@ import LinuxSupport
 import Synchronization
 import UnixTransport
 
-/// Limits how often each person sets costs, or reports attempts to connect. Every change may be an
-/// event for all subscribers, an entry in the short history, and lines in the log. Safe to use from
-/// any thread.
+/// Limits how often each ``Account`` sets costs, or reports attempts to connect. Every change may
+/// be an event for all subscribers, an entry in the short history, and lines in the log. Safe to
+/// use from any thread.
 final class ChangeRate: Sendable {
   private static let burst = 16
   private static let interval = Duration.milliseconds(250)
 
   private struct State {
     var buckets: [Account: TokenBucket] = [:]
-    /// If there are more accounts, accounts with a full bucket are forgotten.
+    /// The number of accounts above which accounts with a full bucket are forgotten.
     var maxBuckets = 256
   }
 
@@ -23,7 +23,7 @@ final class ChangeRate: Sendable {
   /// - Parameter action: The action in the text of a refusal, such as `sets costs`.
   init(_ action: String) { self.action = action }
 
-  /// - Throws: RESOURCE_EXHAUSTED.
+  /// - Throws: RESOURCE_EXHAUSTED if the account acts too often.
   func admit(_ peer: PeerCredentials, at now: Instant = .now()) throws(RPCError) {
     let isAdmitted = self.state.withLock { state in
       if state.buckets.count > state.maxBuckets {

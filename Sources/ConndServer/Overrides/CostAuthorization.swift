@@ -9,14 +9,14 @@ import UnixTransport
 /// action allows the user at the machine's seat. On a machine without polkit, connd allows that
 /// user and the members of a group.
 struct CostAuthorization: Sendable {
-  /// The name of the group. The polkit rule uses it, too.
+  /// The group whose members may set costs without polkit. The polkit rule names it, too.
   static let group = "connd"
-  /// Defined in `packaging/polkit/org.connd.policy`.
+  /// The polkit action, which `packaging/polkit/org.connd.policy` defines.
   static let action = "org.connd.set-cost"
 
   var ownUser: UInt32 = geteuid()
   var members: GroupFile
-  /// Returns the user at the seat, or `nil` without one, or without logind.
+  /// Returns the user at the seat, or `nil` if no user is there or logind is absent.
   var userAtSeat: @Sendable () -> UInt32? = { Seat.activeUser }
   var askPolkit:
     @Sendable (PeerCredentials, _ isLikely: Bool) async throws(RPCError) -> Polkit.Verdict

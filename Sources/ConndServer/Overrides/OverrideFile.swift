@@ -155,7 +155,7 @@ final class OverrideFile {
       }
     words.append("user=\(override.user)")
     if let name = override.name { words.append("name=\(Self.hexadecimal(name))") }
-    // An end applies to the word before it.
+    // The word for an end (`time`, `boot` or `left`) follows the property that it applies to.
     for (name, setting) in [
       ("constrained", override.constrained), ("expensive", override.expensive),
       ("assist", override.assist),
@@ -219,7 +219,7 @@ final class OverrideFile {
     default: return nil
     }
     var override = CostOverride(user: 0)
-    // The properties that the next end applies to.
+    // The properties to which the next word for an end applies.
     var spoken: [WritableKeyPath<CostOverride, CostOverride.Setting?>] = []
     for word in words.dropFirst(2) {
       guard let equals = word.firstIndex(of: UInt8(ascii: "=")) else { return nil }
@@ -262,7 +262,7 @@ final class OverrideFile {
     }
   }
 
-  /// Returns the bytes of a name as digits, because a name may contain spaces and line breaks.
+  /// Returns a name in hexadecimal, because a name may contain spaces and line breaks.
   private static func hexadecimal(_ name: String) -> String {
     name.utf8.map { NetworkHash(UInt64($0)).description.suffix(2) }.joined()
   }
@@ -289,7 +289,7 @@ final class OverrideFile {
     return NetworkKey(bytes: bytes)
   }
 
-  /// Returns a checksum that detects a torn or edited file. It is not a protection against forgery.
+  /// Returns a checksum that detects a torn or edited file. It does not protect against forgery.
   static func checksum(_ bytes: ArraySlice<UInt8>) -> String {
     NetworkHash(SipHash(key: []).hash(bytes)).description
   }

@@ -43,7 +43,8 @@ extension OverrideRequests {
 }
 
 extension CostOverride {
-  /// The copy does not outlive this boot, and a sandbox may hide the boot's ID.
+  /// The override without an end at the next boot. The copy does not outlive this boot, and a
+  /// sandbox may hide the boot's ID.
   fileprivate var withoutBoot: CostOverride {
     var copy = self
     if copy.constrained?.end == .boot { copy.constrained?.end = nil }

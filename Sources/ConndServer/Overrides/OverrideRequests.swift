@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// Decides about users' requests for cost overrides, with the current state of the kernel. It
-/// changes nothing: the loop applies the change that it returns.
+/// Decides about users' requests for cost overrides, with the current state of the kernel. Only the
+/// loop applies the returned changes.
 struct OverrideRequests {
   let queries: KernelQueries
   let costs: OverrideFile.Contents
@@ -31,8 +31,8 @@ struct OverrideRequests {
     }
   }
 
-  /// Returns the subjects of an override. Current networks are named by name or identity, other
-  /// networks by identity or SSID. An SSID means both the open and the protected network.
+  /// Returns the links or networks of a request. Current networks are named by name or identity,
+  /// other networks by identity or SSID. An SSID means both the open and the protected network.
   private func subjects(
     _ target: CostRequest.Target, _ present: [CurrentNetwork]
   ) -> [CostOverrides.Subject] {
@@ -155,7 +155,7 @@ struct OverrideRequests {
     }?.match
   }
 
-  /// Lists the current networks, and all others with an override.
+  /// Lists the current networks, and all other networks and links with an override.
   func list() throws(CostRequest.Refusal) -> [CostRequest.ListedNetwork] {
     let overrides = self.costs.overrides
     let isNamed = self.queries.identify == .shown

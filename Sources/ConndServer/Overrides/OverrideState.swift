@@ -5,7 +5,7 @@ import ConnectivityRules
 struct OverrideState {
   /// Stores the overrides, or `nil` if they end with connd.
   let store: OverrideStore?
-  /// Whether the kernel was read since overrides were last ended.
+  /// Whether the kernel was read since connd last looked for overrides whose network was left.
   var mayHaveLeft = true
   /// The links and networks with an override that was set with a duration in this run.
   private var timed: Set<CostOverrides.Subject> = []
@@ -13,13 +13,13 @@ struct OverrideState {
 
   init(_ store: OverrideStore?) { self.store = store }
 
-  /// Records overrides that end after a duration, even if the wall clock is set.
+  /// Records overrides that end after a duration, which ``shift(_:at:_:)`` then preserves.
   mutating func note(timed subjects: [CostOverrides.Subject], at now: Instant, _ time: WallTime) {
     self.timed.formUnion(subjects)
     _ = self.clocks.step(to: now, time)
   }
 
-  /// Shifts the ends of these overrides if the wall clock was set.
+  /// Shifts the ends of the overrides with a duration if the wall clock was set.
   ///
   /// - Returns: Whether it was set.
   mutating func shift(

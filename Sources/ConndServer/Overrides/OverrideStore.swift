@@ -6,7 +6,7 @@ import Synchronization
 /// messages. The thread ends when everything is written. If overrides change faster than they may
 /// be written, only the last state is written. Safe to use from any thread.
 final class OverrideStore: Sendable {
-  /// Represents overrides that were handed over.
+  /// A receipt for overrides that were passed to ``OverrideStore/keep(_:)``.
   struct Ticket: Sendable {
     fileprivate let keeper: OverrideStore
     fileprivate let revision: UInt64
@@ -39,7 +39,7 @@ final class OverrideStore: Sendable {
   /// Returns what an earlier run has stored.
   func load() -> OverrideFile.Contents { self.file.withLock { $0.load() } }
 
-  /// Hands over the overrides for writing. Does not block.
+  /// Takes overrides for writing. Does not block, unless no thread can be created.
   func keep(_ contents: OverrideFile.Contents) -> Ticket {
     let (revision, startsThread) = self.state.withLock { state in
       state.revision += 1
@@ -55,7 +55,7 @@ final class OverrideStore: Sendable {
     return Ticket(keeper: self, revision: revision)
   }
 
-  /// Writes what has not been written, on the caller's thread, and disables pauses because connd is
+  /// Writes the pending overrides on the caller's thread, and disables pauses because connd is
   /// about to exit.
   func finish() {
     self.state.withLock { $0.isFinishing = true }

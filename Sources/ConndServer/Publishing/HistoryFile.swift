@@ -149,7 +149,7 @@ final class HistoryFile {
 
   /// Marks the file as incomplete, because it will lack the next changes.
   private func abandon() {
-    // This needs neither space nor a descriptor.
+    // Truncating needs neither space nor another descriptor.
     if self.descriptor >= 0 { ftruncate(self.descriptor, 0) }
     self.closeFile()
     let descriptor = open(self.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)

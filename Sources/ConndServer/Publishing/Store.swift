@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// The monitor thread publishes without blocking, and subscribers read at their own pace. A
 /// subscriber is a position in the history and has no queue. A subscriber that does not read costs
-/// nothing. One that falls behind the history receives a gap (D4). Safe to use from any thread.
+/// nothing. If it falls behind the history, it receives a gap (D4). Safe to use from any thread.
 final class Store: Sendable {
   private let state: Mutex<State>
 
@@ -178,7 +178,7 @@ extension Store {
     self.state.withLock { $0.onNews = body }
   }
 
-  /// Returns what is new to a subscriber, or `nil` if nothing is.
+  /// Returns the next result for a subscriber, or `nil` if nothing is new to it.
   func next(for subscriber: inout Subscriber) -> Reading? {
     self.state.withLock { $0.read(&subscriber) }
   }

@@ -20,10 +20,10 @@ struct BridgePorts {
 
   /// The port of each MAC address, or `nil` while the bridge has not learnt it.
   private var ports = OrderedDictionary<Key, UInt32?>()
-  /// Whether the kernel's filter does not cover all entries yet.
+  /// Whether the socket filter does not pass messages about all entries yet.
   private(set) var isNew = false
 
-  /// If there are more, all are forgotten and learnt again.
+  /// The maximum number of followed MAC addresses. Beyond it, all are forgotten and learnt again.
   private static let maxPorts = 64
 
   /// The MAC addresses that are followed on bridges.
@@ -31,7 +31,7 @@ struct BridgePorts {
     Set(self.ports.keys.map(\.hardwareAddress)).sorted { $0.lexicographicallyPrecedes($1) }
   }
 
-  /// The entries to query again after the filter was set.
+  /// The entries to query again after the socket filter was replaced.
   var keys: [Key] { Array(self.ports.keys) }
 
   /// Follows a MAC address: from now on the kernel reports when its port changes.
@@ -72,10 +72,10 @@ struct BridgePorts {
     self.ports = self.ports.filter { $0.key.bridge != bridge }
   }
 
-  /// Notes that the kernel's filter now covers everything.
+  /// Notes that the socket filter now passes messages about all entries.
   mutating func acceptFilter() { self.isNew = false }
 
-  /// Returns the message about a MAC address that the filter held back, or `nil` without one.
+  /// Returns the message about an entry that the old socket filter dropped, or `nil` without one.
   func missed(_ port: UInt32?, of key: Key) -> KernelEvent? {
     guard let port, let known = self.ports[key], known != port else { return nil }
     return .bridgeEntry(BridgeEntry(key.hardwareAddress, port: port, bridge: key.bridge))

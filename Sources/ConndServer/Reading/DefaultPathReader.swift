@@ -26,7 +26,7 @@ struct DefaultPathReader {
         try flows.flowPath(to: path.destination, path.facts, path.observed.path)
       }
       reading.state.networks[family] = flowPath?.network
-      // The links and routers of equal routes are followed, too.
+      // Reading the paths over equal routes subscribes to their links and gateways.
       for equal in path.equals {
         _ = try view.unlessRefused { () throws(KernelUnavailable) in
           try flows.flowPath(to: equal.question, equal.answer)

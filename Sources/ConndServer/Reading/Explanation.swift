@@ -9,7 +9,7 @@ struct Explanation: Sendable {
     var destination: IPAddress
     /// As `ip route get` writes it, or the reason why the kernel has no route.
     var answer: String
-    /// Whether the answer agrees with the deciding one.
+    /// Whether the answer uses the same route as the answer of the deciding probe.
     var agrees: Bool
   }
 
@@ -35,7 +35,7 @@ struct Explanation: Sendable {
   var route: MatchedRoute?
   /// The rules that name the route's table.
   var rules: [Rule] = []
-  /// The compared links that the traffic does not use.
+  /// The links that were compared with the path and that the traffic does not use.
   var unused: [UnusedLink] = []
 
   var flags: ReachabilityFlags { ReachabilityFlags(self.path) }

@@ -9,7 +9,7 @@ extension FlowReader {
   ///   - router: The first gateway that the flow was seen to use on its link, or `nil` for the
   ///     path's gateway.
   ///   - flowPath: The kernel's answer to `question`. It is updated if it changes while the former
-  ///     link is examined. A restored path is not a better path (K8).
+  ///     link is examined, so that a restored path does not count as a better path (K8).
   func reading(
     of question: Destination, madeOn made: KernelPath, by router: IPAddress? = nil,
     _ flowPath: inout FlowPath
@@ -39,7 +39,7 @@ extension FlowReader {
     if case .route(let route) = flowPath.answer { reading.isLocal = route.kind == .local }
     reading.isLocal = reading.isLocal || question.address.isLoopback
     if let source = question.source, !source.isLoopback {
-      // Usually the address is still on the same link, which takes one query.
+      // Usually the address is still on the flow's link, and looking there takes one query.
       if let before, before != 0 { _ = try self.view.address(source, on: before) }
       let owner = try self.view.owner(of: source)
       if owner == nil { reading.sourceLoss = try self.sourceLoss(question, madeOn: made) }
@@ -48,7 +48,7 @@ extension FlowReader {
         reading.isSourceOnFailedLink = try self.isStranded(on: owner, flowPath)
       }
     }
-    // A flow without a source address has not used a path yet. It begins with the first one.
+    // A flow without a source address has not used a path yet, so it cannot lose one.
     guard question.source != nil, !reading.isSourceGone, let before, before != 0 else {
       return reading
     }
@@ -57,8 +57,8 @@ extension FlowReader {
       reading.formerLink = .withoutRoute
     }
     guard !reading.isLocal, reading.formerLink == nil else { return reading }
-    // For IPv4 traffic bound to a link, the kernel invents a route of table 0 if no table has one
-    // any more.
+    // For IPv4 traffic bound to a link, the kernel invents a route of table 0 if no table has a
+    // route any more.
     if flowPath.judged.table == 0, made.table != 0, made.table != nil {
       reading.path = .unsatisfied(.noRoute)
     }
@@ -77,7 +77,7 @@ extension FlowReader {
     return reading
   }
 
-  /// Whether an address is useless: its link passes no traffic, and the path uses another.
+  /// Whether an address is useless: its link passes no traffic, and the path uses other links.
   private func isStranded(on owner: UInt32, _ flowPath: FlowPath) throws(KernelUnavailable) -> Bool
   {
     guard !flowPath.judged.chain.contains(where: { $0.index == owner }),
@@ -86,7 +86,7 @@ extension FlowReader {
     return link.state != .up && !link.flags.contains(.loopback)
   }
 
-  /// Returns whether a query's source address may come back after this machine has lost it.
+  /// Returns whether the source address of `question`, which this machine has lost, may come back.
   func sourceLoss(
     _ question: Destination, madeOn made: KernelPath
   ) throws(KernelUnavailable) -> FlowReading.SourceLoss {
@@ -98,7 +98,7 @@ extension FlowReader {
     guard case .route(let route) = try self.view.route(to: question.ofNew),
       route.outLink == index, let source = route.source, source != question.source
     else { return .mayReturn }
-    // A modem or a tunnel connects to one network, regardless of prefix lengths.
+    // A modem or a tunnel has one network, whose new address replaces the lost one.
     guard link.hasNeighbours else { return .final }
     var (lost, new) = (made, made)
     lost.source = question.source
@@ -107,8 +107,8 @@ extension FlowReader {
     return new.isOfSameSubnet(as: lost) ? .final : .mayReturn
   }
 
-  /// Whether a removed link may be recreated with its address: a program created it, and no link of
-  /// the same name has another address.
+  /// Whether a removed link may be recreated with its address. A program must have created the
+  /// link, and no link of its name may have another address of the flow's family.
   private func mayBeMadeAgain(
     _ made: KernelPath, for question: Destination
   ) throws(KernelUnavailable) -> Bool {
@@ -148,14 +148,14 @@ extension FlowReader {
 
   /// Returns the state of a link that the flow's path used before.
   ///
-  /// - Parameter isTied: Whether the flow's address belongs to that link, or to one below it.
+  /// - Parameter isTied: Whether the flow's address belongs to that link, or to a link below it.
   private func formerLink(
     _ link: UInt32, _ question: Destination, _ flowPath: FlowPath, isTied: Bool
   ) throws(KernelUnavailable) -> FlowReading.FormerLink {
     let owner = try question.source.flatMap { (source) throws(KernelUnavailable) in
       try self.view.owner(of: source)
     }
-    // The flow's address is on the link that its traffic uses now.
+    // The flow is untied if its address is on the link that its traffic uses now.
     if let source = question.source, let now = flowPath.judged.chain.first?.index {
       let isThere = try self.view.address(source, on: now) != nil
       if isThere || owner == now { return .untied }
@@ -180,9 +180,9 @@ extension FlowReader {
     return self.removals.concern(link, question.address) ? .withWorseRoute : .withRoute
   }
 
-  /// Whether the route to a destination spreads traffic over several links, including this one. If
-  /// the route has more nexthops than the kernel shows, a lookup bound to the link must return an
-  /// equally large route.
+  /// Whether the route to a destination spreads traffic over several links, including `link`. If
+  /// the route has more nexthops than the kernel shows, a lookup bound to `link` must return such a
+  /// route, too.
   private func isLeg(
     _ link: UInt32, of question: Destination
   ) throws(KernelUnavailable) -> Bool {
@@ -211,7 +211,7 @@ extension FlowReader {
     return try self.view.entry(for: new)?.source == source
   }
 
-  /// Returns the path or subnet that new connections get, or `nil` if the flow has the same.
+  /// Returns the path or subnet that new connections get, or `nil` if the flow uses it, too.
   private func alternative(
     _ question: Destination, _ flowPath: FlowPath, by router: IPAddress?
   ) throws(KernelUnavailable) -> FlowReading.Alternative? {
@@ -247,10 +247,10 @@ extension FlowReader {
       return nil
     }
     // A flow keeps its path despite another source subnet if it uses the same router, because a
-    // router forwards all prefixes of the link. The source of new connections changes in IPv6 with
-    // each temporary address (RFC 8981), or when a prefix is deprecated while its addresses stay
-    // valid (RFC 4862, 5.5.4). In IPv4, it changes when an address moves between machines (VRRP),
-    // or when a route sets it (`src`).
+    // router forwards all prefixes of the link. In IPv6, the source of new connections changes with
+    // each temporary address (RFC 8981). It also changes when a prefix is deprecated while its
+    // addresses stay valid (RFC 4862, 5.5.4). In IPv4, it changes when an address moves between
+    // machines (VRRP), or when a route sets it (`src`).
     let isOfSameRouter = router == own.gateway
     // With several nexthops, each connection uses one of them and its address.
     let isSpread = try self.view.entry(for: new)?.isSpread ?? false
@@ -261,7 +261,7 @@ extension FlowReader {
 
   /// Whether the kernel drops replies to the flow because the route to its remote address uses
   /// another link. Checks only flows that may be routed differently from others: those bound to a
-  /// link, or with a mark.
+  /// link, with a mark, or on another link than new connections.
   private func areRepliesRefused(
     _ question: Destination, _ flowPath: FlowPath, _ alternative: FlowReading.Alternative?
   ) throws(KernelUnavailable) -> Bool {

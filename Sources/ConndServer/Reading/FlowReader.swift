@@ -46,7 +46,7 @@ extension FlowPath {
 }
 
 /// Reads what the kernel shows about flows during one turn (I0). It looks up each flow with all
-/// properties of that flow. If many flows share an answer, it is evaluated only once.
+/// properties of that flow. An answer that many flows share is evaluated only once.
 ///
 /// Implements rules I1, I2 and I3.
 final class FlowReader {
@@ -54,12 +54,13 @@ final class FlowReader {
   let view: KernelView
   /// The routes that the kernel has removed since the flows were evaluated last.
   let removals: Removals
-  /// Whether to wait for removed links to be recreated. The stream of all channels does not (I1).
+  /// Whether removed links may be recreated (I1). Only the evaluation of guarded flows waits for
+  /// it.
   let awaitsRemadeLinks: Bool
   private var flowPaths = OrderedDictionary<FlowPathKey, FlowPath>()
   /// The path of the previous flow. Most flows share it, and it is found without hashing.
   private var last: (key: FlowPathKey, flowPath: FlowPath)?
-  /// The paths that new connections also take, as checked for one flow of each.
+  /// The paths that new connections also take, each checked for one of its flows.
   var usual: Set<FlowPathKey> = []
   var lastUsual: FlowPathKey?
 
@@ -122,16 +123,17 @@ final class FlowReader {
     return flowPath
   }
 
-  /// Whether the address looks assigned by an IPsec key exchange such as strongSwan's charon. Such
-  /// an address belongs to no subnet. A route in a separate table sets it for all unbound traffic.
+  /// Whether the path's source address looks as if an IPsec daemon (strongSwan's charon) had
+  /// assigned it. Such an address has no subnet, and a route in a separate table sets it for all
+  /// unbound traffic.
   private func isSourceAssignedByVPN(
     _ question: Destination, _ path: KernelPath
   ) throws(KernelUnavailable) -> Bool {
     guard question.outLink == nil, try self.mayBeGiven(path),
       try self.view.entry(for: question)?.source == path.source
     else { return false }
-    // A VPN's route also applies to new connections. A policy rule for the address comes from the
-    // user.
+    // A VPN's route also applies to new connections. If a route applies only to connections from
+    // the address, a user has made a policy rule for it.
     guard case .route(let route) = try self.view.route(to: question.ofNew) else { return false }
     return route.source == path.source && route.table == path.table
   }
@@ -189,7 +191,7 @@ final class FlowReader {
       self.reader.classifier.path(facts.upToTunnel).status == .satisfied
     else { return path }
     switch facts.brokenBelow {
-    // The flows inside the tunnel are not on the failed link.
+    // The flows inside the tunnel do not depend on the failed link alone.
     case .noCarrier, .dormant, .linkDown, nil: path.reason = .noRoute
     case let reason?: path.reason = reason
     }

@@ -22,13 +22,13 @@ struct GatewayTable {
   private var lastEpoch: UInt64 = 0
   /// The epochs of links whose neighbours have no MAC addresses.
   private var linkEpochs: [UInt32: [AddressFamily: UInt64]] = [:]
-  /// Whether the kernel's filter does not match ``gateways`` yet.
+  /// Whether the socket filter does not match ``gateways`` yet.
   private(set) var isNew = false
 
-  /// A machine has only a few gateways. If there are more, all are forgotten and learnt again.
+  /// A machine has only a few gateways. Beyond this number, all are forgotten and learnt again.
   private static let maxGateways = 64
 
-  /// The gateways, in the form that the kernel's filter expects.
+  /// The last reported neighbour entries of the gateways, with which the socket filter compares.
   var gateways: [Neighbour] {
     self.known.values.map(\.heard).sorted { ($0.link, $0.address) < ($1.link, $1.address) }
   }
@@ -62,8 +62,8 @@ struct GatewayTable {
   /// Follows a gateway.
   ///
   /// - Parameter links: The gateway's link and the links below it.
-  /// - Returns: The links to query, because the gateway is no longer behind them: they may have
-  ///   been removed, with the message still to come.
+  /// - Returns: The links that the gateway is not behind any more. Query them, because a link may
+  ///   have been removed although its message has not arrived yet.
   mutating func follow(_ gateway: Gateway, behind links: Set<UInt32>) -> [UInt32] {
     if self.known[gateway] == nil {
       if self.known.count >= Self.maxGateways { self.known = [:] }
@@ -75,7 +75,7 @@ struct GatewayTable {
     return (self.known[gateway]?.links ?? []).subtracting(links).sorted()
   }
 
-  /// Notes that a gateway is behind these links only, after the others were queried.
+  /// Notes that a gateway is behind `links` only, after the others were queried.
   mutating func move(_ gateway: Gateway, behind links: Set<UInt32>) {
     self.known[gateway]?.links = links
   }
@@ -86,8 +86,8 @@ struct GatewayTable {
     self.known[gateway]?.isInDoubt == true && self.carriers[gateway.link]?.isUp == true
   }
 
-  /// Whether a neighbour entry contradicts a certain MAC address. If so, the links must be queried
-  /// again, because one may have been lost before the neighbour was queried.
+  /// Whether a neighbour entry differs from a certain MAC address. If so, the caller queries the
+  /// links again, because a link may have been lost before the neighbour was queried.
   func contradicts(_ neighbour: Neighbour?, _ gateway: Gateway) -> Bool {
     guard let address = neighbour?.hardwareAddress, let known = self.known[gateway] else {
       return false
@@ -95,8 +95,8 @@ struct GatewayTable {
     return known.suspicion == nil && known.hardwareAddress != address
   }
 
-  /// Updates from the kernel's answer about a gateway, which is `nil` without an entry. The query
-  /// is repeated until the kernel is certain.
+  /// Updates from the kernel's neighbour entry for a gateway, or `nil` if the kernel has none.
+  /// While ``mustAsk(_:)`` is true, each reading repeats the query.
   mutating func learn(_ neighbour: Neighbour?, of gateway: Gateway) {
     self.known[gateway]?.learn(neighbour, at: self.now)
     if let neighbour { self.follow(neighbour) }
@@ -108,13 +108,13 @@ struct GatewayTable {
     self.known[gateway]?.use(source, prefixLengths: prefixLengths)
   }
 
-  /// Watches a gateway that may have changed.
+  /// Awaits a message about a gateway whose MAC address is in doubt.
   mutating func awaitIfSuspect(_ gateway: Gateway) {
     if self.known[gateway]?.suspicion != nil { self.awaitRouter(gateway) }
   }
 
-  /// Watches a gateway whose link went down since its MAC address was read. The kernel must report
-  /// an unchanged MAC address too.
+  /// Removes the MAC address with which the socket filter compares, so that the kernel reports the
+  /// gateway even if its MAC address is unchanged.
   private mutating func awaitRouter(_ gateway: Gateway) {
     guard self.known[gateway]?.heard.hardwareAddress != nil else { return }
     self.known[gateway]?.heard.hardwareAddress = nil
@@ -129,7 +129,7 @@ struct GatewayTable {
       switch event {
       case .neighbour(let neighbour): self.hear(neighbour)
       case .link(let link) where link.hasReliableState && self.carriers[link.index] != nil:
-        // No other link is stored, because the filter may hold back its removal.
+        // Other links are not stored, because the socket filter may drop their removal.
         self.observe(link)
       case .linkRemoved(let link): self.forget(link.index)
       case .address(let address):
@@ -148,30 +148,30 @@ struct GatewayTable {
     }
   }
 
-  /// Updates from a message about a neighbour. The message about a carrier loss in between may come
-  /// later (linkwatch). The next reading examines both.
+  /// Updates from a message about a neighbour. The message about an earlier carrier loss may arrive
+  /// after it (linkwatch), so the next reading examines both.
   private mutating func hear(_ neighbour: Neighbour) {
     self.known[Gateway(link: neighbour.link, address: neighbour.address)]?
       .hear(neighbour, at: self.now)
     self.follow(neighbour)
   }
 
-  /// Remembers the last reported neighbour, because the kernel's filter compares with it.
+  /// Remembers the last reported neighbour, because the socket filter compares with it.
   private mutating func follow(_ neighbour: Neighbour) {
     let key = Gateway(link: neighbour.link, address: neighbour.address)
     guard let known = self.known[key] else { return }
     var heard = neighbour
     heard.hardwareAddress = neighbour.hardwareAddress ?? known.heard.hardwareAddress
-    // If the MAC address is not confirmed yet, the filter must still pass a message that repeats
-    // it.
+    // If the MAC address is not confirmed yet, the socket filter must still pass a message that
+    // repeats that address.
     let isAwaited = known.isUnconfirmed && heard.hardwareAddress == known.hardwareAddress
     guard heard != known.heard, !isAwaited else { return }
     self.known[key]?.heard = heard
     self.isNew = true
   }
 
-  /// Updates from the state of a link, as read or as reported. The link may have been down in
-  /// between.
+  /// Updates from the state of a link, as queried or as reported, and detects whether the link was
+  /// down since the last update.
   mutating func observe(_ link: Link) {
     let isUp = link.state == .up
     guard let before = self.carriers[link.index] else {
@@ -179,7 +179,7 @@ struct GatewayTable {
       return
     }
     if let count = link.carrierDownCount, let last = before.downCount {
-      // An earlier reading is newer than this message.
+      // The state that was queried earlier is newer than this message.
       guard count >= last else { return }
       if count > last { return self.went(link, isUp) }
     }
@@ -190,8 +190,8 @@ struct GatewayTable {
 
   private mutating func went(_ link: Link, _ isUp: Bool) {
     self.carriers[link.index] = Carrier(isUp: isUp, downCount: link.carrierDownCount)
-    // The kernel forgets the neighbours when it marks the link as down. It keeps them if the
-    // carrier is back before that (neigh_carrier_down, linkwatch_do_dev).
+    // The kernel forgets the neighbours when it marks the link as down. If the carrier is back
+    // before, it keeps the neighbours (neigh_carrier_down, linkwatch_do_dev).
     self.interrupt(link.index, forgets: !isUp && link.operationalState == .down)
   }
 
@@ -200,9 +200,9 @@ struct GatewayTable {
     self.begin(AddressFamily.allCases, on: link, forgets: forgets) { _ in true }
   }
 
-  /// Begins an epoch if new connections have lost their address. A link that moves to another
-  /// network loses that address. Other addresses come and go: a cluster's address with its service,
-  /// a temporary one with its lifetime.
+  /// Begins an epoch if new connections have lost their source address, as happens when a link
+  /// moves to another network. The removal of any other address means nothing: a cluster's address
+  /// goes with its service, and a temporary address expires.
   private mutating func interrupt(by removed: Address) {
     self.begin([removed.address.family], on: removed.link) { $0.note(removed: removed) }
   }
@@ -230,23 +230,23 @@ struct GatewayTable {
     let kept = self.known.filter { $0.key.link != link }
     if kept.count != self.known.count { self.isNew = true }
     self.known = kept
-    // The links below a removed upper link continue in another stack.
+    // If the removed link was above others, another network may be behind those now.
     self.interrupt(link)
   }
 
   // MARK: - The filter
 
-  /// Notes that the kernel's filter now covers everything.
+  /// Notes that the socket filter now matches ``gateways``.
   mutating func acceptFilter() { self.isNew = false }
 
-  /// Returns the message about a gateway that the filter held back, or `nil` without one.
+  /// Returns the message about a gateway that the old socket filter dropped, or `nil` without one.
   ///
   /// - Parameters:
   ///   - heard: The entry in ``gateways``.
   ///   - neighbour: The kernel's current entry for the same gateway.
   func missed(since heard: Neighbour, _ neighbour: Neighbour) -> KernelEvent? {
-    // If the MAC address is not confirmed yet, the filter must still pass a message that repeats
-    // it.
+    // If the MAC address is not confirmed yet, the socket filter must still pass a message that
+    // repeats that address.
     if let known = self.known[Gateway(link: heard.link, address: heard.address)],
       known.isUnconfirmed, known.hardwareAddress == neighbour.hardwareAddress
     {

@@ -23,9 +23,9 @@ extension KernelQueries {
     var verdicts: [Destination: FlowTracker.Verdict?]
   }
 
-  /// Judges connections. A connection that `Guard` guards keeps its verdict. Others are judged as
-  /// on registration. Their age is unknown, but a connection existed when its peer was last heard,
-  /// so the registration has the generation of that moment.
+  /// Returns a report about each connection. A connection that `Guard` guards has its current
+  /// verdict. Any other is judged as if it were registered now. Its age is unknown, but it existed
+  /// when its peer was last heard, so the registration has the generation of that moment.
   func judge(
     _ connections: [FlowTable.Registration], _ history: History,
     _ policy: InvalidationPolicy, at now: Instant
@@ -82,7 +82,7 @@ extension KernelQueries {
     let isAway = reading.path.status != .satisfied || reading.isSourceStranded
     var machine = FlowMachine(
       FlowTracker(connection.flow, on: made ?? flowPath.judged, network: flowPath.network))
-    // A current grace period began no later than the last change.
+    // If a grace period is running, it began no later than the last change.
     let began = min(history.lastChange ?? now, now)
     var lookup = FlowMachine.Lookup(
       reading, isCertain: try reader.isGone(reading, madeOn: made ?? flowPath.judged),
@@ -99,8 +99,8 @@ extension KernelQueries {
     return report
   }
 
-  /// Returns the path on which a connection was made, by the link with its local address. Returns
-  /// `nil` if no link or only loopback has it.
+  /// Returns the path on which a connection was made, judging by the link that has the local
+  /// address. Returns `nil` if no link or only loopback has that address.
   private func path(
     of question: Destination, madeOn link: Link?, _ present: FlowPath, _ reader: FlowReader
   ) throws(KernelUnavailable) -> KernelPath? {

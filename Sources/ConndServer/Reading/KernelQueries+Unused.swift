@@ -1,12 +1,12 @@
 import Connectivity
 import ConnectivityRules
 
-/// Why the traffic of an explanation does not use a link.
+/// A link that the explained traffic does not use, and the reason.
 struct UnusedLink: Sendable {
   /// The link's index.
   var link: UInt32
   var reason: UnusedReason
-  /// The route of traffic bound to the link, or `nil` without one.
+  /// The route of traffic bound to the link, or `nil` if such traffic has no route.
   var route: MatchedRoute?
   var gateway: IPAddress?
   /// The first rule that names the route's table.
@@ -14,8 +14,8 @@ struct UnusedLink: Sendable {
 }
 
 extension KernelQueries {
-  /// The maximum number of links that an explanation compares. Each takes two lookups, regardless
-  /// of the number of routes.
+  /// The maximum number of links that an explanation compares. Each link takes two lookups,
+  /// regardless of the number of routes.
   static let maxCompared = 64
 
   /// Explains why the traffic does not use these links.

@@ -105,7 +105,7 @@ struct KernelQueries {
     return networks.contains(where: { $0 == nil }) ? [] : Set(networks.compactMap { $0?.hash })
   }
 
-  /// Returns the network of each satisfied default path, or `nil` for one that is unknown.
+  /// Returns the network of each satisfied default path, or `nil` for a network that is unknown.
   private func networksOfPaths() throws(KernelUnavailable) -> [CurrentNetwork?] {
     let families = [self.preferred] + AddressFamily.allCases.filter { $0 != self.preferred }
     var networks: [CurrentNetwork?] = []
@@ -162,11 +162,11 @@ extension KernelQueries {
 }
 
 extension KernelQueries {
-  /// The signal strength in dBm from which a Wi-Fi link is good: the threshold that NetworkManager
-  /// sets.
+  /// The minimum signal strength of a good Wi-Fi link, in dBm. NetworkManager uses the same
+  /// threshold.
   private static let goodSignal = -70
 
-  /// Returns the quality of a link on its own: from the last event, or else from its signal (Q6).
+  /// Returns the quality of a link on its own: from events about it, or else from its signal (Q6).
   private func quality(of link: Link, _ signal: WirelessSignal?) -> LinkQuality {
     let part = PathLink(index: link.index, name: link.name)
     let known = self.reader.classifier.conditions.quality(of: [part], for: 0)

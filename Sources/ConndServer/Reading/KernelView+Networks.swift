@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-// The networks behind gateways, and the ports of bridges. The tables determine the queries.
+// The networks behind gateways, and the ports of bridges. Both tables determine the queries.
 extension KernelView {
   /// Returns what is known about the network behind a path's link.
   ///
@@ -49,7 +49,7 @@ extension KernelView {
     }
     self.subscriptions.gateways.move(gateway, behind: links)
     guard self.subscriptions.gateways.mustAsk(gateway) else { return }
-    // The links were read before the neighbour, so a loss in between is noticed.
+    // The links were queried before the neighbour, so that a loss in between is noticed.
     let neighbour = try self.neighbour(gateway.address, on: gateway.link)
     if self.subscriptions.gateways.contradicts(neighbour, gateway) {
       for link in links.sorted() {
@@ -61,7 +61,7 @@ extension KernelView {
     self.subscriptions.gateways.learn(neighbour, of: gateway)
   }
 
-  /// Returns the place at which a bridge reaches a MAC address, or reached it last.
+  /// Returns the place where a bridge reaches a MAC address, or last reached it.
   func place(
     of hardwareAddress: [UInt8], on bridge: UInt32
   ) throws(KernelUnavailable) -> BridgePorts.Place {
@@ -71,11 +71,11 @@ extension KernelView {
     return self.subscriptions.bridgePorts.learn(port, of: key)
   }
 
-  /// Notes that the kernel's filter now passes everything that matters.
+  /// Notes that the socket filter now passes everything that matters.
   ///
-  /// - Returns: The messages that the old filter held back, as far as they can be reconstructed, or
-  ///   `nil` if nothing can have been missed. If changed links or routes to tunnel ends may be
-  ///   missing, the result is not `nil`, and everything must be read again.
+  /// - Returns: The messages that the old filter dropped, as far as they can be reconstructed, or
+  ///   `nil` if nothing can have been missed. If the result is not `nil`, everything must be read
+  ///   again, because changes of links or of routes to tunnel ends may also be missing.
   func acceptFilter() throws(KernelUnavailable) -> [KernelEvent]? {
     let mustRead = self.subscriptions.acceptFilter()
     var events: [KernelEvent] = []

@@ -17,7 +17,7 @@ final class KernelView {
   private var modems: ModemCache
   private(set) var wireless: WirelessCache
   private var refusal: KernelUnavailable?
-  // With few keys, as is usual, an ordered dictionary compares them, which costs less than hashing.
+  // A small ordered dictionary compares its keys, which costs less than hashing them.
   private var answers = OrderedDictionary<Destination, RouteAnswer>()
   private var entries = OrderedDictionary<Destination, RouteEntry?>()
   private var facts = OrderedDictionary<UInt32, LinkFacts?>()
@@ -52,8 +52,8 @@ final class KernelView {
 
   /// Runs the queries that a single path or flow depends on.
   ///
-  /// - Returns: The answer, or `nil` if the kernel refuses one of the queries. Then nothing is
-  ///   known about that path or flow, and all others stay as they were (K8).
+  /// - Returns: The answer, or `nil` if the kernel refuses one of the queries. Then only this path
+  ///   or flow is unknown (K8).
   func unlessRefused<Answer>(
     _ questions: () throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer? {
@@ -75,7 +75,7 @@ final class KernelView {
   func route(to destination: Destination) throws(KernelUnavailable) -> RouteAnswer {
     if let known = self.answers[destination] { return known }
     let answer = try self.kernel.routes(to: [destination]).first ?? .noRoute(.noRoute)
-    // The answer may have a source address that was added after the addresses were listed.
+    // The answer's source address may have been added after the links' addresses were listed.
     if destination.source == nil { self.listed = [] }
     return try self.remember(answer, to: destination)
   }
@@ -161,8 +161,8 @@ final class KernelView {
     return diversions
   }
 
-  /// Returns a route that exists only for certain sources, or `nil`. Without another route,
-  /// connect(2) picks one of the machine's addresses and looks that up (ip6_dst_lookup_tail).
+  /// Returns a route that exists only for certain sources, or `nil`. If no other route exists,
+  /// connect(2) picks one of the machine's addresses and looks up its route (ip6_dst_lookup_tail).
   private func sourceSpecificRoute(
     to destination: Destination
   ) throws(KernelUnavailable) -> RouteAnswer? {
@@ -257,7 +257,7 @@ final class KernelView {
     return self.onLinks[key] ?? nil
   }
 
-  /// Returns the prefix lengths that an address has on a link. The kernel keeps an entry for each.
+  /// Returns the prefix lengths that an address has on a link. Each has its own kernel entry.
   func prefixLengths(
     of address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Set<Int> {
@@ -282,8 +282,7 @@ final class KernelView {
     return found
   }
 
-  /// Returns the current neighbour entry without remembering it. To detect a replaced neighbour,
-  /// call this after reading the links below it.
+  /// Returns the current neighbour entry without remembering it.
   func neighbourNow(
     _ address: IPAddress, on link: UInt32
   ) throws(KernelUnavailable) -> Neighbour? {
@@ -306,7 +305,7 @@ final class KernelView {
   }
 
   private func findOwner(of address: IPAddress) throws(KernelUnavailable) -> UInt32? {
-    // Usually a path with this address was just read.
+    // Usually the address is remembered, because a path with this source was just read.
     var seen: UInt32?
     for (place, found) in self.onLinks where place.address == address && found != nil {
       seen = min(seen ?? place.link, place.link)

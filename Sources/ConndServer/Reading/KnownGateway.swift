@@ -6,9 +6,9 @@ import ConnectivityRules
 ///
 /// Implements rule I4.
 struct KnownGateway {
-  /// The last MAC address that the kernel had, even if forgotten since.
+  /// The last MAC address that the kernel had for the gateway, even if it was forgotten since.
   private(set) var hardwareAddress: [UInt8]?
-  /// The neighbour entry that the kernel reported last. The kernel's filter compares with it.
+  /// The neighbour entry that the kernel reported last. The socket filter compares with it.
   var heard: Neighbour
   /// Whether the MAC address may have changed, or the kernel may have forgotten it, without a
   /// message.
@@ -16,7 +16,7 @@ struct KnownGateway {
   /// The gateway's link and the links below it.
   var links: Set<UInt32>
   private(set) var epoch: UInt64
-  /// Flows from before this epoch were made on another network.
+  /// Flows made before this epoch were made on another network.
   private(set) var oldestValidEpoch: UInt64 = 0
   /// `nil` while the MAC address is known for certain.
   private(set) var suspicion: Suspicion?
@@ -26,11 +26,11 @@ struct KnownGateway {
   struct Suspicion {
     /// The first epoch after the loss.
     var epoch: UInt64
-    /// When connd last learnt of such a loss.
+    /// The time at which connd last learnt of a loss of the link or its address.
     var since: Instant
     /// Whether the kernel has forgotten the MAC address, so that it learnt the current one later.
     var isForgotten: Bool
-    /// Whether the kernel has reported the same MAC address since.
+    /// Whether the kernel has reported the old MAC address again since the loss.
     var isHeard = false
   }
 
@@ -68,7 +68,7 @@ struct KnownGateway {
 
   /// Updates from a kernel message about the gateway.
   mutating func hear(_ neighbour: Neighbour, at now: Instant) {
-    // All flows so far used the gateway that has the first reported MAC address.
+    // The first reported MAC address belongs to the gateway that all flows have used so far.
     if self.hardwareAddress == nil {
       self.learn(neighbour, at: now)
     } else if neighbour.hardwareAddress == nil {
@@ -112,8 +112,8 @@ struct KnownGateway {
 }
 
 extension KnownGateway.Suspicion {
-  /// Whether the kernel has confirmed the MAC address after the loss. Without a time of
-  /// confirmation, the kernel's entry is trusted.
+  /// Whether the kernel has confirmed the MAC address after the loss. An entry without a time of
+  /// confirmation counts as confirmed.
   fileprivate func isRefuted(by neighbour: Neighbour, at now: Instant) -> Bool {
     guard !self.isForgotten, let confirmed = neighbour.confirmed else { return true }
     return self.since.duration(to: now) > confirmed + Neighbour.precision

@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// A listing of all links, built in parts. Kernel messages are read between them, because a machine
-/// with containers may have thousands of links.
+/// A listing of all links, built in parts. Kernel messages are read between the parts, because a
+/// machine with containers may have thousands of links.
 struct LinkListing {
   /// The number of links per part. A part takes about a tenth of a millisecond.
   private static let part = 16
@@ -95,6 +95,6 @@ struct PendingListing {
 
   var listing: LinkListing
   var replies: [Reply<Answer>]
-  /// Queries that arrived after the listing began. Their answers must include changes since then.
+  /// Queries that arrived after the listing began. They need another listing with later changes.
   var later: [KernelQuery] = []
 }

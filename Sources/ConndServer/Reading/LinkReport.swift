@@ -6,7 +6,7 @@ struct LinkReport: Sendable {
   /// The link's data from nl80211.
   struct Wireless: Sendable {
     var link: WirelessLink
-    /// `nil` without a network, or if the signal is unknown.
+    /// The signal, or `nil` if the link has joined no network or the signal is unknown.
     var signal: WirelessSignal?
     /// Whether clients may learn the SSID and the access point.
     var isNamed: Bool
@@ -26,7 +26,7 @@ struct LinkReport: Sendable {
   var addresses: [Address]
   /// How well the link passes the traffic of all users.
   var quality = LinkQuality.unknown
-  /// `nil` if it is not a Wi-Fi link.
+  /// The Wi-Fi data, or `nil` if the link is not a Wi-Fi link.
   var wireless: Wireless?
   /// The signal of a connected modem, in percent.
   var signalQuality: UInt32?

@@ -3,20 +3,20 @@ import ConnectivityRules
 
 /// The links that belong to a modem, according to ModemManager or the driver of a serial line.
 ///
-/// Once a link is known to be a modem, it remains one as long as it exists. ModemManager may stop
-/// or be updated, and pppd may hang up and wait for traffic.
+/// A link that was once known to be a modem counts as a modem as long as it exists. ModemManager
+/// may stop or be updated, and pppd may hang up and wait for traffic.
 ///
 /// Implements rule K5.
 struct ModemCache {
   /// The current links of ModemManager, by name.
   private var links: [String: ModemLink] = [:]
-  /// The links that ModemManager has ever named, each with its last known operator. The cost of the
-  /// last known network applies until another network is known.
+  /// The links that ModemManager has ever named, each with its last known operator. The cost of
+  /// that operator's network applies until another operator is known.
   private var known: [UInt32: MobileOperator?] = [:]
   /// The drivers of the serial lines of ppp links.
   private var lines: [UInt32: String] = [:]
 
-  /// A machine has only a few modems.
+  /// A machine has only a few modems. Beyond this number, all are forgotten and learnt again.
   private static let maxModems = 64
 
   /// - Parameter restored: The snapshot that an earlier run published last. Its evidence remains
@@ -26,7 +26,7 @@ struct ModemCache {
       guard let link = path.chain.last, let evidence = path.evidence else { continue }
       switch evidence.source {
       case .modemManager: self.known.updateValue(nil, forKey: link.index)
-      // The driver may belong to another kind of device, which has no effect.
+      // Only ppp links use these entries, so the driver of another kind of device has no effect.
       case .driver: self.lines[link.index] = evidence.value
       default: break
       }
@@ -44,7 +44,7 @@ struct ModemCache {
       if old.isSuspended != new.isSuspended {
         return ModemChange(new.isSuspended ? .suspended : .resumed, name)
       }
-      // A temporarily unknown operator is not another operator.
+      // An operator that is temporarily unknown does not count as a change.
       let isOther = new.mobileOperator.map { $0 != old.mobileOperator } ?? false
       return isOther ? ModemChange(.moved, name) : nil
     }
@@ -56,7 +56,7 @@ struct ModemCache {
   /// Replaces one link of ModemManager.
   mutating func update(_ interface: String, to link: ModemLink?) { self.links[interface] = link }
 
-  /// Returns a link with what is known about its modem.
+  /// Returns a link with the known facts about its modem.
   mutating func describe(_ facts: LinkFacts) -> LinkFacts {
     self.describeByOwner(facts.link.kind == "ppp" ? self.describeByLine(facts) : facts)
   }

@@ -4,10 +4,10 @@ import ConnectivityRules
 /// The machine's key for hashing networks (I4). Without the key, the stored hashes do not reveal
 /// where the machine has been.
 struct NetworkKey: Hashable, Sendable {
-  /// In bytes.
+  /// The length of the key in bytes.
   static let length = 16
 
-  /// Secret, and constant as long as the machine keeps its state.
+  /// The key. It is secret, and constant as long as the machine keeps its state.
   let bytes: [UInt8]
 
   init(bytes: [UInt8]) { self.bytes = bytes }
@@ -52,6 +52,6 @@ struct CurrentNetwork: Hashable, Sendable {
   /// The SSID, the operator's name, or the gateway's address.
   var name: String
   var medium: Medium
-  /// The names of its links, the out-link first.
+  /// The names of the links that reach the network, the out-link first.
   var links: [String]
 }

@@ -6,7 +6,7 @@ import ConnectivityRules
 final class DefaultPath: Sendable {
   /// The probe that represents the majority.
   let destination: Destination
-  /// A lookup and its answer, to check whether the path is still current, or `nil` without a
+  /// The lookup that shows whether the path is still current, and its answer, or `nil` without a
   /// lookup.
   let lookup: (question: Destination, answer: RouteAnswer)?
   /// The kernel's answers.
@@ -104,14 +104,14 @@ extension PathReader {
     _ family: AddressFamily, mark: UInt32 = 0, all: Bool = false, _ view: KernelView
   ) throws(KernelUnavailable) -> (Int?, [RouteAnswer]) {
     var answers = try self.answers(family, mark, all: all, view)
-    // If all answers differ, the routes usually changed between two lookups.
+    // If no answer has a majority, the routes usually changed between two lookups.
     if !Self.hasMajority(answers, of: self.destinations[family].count) {
       answers = try self.answers(family, mark, all: all, anew: true, view)
     }
     return (DefaultDestination.majority(of: answers), answers)
   }
 
-  /// Looks up in one batch as many probes as decide if they agree.
+  /// Looks up, in one batch, just enough probes for a majority if all of them agree.
   ///
   /// - Parameter others: Further lookups of the reading. They follow the probes, so that repeating
   ///   a probe at the end covers them, too (K8).
@@ -147,7 +147,7 @@ extension PathReader {
     return answers
   }
 
-  /// Replaces a route that is not unicast: it does not reach the internet (K2).
+  /// Replaces a route that is not unicast, because it does not reach the internet (K2).
   private static func reachable(_ answer: RouteAnswer) -> RouteAnswer {
     if case .route(let route) = answer, route.kind != .unicast {
       .noRoute(.noRoute)

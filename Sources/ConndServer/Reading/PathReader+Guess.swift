@@ -18,7 +18,7 @@ extension PathReader {
   }
 
   /// Returns the link over which a tunnel's own packets leave. Returns `nil` without evidence, or
-  /// if the link is not a tunnel.
+  /// if the link is down or not a tunnel.
   func underlay(
     of tunnel: LinkFacts, _ view: KernelView
   ) throws(KernelUnavailable) -> (link: UInt32, isGuess: Bool)? {
@@ -36,7 +36,7 @@ extension PathReader {
 
   /// - Parameters:
   ///   - chain: The links from the out-link to the tunnel.
-  ///   - table: The routing table that leads into the tunnel, if known.
+  ///   - table: The routing table whose route uses the tunnel, or `nil` if it is unknown.
   private func guess(
     below chain: [LinkFacts], table: (family: AddressFamily, number: UInt32)?, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -55,7 +55,7 @@ extension PathReader {
     return try self.defaultRouteBeside(chain, view)
   }
 
-  /// Returns the default path of traffic with a mark, or `nil` if that leads into the tunnel again.
+  /// Returns the default path of traffic with a mark, or `nil` if that path uses the tunnel again.
   /// The tunnel may use either family: IPv4 comes before IPv6, and a working path before a failed
   /// one.
   private func underlayBeside(
@@ -80,7 +80,7 @@ extension PathReader {
     _ chain: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
     let uplinks = try self.uplinks(view)
-    // The best route may change whenever one of these links appears or disappears.
+    // The best route may change whenever a link of a default route appears or disappears.
     view.subscriptions.ignoredLinks.use(uplinks)
     var best: (priority: UInt32, links: GuessedLinks)?
     for family in AddressFamily.allCases {
@@ -121,8 +121,8 @@ extension PathReader {
     self.destinations[family].first.map { Destination($0, outLink: link) }
   }
 
-  /// Returns the links of an answer and those below them, including another guess, or `nil` if the
-  /// answer leads into the tunnel.
+  /// Returns the links of an answer and the links below them, including a further guess, or `nil`
+  /// if the answer uses the tunnel again.
   private func links(
     of question: Destination, _ answer: RouteAnswer, below chain: [LinkFacts], _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {
@@ -141,8 +141,8 @@ extension PathReader {
       tunnelEnds: facts.tunnelEnds + (facts.guess?.tunnelEnds ?? []))
   }
 
-  /// Returns the facts without an unusable guess. A guess that would report the path as broken is
-  /// dropped, because not knowing does not mean offline (K8).
+  /// Returns the facts without an unusable guess. A guess that would make the path appear broken is
+  /// dropped, because unknown is not offline (K8).
   func droppingUnusableGuess(_ facts: PathFacts) -> PathFacts {
     guard let guess = facts.guess, !guess.carries else { return facts }
     var facts = facts
@@ -153,7 +153,7 @@ extension PathReader {
 
 extension RouteAnswer {
   /// Whether the answer is a route over a link. The kernel invents a route of table 0 for IPv4
-  /// traffic bound to a link if no table has one.
+  /// traffic bound to a link if no table has a route.
   fileprivate func isDefault(over link: UInt32) -> Bool {
     guard case .route(let route) = self else { return false }
     return route.kind == .unicast && route.outLink == link && route.table != 0

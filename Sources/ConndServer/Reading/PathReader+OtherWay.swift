@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// Reads the paths over other links' default routes when a client asks. connd does not follow these
-/// paths, so they cost nothing otherwise.
+/// Reads the paths over other links' default routes when a client asks. connd does not track these
+/// paths between such requests.
 ///
 /// Implements rules W5 and W6.
 extension PathReader {

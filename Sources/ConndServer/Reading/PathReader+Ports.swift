@@ -1,26 +1,27 @@
 import Connectivity
 import ConnectivityRules
 
-/// Finds the lower link that passes a stack's traffic, and how masters affect their ports (K6).
+/// Finds the lower link that passes the traffic of a stack of links (K6), and ports that pass none
+/// because of their master.
 ///
 /// Implements rule K3.
 extension PathReader {
-  /// The link below another one on the path to a next hop.
+  /// The link below another link on the path to a next hop.
   struct PortChoice {
     /// `nil` if no link is below.
     var link: LinkFacts?
-    /// Whether the kernel names this link. If not, it is the most likely port of a switch.
+    /// Whether the kernel names this link. If not, the link is the most likely port of a switch.
     var isKnown = true
-    /// The reason why no traffic passes even if the link is up.
+    /// The reason why no traffic passes even if the link is up, or `nil` if traffic passes.
     var missing: KernelPath.Reason?
   }
 
   /// Returns why no traffic passes through a link that is a port of another link, or `nil` if
   /// traffic passes.
   ///
-  /// A bridge blocks the frames of a port that does not forward. Most masters take what their ports
-  /// receive, so an address of the port itself, or a PPPoE session on it, gets no replies. A VRF
-  /// leaves traffic to the port, unless the VRF is down.
+  /// A bridge blocks the frames of a port that does not forward. Most masters take all frames that
+  /// their ports receive, so an address of the port itself, or a PPPoE session on it, gets no
+  /// replies. A VRF leaves traffic to the port, unless the VRF is down.
   ///
   /// - Parameter above: The link above this one on the path, or `nil` if this is the out-link.
   func missing(
@@ -40,8 +41,9 @@ extension PathReader {
     return master.link.kind == "vrf" && master.link.state == .down ? .linkDown : nil
   }
 
-  /// Returns the continuation of a path through a pair of links: the other end, and from there the
-  /// switch that has it as a port. Returns `nil` if the path does not continue in this namespace.
+  /// Returns the next link of a path through a pair of links. After the first end this is the other
+  /// end, and then the switch that has the other end as a port. Returns `nil` if the path does not
+  /// continue in this namespace.
   func acrossPair(
     _ link: LinkFacts, below above: LinkFacts?, _ view: KernelView
   ) throws(KernelUnavailable) -> LinkFacts? {
@@ -76,7 +78,7 @@ extension PathReader {
         $0.link.master == link.link.index && index != entry ? $0 : nil
       }
       // The port has left the bridge, or the traffic came from it. The bridge then floods its other
-      // ports, but guests do not forward.
+      // ports, but virtual machines and containers do not forward.
       if choice.link == nil {
         choice.link = try self.likeliestPort(of: link, among: indexes, view).flatMap {
           self.isGuest($0) ? nil : $0
@@ -136,7 +138,8 @@ extension PathReader {
     of indexes: [UInt32], _ view: KernelView, where isCandidate: (LinkFacts) -> Bool
   ) throws(KernelUnavailable) -> LinkFacts? {
     var ports: [LinkFacts] = []
-    // A bridge may have a thousand ports, most of them guests. The first unambiguous one is enough.
+    // A bridge may have a thousand ports, most of them guests. The first unambiguous port is
+    // enough.
     for index in indexes.sorted() {
       guard let port = try view.link(index), isCandidate(port) else { continue }
       if port.link.stateAsPort == .up, !self.isGuest(port), port.isPlaced { return port }

@@ -19,8 +19,8 @@ struct PathReader {
     return (try self.path(facts, view), facts)
   }
 
-  /// Returns the path for the facts, with users' overrides for its network. While nothing is known
-  /// below a tunnel, the tunnel's last cost applies.
+  /// Returns the path for the facts, with users' overrides for its network. While the links below a
+  /// tunnel are unknown, the tunnel's last known cost applies.
   func path(_ facts: PathFacts, _ view: KernelView) throws(KernelUnavailable) -> KernelPath {
     let facts = self.droppingUnusableGuess(facts)
     let path = try self.pathByItself(facts, view)
@@ -104,7 +104,7 @@ struct PathReader {
     return answer
   }
 
-  /// If addresses change even faster, the kernel's messages cause another turn.
+  /// The maximum number of lookups. If addresses change even faster, messages cause another turn.
   private static let maxRepetitions = 3
 
   /// Whether the path uses a default route without a gateway. Then the source address decides
@@ -149,7 +149,7 @@ struct PathReader {
         return try self.followTunnel(to: end, into: &facts, view)
       }
     }
-    // A link below the tunnel drops all traffic. The path into the tunnel exists, but passes no
+    // If a link below the tunnel drops all traffic, the path into the tunnel exists but passes no
     // traffic.
     if start > 0, self.classifier.endInSink(facts.links[start...]) {
       facts.brokenBelow = .blackhole
@@ -218,8 +218,8 @@ struct PathReader {
     return questions
   }
 
-  /// Samples of the default net.ipv4.ip_local_port_range. A UDP tunnel chooses its source port from
-  /// there by a hash of the inner packet (udp_flow_src_port).
+  /// Samples of the default net.ipv4.ip_local_port_range, from which a UDP tunnel chooses its
+  /// source port by a hash of the inner packet (udp_flow_src_port).
   private static let sourcePorts: [UInt16] = [32768, 39826, 46884, 53942, 60999]
 
   private func follow(
@@ -237,12 +237,12 @@ struct PathReader {
       try self.followChain(along: route, to: end.address, into: &facts, view)
     case .noRoute(let reason):
       facts.brokenBelow = reason
-    // Not knowing does not mean offline (K8).
+    // Unknown is not offline (K8).
     case .unanswered: break
     }
     return answer
   }
 
-  /// Stacks are shallow. A deeper or circular stack is not followed to its end.
+  /// The maximum number of links in a chain. A deeper or circular stack is not followed to its end.
   static let maxDepth = 16
 }

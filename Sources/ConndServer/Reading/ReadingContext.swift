@@ -7,23 +7,23 @@ struct ReadingContext {
   /// The links that belong to a modem.
   var modems = ModemCache()
   var wireless = WirelessCache()
-  /// The last query that the kernel refused since `takeRefusal`, or `nil` if it answered all.
+  /// The last query that the kernel refused since ``takeRefusal()``, or `nil` if it refused none.
   private(set) var refusal: KernelUnavailable?
 
-  /// Reads the kernel, and keeps what the reading used. Nothing else may add to the context,
-  /// except the links of default routes that a client's query has listed.
+  /// Queries the kernel, and keeps the subscriptions and answers of the reading. Nothing else may
+  /// add to the context, except the links of default routes that a client's query has listed.
   mutating func read<Answer>(
     _ kernel: any Kernel, _ reading: (KernelView) throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer {
     let view = KernelView(kernel, self)
-    // With two owners, the first addition would copy the sets.
+    // If both this context and the view kept the sets, the first addition would copy them.
     self = ReadingContext()
     defer { self = view.used }
     return try reading(view)
   }
 
   /// Returns the last query that the kernel has refused since the previous call, or `nil` if it has
-  /// answered all. Everything that depends on the answer stays unknown until a step asks again.
+  /// refused none. Everything that depends on its answer is unknown until a step repeats it.
   mutating func takeRefusal() -> KernelUnavailable? {
     defer { self.refusal = nil }
     return self.refusal

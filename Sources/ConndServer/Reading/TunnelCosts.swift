@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// The last known cost of each tunnel. It applies while nothing is known below a tunnel: its uplink
-/// is gone, and the next one may cost as much.
+/// The last known cost of each tunnel. The cost applies while the links below a tunnel are unknown,
+/// because the next uplink may cost as much as the lost one.
 ///
 /// Implements rule I8.
 struct TunnelCosts {
@@ -16,7 +16,7 @@ struct TunnelCosts {
   /// The costs by the index of the tunnel's link.
   private var costs: [UInt32: Cost] = [:]
 
-  /// A hub may have very many tunnels.
+  /// Beyond this number, all costs are forgotten, because a VPN hub may have very many tunnels.
   private static let maxTunnels = 1024
 
   /// Remembers the cost of a path for its tunnels.
@@ -30,15 +30,15 @@ struct TunnelCosts {
     }
   }
 
-  /// Returns the last cost of the tunnel at the bottom, or `nil` if the lowest link is not a tunnel
-  /// or nothing was known.
+  /// Returns the last cost of the tunnel at the bottom. Returns `nil` if the lowest link is not a
+  /// tunnel or its cost was never known.
   func last(_ facts: PathFacts) -> Cost? {
     guard !self.costs.isEmpty, let last = facts.links.last, last.isTunnel else { return nil }
     return self.costs[last.link.index]
   }
 
-  /// Returns the earlier cost that still applies to a path, or `nil` without one. A path with a
-  /// known cost or a guess needs none.
+  /// Returns the earlier cost that still applies to a path, or `nil` without such a cost. It never
+  /// applies to a path with a known cost or a guess.
   func held(_ path: KernelPath, _ facts: PathFacts) -> Cost? {
     path.isCostUnknown && path.guessedLinks == 0 ? self.last(facts) : nil
   }

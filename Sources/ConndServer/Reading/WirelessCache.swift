@@ -1,7 +1,7 @@
 import Connectivity
 import ConnectivityRules
 
-/// The last nl80211 answers about links. Each is valid until nl80211 sends a message about the
+/// The last nl80211 answers about links. An answer is valid until nl80211 sends a message about its
 /// link.
 ///
 /// Only complete answers are remembered. After an incomplete answer, the next step asks again.
@@ -9,10 +9,10 @@ import ConnectivityRules
 /// unless the incomplete answer names it, because new flows may be on another network (I4).
 struct WirelessCache {
   private struct Known {
-    /// The last complete answer, without what has changed since, or `nil` if it is not a Wi-Fi
-    /// link.
+    /// The last complete answer, without the parts that have changed since, or `nil` if the link is
+    /// not a Wi-Fi link.
     var full: WirelessLink?
-    /// The link as far as it is known now.
+    /// The state of the link, as far as it is known now.
     var link: WirelessLink?
     var state: State
 
@@ -35,7 +35,7 @@ struct WirelessCache {
 
   private var links: [UInt32: Known] = [:]
 
-  /// Returns a link with what nl80211 reports about it.
+  /// Returns a link with the facts from nl80211 added.
   mutating func describe(
     _ facts: LinkFacts, _ kernel: any Kernel
   ) throws(KernelUnavailable) -> LinkFacts {
@@ -65,8 +65,8 @@ struct WirelessCache {
     return known
   }
 
-  /// Returns the network that decides about the cost of a link: the last one known, until another
-  /// is known.
+  /// Returns the network that decides about the cost of a link: the last known network, until
+  /// another network is known.
   func costNetwork(of link: UInt32) -> WirelessNetwork? { self.links[link]?.full?.network }
 
   /// Marks links with incomplete answers to be queried again.
@@ -82,7 +82,7 @@ struct WirelessCache {
     case .wireless(let change): self.links[change.link]?.state = .due
     case .linkRemoved(let link): self.links[link.index] = nil
     case .overrun:
-      // A link that is not Wi-Fi may be gone by now, and nothing about it is needed.
+      // A link that is not a Wi-Fi link may be gone by now, and its entry is not needed.
       self.links = self.links.compactMapValues { known in
         guard known.full != nil else { return nil }
         var known = known

@@ -58,7 +58,7 @@ final class AccountTurns: Sendable {
 
   /// Cancels a waiting call because its client has left.
   func cancel(_ turn: Turn, _ account: Account) {
-    // Before the lock, so that a call that is about to wait sees the cancellation.
+    // Cancels before taking the lock, so that a call that is about to wait sees the cancellation.
     turn.cancel()
     let waiter = self.queues.withLock { queues -> Waiter? in
       guard let place = queues[account]?.waiters.firstIndex(where: { $0.turn === turn }) else {

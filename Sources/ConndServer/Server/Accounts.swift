@@ -86,8 +86,8 @@ struct SubordinateUsers: Sendable {
     self.ranges.sort { $0.uids.lowerBound < $1.uids.lowerBound }
   }
 
-  /// Returns the user who may act as this uid, or `nil` if no user may. If ranges overlap, the last
-  /// one counts.
+  /// Returns the user who may act as this uid, or `nil` if no user may. If ranges overlap, the
+  /// range with the greatest first uid up to this uid decides alone.
   func owner(of uid: UInt32) -> UInt32? {
     var (low, high) = (0, self.ranges.count)
     while low < high {

@@ -104,8 +104,8 @@ extension Connectivity_V1_Link {
 // MARK: - Networks and statistics
 
 extension Connectivity_V1_Network {
-  /// - Parameter user: The caller. Only root and the user who typed the name see it while the
-  ///   machine is on another network.
+  /// - Parameter user: The caller. While the machine is on another network, only root and the user
+  ///   who typed the network's name see that name.
   init(_ network: CostRequest.ListedNetwork, for user: UInt32) {
     let override = network.override
     self.init()

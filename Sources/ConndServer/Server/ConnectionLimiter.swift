@@ -85,7 +85,7 @@ final class ConnectionLimiter: Admission {
 
   /// Charges a client for one more query to the kernel, until it is answered.
   ///
-  /// - Throws: RESOURCE_EXHAUSTED.
+  /// - Throws: RESOURCE_EXHAUSTED if the client has too many pending queries.
   func chargeQuestion(to peer: PeerCredentials) throws(RPCError) -> Charge {
     do throws(Refusal) {
       return try Charge(1, of: .questions, by: peer, self)

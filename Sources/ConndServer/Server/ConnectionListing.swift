@@ -8,8 +8,8 @@ import Netlink
 struct ConnectionListing: Sendable {
   /// The maximum number of connections on a page. Each has a few hundred bytes.
   static let maxPage = 4096
-  /// The number of connections that the monitor thread judges in one query: about a third of a
-  /// millisecond.
+  /// The number of connections that the monitor thread judges in one query. They take about a third
+  /// of a millisecond.
   static let part = 16
   /// The maximum number of concurrent listings of a user. Further listings wait.
   static let maxPerUser = 2
@@ -34,7 +34,8 @@ struct ConnectionListing: Sendable {
   }
 
   /// Returns a user's first connections that belong on the page or after it, sorted by key. Root
-  /// and connd's own user get those of all users. Few are kept, because a server may have millions.
+  /// and connd's own user get the connections of all users. Only slightly more than `count` are
+  /// kept in memory, because a server may have millions.
   ///
   /// - Parameters:
   ///   - count: The maximum number of connections.
@@ -51,7 +52,7 @@ struct ConnectionListing: Sendable {
       let own = part.filter { user == 0 || user == ownUser || $0.destination.uid == user }
         .map { Entry(key: $0.key, connection: $0) }.sorted { $0.key < $1.key }
       kept += page.rest(of: own, key: \.key)
-      // A page and a quarter, so that few parts need a sort.
+      // Sorts only once a quarter more than `count` is kept, so that few parts need a sort.
       if kept.count > count + count / 4 { kept.keepFirst(count) }
       try keep(Self.costOfDump + kept.count * Self.costOfConnection)
       // Let other clients' requests run in between.

@@ -118,7 +118,7 @@ extension Destination {
 
   /// Returns the index of the link that a request names.
   ///
-  /// - Throws: INVALID_ARGUMENT if it does not exist.
+  /// - Throws: INVALID_ARGUMENT if the link does not exist.
   fileprivate static func link(named name: String) throws -> UInt32 {
     guard let index = linkIndex(name) else {
       throw RPCError(

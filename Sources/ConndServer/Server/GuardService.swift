@@ -7,8 +7,8 @@ import UnixTransport
 
 /// The `Guard` call: receives a client's requests and sends the events of its flows.
 struct GuardService {
-  /// The maximum length of a refusal in bytes. It may repeat the client's text, and stays in memory
-  /// until the client reads it (``GuardMailbox/costOfRequest``).
+  /// The maximum length of a refusal in bytes. A refusal may repeat the client's text, and stays in
+  /// memory until the client reads it (``GuardMailbox/costOfRequest``).
   static let maxRefusal = 1024
 
   let store: Store

@@ -15,7 +15,7 @@ extension IPAddress {
       throw HostAddressError(
         message: "\(field): '\(text.prefix(64))' is neither an IPv4 nor an IPv6 address")
     }
-    // Programs bind to the unspecified address, which the kernel treats as any address.
+    // The unspecified address does not name a host. Programs bind to it to use any address.
     guard !address.isUnspecified else {
       throw HostAddressError(message: "\(field): '\(text.prefix(64))' is not a host address")
     }

@@ -5,8 +5,8 @@ import Synchronization
 
 /// The Unix socket for clients, if connd opens it itself.
 ///
-/// NIO would unlink any socket at the path, even one that another connd serves. Therefore the
-/// socket is opened here, under a lock that lasts as long as the process.
+/// connd holds a lock file (flock(2)) as long as it runs, so that it never removes a socket that
+/// another connd serves.
 ///
 /// Implements rule D2.
 final class ListeningSocket {
@@ -151,7 +151,7 @@ final class ListeningSocket {
 /// The reason why connd cannot listen, and what to do about it.
 struct ListeningError: Error, CustomStringConvertible {
   enum Reason {
-    /// The PID of the process that uses it, if known.
+    /// The PID of the process that uses the path, or `nil` if it is unknown.
     case inUse(String?)
     case notASocket
     case system(SystemError, String)

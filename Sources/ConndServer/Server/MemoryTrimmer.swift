@@ -56,7 +56,7 @@ struct TrimPolicy {
   static let interval = Duration.seconds(10)
 
   private var used = 0
-  /// The maximum since the last trim.
+  /// The maximum of `used` since the last trim.
   private var peak = 0
   private var isScheduled = false
   private var last: Instant?

@@ -32,10 +32,10 @@ struct Usage: Sendable {
 
 /// The limits of a resource: connections, calls, queries, flows, or pending bytes.
 ///
-/// Each pot has a part that the other pots cannot use: a sixteenth for root, three sixteenths each
-/// for services and people. The rest is first come, first served. Within services and within
-/// people, an account gets at most two thirds of what is left, as in dbus-broker. So several
-/// accounts together cannot take everything either.
+/// Each ``Account/Pot`` has a part that the other pots cannot use: a sixteenth for root, three
+/// sixteenths each for services and people. The rest is first come, first served. Within services
+/// and within people, an account gets at most two thirds of what is left, as in dbus-broker. So
+/// several accounts together cannot take everything either.
 ///
 /// If five greedy accounts each take two thirds of the rest, only a few of 2,048 calls remain. So a
 /// sixteenth is reserved for accounts that use little, at most a 256th for each. That lets an
@@ -53,7 +53,8 @@ struct Quota: Hashable, Sendable {
     case ofOneUser(Int)
   }
 
-  /// If this is lower than the amount in use, nothing is revoked and nothing more is admitted.
+  /// The limit for all accounts together. If it is lowered below the amount in use, nothing is
+  /// revoked and nothing more is admitted.
   var inAll: Int
   var ofOneUser: Int
 

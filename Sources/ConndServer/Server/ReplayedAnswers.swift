@@ -26,7 +26,7 @@ extension MonitorLoop {
       while true { if let links = try listing.advance(queries) { return links } }
     }
     answers.links = (links ?? []).map { Connectivity_V1_Link($0) }
-    // Older recordings have no comparison with the other links.
+    // Older recordings lack the answers for a comparison with the other links.
     let explanation =
       ask { queries throws(KernelUnavailable) in
         try queries.explain(nil, comparedWith: links?.comparable ?? [])

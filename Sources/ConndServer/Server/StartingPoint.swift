@@ -5,7 +5,7 @@ import LinuxSupport
 import UnixTransport
 
 /// The state with which a second connd starts, so that it gives the same answers as the running
-/// one: the response to GetConfiguration, in a file.
+/// connd. It is read from a file with the response to GetConfiguration.
 struct StartingPoint {
   var configuration: Configuration
   var overrides: OverrideFile.Contents

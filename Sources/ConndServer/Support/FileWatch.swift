@@ -57,7 +57,7 @@ final class FileWatch {
     path.lastIndex(of: "/").map { String(path[..<$0]) } ?? ""
   }
 
-  /// Returns the target of a symbolic link, or `nil` if the path is not one.
+  /// Returns the target of a symbolic link, or `nil` if the path is not a symbolic link.
   private static func target(ofLink path: String) -> String? {
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
     let count = readlink(path, &buffer, buffer.count)

@@ -11,8 +11,8 @@ struct LogThrottle: Sendable {
 
   /// Decides whether to write a line.
   ///
-  /// - Returns: The number of lines suppressed since the last one, or `nil` if this line is
-  ///   suppressed, too.
+  /// - Returns: The number of lines suppressed since the last written line, or `nil` if this line
+  ///   is suppressed, too.
   mutating func next(at now: Instant) -> Int? {
     if let last, last.duration(to: now) < Self.pause {
       self.suppressed += 1

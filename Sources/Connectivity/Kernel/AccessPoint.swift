@@ -1,4 +1,5 @@
-/// The access point of a Wi-Fi link. It may change at any moment, so no rule considers it.
+/// The access point of a Wi-Fi link. It may change at any moment, so only the cost depends on it
+/// (I8).
 package struct AccessPoint: Hashable, Sendable {
   /// The access point's MAC address (BSSID), of six bytes.
   package var bssid: [UInt8]

@@ -1,4 +1,4 @@
-/// A notification of the kernel. Each is a hint that something changed, never the new state itself.
+/// A notification of the kernel. It is a hint that something changed, never the new state itself.
 package enum KernelEvent: Hashable, Sendable {
   /// A link appeared or changed (`RTM_NEWLINK`).
   case link(Link)
@@ -15,7 +15,8 @@ package enum KernelEvent: Hashable, Sendable {
   case ruleRemoved(AddressFamily)
   /// A nexthop object was created or replaced.
   case nexthop(id: UInt32)
-  /// A nexthop object is gone. So are all routes that use it, which the kernel does not report.
+  /// A nexthop object was removed, with all routes that use it. The kernel does not report those
+  /// routes.
   case nexthopRemoved(id: UInt32)
   /// A gateway has a new MAC address, stopped answering, or answers again (`RTM_NEWNEIGH`).
   case neighbour(Neighbour)

@@ -67,7 +67,7 @@ package struct Link: Hashable, Sendable {
   /// All names of the link, its primary name first.
   package var names: [String] { [self.name] + self.alternativeNames }
 
-  /// Whether tc may redirect the traffic of other links to this one, as shapers do. The kernel
+  /// Whether tc may redirect the traffic of other links to this link, as shapers do. The kernel
   /// reveals that only with CAP_NET_ADMIN.
   package var mayReceiveRedirections: Bool { self.kind == Self.redirectionKind }
   package static let redirectionKind = "ifb"
@@ -75,8 +75,8 @@ package struct Link: Hashable, Sendable {
 
 /// How a bridge treats the frames of one of its ports (`IFLA_BRPORT_*`).
 package struct BridgePort: Hashable, Sendable {
-  /// Whether frames pass. They do not while the port is disabled, listening, learning or blocking
-  /// (IEEE 802.1D).
+  /// Whether frames pass. No frames pass while the port is disabled, listening, learning or
+  /// blocking (IEEE 802.1D).
   package var forwards: Bool
   /// Whether only frames from known MAC addresses pass (802.1X).
   package var isLocked: Bool

@@ -7,7 +7,7 @@ package struct ModemLink: Hashable, Sendable {
   package var isSuspended: Bool
   /// The newest technology that the modem uses now, or `nil` if unknown.
   package var generation: MobileGeneration?
-  /// Whether the network is not the one of the subscription.
+  /// Whether the modem uses a network other than that of its subscription.
   package var isRoaming: Bool
   /// The operator of the network, or `nil` if unknown.
   package var mobileOperator: MobileOperator?

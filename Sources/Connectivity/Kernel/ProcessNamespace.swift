@@ -8,8 +8,8 @@
 
 /// The network namespace of this process, identified by its inode as in connd's messages.
 package enum ProcessNamespace {
-  /// The namespace of this process, or of the first thread that uses this property, or `nil` if
-  /// /proc does not reveal it.
+  /// The namespace of the thread that first reads this property, usually that of the whole process,
+  /// or `nil` if /proc does not reveal it.
   package static let own = Self.inode(of: "/proc/thread-self/ns/net")
 
   /// The namespace of this process as connd reports it, or 0 if /proc does not reveal it.

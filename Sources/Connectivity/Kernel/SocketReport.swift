@@ -19,7 +19,8 @@ package struct SocketReport: Hashable, Sendable {
   /// is `tcpi_probes`.
   package var timeouts: Int
   /// The current retransmission timeout. Each of the consecutive timeouts has doubled it, up to
-  /// Linux's `tcp_rto_max_ms` (RFC 6298). The first is often 200 ms, but a route may shorten it.
+  /// Linux's `tcp_rto_max_ms` (RFC 6298). The first timeout is often 200 ms, but a route may
+  /// shorten it.
   package var timeout: Duration
   /// Whether the peer has yet to acknowledge data or a FIN, sent or still to be sent.
   package var hasUnacknowledgedData: Bool
@@ -33,13 +34,14 @@ package struct SocketReport: Hashable, Sendable {
   package var probes: Int
   /// The number of segments without data that were received: acknowledgements and keepalive probes.
   package var acknowledgements: UInt32
-  /// The memory of packets that wait in a queue of this machine: for a MAC address, or for a link.
+  /// The memory in bytes of packets that wait in a queue of this machine: for a MAC address, or for
+  /// a link.
   package var queued: UInt32
   /// The time until the retransmission timer expires, or `nil` if it is not running.
   package var nextTimeout: Duration?
   /// The user of the socket, or `nil` if unknown.
   package var owner: UInt32?
-  /// The maximum time from the kernel's report to its reader's reading of the clock.
+  /// The maximum time between the kernel's report and the reading of the clock that followed it.
   package var uncertainty = Duration.zero
 
   /// - Parameters:

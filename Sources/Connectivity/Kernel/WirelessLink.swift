@@ -71,7 +71,7 @@ package struct WirelessNetwork: Hashable, Sendable {
     return name
   }
 
-  /// Returns whether the two are certainly different networks: they have different SSIDs, or no
+  /// Returns whether the two networks certainly differ: they have different SSIDs, or no
   /// authentication method in common. (Access points of one network may offer different additional
   /// methods.)
   package func isOther(than network: WirelessNetwork) -> Bool {
@@ -80,8 +80,8 @@ package struct WirelessNetwork: Hashable, Sendable {
     return security.isDisjoint(with: other)
   }
 
-  /// Returns this network. If its authentication is unknown, takes that from an earlier report on
-  /// the same network.
+  /// Returns this network. If its authentication is unknown, takes the authentication from an
+  /// earlier report on the same network.
   package func completed(by earlier: WirelessNetwork?) -> WirelessNetwork {
     guard self.security == nil, let earlier, earlier.ssid == self.ssid else { return self }
     return earlier

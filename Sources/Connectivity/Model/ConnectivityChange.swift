@@ -15,7 +15,7 @@
     }
   }
 
-  /// Returns the change with all its times moved, because the wall clock was set.
+  /// Returns the change with all its times shifted, because the wall clock was set.
   package func shifted(by step: Duration) -> ConnectivityChange {
     switch self {
     case .transition(var transition):
@@ -110,11 +110,11 @@ public struct ChangeCause: Hashable, Sendable {
     case overrun
     /// The configuration was reloaded.
     case configuration
-    /// The delay before publishing a gain has ended.
+    /// A grace period (I10) or the lifetime of a route (D9) has ended.
     case timer
     /// The kernel cannot be queried, or can be queried again.
     case kernel
-    /// The gateway has another MAC address.
+    /// The MAC address, the reachability or the bridge port of a gateway changed.
     case neighbour
     /// The machine slept and resumed.
     case sleep

@@ -10,7 +10,7 @@ public struct ConnectivityStatus: Hashable, Sendable {
 
   /// Creates the summary of two paths.
   ///
-  /// The better one decides. Satisfied is better than requiresConnection, which is better than
+  /// The better path decides. Satisfied is better than requiresConnection, which is better than
   /// unsatisfied. If both are satisfied, a path with a unique local source address is worse. In a
   /// tie `preferred` decides.
   public init(ipv4: KernelPath, ipv6: KernelPath, preferred: AddressFamily) {

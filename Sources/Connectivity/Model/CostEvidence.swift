@@ -3,7 +3,7 @@ package enum Metering: String, Hashable, Sendable, CaseIterable {
   case unknown
   /// Reported by a reliable source.
   case yes, no
-  /// Only indicated.
+  /// Guessed by the source.
   case guessYes, guessNo
 }
 

@@ -4,7 +4,8 @@ package enum DefaultSocket {
   package static let system = "/run/connd/connd.sock"
 
   /// Returns `CONND_SOCKET` if it is set, or else the system's socket if that exists or the user is
-  /// root. Otherwise returns the one in `XDG_RUNTIME_DIR` if that is set, or else the system's.
+  /// root. Otherwise returns the socket in `XDG_RUNTIME_DIR` if that is set, or else the system's
+  /// socket.
   ///
   /// - Parameters:
   ///   - environment: Returns the value of an environment variable. An empty value counts as not

@@ -5,7 +5,8 @@
 package indirect enum FlowEvent: Hashable, Sendable {
   /// The flow's path, sent after the flow was added and after each change.
   case path(KernelPath)
-  /// The reported better path is gone. New connections use the flow's own path again: this one.
+  /// The reported better path is gone. New connections use the given path again, the flow's own
+  /// path.
   case betterPathGone(KernelPath)
   /// The flow is no longer viable, or may not be. With severity `destroy` it is no longer guarded.
   case invalidation(FlowInvalidation)

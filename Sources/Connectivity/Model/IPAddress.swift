@@ -24,7 +24,8 @@ public struct IPAddress: Hashable, Sendable, Comparable {
   let high: UInt64
   let low: UInt64
 
-  /// Creates an address from its bytes in network order. Returns `nil` unless there are 4 or 16.
+  /// Creates an address from its bytes in network order. Returns `nil` unless there are 4 or 16
+  /// bytes.
   public init?(bytes: some Collection<UInt8>) {
     switch bytes.count {
     case 4: self.family = .ipv4
@@ -119,8 +120,8 @@ extension IPAddress: LosslessStringConvertible, CustomStringConvertible {
     }
   }
 
-  /// Writes ten times as fast as inet_ntop(3), which uses printf(3). Each change contains several
-  /// addresses.
+  /// Writes the address in dotted decimal, ten times as fast as inet_ntop(3), which uses printf(3).
+  /// Speed matters, because each change contains several addresses.
   private func writeDotted(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
     var count = 0
     func write(_ character: UInt8) {

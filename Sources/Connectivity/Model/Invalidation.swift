@@ -25,9 +25,10 @@ extension Invalidation {
   /// The reason why channels are no longer viable. If several reasons apply, the first in this
   /// order is reported.
   @nonexhaustive public enum Reason: String, Hashable, Sendable, CaseIterable {
-    /// Their source address is gone (I1).
+    /// The channels' source address is gone (I1).
     case sourceAddressLost
-    /// A link of their path is gone, down or without carrier, or no route is left (I2, I10).
+    /// A link of the channels' path is gone, down or without carrier, or no route is left (I2,
+    /// I10).
     case interfaceLost
     /// The link is the same, but another network is behind it (I4).
     case networkChanged

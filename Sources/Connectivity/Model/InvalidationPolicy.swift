@@ -7,7 +7,7 @@ public struct InvalidationPolicy: Hashable, Sendable {
   public var carrierGrace: [Medium: Duration]
   /// How long a route, or an address on a link that is up, may be missing (I1, I10).
   public var routeGrace: Duration
-  /// The severity of a better path for flows on the old one (I3).
+  /// The severity of a better path for flows on the old path (I3).
   public var betterPath: Invalidation.Severity
   /// The severity of a changed category for all channels (I5).
   public var categoryChanged: Invalidation.Severity

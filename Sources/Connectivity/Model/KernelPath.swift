@@ -38,7 +38,7 @@ public struct KernelPath: Hashable, Sendable {
     case noSourceAddress
     /// The kernel does not support the family (`ipv6.disable=1`).
     case unsupported
-    /// The kernel cannot be queried: netlink is missing, or refused groups (K8).
+    /// The kernel cannot be queried: netlink is missing, or refuses multicast groups (K8).
     case kernelUnavailable
   }
 

@@ -1,6 +1,7 @@
 /// The quality of a link, as far as connd knows.
 ///
-/// Do not use it to decide whether to connect: links of any quality may work for a connection.
+/// Do not use the quality to decide whether to connect: links of any quality may work for a
+/// connection.
 @nonexhaustive public enum LinkQuality: String, Hashable, Sendable, CaseIterable {
   /// connd has no evidence, as for most links that work.
   case unknown

@@ -45,11 +45,11 @@ public enum ThreeWayCategory: String, Hashable, Sendable, CaseIterable {
 
 /// The reachability flags that determine the category, named as in `SCNetworkReachability`.
 public struct ReachabilityFlags: Hashable, Sendable {
-  /// The kernel has a unicast route to the default destination (K2).
+  /// Whether the kernel has a unicast route to the default destination (K2).
   public var reachable: Bool
-  /// There is a path, but no traffic passes until a connection is established (K3).
+  /// Whether there is a path, but no traffic passes until a connection is established (K3).
   public var connectionRequired: Bool
-  /// The medium of the path's lowest link is cellular (K4).
+  /// Whether the medium of the path's lowest link is cellular (K4).
   public var isWWAN: Bool
 
   public init(reachable: Bool, connectionRequired: Bool, isWWAN: Bool) {

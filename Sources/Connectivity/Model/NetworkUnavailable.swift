@@ -1,8 +1,8 @@
 /// The error of a call that may not use the available network: the cause of an `RPCError` with code
 /// `unavailable`.
 ///
-/// Named after `URLError.NetworkUnavailableReason`. `cellular` and `wifi` stand for prohibited
-/// media.
+/// Named after `URLError.NetworkUnavailableReason`. Cases named after a medium, such as `cellular`,
+/// mean that the call prohibits that medium.
 ///
 /// Implements rule C8.
 public struct NetworkUnavailable: Error, Hashable, Sendable {
@@ -14,7 +14,7 @@ public struct NetworkUnavailable: Error, Hashable, Sendable {
     case costUnknown
     /// The user asked to save data.
     case constrained
-    /// This and the following ones are prohibited media.
+    /// The call prohibits this medium. The same applies to the media below.
     case cellular
     case wifi
     case wired

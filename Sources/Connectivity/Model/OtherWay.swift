@@ -38,10 +38,10 @@ public struct OtherWay: Hashable, Sendable {
   /// Whether connections may use the path.
   public var isAllowed: Bool { self.path != nil && self.whyNot == nil }
 
-  /// Creates a way that connections may use.
+  /// Creates the other way, which connections may use.
   public init(_ path: KernelPath) { self.path = path }
 
-  /// Creates a way that connections may not use.
+  /// Creates the other way, with the reason why connections may not use it.
   public init(_ path: KernelPath? = nil, whyNot: Reason) {
     self.path = path
     self.whyNot = whyNot

@@ -13,7 +13,7 @@ package enum UnusedReason: String, Hashable, Sendable, CaseIterable {
   /// The route that is used has a longer prefix.
   case lessSpecific
   case higherMetric
-  /// The routes are equal, and the kernel prefers the other one.
+  /// The routes are equal, and the kernel prefers the other route.
   case equalMetric
   /// A rule or route discards the traffic, whatever the link.
   case discarded

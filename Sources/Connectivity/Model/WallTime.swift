@@ -26,7 +26,7 @@ public struct WallTime: Hashable, Sendable, Comparable {
     return WallTime(microseconds: whole.overflow || sum.overflow ? .max : sum.partialValue)
   }
 
-  /// Returns the time from this one to another.
+  /// Returns the duration from this time to another.
   package func duration(to other: WallTime) -> Duration {
     .microseconds(other.microseconds.subtractingReportingOverflow(self.microseconds).partialValue)
   }

@@ -1,10 +1,10 @@
 extension String {
-  /// Returns the first word with this prefix, or else the nearest one within two typos, or `nil`.
+  /// Returns the first word with this prefix, or else the nearest word within two typos, or `nil`.
   package func nearest(of words: [String]) -> String? {
     guard !self.isEmpty else { return nil }
     if let begun = words.first(where: { $0.hasPrefix(self) }) { return begun }
     let slips = words.map { (word: $0, count: self.slips(to: $0)) }.min { $0.count < $1.count }
-    // A word with typos in half of its letters could mean any other.
+    // A word with typos in half of its letters could mean any other word.
     guard let slips, slips.count <= 2, 2 * slips.count < min(self.count, slips.word.count) else {
       return nil
     }

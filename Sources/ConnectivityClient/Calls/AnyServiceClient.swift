@@ -37,8 +37,8 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
   /// Sends the messages that `requests` writes, and at the same time passes the responses and their
   /// metadata to `onResponse`. For methods of any kind.
   ///
-  /// - Returns: The result of `onResponse`. The call ends when it returns, even if there is more to
-  ///   send or receive.
+  /// - Returns: The result of `onResponse`. The call ends when `onResponse` returns, even if there
+  ///   is more to send or receive.
   public func call<Request: Message, Response: Message, Result: Sendable>(
     _ method: MethodDescriptor, metadata: Metadata = [:], options: CallOptions = .defaults,
     returning: Response.Type = Response.self,

@@ -4,8 +4,9 @@ internal import GRPCCore
 internal import Logging
 private import Synchronization
 
-/// Reports one call's ID and progress. The server receives the ID if a header is set for it, and
-/// the caller receives it if `onRequestID` is set. The logger, if set, receives the progress.
+/// The reports about one call: its ID and its progress. The server receives the ID if
+/// ``CallSettings/requestIDHeader`` is set, and the caller if `onRequestID` is set. The logger, if
+/// set, receives the progress.
 ///
 /// All of them receive the same ID, which is generated only if something uses it. The steps of a
 /// call are logged at `trace` and its end at `debug`, or at `info` if the network failed

@@ -38,7 +38,8 @@ internal import Synchronization
   }
 }
 
-/// Enforces each call's ``DecompressionLimit``, and the algorithms that it accepts for responses.
+/// Enforces each call's ``DecompressionLimit``, and the algorithms that the call accepts for
+/// responses.
 ///
 /// gRPC decompresses a message first, and does not report its compressed size. Therefore a handler
 /// in front of gRPC's (``handler()``) records the size of each message on the wire. The reader of
@@ -77,8 +78,8 @@ final class DecompressionGuard: Sendable {
     self.state.withLock { _ = $0.open.removeValue(forKey: sizes.id) }
   }
 
-  /// Returns a handler for one HTTP/2 stream, to be added at the head of its pipeline, after gRPC's
-  /// own.
+  /// Returns a handler for one HTTP/2 stream. Add it at the head of the stream's pipeline, once
+  /// gRPC's own handlers are there.
   func handler() -> ResponseSizesHandler { ResponseSizesHandler(self) }
 
   /// Returns the open call with this mark, or `nil` if it has ended.
@@ -96,7 +97,7 @@ final class ResponseSizes: Sendable {
   private let limit: DecompressionLimit?
   /// `nil` means all algorithms of the channel.
   private let accepted: CompressionAlgorithmSet?
-  /// `nil` for a message that is not compressed.
+  /// The wire sizes, in bytes, of messages that are not checked yet; `nil` for an uncompressed one.
   private let waiting = Mutex<Deque<Int?>>([])
 
   init(id: UInt64, limit: DecompressionLimit?, accepted: CompressionAlgorithmSet? = nil) {

@@ -11,7 +11,7 @@
   /// No ID, because the logger already has one.
   case omitted
 
-  /// The key of the logger's metadata.
+  /// The key of the ID in the logger's metadata.
   public static let metadataKey = "grpc_request_id"
 
   func makeID() -> String? {

@@ -3,8 +3,8 @@ internal import ConnectivityMonitor
 public import GRPCCore
 internal import GRPCNIOTransportHTTP2Posix
 
-/// Adds to one call's gRPC stream: an error that explains why the network ended the call, a header,
-/// size limits, and a log.
+/// Additions to one call's gRPC stream: an error that explains why the network ended the call, a
+/// header, size limits, and a log.
 ///
 /// Implements rule C2.
 final class CallStream: Sendable {

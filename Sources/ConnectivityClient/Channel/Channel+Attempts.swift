@@ -68,8 +68,8 @@ extension Channel {
   }
 
   /// Tries the addresses in order. Starts the next one when one fails, or has not connected within
-  /// a moment (Happy Eyeballs, RFC 8305). The first that is ready becomes the connection, and the
-  /// others are given up.
+  /// ``attemptDelay`` (Happy Eyeballs, RFC 8305). The first that is ready becomes the connection,
+  /// and the others are given up.
   ///
   /// - Returns: The outcomes of the started tries, in order, once all have ended, including the
   ///   connection.
@@ -176,7 +176,7 @@ extension Channel {
     }
     return await withTaskGroup(of: (Int, KernelPath?).self) { group in
       for (place, one) in tries.enumerated() where one.path == nil {
-        // A try that was not made has already waited for the answer.
+        // A try that sent nothing has already waited for the answer.
         guard one.outcome.wasMade, let flow = one.flow else { continue }
         group.addTask { (place, await flow.answer(isRestricted: true).path) }
       }
@@ -210,8 +210,8 @@ extension Channel.Outcome {
 }
 
 extension [GRPCNIOTransportHTTP2Posix.SocketAddress] {
-  /// The addresses in alternating families, starting with the first address's (RFC 8305, section
-  /// 4).
+  /// The addresses in alternating families, beginning with the family of the first address (RFC
+  /// 8305, section 4).
   var alternatingFamilies: Self {
     let isFirst = self.map { ($0.ipv6 == nil) == (self.first?.ipv6 == nil) }
     let first = zip(self, isFirst).filter(\.1).map(\.0)

@@ -22,11 +22,11 @@ extension Channel {
     case forbidden(NetworkUnavailable)
     /// Nothing was sent, because no waiting call may use the path.
     case unwanted
-    /// The trial of the default way was ready, but only after a retransmission.
+    /// The trial of the default way (W7) was ready, but only after a retransmission.
     case limping
   }
 
-  /// The way that an attempt takes.
+  /// The link that an attempt uses.
   enum LinkChoice: Sendable {
     case usual
     /// Bound to the link of another default route (W2).
@@ -54,7 +54,8 @@ extension Channel {
     }
   }
 
-  /// Whether a waiting call may use the path, or if none is waiting, whether the last one could.
+  /// Whether a waiting call may use the path. If no call is waiting, the last call that waited
+  /// counts.
   private func isWanted(on path: KernelPath) -> Bool {
     self.state.withLock { $0.wanted.contains { $0.refusal(of: path) == nil } }
   }
@@ -117,7 +118,7 @@ extension Channel {
 
   /// Creates a connection, before anything is sent.
   ///
-  /// - Throws: If the TLS configuration cannot work, or the attempt is no longer wanted.
+  /// - Throws: `RPCError` if the TLS configuration cannot work, or the attempt is no longer wanted.
   private func begin(
     _ id: UInt64, to address: GRPCNIOTransportHTTP2Posix.SocketAddress, by choice: LinkChoice
   ) async throws(RPCError) -> Connection {
@@ -312,7 +313,7 @@ extension Channel.State {
   /// Records the orderly end of a connection, which takes no more calls.
   mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
-    // A connection that the client dropped causes no backoff, in any order of the two events.
+    // If the client dropped the connection, there is no backoff, whichever event is recorded first.
     if connection.invalidation != nil { return self.machine.invalidated(connection.id, now: .now) }
     return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
   }

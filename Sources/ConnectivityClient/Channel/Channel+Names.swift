@@ -42,12 +42,12 @@ extension Channel {
     await resolver.hasBegun()
   }
 
-  /// connd answers within a millisecond. A lookup does not wait for a stuck connd (C7).
+  /// How long a lookup waits for connd (C7), which usually answers within a millisecond.
   private static let maxWait = Duration.milliseconds(100)
 
   /// Retries lookups and attempts that failed before, because they may succeed now (C4).
   func networkChanged() {
-    // The first lookup already uses an earlier change.
+    // A lookup that has not begun yet will use the changed network anyway.
     let search = self.state.withLock { $0.search }
     if let search, !search.hasBegun { return }
     self.update { $0.machine.pathSatisfied(now: .now) }

@@ -22,7 +22,7 @@ extension Channel {
   /// after a second (RFC 6298), and the answer needs a moment. One lost packet does not justify the
   /// other way.
   static let otherWayDelay = Duration.milliseconds(1100)
-  /// The same beside a stalled connection, which already justifies doubt.
+  /// The same time beside a stalled connection (W4), or if the link is in doubt (Q1).
   static let otherWayDelayInDoubt = Duration.milliseconds(250)
 
   private static let firstDelay = Duration.milliseconds(50)
@@ -59,11 +59,13 @@ extension Channel {
     case otherWayEnded
   }
 
-  /// Resolves the name and runs an attempt. If it makes no progress, tries the other way beside it.
+  /// Resolves the name and runs an attempt. If the attempt makes no progress, tries the other way
+  /// beside it.
   ///
   /// - Parameter race: Tries the addresses by the default way.
   /// - Returns: The result of `race`, once neither way has a connection.
-  /// - Throws: The resolver's error. It has no effect if calls got a connection by the other way.
+  /// - Throws: The resolver's error. The error has no effect if calls got a connection by the other
+  ///   way.
   func beside(
     otherWayFor id: UInt64, atMost duration: Duration, _ hub: GuardHub,
     _ race: @escaping @Sendable (Addresses) async -> [Try]
@@ -116,8 +118,8 @@ extension Channel {
     addresses.contains { self.settings.mayTakeOtherWay(to: $0.ip) }
   }
 
-  /// Waits until the default way makes no progress, and then tries the addresses by another link.
-  /// Returns when the resulting connection has ended.
+  /// Waits until the default way has made no progress for the time of rule W3, and then tries the
+  /// addresses by another link. Returns when the resulting connection has ended.
   ///
   /// - Parameter begin: Called when there is another way to try. Until then, connd may be stuck,
   ///   and the outcome of the default way must not wait for connd (C7).
@@ -188,7 +190,8 @@ extension Channel {
     if connection.link == nil { self.report(.stalled, connection) }
   }
 
-  /// Handles the recovery of a stalled connection: calls that wait for another one use it.
+  /// Handles the recovery of a stalled connection. Calls that wait for another connection use this
+  /// one.
   func recovered(_ id: UInt64, _ serial: UInt64) {
     let obsolete = self.update { state -> ([ChannelMachine.Action], [Connection]) in
       guard state.connections[id]?.serial == serial else { return ([], []) }

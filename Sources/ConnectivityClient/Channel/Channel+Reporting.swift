@@ -8,7 +8,8 @@ private let record = Mutex(DefaultWayRecord())
 ///
 /// Implements rule Q2.
 extension Channel {
-  /// Reports that the other way was ready, if the default way had enough time to answer.
+  /// Reports a contrast (Q2): the other way was ready, and the default way had enough time to
+  /// answer.
   ///
   /// - Parameters:
   ///   - others: The attempts that did not become ready.
@@ -29,7 +30,7 @@ extension Channel {
   private static let answerTime = Duration.milliseconds(250)
 
   /// Returns an attempt by the default way that gets no answer even within ``answerTime``, or `nil`
-  /// if all get one.
+  /// if all are answered.
   private func unanswered(of attempts: [Connection]) async -> Connection? {
     var silent: [Connection] = []
     for attempt in attempts where attempt.link == nil {
@@ -43,7 +44,8 @@ extension Channel {
     return nil
   }
 
-  /// Reports that the default way was ready, if it recently was not.
+  /// Reports that the default way was ready, if an attempt by it failed recently (Q4) or its link
+  /// limps.
   func reportReady(_ connection: Connection) async {
     guard self.settings.mayTakeOtherWay(to: connection.target.address.ip) else { return }
     let isClean = !(await connection.hasRetransmitted())
@@ -55,7 +57,7 @@ extension Channel {
     self.report(isClean ? .clean : .ready, connection)
   }
 
-  /// Reports to connd, without waiting for it.
+  /// Reports to connd, without waiting for an answer.
   func report(_ outcome: AttemptOutcome, _ connection: Connection) {
     let address = connection.target.address
     guard let remote = address.ip else { return }

@@ -15,7 +15,8 @@ extension Channel {
   /// Reports each state to the log and the configuration's observer until the channel is shut down.
   /// A slow observer delays nothing else.
   ///
-  /// - Returns: A stream that ends after the last report. A cancelled task stops waiting for it.
+  /// - Returns: A stream that ends after the last report. It also ends for a task that is
+  ///   cancelled.
   func observe() -> AsyncStream<Never> {
     let (end, ended) = AsyncStream.makeStream(of: Never.self)
     guard self.isObserved else {

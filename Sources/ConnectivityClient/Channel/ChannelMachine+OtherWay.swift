@@ -8,7 +8,7 @@ extension ChannelMachine {
   }
 
   /// Handles connd's advice that the connection is silent (E2). If calls run on it, starts an
-  /// attempt beside it immediately, because connd compares the two.
+  /// attempt beside it immediately, because connd compares both connections (contrast, E2).
   mutating func silent(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
     guard isBusy, case .ready(var current) = self.state, current.id == id, !current.isSuspended,
       current.trial == nil
@@ -40,7 +40,7 @@ extension ChannelMachine {
 
   /// Starts an attempt by the default way, beside the connection in use (W7).
   ///
-  /// - Returns: Its ID, or `nil` if no connection is in use or another trial is running.
+  /// - Returns: The trial's ID, or `nil` if no connection is in use or another trial is running.
   mutating func beginTrial(now: Instant) -> ConnectionID? {
     guard case .ready(var current) = self.state, current.trial == nil else { return nil }
     let id = self.newConnection()

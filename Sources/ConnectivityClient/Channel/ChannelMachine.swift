@@ -33,9 +33,10 @@ struct ChannelMachine: Sendable {
   struct Current {
     var id: ConnectionID
     var started: Instant
-    /// Whether the connection currently has no path (I10). Calls wait until that is resolved.
+    /// Whether the connection currently has no path (I10). Calls wait until the path is back or
+    /// lost.
     var isSuspended = false
-    /// Whether the peer stays silent although data is waiting for it (W4).
+    /// Whether the peer stays silent although data is unacknowledged (W4).
     var isStalled = false
     /// The trial of the default way beside this connection.
     var trial: (id: ConnectionID, started: Instant)?

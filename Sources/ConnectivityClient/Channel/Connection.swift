@@ -16,11 +16,11 @@ final class Connection: Sendable {
     /// The server takes no more calls.
     case goingAway
     /// The connection is closed. `broken` means that calls were in flight. The error is that of the
-    /// socket, or `nil` if the server closed it.
+    /// socket, or `nil` if the server closed the connection.
     case closed(broken: Bool, (any Error)?)
     /// The connection is no longer guarded.
     case unguarded(GuardObstacle)
-    /// The peer is silent although data waits for it (W4).
+    /// The peer is silent although data is unacknowledged (W4).
     case stalled
     /// The peer of a stalled connection answers again.
     case recovered
@@ -108,7 +108,7 @@ final class Connection: Sendable {
   }
 
   /// Shuts gRPC's transport down, and returns when it has ended. A shutdown while connecting may
-  /// not end it, so it is cancelled after a second, when it takes no more calls.
+  /// not end the transport. So its task is cancelled after a second, when it takes no more calls.
   func ended() async {
     self.transport.beginGracefulShutdown()
     guard let connecting = self.core.state.withLock({ $0.connecting }) else { return }
@@ -132,7 +132,7 @@ final class Connection: Sendable {
     }
   }
 
-  /// How long no call has held the connection, or zero while one does.
+  /// How long no call has had the connection, or zero while a call has it.
   var idleTime: Duration {
     self.core.state.withLock { $0.holds > 0 ? .zero : $0.idleSince.duration(to: .now) }
   }
@@ -217,8 +217,8 @@ final class Connection: Sendable {
     self.transport.beginGracefulShutdown()
   }
 
-  /// Lets calls in flight finish, like ``drain()``. Shuts down after a second, because gRPC then
-  /// closes streams of new calls that have not sent anything yet.
+  /// Lets calls in flight finish, like ``drain()``. Shuts down only after a second, because a
+  /// shutdown closes the streams of new calls that have not sent anything yet.
   func retire() {
     self.core.state.withLock { $0.isRetired = true }
     self.eventLoop.scheduleTask(in: .seconds(1)) { self.transport.beginGracefulShutdown() }
@@ -245,7 +245,7 @@ private final class Core: Sendable {
     var cutter: ConnectionCutter?
     var isRetired = false
     /// Whether the connection was closed while calls ran. Set before calls learn of the close,
-    /// because they leave immediately.
+    /// because they then leave immediately.
     var isBroken = false
     /// The last error of the socket.
     var failure: (any Error)?

@@ -62,8 +62,8 @@ struct ConnectionSettings: Sendable {
       eventLoopGroup: self.eventLoop)
   }
 
-  /// Prepares a socket before it connects: sets its mark, and binds it to a link. Replaces it if
-  /// the connection may use several networks.
+  /// Prepares a socket before it connects: sets its mark, and binds it to a link. Replaces the
+  /// socket if the connection may use several networks.
   private func prepare(
     _ channel: any NIOCore.Channel, _ target: FixedAddress
   ) -> EventLoopFuture<Void> {

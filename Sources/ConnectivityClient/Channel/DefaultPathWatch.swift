@@ -5,8 +5,8 @@ private import Synchronization
 final class DefaultPathWatch: Sendable {
   private let last = Mutex<KernelPath?>(nil)
 
-  /// Whether the event reports that the path of new traffic changed, or that a limping link is good
-  /// again.
+  /// Whether the event reports that the path of new traffic changed, or that a limping link (Q2) is
+  /// good again.
   func isChange(_ event: FlowEvent) -> Bool {
     switch event {
     case .refused: return false

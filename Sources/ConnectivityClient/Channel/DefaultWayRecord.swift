@@ -1,5 +1,5 @@
 /// The last results of a process's attempts by the default way. The results determine the process's
-/// reports to connd. A value without a clock.
+/// reports to connd. The caller passes the time.
 ///
 /// Implements rules Q2 and Q4.
 struct DefaultWayRecord: Sendable {
@@ -8,7 +8,7 @@ struct DefaultWayRecord: Sendable {
   /// How long the result of an attempt counts (Q2).
   private static let life = Duration.seconds(60)
 
-  /// The time of the last contrast, or `nil` before the first one.
+  /// The time of the last contrast (Q2), or `nil` before the first one.
   private var contrast: Instant?
   /// When a connection on each link was last ready without a retransmission. IPv4 and IPv6 may use
   /// different links.
@@ -29,7 +29,7 @@ struct DefaultWayRecord: Sendable {
   /// Notes that an attempt had no answer, while a connection by another link was ready.
   ///
   /// - Parameter link: The link of the attempt, or `nil` if it is unknown.
-  /// - Returns: Whether that is a contrast. It is not if another connection on the link was ready
+  /// - Returns: Whether this is a contrast (Q2): no other connection on the link has been ready
   ///   without a retransmission since the attempt began.
   mutating func noteUnanswered(on link: String?, since start: Instant, at now: Instant) -> Bool {
     if let link, let clean = self.clean[link], clean >= start { return false }

@@ -1,10 +1,10 @@
 /// The lookups of one attempt to connect (C5): a value that receives inputs and returns actions.
 ///
-/// A lookup uses the network and the DNS servers that exist when it starts. After a change, it may
-/// wait for servers that no longer answer, so another lookup starts beside it. The first answer is
-/// used. A failure counts only if the lookup started after the last change. After a change, a
-/// failure is withheld for a moment, because network managers change routes first and the DNS
-/// servers a little later. The resolver's file may be empty in between.
+/// A lookup uses the network and the DNS servers that exist when it starts. After a change, the
+/// lookup may wait for servers that no longer answer, so another one starts beside it. The first
+/// answer is used. A failure counts only if the lookup started after the last change. After a
+/// change, a failure is withheld for a moment, because network managers change routes first and the
+/// DNS servers a little later. The resolver's file may be empty in between.
 struct LookupMachine<Answer: Sendable>: Sendable {
   typealias LookupID = Int
 
@@ -22,7 +22,7 @@ struct LookupMachine<Answer: Sendable>: Sendable {
 
   enum Action: Sendable {
     case start(LookupID)
-    /// Send ``Input/settled`` in a moment, instead of any earlier one.
+    /// Send ``Input/settled`` in a moment. If it is already pending, start the wait again.
     case settle
     /// Happens once. Lookups that are still running are cancelled.
     case finish(Result<Answer, any Error>)
@@ -34,7 +34,7 @@ struct LookupMachine<Answer: Sendable>: Sendable {
     case finished
   }
 
-  /// Limits the threads that a flapping network can occupy.
+  /// The maximum number of running lookups, which limits the threads of a flapping network.
   static var maxLookups: Int { 8 }
 
   private var state = State.new
@@ -82,8 +82,8 @@ struct LookupMachine<Answer: Sendable>: Sendable {
     }
   }
 
-  /// Starts a lookup, unless one has started since the last change, or too many are running. In the
-  /// latter case, it starts when one of them fails.
+  /// Starts a lookup, unless one has started since the last change, or too many are running. If too
+  /// many are running, the lookup starts when one of them fails.
   private mutating func startCurrent() -> [Action] {
     guard self.lastLookup < self.firstCurrent, self.running.count < Self.maxLookups else {
       return []

@@ -27,7 +27,7 @@ extension NetworkAwareTransport {
     /// leaves the choice to the kernel's routes. Needs no privileges. Connecting fails if the link
     /// does not exist.
     public var interface: String?
-    /// When new calls may leave a network that works badly for another one (W).
+    /// When new calls may move from a network that works badly to another one (W).
     public var assist: Assistance
     /// Whether the channel's connections may use several networks at once (M1).
     public var multipath: MultipathService
@@ -55,8 +55,8 @@ extension NetworkAwareTransport {
     /// connd's socket.
     public var socket: ConndSocket
 
-    /// When new calls may leave a network that works badly for another link's default route. Calls
-    /// never leave it if the destination has its own tunnel, rule or route.
+    /// When new calls may move from a network that works badly to another link's default route.
+    /// Calls never move if the destination has its own tunnel, rule or route.
     public enum Assistance: Hashable, Sendable {
       /// Never.
       case never

@@ -6,7 +6,8 @@ public import NIOPosix
 
 /// A transport for `GRPCClient` whose calls fail as soon as their network is gone.
 ///
-/// It wraps gRPC's HTTP/2 transport, with and without TLS. Every generated stub works unchanged:
+/// The transport wraps gRPC's HTTP/2 transport, with and without TLS. Every generated stub works
+/// unchanged:
 ///
 /// ```swift
 /// let client = GRPCClient(
@@ -130,8 +131,8 @@ public final class NetworkAwareTransport: ClientTransport {
     return min(deadline, timeout ?? deadline)
   }
 
-  /// The number of connections that may refuse to start a call before it fails: gRPC's own limit
-  /// for stream creation.
+  /// The number of connections that may refuse to start a call before the call fails: gRPC's own
+  /// limit for stream creation.
   private static let maxStreamAttempts = 5
 
   public func withStream<T: Sendable>(

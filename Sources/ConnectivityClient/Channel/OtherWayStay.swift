@@ -1,5 +1,5 @@
-/// A channel's time on the other way, as a value (W7). Calls drive it, so that an unused channel
-/// has no timer.
+/// A channel's use of the other way, as a state machine (W7). Only calls advance it, so that an
+/// unused channel has no timer.
 ///
 /// The stay ends when a connection by the default way is ready without a retransmission, or after
 /// two minutes. A change of the default path also ends it, but this value does not handle that.
@@ -15,19 +15,19 @@ struct OtherWayStay: Sendable {
 
   /// How a trial of the default way ended.
   enum Outcome: Hashable, Sendable {
-    /// Its connection became ready, but only after a retransmission.
+    /// The trial's connection became ready, but only after a retransmission.
     case limping
     case failed
   }
 
   static let maxDuration = Duration.seconds(120)
-  /// The duration of a trial, and the time between the starts of two.
+  /// The duration of a trial, and the time between the starts of two trials.
   static let trialInterval = Duration.seconds(5)
 
   private let start: Instant
   private var lastTrial: Instant
   private var isTrying = false
-  /// Whether the last trial repeated one whose connection limped.
+  /// Whether the last trial repeated an ``Outcome/limping`` one.
   private var isRepeated = false
 
   init(since start: Instant) {
@@ -46,8 +46,8 @@ struct OtherWayStay: Sendable {
     return .tryDefaultWay
   }
 
-  /// Handles a trial that ended without a good connection. A limping connection shows that packets
-  /// pass again. Its trial is repeated immediately, so that calls return soon after the link
+  /// Handles a trial that ended without a good connection. An ``Outcome/limping`` trial shows that
+  /// packets pass again. It is repeated immediately, so that calls return soon after the link
   /// recovers.
   mutating func tried(_ outcome: Outcome) -> Action? {
     let repeats = outcome == .limping && !self.isRepeated

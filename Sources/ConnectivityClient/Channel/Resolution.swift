@@ -55,7 +55,7 @@ final class Resolution: Sendable {
     self.logger = logger
   }
 
-  /// The resolver that pushes its results, or `nil` if each attempt queries.
+  /// The resolver that pushes its results, or `nil` if each attempt queries the resolver.
   private var teller: NameResolver? {
     switch self.source {
     case .resolver(let resolver), .fixed(let resolver):

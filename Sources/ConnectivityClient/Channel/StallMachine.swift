@@ -1,5 +1,4 @@
-/// Decides whether a connection has stalled, as a value (W4): it receives inputs and returns
-/// actions.
+/// A state machine that decides whether a connection has stalled (W4).
 ///
 /// Silence alone does not prove a stall, because the server may be slow. Data that is
 /// unacknowledged after two timeouts does. If all data is acknowledged, one PING is sent, which
@@ -15,7 +14,7 @@ struct StallMachine: Sendable {
     case called
     /// The peer sent something. `isBusy` means that calls are running.
     case received(isBusy: Bool)
-    /// The answer to ``Action/look(after:)``.
+    /// The answer to ``Action/sample(after:)``.
     case sampled(Sample)
   }
 
@@ -49,10 +48,10 @@ struct StallMachine: Sendable {
 
   /// The silence after which the socket is examined.
   static let minSilence = Duration.seconds(1)
-  /// gRPC servers close connections that send too many PINGs.
+  /// The minimum time between PINGs, because gRPC servers close connections that send too many.
   static let pingInterval = Duration.seconds(60)
-  /// If the round-trip time jumps to 1 s, two timeouts may also occur. The second of silence
-  /// excludes most of these cases.
+  /// The number of timeouts that show a stall. Two may also occur if the round-trip time jumps to 1
+  /// s. ``minSilence`` excludes most of these cases.
   private static let minTimeouts = 2
   private static let sampleIntervals = Duration.milliseconds(100)...Duration.seconds(1)
 

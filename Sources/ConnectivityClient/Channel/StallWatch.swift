@@ -100,7 +100,7 @@ struct TCPInformation: BitwiseCopyable, Sendable {
   private var timeout: UInt32 = 0
   private var acknowledgementTimeout: UInt32 = 0
   private var segmentSizes: (UInt32, UInt32) = (0, 0)
-  /// The number of packets.
+  /// The number of unacknowledged packets.
   private var unacknowledged: UInt32 = 0
   private var packets: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
   private var times: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
@@ -120,8 +120,8 @@ struct TCPInformation: BitwiseCopyable, Sendable {
     return timeouts >= (self.state8 == Self.synSent ? 1 : 2)
   }
 
-  /// The state of sent data. Uses the higher counter, because each misses timeouts of the other's
-  /// kind.
+  /// The state of sent data. The number of timeouts is the higher of two counters, because each of
+  /// them misses some timeouts.
   var state: StallMachine.SocketState {
     StallMachine.SocketState(
       hasUnacknowledgedData: self.unacknowledged > 0,

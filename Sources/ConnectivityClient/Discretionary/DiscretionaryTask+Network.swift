@@ -19,9 +19,9 @@ extension DiscretionaryTask {
     ///
     /// Losing the network without a replacement does not cancel `operation`: its connections report
     /// that themselves. If `operation` fails because a forbidden network replaced its network, it
-    /// is also restarted. It must tolerate restarts. Its gRPC calls do not start on forbidden
-    /// networks (C8), so nothing is sent there during a change. Other connections need a rule of
-    /// their own (``ConnectivityGuardHandler/Config/access``).
+    /// is also restarted. Therefore `operation` must tolerate restarts. Its gRPC calls do not start
+    /// on forbidden networks (C8), so nothing is sent there during a change. Other connections need
+    /// a rule of their own (``ConnectivityGuardHandler/Config/access``).
     ///
     /// - Returns: The result of `operation`.
     /// - Throws: The error of `operation` on a network that it may use; `CancellationError` if the

@@ -14,8 +14,8 @@ private import Synchronization
 /// }
 /// ```
 ///
-/// Like `isDiscretionary` of `URLSessionConfiguration` and `NSBackgroundActivityScheduler`, it lets
-/// the system decide when work runs:
+/// Like `isDiscretionary` of `URLSessionConfiguration` and `NSBackgroundActivityScheduler`, a
+/// discretionary task lets the system decide when work runs:
 ///
 /// 1. The work starts when there is a path that it may use. By default, that is a path that costs
 ///    no money and on which the user did not ask to save data. A path of unknown cost does not
@@ -30,7 +30,7 @@ private import Synchronization
 /// 4. Without connd, the work runs as if every network were free (C7). If
 ///    `NetworkAccess.whenUnknown` refuses an unknown network, the work waits, and running work
 ///    continues to its next safe point. A restart of connd has no effect.
-/// 5. Cancelling its task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
+/// 5. Cancelling the task ends the wait immediately. When ``run(isolation:_:)`` returns, nothing
 ///    keeps running.
 ///
 /// Safe to use from any thread. Each run follows the network separately, on the process's shared
@@ -45,10 +45,10 @@ public final class DiscretionaryTask: Sendable {
     /// The monitor of the path to use: the system's path, or the path to one destination
     /// (`PathMonitor.init(destination:mark:access:socket:)`).
     public var monitor = PathMonitor()
-    /// How long the work may be held back, from the start of its run, in the machine's uptime. Work
-    /// that still may not run then ends with ``Expired``. Running work does not expire. The run
-    /// always waits for connd's first answer, for at most two seconds. With a limit of zero, work
-    /// therefore runs now or not at all.
+    /// How long the work may be held back, from the start of its run, in the machine's uptime.
+    /// After that time, work that has to wait ends with ``Expired``, also at a later safe point.
+    /// The run always waits for connd's first answer, for at most two seconds. With a limit of
+    /// zero, work therefore runs now or not at all.
     public var timeLimit: TimeLimit = .unlimited
     /// Whether the user asked for the work, so that it is never held back.
     public var isUserInitiated = false
@@ -70,8 +70,8 @@ public final class DiscretionaryTask: Sendable {
 
   /// The error of work that was held back until its time limit.
   ///
-  /// `NetworkUnavailable.Reason.init(of:)` finds the reason in it, so it also triggers the
-  /// fallback of ``withFallback(on:isolation:operation:fallback:)``.
+  /// `NetworkUnavailable.Reason.init(of:)` finds the reason in this error. Therefore the error also
+  /// triggers the fallback of ``withFallback(on:isolation:operation:fallback:)``.
   public struct Expired: Error, Hashable, Sendable, CustomStringConvertible {
     /// The current path.
     public var path: NetworkPath

@@ -6,9 +6,9 @@ private import Synchronization
 extension DiscretionaryTask.Config {
   /// The meaning of a path for the work.
   enum Verdict: Hashable {
-    /// The work may use it.
+    /// The work may use the path.
     case free
-    /// The work may not use it: work does not start, and running work yields.
+    /// The work may not use the path: work does not start, and running work yields.
     case forbidden(NetworkUnavailable)
     /// No usable path is known: work does not start.
     case absent(NetworkUnavailable?)
@@ -139,8 +139,8 @@ final class NetworkGate: Sendable {
 
   /// Returns when the event occurs, or immediately if it already has.
   ///
-  /// - Throws: `CancellationError`, even if the event has occurred; ``DiscretionaryTask/Expired``
-  ///   when waiting for permission to continue.
+  /// - Throws: `CancellationError` if the task is cancelled or the run is over, even if the event
+  ///   has occurred; ``DiscretionaryTask/Expired`` when waiting for permission to continue.
   func wait(for event: Event, isolation: isolated (any Actor)? = #isolation) async throws {
     try Task.checkCancellation()
     let (outcome, number) = self.state.withLock { state in

@@ -15,9 +15,9 @@ internal import Logging
 
   /// The action for one connection.
   @nonexhaustive public enum Action: Hashable, Sendable {
-    /// Its calls fail with `UNAVAILABLE`.
+    /// The connection's calls fail with `UNAVAILABLE`.
     case destroy
-    /// Its calls continue, and new calls use a new connection.
+    /// The connection's calls continue, and new calls use a new connection.
     case drain
     /// The connection stays in use.
     case keep

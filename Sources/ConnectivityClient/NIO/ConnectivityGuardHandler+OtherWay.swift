@@ -7,8 +7,9 @@ extension ConnectivityGuardHandler {
   /// connection while the first makes no progress. Returns `nil` for a Unix socket, or if connd is
   /// not running or is in another network namespace (C7).
   ///
-  /// Use the other way only if `OtherWay.isAllowed`. Bind the second channel to its link before you
-  /// connect. Use the connection that is ready first, and do not send the same request on both.
+  /// Use the other way only if `OtherWay.isAllowed`. Bind the second channel to the way's link
+  /// before you connect. Use the connection that is ready first, and do not send the same request
+  /// on both.
   ///
   /// - Parameters:
   ///   - address: The address of the host, as the default way's resolver returned it.

@@ -98,7 +98,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   private var link: UInt32?
   private var news = ConnectionNews()
   private var held: Held?
-  /// Why the connection is not guarded. Reported once it is made.
+  /// Why the connection is not guarded. Reported once the connection is made.
   private var unguardedReason: String?
 
   public init(config: Config = .defaults) { self.config = config }
@@ -197,7 +197,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   ///
   /// - Parameter isRestricted: Whether the network must be known even if the connection is not
   ///   guarded.
-  /// - Returns: The guard, which may only ask for the network, or `nil` if nothing needs it.
+  /// - Returns: The guard, which may only ask for the network, or `nil` if no guard is needed.
   @discardableResult
   private func begin(
     to address: SocketAddress, context: ChannelHandlerContext, isRestricted: Bool = false

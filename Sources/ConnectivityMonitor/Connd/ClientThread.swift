@@ -62,7 +62,7 @@ package final class ClientThread: Sendable {
     package init(cancel: @escaping @Sendable () -> Void) { self.cancel = cancel }
   }
 
-  /// Runs work after a duration.
+  /// A function that runs work after a duration.
   package typealias TimerStart =
     @Sendable (_ duration: Duration, _ work: @escaping @Sendable () -> Void) -> Timer
 

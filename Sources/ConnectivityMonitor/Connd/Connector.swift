@@ -5,9 +5,9 @@ private import Synchronization
   package import UnixTransport
 #endif
 
-/// The connections of a process to connd. All users of a socket share one connection, which exists
-/// as long as one of them uses it. Each call has its own flow control, so that a slow reader does
-/// not delay the others.
+/// The connections of a process to connd. The users of a socket share a connection, which exists as
+/// long as one of them uses it. Each call has its own flow control, so that a slow reader does not
+/// delay the others.
 ///
 /// Implements rule C7.
 package final class Connector: Sendable {
@@ -49,7 +49,7 @@ package final class Connector: Sendable {
   /// - Parameters:
   ///   - accepted: Called when connd has accepted the call. The first message may arrive much
   ///     later.
-  ///   - take: Called with each message. The next one is not read before it returns.
+  ///   - take: Called with each message. The next message is not read before `take` returns.
   /// - Throws: The errors of `withCall`; the errors of the closures.
   package func stream(
     _ method: MethodDescriptor, _ request: [UInt8], at socket: String,
@@ -73,7 +73,7 @@ package protocol StreamCall: Sendable {
   ///
   /// - Parameters:
   ///   - accepted: Called when connd has accepted the call.
-  ///   - take: Called with each message. The next one is not read before it returns.
+  ///   - take: Called with each message. The next message is not read before `take` returns.
   /// - Throws: `RPCError`; the errors of the closures.
   func receive(
     _ accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void
@@ -81,7 +81,7 @@ package protocol StreamCall: Sendable {
 }
 
 extension Connector {
-  /// An error of a receiver, which ends ``repeating(_:lost:)``.
+  /// The error of a closure that handles connd's messages. It ends ``repeating(at:_:lost:)``.
   package struct ReceiverError: Error {
     var error: any Error
 
@@ -98,11 +98,12 @@ extension Connector {
   ///   - call: The call.
   ///   - lost: Called when the call has ended, with the reason. Returns the pause before the next
   ///     attempt.
-  /// - Throws: `CancellationError`, or the error of a receiver.
+  /// - Throws: `CancellationError`, or the error in a ``ReceiverError``.
   package func repeating(
     at socket: String, _ call: () async throws -> Void, lost: (any Error) async throws -> Duration
   ) async throws {
-    // Limits pauses after the socket has appeared, because connd may not be ready yet.
+    // The maximum pause for a while after the socket has appeared, because connd may not be ready
+    // yet.
     var limit: Duration?
     while true {
       let reason: any Error
@@ -126,8 +127,9 @@ extension Connector {
 
   /// Returns after a pause, or as soon as connd's socket may have appeared.
   ///
-  /// A pause may last a minute, but only while no process listens on the socket. If connd listens
-  /// but refuses this user, for example, the watch cannot report a recovery.
+  /// A pause may last a minute, but only while no process listens on the socket. Otherwise it is
+  /// shorter, because watching the socket cannot show, for example, that connd now accepts this
+  /// user.
   ///
   /// - Returns: Whether the socket may have appeared.
   private func rest(

@@ -3,7 +3,7 @@ package struct Outage: Sendable {
   package static let minPause: Duration = .milliseconds(100)
   /// The longest pause while connd's socket can be watched.
   package static let maxPause: Duration = .seconds(60)
-  /// The longest pause otherwise.
+  /// The longest pause while connd's socket cannot be watched.
   package static let maxUnwatchedPause: Duration = .seconds(2)
 
   /// Whether connd's absence has been reported.

@@ -15,7 +15,7 @@ private import LinuxSupport
 package enum SocketProbe {
   /// Connects to the socket. Does not block.
   ///
-  /// The corresponding C function is `connect`.
+  /// The method is not named `connect`, because that name would hide the C function.
   ///
   /// - Returns: A non-blocking socket, which the caller closes, or `nil` if the listen backlog
   ///   (listen(2)) is full.

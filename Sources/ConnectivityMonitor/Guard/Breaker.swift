@@ -5,7 +5,7 @@ private import Synchronization
 /// application its network.
 ///
 /// ```
-///              refuted three times running
+///              refuted three times in a row
 ///   closed ────────────────────────────────▶ open ──┐
 ///     ▲                                       │ ▲   │ refuted after the rest:
 ///     └──────── confirmed after the rest ─────┘ └───┘ open for twice as long
@@ -16,8 +16,9 @@ private import Synchronization
 /// at registration, and later ends the connection without having seen a path in between. A path
 /// confirms a connection.
 ///
-/// The third refutation in a row opens the breaker: for five minutes connections are not guarded.
-/// Then one connection is guarded as a trial. Each failed trial doubles the rest, up to one hour.
+/// The third refutation in a row opens the breaker: connections are not guarded for five minutes,
+/// the *rest*. Then connections are guarded on trial. Each refuted trial doubles the rest, up to
+/// one hour.
 struct Breaker: Hashable, Sendable {
   typealias Instant = ContinuousClock.Instant
 

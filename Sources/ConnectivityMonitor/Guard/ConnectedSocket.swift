@@ -21,7 +21,7 @@ struct ConnectedSocket: SocketOptions, Sendable {
   /// The kernel's cookie, which distinguishes the socket from a later one with the same descriptor.
   private let cookie: UInt64
 
-  /// - Throws: ``SocketGuard/Failure`` unless it is a connected IP socket.
+  /// - Throws: ``SocketGuard/Failure`` unless the descriptor is a connected IP socket.
   init(descriptor: CInt) throws(SocketGuard.Failure) {
     self.descriptor = descriptor
     (self.remote, self.remotePort) = try Self.name("getpeername", getpeername, descriptor)
@@ -36,12 +36,13 @@ struct ConnectedSocket: SocketOptions, Sendable {
     Self.option(Self.cookieOption, of: self.descriptor, UInt64(0)) == self.cookie
   }
 
-  /// Shuts the socket down in both directions, so that a reader sees the end immediately. The owner
-  /// must still close the descriptor. Has no effect if the descriptor is already closed.
+  /// Shuts the socket down in both directions, so that a reader immediately sees the end of the
+  /// stream. The owner must still close the descriptor. Has no effect if the descriptor is already
+  /// closed.
   ///
   /// - Parameter link: The index of the link that the connection was made on, or `nil` if unknown.
-  ///   The last packets are sent on this link or not at all, because on another one they would
-  ///   carry the wrong address.
+  ///   The last packets are sent on this link or not at all. On another link, their source address
+  ///   would be wrong.
   func shutDown(link: UInt32?) {
     guard self.isOpen else { return }
     // 0 means that connd did not report an index.

@@ -2,7 +2,7 @@ package import Connectivity
 import LinuxSupport
 private import Synchronization
 
-/// Guards one connection, beginning before it is made, as ``GuardMachine`` decides. Safe to use
+/// The guard of one connection, from before it is made, as ``GuardMachine`` decides. Safe to use
 /// from any thread.
 ///
 /// Implements rules I11 and M6.
@@ -21,11 +21,12 @@ package final class ConnectionGuard: Sendable {
     /// The guard, which its owner may not have stored yet when the first events arrive.
     fileprivate var source: ConnectionGuard
 
-    /// Keeps guarding a connection that its owner keeps despite an invalidation, if it can survive
-    /// that. Does nothing after a rejection at registration, which connd would repeat immediately.
+    /// Keeps guarding a connection that its owner keeps despite an invalidation, if the connection
+    /// can survive that. Does nothing after a rejection at registration, which connd would repeat
+    /// immediately.
     ///
     /// - Parameter awaitsReturn: Whether the owner wants to know when a better path is gone.
-    /// - Returns: Whether it is guarded.
+    /// - Returns: Whether the connection is guarded.
     @discardableResult
     package func keep(despite invalidation: FlowInvalidation, awaitsReturn: Bool) -> Bool {
       guard invalidation.severity == .destroy, invalidation.isSurvivable, self.phase.isNews else {
@@ -58,7 +59,7 @@ package final class ConnectionGuard: Sendable {
   package let onlyAsks: Bool
 
   /// - Parameters:
-  ///   - flow: Includes its own address if it is already connected.
+  ///   - flow: Includes its own address if the connection is already made.
   ///   - subflows: The subflows of a Multipath TCP connection that is already connected.
   ///   - listSubflows: Lists the subflows again.
   ///   - breaker: Counts the errors of connd.
@@ -113,7 +114,7 @@ package final class ConnectionGuard: Sendable {
 
   /// Returns the first answer of connd, as ``answer(within:)`` does.
   ///
-  /// - Parameter isRestricted: Whether the connection must not use the wrong network.
+  /// - Parameter isRestricted: Whether ``NetworkAccess`` restricts the networks of the connection.
   package func answer(isRestricted: Bool) async -> Answer {
     await self.answer(within: Self.maxWait(isRestricted: isRestricted))
   }
@@ -131,7 +132,7 @@ package final class ConnectionGuard: Sendable {
           return state.machine.answer
         }
         if let answer { return waiter.resume(returning: answer) }
-        // This also ends the wait when the task is cancelled.
+        // If the task is cancelled, the sleep and therefore the wait end immediately.
         group.addTask {
           try? await self.hub.connector.thread.sleep(for: maxWait)
           self.giveUp(id)
@@ -157,7 +158,7 @@ package final class ConnectionGuard: Sendable {
     waiter?.resume(returning: .silence)
   }
 
-  // MARK: - What the owner does
+  // MARK: - Inputs of the owner
 
   /// Registers the connection again with its own address and port.
   package func connected(local: IPAddress, port: UInt16) {
@@ -180,7 +181,7 @@ package final class ConnectionGuard: Sendable {
   /// Stops guarding the connection.
   package func end() {
     self.handle(.end)
-    // The closure may hold the channel, and the channel's handler holds this guard. Releasing the
+    // The closure may refer to the channel, and the channel's handler to this guard. Releasing the
     // closure may run other code, so it is released outside the lock.
     let list = self.state.withLock { $0.listSubflows.take() }
     withExtendedLifetime(list) {}
@@ -193,7 +194,8 @@ package final class ConnectionGuard: Sendable {
   /// - Parameters:
   ///   - link: The link of the connection. The default is the link of its last path, or else the
   ///     link that has its address.
-  ///   - awaitsReturn: Whether to report when the better path that it was given up for is gone.
+  ///   - awaitsReturn: Whether to report the loss of the better path because of which connd gave
+  ///     the connection up.
   /// - Returns: Whether the connection is guarded. `false` if the link is unknown.
   @discardableResult
   package func keep(on link: String? = nil, awaitsReturn: Bool = false) -> Bool {

@@ -5,8 +5,8 @@ extension FlowGuard {
   /// A connection for connd to guard.
   package struct Flow: Hashable, Sendable {
     package var remote: IPAddress
-    /// The connection's own address, or `nil` before it is connected. Then the source address of
-    /// the first reported path is used.
+    /// The connection's own address, or `nil` before it is connected. connd then uses the source
+    /// address of the first path that works.
     package var local: IPAddress?
     /// The protocol and the known ports. `nil` means traffic without ports.
     package var transport: Transport?

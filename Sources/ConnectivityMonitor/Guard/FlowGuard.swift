@@ -1,13 +1,14 @@
-/// Asks connd to guard many flows by one stream, which is reopened after restarts of connd.
+/// Guards many flows by one stream to connd, which is reopened after restarts of connd.
 ///
-/// 1. Each flow gets an answer: its path, or an invalidation or a refusal. If it is destroyed or
+/// 1. Each flow gets an answer: its path, an invalidation or a refusal. If it is destroyed or
 ///    refused, it is no longer guarded.
-/// 2. A lost connection is reported once. It is retried after 100 ms, then in growing intervals of
-///    at most a minute, and as soon as connd's socket appears. The guard registers all flows again,
-///    with their last known paths, and connd answers each again. Changes in between are not lost.
-/// 3. Without flows, the guard keeps an existing connection, but does not make a new one and has no
-///    timer. If it had reported connd's absence, it withdraws that (`resumed`). If connd is still
-///    absent when the next flow is added, it reports that again.
+/// 2. A lost stream is reported once. The guard connects again after 100 ms, then in growing
+///    intervals of at most a minute, and as soon as connd's socket appears. It registers all flows
+///    again, with their last known paths, and connd answers each again. Changes in between are not
+///    lost.
+/// 3. Without flows, the guard keeps an existing stream, but does not open a new one and has no
+///    timer. If it had reported connd's absence, it withdraws that report (`resumed`). If connd is
+///    still absent when the next flow is added, the guard reports the absence again.
 /// 4. A connd in another network namespace is treated as absent until it is replaced.
 /// 5. Events are fetched on demand. ``add(_:id:)`` and ``remove(_:)`` never wait.
 ///

@@ -3,8 +3,8 @@ private import Synchronization
 
 /// A guard like ``FlowGuard``, shared by all channels of a process that use the same connd socket.
 ///
-/// Each owner of a guarded flow holds the hub. When the last one releases it, the stream to connd
-/// ends. Events arrive on ``ClientThread``.
+/// Each owner of a guarded flow retains the hub. When the last owner releases it, the stream to
+/// connd ends. Events arrive on ``ClientThread``.
 ///
 /// Implements rule C7.
 package final class GuardHub: Sendable {
@@ -14,8 +14,8 @@ package final class GuardHub: Sendable {
     var onEvent: @Sendable (FlowEvent) -> Void
     /// Called when the flow's peer must be asked (E4).
     var onQuestion: @Sendable () -> Void = {}
-    /// Called when connd is absent, so that the flow's state is unknown. Not repeated until connd
-    /// was back.
+    /// Called when connd is absent, so that the flow's state is unknown. Not called again until
+    /// connd was back.
     var onAbsence: @Sendable (ConndAbsence) -> Void
   }
 
@@ -56,8 +56,8 @@ package final class GuardHub: Sendable {
   /// - Parameters:
   ///   - path: The path that connd reported before the connection was made, if the connection was
   ///     made on it.
-  ///   - watcher: If connd is already known to be absent, it is called immediately on the caller's
-  ///     thread.
+  ///   - watcher: If connd is already known to be absent, `onAbsence` is called immediately on the
+  ///     caller's thread.
   func watch(
     _ flow: FlowGuard.Flow, madeOn path: KernelPath? = nil, _ watcher: Watcher
   ) -> GuardedFlow {
@@ -115,7 +115,7 @@ private final class Watchers: Sendable {
   }
 
   func remove(_ id: UInt64) {
-    // Released outside the lock, because the watcher may hold objects that remove flows.
+    // Released outside the lock, because the watcher may refer to objects that remove flows.
     let watcher = self.state.withLock { $0.watchers.removeValue(forKey: id) }
     withExtendedLifetime(watcher) {}
   }

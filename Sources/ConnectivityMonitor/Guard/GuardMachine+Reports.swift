@@ -17,10 +17,10 @@ extension GuardMachine {
     let id: ID
     var flow: FlowGuard.Flow
     var progress = Progress.unreported
-    /// The source address of the first reported path that carries traffic. connd assumes that a
-    /// flow without an address has this one.
+    /// The source address of the first reported path that is satisfied. connd assumes this address
+    /// for a flow without one.
     private var source: IPAddress?
-    /// The last reported path that carries traffic.
+    /// The last reported path that is satisfied.
     private(set) var path: KernelPath?
 
     init(id: ID, flow: FlowGuard.Flow) {
@@ -59,8 +59,8 @@ extension GuardMachine {
     /// Any other event, such as a change after the first report.
     case change
 
-    /// Whether the event happened after the registration. The next registration would only repeat
-    /// an answer to this one.
+    /// Whether the event is newer than the registration. Registering again would only repeat any
+    /// other event.
     package var isNews: Bool {
       switch self {
       case .outcome, .change: true

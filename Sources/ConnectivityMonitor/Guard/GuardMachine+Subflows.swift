@@ -9,9 +9,9 @@ extension GuardMachine {
     struct Guarded: Equatable, Sendable {
       let subflow: Subflow
       var registration: Registration
-      /// The last reported path, whether it carries traffic or not.
+      /// The last reported path, whether it is satisfied or not.
       var path: KernelPath?
-      /// Whether connd has reported since then that the subflow may be dead.
+      /// Whether connd has reported since that path that the subflow may be dead.
       var isInDoubt = false
 
       /// Whether the subflow's packets leave by the link that has its address.
@@ -31,7 +31,7 @@ extension GuardMachine {
       }
     }
 
-    /// The search for another subflow, from the loss of the last one until one works.
+    /// The search for another subflow, from the loss of the last subflow until another one works.
     struct Search: Equatable, Sendable {
       /// connd's report about the loss of the last subflow.
       var event: FlowEvent
@@ -158,8 +158,8 @@ extension GuardMachine {
     return actions + [request]
   }
 
-  /// Guards the subflows of the last list. The lost one may have recovered. If none is left, or
-  /// none works by the answers of connd, the connection is given up.
+  /// Guards the subflows of the last list, including the lost one, which may have recovered. Gives
+  /// the connection up if no subflow is left, or if connd's answers show that none works.
   private mutating func endSearch(
     _ known: Subflows, _ search: Subflows.Search, _ list: [Subflow]
   ) -> [Action] {
@@ -186,7 +186,8 @@ extension GuardMachine {
 
   // MARK: - Reports of connd
 
-  /// Handles a report about a subflow. The same change may have made or closed others.
+  /// Handles a report about a subflow, and requests a list, because the same change may have made
+  /// or closed other subflows.
   mutating func received(
     _ event: FlowEvent, _ id: Registration.ID, _ known: Subflows
   ) -> [Action] {

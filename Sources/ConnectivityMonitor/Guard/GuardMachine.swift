@@ -19,7 +19,7 @@ package struct GuardMachine: Sendable {
     /// connd has given up the flow, but the connection stays in use, bound to its link.
     case kept(Registration, until: Return?)
     /// The connection was kept, and new connections use this link again. The first event shows
-    /// whether the own address of the connection does, too.
+    /// whether the kernel also uses the link for the connection's own address.
     case returning(Registration, to: String)
     /// A Multipath TCP connection, of which each subflow is guarded.
     case subflows(Subflows)
@@ -33,7 +33,7 @@ package struct GuardMachine: Sendable {
     var registration: Registration
     /// The link of the kept connection.
     var link: String
-    /// The last path of the kept connection that carried traffic.
+    /// The last path of the kept connection that was satisfied.
     var own: KernelPath?
 
     /// Returns whether new connections use the link and subnet of the kept connection.
@@ -55,7 +55,8 @@ package struct GuardMachine: Sendable {
     case subflows([Subflow], ListNumber? = nil)
     /// connd has given up the flow, but the connection stays in use, bound to this link.
     ///
-    /// `awaitsReturn`: whether to report when the better path that it was given up for is gone.
+    /// `awaitsReturn`: whether to report the loss of the better path because of which connd gave
+    /// the flow up.
     case keep(on: String, awaitsReturn: Bool)
     /// The attempt failed.
     case follow
@@ -100,7 +101,7 @@ package struct GuardMachine: Sendable {
   /// Returns the machine for a connection, and its first action.
   ///
   /// - Parameters:
-  ///   - flow: Includes its own address if it is already connected.
+  ///   - flow: Includes its own address if the connection is already made.
   ///   - onlyAsks: Whether only the path is of interest.
   static func begin(_ flow: FlowGuard.Flow, onlyAsks: Bool = false) -> (Self, Action) {
     let first = Registration(id: 1, flow: flow)
@@ -215,7 +216,7 @@ package struct GuardMachine: Sendable {
     }
   }
 
-  /// Handles an event of the path that new connections use instead of a kept one.
+  /// Handles an event of the path of new connections, while the own connection is kept.
   private mutating func received(
     _ event: FlowEvent, _ own: Registration, _ back: Return
   ) -> [Action] {
@@ -259,7 +260,7 @@ package struct GuardMachine: Sendable {
     return [.answer(answer)]
   }
 
-  // MARK: - What the owner does
+  // MARK: - Inputs of the owner
 
   private mutating func silence() -> [Action] {
     if self.answer == nil { self.answering = .late }

@@ -97,7 +97,7 @@ private enum Option {
 
 extension IPAddress {
   /// Whether the address belongs to this machine. If so, the kernel chooses it as the source for
-  /// packets to itself. Sends nothing.
+  /// packets to that address. Sends nothing.
   fileprivate var isOwn: Bool {
     // The link of the address is not known here.
     if self.needsLink { return true }

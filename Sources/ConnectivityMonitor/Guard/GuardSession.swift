@@ -2,8 +2,8 @@ private import ConnectivityProtocol
 internal import GRPCCore
 private import Synchronization
 
-/// Maintains the stream to connd of a ``FlowGuard``, by the rules described there: connects,
-/// registers and reads, and reconnects.
+/// Maintains the stream of a ``FlowGuard`` to connd, by the rules described there: connects,
+/// registers flows, reads events, and reconnects.
 package final class GuardSession: Sendable {
   private struct State {
     var flows = GuardedFlows()
@@ -67,7 +67,7 @@ package final class GuardSession: Sendable {
 
   /// Maintains one connection until it ends.
   private func connection(_ tell: @escaping Receiver) async throws {
-    // One pending wake-up covers all changes until then.
+    // One pending wake-up covers all changes that are made before the task runs.
     let (changes, wake) = AsyncStream.makeStream(
       of: Void.self, bufferingPolicy: .bufferingNewest(1))
     defer { wake.finish() }

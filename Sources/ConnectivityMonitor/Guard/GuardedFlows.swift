@@ -88,7 +88,7 @@ package struct GuardedFlows: Sendable {
     }
     switch event {
     case .path(let path), .betterPathGone(let path):
-      // connd uses the address of the first path that carries traffic, and not the kernel's later
+      // connd uses the address of the first path that is satisfied, and not the kernel's later
       // choice for new connections.
       if path.status == .satisfied { entry.flow.local = entry.flow.local ?? path.source }
       (entry.knownPath, entry.isAnswered) = (message.ownPath, true)
@@ -110,7 +110,7 @@ package struct GuardedFlows: Sendable {
     return ForeignNamespace(connd: connd, own: own)
   }
 
-  /// Gives up the flows that connd guards, until there is another stream.
+  /// Removes all flows from a connd in another namespace, until there is another stream.
   private mutating func namespaceMismatch(_ foreign: ForeignNamespace) -> GuardEvent? {
     guard !self.isElsewhere else { return nil }
     self.isElsewhere = true
@@ -153,7 +153,7 @@ package struct GuardedFlows: Sendable {
 }
 
 extension Connectivity_V1_GuardResponse {
-  /// The path of the flow, or `nil` in a message about something else.
+  /// The path of the flow, or `nil` if the message does not report a path.
   fileprivate var ownPath: Connectivity_V1_Path? {
     switch self.event {
     case .path(let path), .betterPathGone(let path): path

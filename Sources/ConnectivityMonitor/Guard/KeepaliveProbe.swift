@@ -8,10 +8,10 @@
 
 /// A TCP keepalive probe, which checks whether the peer of an idle connection responds.
 ///
-/// The kernel sends it once the socket has been idle for a second, and restarts its timer when
-/// `TCP_KEEPIDLE` is set (`tcp_sock_set_keepidle_locked` in net/ipv4/tcp.c). The peer's kernel
-/// answers. ``repeat(on:)`` sends another one, because one may be lost. ``end(on:)`` restores the
-/// socket's options. Nothing else has changed then.
+/// The kernel sends the probe once the socket has been idle for a second, and restarts its timer
+/// when `TCP_KEEPIDLE` is set (`tcp_sock_set_keepidle_locked` in net/ipv4/tcp.c). The peer's kernel
+/// answers. ``repeat(on:)`` sends another probe, because the first may be lost. ``end(on:)``
+/// restores the socket's options, so that nothing else has changed.
 ///
 /// Implements rule E4.
 package struct KeepaliveProbe: Sendable {
@@ -27,9 +27,9 @@ package struct KeepaliveProbe: Sendable {
   /// When the probe is repeated: soon enough for a near peer, and later than a short interruption.
   package static let repeats = [Duration.milliseconds(80), .milliseconds(600)]
 
-  /// Sends a probe. Returns `nil` if the socket has no such options, or if the probe might end the
-  /// connection. The kernel ends it after `TCP_KEEPCNT` unanswered probes in a row, or with
-  /// `TCP_USER_TIMEOUT` after one (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c).
+  /// Sends a probe. Returns `nil` if the socket has no keepalive options, or if the probe might end
+  /// the connection. The kernel ends the connection after `TCP_KEEPCNT` unanswered probes in a row,
+  /// or with `TCP_USER_TIMEOUT` after one (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c).
   package init?(on socket: some SocketOptions) {
     func option(_ name: CInt) -> CInt? { socket.option(Option.tcpLevel, name, CInt(0)) }
     guard let wasOn = socket.option(SOL_SOCKET, Option.keepalive, CInt(0)),

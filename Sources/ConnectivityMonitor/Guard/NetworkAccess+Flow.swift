@@ -19,7 +19,7 @@ extension NetworkAccess {
         return nil
       }
       // Below a tunnel the medium may be a guess, or unknown for a moment while the tunnel roams.
-      // That must not end calls in flight.
+      // Such a medium must not end calls in flight.
       let isCertain = path.guessedLinks == 0 && path.medium != .tunnel
       return FlowInvalidation(
         reason: .policy, severity: isCertain ? .destroy : .drain,

@@ -1,14 +1,14 @@
 public import Connectivity
 
-/// The way by another link, for an application that makes its connections itself.
+/// The other way, for an application that makes its connections itself.
 ///
 /// Implements rules W5 and W6.
 extension SocketGuard {
-  /// Returns the way to a host by another link's default route, for a second connection while the
-  /// first makes no progress. Returns `nil` if connd is not running, or is in another network
-  /// namespace (C7).
+  /// Returns the other way to a host: the path by another link's default route. Use it for a second
+  /// connection while the first makes no progress. Returns `nil` if connd is not running, or is in
+  /// another network namespace (C7).
   ///
-  /// Use the way only if `OtherWay.isAllowed`. Bind the second socket to its link before you
+  /// Use the other way only if `OtherWay.isAllowed`. Bind the second socket to its link before you
   /// connect (`SO_BINDTODEVICE`, or `SO_BINDTOIFINDEX`). Use the connection that is ready first,
   /// and do not send the same request on both.
   ///
@@ -25,8 +25,8 @@ extension SocketGuard {
     return answer?.limited(to: access)
   }
 
-  /// Returns the way to the connection's peer by another link's default route, as
-  /// ``otherWay(to:port:access:socket:)`` does, with the guard's ``Config/access``.
+  /// Returns the other way to the connection's peer, as ``otherWay(to:port:access:socket:)`` does,
+  /// with the guard's ``Config/access``.
   public func otherWay() async -> OtherWay? {
     let (socket, config) = (self.connection, self.config)
     if socket.boundLink != nil { return OtherWay(whyNot: .bound) }
@@ -37,7 +37,7 @@ extension SocketGuard {
 }
 
 extension OtherWay {
-  /// Returns the way for an application that may not use every network.
+  /// Returns the other way for an application that may not use every network.
   package func limited(to access: NetworkAccess) -> OtherWay {
     guard self.isAllowed, let path = self.path else { return self }
     if access.prohibitedMedia.contains(path.medium) { return OtherWay(whyNot: .noOtherPath) }

@@ -10,18 +10,18 @@ private import Synchronization
 ///   descriptor: PQsocket(connection), config: .defaults { $0.shutsDown = true })
 /// ```
 ///
-/// 1. It guards the connection until ``end()`` is called or its last reference is released. End it
-///    before closing the descriptor.
+/// 1. The guard lasts until ``end()`` is called or its last reference is released. End it before
+///    closing the descriptor.
 /// 2. ``events`` reports the connection's path, and when it is no longer viable.
-/// 3. With ``Config/shutsDown``, it ends a connection that is no longer viable with
+/// 3. With ``Config/shutsDown``, the guard ends a connection that is no longer viable with
 ///    shutdown(2). A library that waits on the connection sees the end immediately, and reports its
 ///    own error. The owner must still close the descriptor.
-/// 4. Without connd, or with one in another network namespace, nothing happens until connd appears
-///    (C7).
+/// 4. If connd is not running, or runs in another network namespace, nothing happens until connd
+///    appears (C7).
 /// 5. A new connection works, so a verdict against it is evidence against connd. If connd rejects
 ///    three new connections to one destination in a row, new ones to it are not guarded for a
-///    while. That includes connections for which connd never saw a path (I11). Mark new connections
-///    with ``Config/isNew``.
+///    while. Ending a connection for which connd never saw a path counts as a rejection (I11). Mark
+///    new connections with ``Config/isNew``.
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
 ///    works. (Before Linux 5.16 it is not guarded.)
 /// 7. A connection from an address of another machine is not guarded, and receives
@@ -67,8 +67,8 @@ public final class SocketGuard: Sendable {
     /// The reported better path, to which the connection did not move, is gone. New connections use
     /// the path of this connection again.
     case betterPathUnavailable
-    /// The connection is not guarded, for this reason. If connd is not running, that may change. If
-    /// the connection needs no guard, or connd refused it, the events end.
+    /// The connection is not guarded, for this reason. If connd is not running, guarding may begin
+    /// later. If the connection needs no guard, or connd refused it, the events end.
     case unguarded(String)
   }
 

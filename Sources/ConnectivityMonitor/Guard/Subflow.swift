@@ -16,9 +16,9 @@ package struct Subflow: Hashable, Sendable {
   package var localPort: UInt16
   package var remote: IPAddress
   package var remotePort: UInt16
-  /// The only link that has its address, or `nil` if none or several have it.
+  /// The only link that has the subflow's local address, or `nil` if none or several have it.
   package var link: String?
-  /// Whether it is bound to that link.
+  /// Whether the subflow is bound to ``link``.
   package var isBound: Bool
 
   package init(
@@ -33,7 +33,7 @@ package struct Subflow: Hashable, Sendable {
     self.isBound = isBound
   }
 
-  /// Whether both have the same addresses and ports.
+  /// Whether both subflows have the same addresses and ports.
   func isSame(as other: Subflow) -> Bool {
     (self.local, self.localPort, self.remote, self.remotePort)
       == (other.local, other.localPort, other.remote, other.remotePort)
@@ -43,7 +43,7 @@ package struct Subflow: Hashable, Sendable {
   /// as before Linux 5.16. Returns at most 16; the kernel itself makes at most eight.
   ///
   /// All but the first are made from endpoints, which are usually bound to a link. The kernel does
-  /// not list which one, so it is assumed to be the link that has the subflow's address.
+  /// not list that link, so it is assumed to be the one that has the subflow's address.
   ///
   /// - Parameter descriptor: A socket for which ``SocketOptions/isMultipath`` holds.
   package static func list(of descriptor: CInt) -> [Subflow]? {

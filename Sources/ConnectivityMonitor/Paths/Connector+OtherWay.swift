@@ -3,8 +3,8 @@ private import ConnectivityProtobuf
 private import ConnectivityProtocol
 
 extension Connector {
-  /// Returns the current way to a host by another link, or `nil` if connd is absent or in another
-  /// network namespace (C7).
+  /// Returns the other way to a host, or `nil` if connd is absent or in another network namespace
+  /// (C7).
   ///
   /// - Parameters:
   ///   - port: The TCP port of the host.

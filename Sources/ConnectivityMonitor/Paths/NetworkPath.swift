@@ -116,7 +116,7 @@ extension NetworkPath {
   /// Whether IPv6 traffic can flow. `false` if unknown: before giving up, check ``isOnline``.
   public var supportsIPv6: Bool { self.ipv6?.status == .satisfied }
 
-  /// Whether this machine has DNS servers. Equals ``isOnline`` if unknown.
+  /// Whether this machine has DNS servers. Equals ``isOnline`` if the servers are unknown.
   public var supportsDNS: Bool { self.dns.map { !$0.servers.isEmpty } ?? self.isOnline }
 
   /// Whether traffic flows over a path whose lowest link has this medium.

@@ -2,7 +2,8 @@ internal import Connectivity
 
 /// An event of a followed path.
 enum PathEvent: Hashable, Sendable {
-  /// The path. `interrupted` means that it was lost in between, even if it looks unchanged.
+  /// The path. `interrupted` means that the path was lost before, even if it equals the previous
+  /// one.
   case path(NetworkPath, interrupted: Bool)
   /// connd is not running, or went away.
   case lost

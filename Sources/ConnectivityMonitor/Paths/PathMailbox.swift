@@ -62,7 +62,7 @@ struct PathBacklog: Hashable, Sendable {
     }
   }
 
-  /// Returns the next path to read, or `nil` if it equals the last one.
+  /// Returns the next path to read, or `nil` if no unread path differs from the last one read.
   mutating func next() -> NetworkPath? {
     // If the reader has read no path yet, or last read a loss, the unread loss is skipped and only
     // the current path is returned.

@@ -11,8 +11,8 @@ public import Logging
 ///
 /// Named after `NWPathMonitor`.
 ///
-/// 1. The current path comes first. If connd is not running, or is silent for two seconds, that is
-///    ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
+/// 1. The current path comes first. If connd is not running, or is silent for two seconds, that
+///    path is ``NetworkPath/unknown``. connd is found as soon as its socket appears (C7).
 /// 2. Then each change follows, in order. A path equal to the previous one is skipped.
 /// 3. A bounce is reported: if the path was lost and came back, ``NetworkPath/interrupted`` comes
 ///    in between, even if both paths are equal (T2). Connections may have died.

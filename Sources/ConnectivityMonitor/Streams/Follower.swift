@@ -19,8 +19,8 @@ package protocol FollowedState: Sendable {
 
 /// Follows a state that connd reports, across restarts of connd.
 ///
-/// A lost connection is reported once. It is retried after 100 ms, then in growing intervals of at
-/// most a minute, and as soon as connd's socket appears.
+/// A lost connection is reported once. The follower connects again after 100 ms, then in growing
+/// intervals of at most a minute, and as soon as connd's socket appears.
 package final class Follower<State: FollowedState>: Sendable {
   private let socket: String
   private let connector: Connector

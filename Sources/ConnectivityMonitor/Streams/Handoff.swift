@@ -40,7 +40,7 @@ package final class Handoff<Element: Sendable>: Sendable {
     guard taken else { throw CancellationError() }
   }
 
-  /// Returns the next element, or `nil` if there are no more. At most one task may wait.
+  /// Returns the next element, or `nil` after the last one. At most one task may wait.
   package func next(isolation: isolated (any Actor)? = #isolation) async -> Element? {
     await withTaskCancellationHandler {
       await withCheckedContinuation { (receiver: CheckedContinuation<Element?, Never>) in

@@ -10,8 +10,8 @@ public import Connectivity
   case gap(ConnectivitySnapshot)
   /// connd is not running, refuses this user, or went away. The stream keeps trying to connect.
   case disconnected(ConndError)
-  /// connd is back. Changes continue after this generation, the last one received, or `nil` before
-  /// the first.
+  /// connd is back. Contains the last generation received, after which changes continue, or `nil`
+  /// before the first.
   case resumed(UInt64?)
 }
 

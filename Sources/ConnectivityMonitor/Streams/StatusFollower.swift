@@ -6,11 +6,11 @@ package import Logging
 /// Follows connd: reports the current status, and then each change in order, across restarts of
 /// connd.
 ///
-/// 1. The first event is a snapshot. With `since` it is the first change after that generation, or
-///    a gap if connd no longer has it. It is `disconnected` if connd is not running.
-/// 2. A lost connection is reported once. It is retried after 100 ms, then in growing intervals of
-///    at most a minute, and as soon as connd's socket appears. It resumes from the last generation
-///    received.
+/// 1. The first event is a snapshot. With `since`, it is the first change after that generation, or
+///    a gap if connd no longer has that change. It is `disconnected` if connd is not running.
+/// 2. A lost connection is reported once. The follower connects again after 100 ms, then in growing
+///    intervals of at most a minute, and as soon as connd's socket appears. The events resume from
+///    the last generation received.
 package typealias StatusFollower = Follower<FollowedStatus>
 
 extension Follower<FollowedStatus> {

@@ -9,11 +9,11 @@ public import Logging
 /// }
 /// ```
 ///
-/// 1. The first element is a snapshot. With `since` it is the first change after that generation,
-///    or a gap if connd no longer has it. It is `disconnected` if connd is not running.
-/// 2. The stream ends only with its task. A lost connection is reported once. It is retried after
-///    100 ms, then in growing intervals of at most a minute, and as soon as connd's socket appears.
-///    It resumes from the last generation received.
+/// 1. The first element is a snapshot. With `since`, it is the first change after that generation,
+///    or a gap if connd no longer has that change. It is `disconnected` if connd is not running.
+/// 2. The stream ends only with its task. A lost connection is reported once. The stream connects
+///    again after 100 ms, then in growing intervals of at most a minute, and as soon as connd's
+///    socket appears. It resumes from the last generation received.
 /// 3. Elements are fetched on demand: a slow reader receives gaps and uses no extra memory.
 ///
 /// Each iterator belongs to one task. All streams, monitors and guards of a process share one

@@ -1,6 +1,6 @@
 package import Connectivity
 
-// The tables of the enums of diagnostics.proto.
+// The tables (``WireEnum``) of the enums of diagnostics.proto.
 
 extension UnusedReason: ClosestWireEnum {
   package static let unrecognized = Self.noRoute

@@ -1,6 +1,6 @@
 package import Connectivity
 
-// The tables of the enums of connectivity.proto.
+// The tables (``WireEnum``) of the enums of connectivity.proto.
 
 extension NetworkCategory: ClosestWireEnum {
   /// Clients assume that they are online (K8).
@@ -61,7 +61,7 @@ extension KernelPath.Status: ClosestWireEnum {
   }
 }
 
-/// An unknown value means no reason, which is better than a wrong one.
+/// An unknown value means no reason, which is better than a wrong reason.
 extension KernelPath.Reason: WireEnum {
   package var wireValue: Connectivity_V1_PathReason {
     switch self {
@@ -199,7 +199,7 @@ extension Validation.Source: ClosestWireEnum {
 }
 
 extension OtherWay.Reason: ClosestWireEnum {
-  /// Whatever the reason, the way is not allowed.
+  /// The other way is not allowed, whatever the reason.
   package static let unrecognized = Self.noOtherPath
 
   package var wireValue: Connectivity_V1_OtherWayReason {

@@ -17,7 +17,7 @@ extension ConnectivityChange {
     case .invalidation(let invalidation):
       writer.message(as: 5) { $0.write(invalidation) }
     case .dns:
-      // Rare.
+      // DNS changes are rare.
       return Connectivity_V1_WatchResponse(self, networkNamespace: networkNamespace)
         .serializedBytes()
     }

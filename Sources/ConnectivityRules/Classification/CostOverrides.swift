@@ -13,12 +13,12 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
     return String(repeating: "0", count: 16 - digits.count) + digits
   }
 
-  /// Returns `nil` for anything but sixteen hexadecimal digits.
+  /// Parses sixteen hexadecimal digits. Returns `nil` for any other text.
   package init?(_ text: String) {
     guard text.utf8.count == 16 else { return nil }
     self.value = 0
-    // connd may parse a thousand of these when it starts, and Swift's own number parsing takes
-    // thirty times as long.
+    // connd may parse a thousand hashes when it starts, and Swift's own number parsing takes thirty
+    // times as long.
     for octet in text.utf8 {
       switch octet {
       case UInt8(ascii: "0")...UInt8(ascii: "9"): self.add(octet - UInt8(ascii: "0"))
@@ -32,7 +32,7 @@ package struct NetworkHash: Hashable, Sendable, CustomStringConvertible {
   private mutating func add(_ digit: UInt8) { self.value = self.value << 4 | UInt64(digit) }
 }
 
-/// A user's cost override for a link or a network. connd determines properties that are `nil`.
+/// A user's cost override for a link, network or the machine. connd determines `nil` properties.
 package struct CostOverride: Hashable, Sendable {
   /// When an override ends by itself.
   package enum End: Hashable, Sendable {
@@ -61,8 +61,8 @@ package struct CostOverride: Hashable, Sendable {
 
   package var constrained: Setting?
   package var expensive: Setting?
-  /// Whether connections may leave a poor network for one that costs money (W6). If off, they may
-  /// not leave it at all. Only for ``CostOverrides/Subject/machine``.
+  /// Whether connections may leave a poor network for one that costs money (W6). `false` forbids
+  /// all moves. Only for ``CostOverrides/Subject/machine``.
   package var assist: Setting?
   /// The user who last changed the override.
   package var user: UInt32
@@ -101,8 +101,8 @@ package struct CostOverride: Hashable, Sendable {
   }
 }
 
-/// The cost overrides of all users for links and networks. For each of these, the last change
-/// counts.
+/// The cost overrides of all users. For each link, each network and the machine, only the most
+/// recent change counts.
 package struct CostOverrides: Hashable, Sendable {
   /// The link or network that an override is for.
   package enum Subject: Hashable, Sendable, CustomStringConvertible {
@@ -122,8 +122,7 @@ package struct CostOverrides: Hashable, Sendable {
   package private(set) var all: [Subject: CostOverride] {
     didSet { self.summary = Summary(self.all) }
   }
-  /// Cached, because every turn reads it. The cost of a read does not depend on the number of
-  /// overrides.
+  /// Cached, so that the cost of a read does not depend on the number of overrides.
   private var summary: Summary
 
   package init(_ all: [Subject: CostOverride] = [:]) {
@@ -153,7 +152,7 @@ package struct CostOverrides: Hashable, Sendable {
   /// Whether there is an override for a network. If not, networks need not be identified.
   package var concernNetworks: Bool { self.summary.concernNetworks }
 
-  /// The setting for the use of another way (W6), or `nil` if that way must cost nothing.
+  /// The setting for the use of the other way (W6), or `nil` if the other way must cost nothing.
   package var assist: CostOverride.Setting? { self.all[.machine]?.assist }
 
   package subscript(subject: Subject) -> CostOverride? {
@@ -170,10 +169,10 @@ package struct CostOverrides: Hashable, Sendable {
   /// The earliest wall-clock time at which an override ends, or `nil` if none ends by time.
   package var nextEnd: WallTime? { self.summary.nextEnd }
 
-  /// Shifts ends after the wall clock was set, so that the remaining time stays the same.
+  /// Shifts the ends of overrides after the wall clock was set. The remaining time stays the same.
   ///
-  /// - Parameter subjects: The subjects whose end was computed in this run. Any other end was
-  ///   computed with the correct clock.
+  /// - Parameter subjects: The subjects whose end times were computed in this run of connd. All
+  ///   other end times were computed with the correct clock.
   package mutating func shiftEnds(of subjects: Set<Subject>, by step: Duration) {
     func shifted(_ setting: CostOverride.Setting?) -> CostOverride.Setting? {
       guard var setting, case .time(let time)? = setting.end else { return setting }

@@ -66,7 +66,7 @@ enum MediumVerdict: Hashable {
 }
 
 extension MediumVerdict {
-  /// Evaluates the evidence in the order of the rule.
+  /// Evaluates the evidence in the order of rule K5.
   ///
   /// The kind comes from the driver that created the link. So it takes precedence over everything
   /// that can be set or imitated. For example, a tun device accepts any ARPHRD type and any name,
@@ -210,7 +210,8 @@ extension LinkFacts {
   /// Whether the link drops everything that is sent over it (drivers/net/dummy.c, ifb.c, nlmon.c).
   package var neverCarries: Bool { self.link.kind.map(sinkKinds.contains) ?? false }
 
-  /// Whether the link sends all packets to its lower link, and none to others on top of that.
+  /// Whether the link sends all packets to its lower link, and none to other links above that lower
+  /// link.
   package var passesAllDown: Bool { self.link.kind.map(passingKinds.contains) ?? false }
 
   /// Whether the link, as a master, takes the frames of its ports before the kernel considers the
@@ -225,8 +226,8 @@ extension LinkFacts {
 }
 
 extension Link {
-  /// The state as a port of its bridge, which blocks frames while the port is not forwarding. Links
-  /// on top of the port, such as a VLAN, bypass the bridge.
+  /// The link's state as seen by its bridge: `dormant` while the bridge port does not forward
+  /// frames. Links on top of the port, such as a VLAN, bypass the bridge.
   package var stateAsPort: LinkState {
     self.state == .up && self.bridgePort?.forwards == false ? .dormant : self.state
   }
@@ -279,7 +280,7 @@ private let secretiveKinds: Set<String> = [
 
 private let arphrdEthernet: UInt16 = 1
 
-/// The medium for each sign. ARPHRD_PPP is missing, because it may be a modem or DSL.
+/// The medium that each sign of a link indicates. ARPHRD_PPP is missing: it may be a modem or DSL.
 private enum Knowledge {
   static let kinds = Self.media(\.kinds)
   static let deviceTypes = Self.media(\.deviceTypes)

@@ -29,7 +29,7 @@ package struct LinkPolicy: Hashable, Sendable {
     }
   }
 
-  /// In their order. The first match applies.
+  /// The rules in the order of the configuration. The first match applies.
   package var rules: [Rule]
 
   package init(_ rules: [Rule] = []) {

@@ -19,8 +19,8 @@ package struct MeteringReports: Hashable, Sendable {
 /// Implements rule I8.
 extension CostEvidence {
   /// Whether the path counts as metered. A guess from a device's USB interface does not count,
-  /// because it would keep programs from an unmetered network. A guess of NetworkManager counts,
-  /// because a phone, a modem or an access point caused it.
+  /// because a wrong guess would keep programs from an unmetered network. A guess of NetworkManager
+  /// counts, because a phone, a modem or an access point caused it.
   package var isExpensive: Bool {
     self.state == .yes || self.state == .guessYes && self.source == .networkManager
   }
@@ -38,7 +38,7 @@ extension PathClassifier {
     let text = self.metering
     let manager =
       text.manager.isEmpty ? [] : chain.compactMap { text.manager[$0.link.name] }
-    // A user has set this for the connection in NetworkManager.
+    // `yes` and `no` are a user's setting for the connection in NetworkManager, not a guess.
     if let stated = manager.first(where: { $0 == .yes || $0 == .no }) {
       return CostEvidence(stated, .networkManager)
     }

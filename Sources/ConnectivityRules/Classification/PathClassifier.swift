@@ -13,8 +13,8 @@ package struct PathFacts: Hashable, Sendable {
   package var gatewayBelow: Gateway?
   /// The guessed links below the last link, if that is a tunnel that hides its remote end (K6).
   package var guess: GuessedLinks?
-  /// The source address as set on its link, or `nil` if the kernel named none or it could not be
-  /// read.
+  /// The source address as set on its link, or `nil` if the kernel named no source or the address
+  /// could not be read.
   package var source: Address?
   /// Why the path does not work although its links carry traffic. Either a tunnel's remote end
   /// cannot be reached, or a switch takes the packets that a link receives.
@@ -91,7 +91,7 @@ extension PathFacts {
     return route.gateway.map { Gateway(link: route.outLink, address: $0) }
   }
 
-  /// The facts down to the first tunnel, which is all that connections inside it depend on (I5).
+  /// The facts down to the first tunnel (I5). Connections inside the tunnel depend on nothing else.
   /// Without a tunnel, all facts.
   package var upToTunnel: PathFacts {
     guard let tunnel = self.links.firstIndex(where: \.isTunnel) else { return self }
@@ -174,8 +174,8 @@ package struct PathClassifier: Hashable, Sendable {
     }
   }
 
-  /// Whether the lowest of the links, which begin with the out-link, drops all packets. A medium in
-  /// the configuration overrides that.
+  /// Whether a chain of links, out-link first, leads only to a link that drops all packets. A
+  /// medium in the configuration overrides this.
   package func endInSink(_ links: ArraySlice<LinkFacts>) -> Bool {
     guard let last = links.last, last.neverCarries else { return false }
     return links.dropLast().allSatisfy(\.passesAllDown)
@@ -185,8 +185,8 @@ package struct PathClassifier: Hashable, Sendable {
   /// Returns the evidence for a link on its own.
   package func evidence(for link: LinkFacts) -> Evidence { self.evidence(for: [link]) }
 
-  /// Returns the evidence for a chain of links: the configuration's rule for any of them, or else
-  /// the evidence of the lowest (K5, K6).
+  /// Returns the evidence for a chain of links: the configuration's rule for any of the links, or
+  /// else the evidence of the lowest link (K5, K6).
   package func evidence(for chain: [LinkFacts]) -> Evidence {
     for facts in chain {
       if let rule = self.policy.rule(for: facts.link), let medium = rule.medium {
@@ -199,7 +199,7 @@ package struct PathClassifier: Hashable, Sendable {
     }
   }
 
-  /// Returns the cost of sending: from the configuration's rule for the topmost link that has one,
+  /// Returns the cost of sending: from the configuration's rule for the topmost link with a rule,
   /// or else from a user's override. Otherwise the evidence decides whether the path is metered.
   package func cost(
     of chain: [LinkFacts], medium: Medium, by network: NetworkHash? = nil
@@ -216,7 +216,7 @@ package struct PathClassifier: Hashable, Sendable {
     )
   }
 
-  /// Returns why traffic does not flow although there is a route, or `nil` if it does (K3).
+  /// Returns why traffic does not flow despite the route, or `nil` if traffic flows (K3).
   private func whatIsMissing(_ facts: PathFacts, _ route: Route) -> KernelPath.Reason? {
     // The lowest link comes first, because the links above only pass on its failure.
     for facts in facts.links.reversed() {
@@ -235,10 +235,10 @@ package struct PathClassifier: Hashable, Sendable {
 
   /// Whether the destination can reply to a source address.
   ///
-  /// Without a better address the kernel uses a loopback one, or in IPv6 a link-local one, which
-  /// routers do not forward (RFC 4291, 2.5.6). That happens while the global address is tentative
-  /// (RFC 4862, 5.4). DHCP clients without a server choose a link-local IPv4 address, and route all
-  /// traffic to the link itself without a router (RFC 3927, 2.6.2).
+  /// Without a better address the kernel uses a loopback address, or in IPv6 a link-local address,
+  /// which routers do not forward (RFC 4291, 2.5.6). That happens while the global address is
+  /// tentative (RFC 4862, 5.4). DHCP clients without a server choose a link-local IPv4 address, and
+  /// route all traffic to the link itself without a router (RFC 3927, 2.6.2).
   private func isUsable(_ source: IPAddress?, _ facts: PathFacts) -> Bool {
     guard let source, !source.isLoopback, !source.isUnspecified else { return false }
     if source.isLinkLocal, !facts.destination.isLinkLocal,

@@ -20,7 +20,7 @@ extension OpenEnd {
         hardwareAddress.flatMap { $0.count * 8 == family.bitWidth ? IPAddress(bytes: $0) : nil }
       case .embedded(let domain): domain?.address(in: destination) ?? nextHop.compatibleIPv4
       }
-    // For a neighbour without a hardware address, the kernel uses the link's own.
+    // For a neighbour without a hardware address, the kernel uses the link's own address.
     guard let end, end != self.source, !end.isUnspecified else { return nil }
     return Destination(end, mark: self.mark, source: self.source)
   }
@@ -43,7 +43,7 @@ extension EmbeddedIPv4 {
 }
 
 extension IPAddress {
-  /// The IPv4 address of an IPv4-compatible one (`::192.0.2.1`), or `nil` for any other.
+  /// The IPv4 address in an IPv4-compatible address (`::192.0.2.1`), or `nil` for other addresses.
   fileprivate var compatibleIPv4: IPAddress? {
     let bytes = self.bytes
     guard bytes.count == 16, bytes.prefix(12).allSatisfy({ $0 == 0 }), !self.isLoopback,

@@ -6,9 +6,9 @@ extension Rule {
   /// marks its own packets, because otherwise they would return to it.
   ///
   /// wg-quick, NetworkManager and most VPN services direct all unmarked traffic to the table (`not
-  /// from all fwmark 0xca6c lookup 51820`). Before that, Tailscale directs its own marked traffic
-  /// to main (`from all fwmark 0x80000/0xff0000 lookup main`). Other rules with a mark are not
-  /// evidence, because they may have any purpose.
+  /// from all fwmark 0xca6c lookup 51820`). Tailscale has an earlier rule that directs its own
+  /// marked traffic to main (`from all fwmark 0x80000/0xff0000 lookup main`). Other rules with a
+  /// mark are not evidence, because they may have any purpose.
   ///
   /// - Parameters:
   ///   - table: The table with the routes into the tunnel.

@@ -1,8 +1,8 @@
 package import Connectivity
 
 extension UnusedReason {
-  /// Explains why a link's route is not the one that the kernel uses. The order of the comparisons
-  /// is the kernel's: rules, prefix lengths, metrics.
+  /// Explains why the kernel does not use a link's route. The order of the comparisons is the
+  /// kernel's: rules, prefix lengths, metrics.
   ///
   /// - Parameters:
   ///   - link: The link.
@@ -26,7 +26,7 @@ extension UnusedReason {
 
   private init(_ route: MatchedRoute, insteadOf used: MatchedRoute?) {
     guard let used else {
-      // The entry has more nexthops than the kernel shows.
+      // The used route is unknown if its entry has more nexthops than the kernel shows.
       self = .equalMetric
       return
     }

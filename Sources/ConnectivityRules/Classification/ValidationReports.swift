@@ -26,7 +26,7 @@ package struct ValidationReports: Hashable, Sendable {
   /// The portals that routers advertise, by link index.
   package private(set) var advertised: [UInt32: String] = [:]
 
-  /// No machine has more networks with a portal.
+  /// The maximum number of advertised portals. No machine has more networks with a portal.
   private static let maxAdvertised = 256
 
   package init() {}
@@ -55,7 +55,7 @@ package struct ValidationReports: Hashable, Sendable {
     }
   }
 
-  /// Returns a path's validation in a family: the first known one, from the topmost link down.
+  /// Returns a path's validation in a family: the first known state, from the topmost link down.
   package func validation(of chain: [PathLink], _ family: AddressFamily) -> Validation {
     if self.checks.isEmpty, self.portals.isEmpty, self.advertised.isEmpty { return .unknown }
     for link in chain {

@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// The scope of a change of the network, as far as the kernel's messages name it (E2). A value.
+/// The part of the network that a change concerns, as far as the kernel's messages name it (E2).
 package struct ChangeScope: Hashable, Sendable {
   /// Whether anything may have changed.
   private var isEverything = false

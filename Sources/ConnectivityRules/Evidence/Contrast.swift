@@ -1,13 +1,13 @@
 package import Connectivity
 
-/// Another connection to the same host and port, by the same path (E2). If it was made after all
-/// changes and its peer responds, the host and the path work, and a connection that stays silent is
-/// dead. A value.
+/// A second connection of the user to the host and port of a silent flow, by the same path (E2). If
+/// that connection was made after all changes and its peer responds, the host and the path work, so
+/// the silent flow is dead.
 package struct Contrast: Hashable, Sendable {
   /// The state of a connection at its registration.
   package struct Made: Hashable, Sendable {
     package var time: Instant
-    /// The number of bytes that its peer had acknowledged.
+    /// The number of bytes that the connection's peer had acknowledged.
     package var progress: UInt64
 
     package init(at time: Instant, progress: UInt64) {
@@ -30,16 +30,16 @@ package struct Contrast: Hashable, Sendable {
     self.report = report
   }
 
-  /// Whether the peer has acknowledged data since the registration. A middlebox may accept a
-  /// connection for it, so a handshake is not enough. A connection that has itself lost packets
-  /// proves nothing.
+  /// Whether the peer has acknowledged data since the registration. A handshake is not enough,
+  /// because a middlebox may accept a connection for the peer. A connection that has itself lost
+  /// packets proves nothing.
   private var isHeard: Bool {
     self.made.time < self.lastHeard && self.made.progress < self.report.progress
       && !self.report.hasUnacknowledgedData && self.report.resent == 0
   }
 
-  /// Whether a silent connection has sent its data again since this one was made, and got no
-  /// answer.
+  /// Whether the connection proves a silent flow dead: the connection works, and since it was made
+  /// the flow has sent its data again without an answer.
   func shows(_ silent: SocketEvidence) -> Bool {
     guard self.isHeard, silent.change < self.made.time, let timeout = silent.lastTimeout else {
       return false

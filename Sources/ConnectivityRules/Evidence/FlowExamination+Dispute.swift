@@ -2,23 +2,24 @@ import Connectivity
 
 // The judgement of a flow that is dead according to its lookup (E1).
 extension FlowExamination {
-  /// A verdict of the lookup that the socket may refute.
+  /// A dispute: the lookup declares the flow dead, and the flow's socket may refute that.
   struct Dispute: Hashable, Sendable {
     var verdict: FlowTracker.Verdict
     var change: Instant
-    /// The data that was sent before the first query after the change.
+    /// The socket's counters at the first query. The acknowledgement of data that was sent before
+    /// proves nothing.
     var known: SocketEvidence.Known
     /// Whether the lookup is proof (E0).
     var isProof: Bool
-    /// When the client received a request to ask its peer, if it has (E4).
+    /// When the client received a request to ask its peer, or `nil` if it received none (E4).
     var reported: Instant?
-    /// When connd found that something had been sent since the change.
+    /// When connd found that something had been sent since the change, or `nil` if it has not.
     var asked: Instant?
     var state = State.open
 
     enum State: Hashable, Sendable {
       case open
-      /// Query the socket again at that instant.
+      /// Query the socket again at the given instant.
       case waiting(until: Instant)
       /// The socket has proved the lookup wrong.
       case spared
@@ -38,7 +39,7 @@ extension FlowExamination {
     var next: Instant? { if case .waiting(let end) = self.state { end } else { nil } }
   }
 
-  /// Whether the same event is already being judged. A later lookup may report an event again.
+  /// Whether the event of a verdict is already being judged. Later lookups may report it again.
   func isJudging(_ verdict: FlowTracker.Verdict, _ facts: Facts) -> Bool {
     guard let dispute, dispute.next != nil, !facts.isLookupNew, !facts.isCertain else {
       return false
@@ -46,7 +47,7 @@ extension FlowExamination {
     return verdict.isEvent && dispute.verdict.reason == verdict.reason
   }
 
-  /// How long a flow drains before a better path may end it. The old path still works then.
+  /// How long a flow drains before a better path may end it. Meanwhile the old path works.
   private static let drain = Duration.seconds(1)
 
   /// Drains a flow for which another path is preferred. Its socket is judged afterwards.
@@ -109,8 +110,8 @@ extension FlowExamination {
     return !isKnown ? .verdict(reported) : reported.asksPeer ? .question : .none
   }
 
-  /// Returns when the client must ask its peer, or `nil` if it cannot or need not. It need not if
-  /// it already has a request, or if unacknowledged data already asks.
+  /// Returns when the client must ask its peer, or `nil` if the client cannot or need not ask. It
+  /// need not ask if it already has a request, or if unacknowledged data already asks.
   private func nextQuestion(
     in dispute: Dispute, _ evidence: SocketEvidence?, _ facts: Facts
   ) -> Instant? {

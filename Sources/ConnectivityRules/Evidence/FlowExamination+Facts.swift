@@ -30,7 +30,7 @@ extension FlowExamination {
   struct Facts: Hashable, Sendable {
     /// The news from the lookup, if any.
     var verdict: FlowTracker.Verdict?
-    /// Whether nothing can refute `verdict`, because both the address and its link are gone.
+    /// Whether nothing can refute `verdict`, because both the flow's address and link are gone.
     var isCertain: Bool
     /// Whether nothing on this machine can send packets elsewhere than the lookup says (E0).
     var isProof: Bool
@@ -43,7 +43,7 @@ extension FlowExamination {
     var isAdvised: Bool
     /// Whether the lookup still has the disputed result.
     var isDisputed: Bool
-    /// Whether the lookup differs from the one that the socket has refuted.
+    /// Whether the lookup differs from the lookup that the socket has refuted.
     var isLookupNew: Bool
     /// Whether the flow's path carries traffic according to the lookup.
     var isSound: Bool

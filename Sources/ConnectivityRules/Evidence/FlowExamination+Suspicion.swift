@@ -2,7 +2,7 @@ import Connectivity
 
 // The search for a flow that is dead although its lookup succeeds (E2).
 extension FlowExamination {
-  /// The silence of a flow's socket since a change.
+  /// A suspicion: the flow's lookup succeeds, but its socket has been silent since a change.
   struct Suspicion: Hashable, Sendable {
     var change: Instant
     /// The socket's progress at the first query.
@@ -16,11 +16,11 @@ extension FlowExamination {
     var pause: Pause?
     /// The number of timeouts during earlier pauses, which prove nothing.
     var timeoutsInPauses = 0
-    /// The questions to the peer of an idle flow, or `nil` if its data already asks.
+    /// The questions to an idle flow's peer, or `nil` if unacknowledged data already asks.
     var questions: Questions?
   }
 
-  /// The questions to the peer of an idle flow (E4). Each unanswered one counts as a timeout.
+  /// The questions to the peer of an idle flow (E4). Each unanswered question counts as a timeout.
   struct Questions: Hashable, Sendable {
     var first: Instant
     var unanswered = 0
@@ -29,13 +29,13 @@ extension FlowExamination {
   /// A period in which the lookup fails, so that the rules for lookups decide.
   struct Pause: Hashable, Sendable {
     var start: Instant
-    /// The number of consecutive timeouts at its start.
+    /// The number of consecutive timeouts when the lookup began to fail.
     var timeouts: Int
   }
 
   /// Notes that the flow is suspect after a change (E2). If the flow is already suspect, the
   /// earlier change remains: endless changes must not save a dead flow. Returns the advice if
-  /// enough timeouts have occurred and the client does not know.
+  /// enough timeouts have occurred and the client was not advised yet.
   @discardableResult
   mutating func suspect(_ evidence: SocketEvidence, at now: Instant) -> FlowTracker.Verdict? {
     if var suspicion = self.suspicion {
@@ -57,8 +57,8 @@ extension FlowExamination {
     return isAdvised && !wasAdvised ? FlowTracker.Verdict(.silent, .advise, by: evidence) : nil
   }
 
-  /// Notes that an idle flow's peer must be asked after a change (E2). Returns whether it must:
-  /// once per change, and not if the peer was heard since or is being asked.
+  /// Notes that an idle flow's peer must be asked after a change (E2). Returns `false` if the peer
+  /// was heard since the change, is being asked, or was asked in the last two seconds.
   mutating func question(_ evidence: SocketEvidence, at now: Instant) -> Bool {
     guard self.suspicion == nil, self.dispute == nil || self.isSpared,
       !evidence.hasUnacknowledgedData,
@@ -123,7 +123,8 @@ extension FlowExamination {
     }
     suspicion.questions = questions
     suspicion.known = .init(progress: evidence.progress, evidence)
-    // Ask at most four times. After more, the kernel would end the connection (`TCP_KEEPCNT`).
+    // With this interval, the peer is asked at most four times. After more probes without an
+    // answer, the kernel would end the connection (`TCP_KEEPCNT`).
     suspicion.next = facts.now.advanced(by: maxWait / 3)
     self.lastQuestion = facts.now
     let isNews = questions.unanswered > 1 && !suspicion.isAdvised
@@ -137,8 +138,8 @@ extension FlowExamination {
 }
 
 extension FlowExamination.Suspicion {
-  /// The longest interruption that a suspicion survives. After a longer one, the socket's timer may
-  /// expire so late that its data says nothing about the path.
+  /// The maximum failure of the lookup that a suspicion survives. After a longer failure, the
+  /// socket's timer may expire so late that its data says nothing about the path.
   private static let maxPause = Duration.seconds(1)
 
   /// Notes that the lookup fails. Returns whether the suspicion is kept.

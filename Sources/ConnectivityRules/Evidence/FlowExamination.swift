@@ -56,7 +56,7 @@ struct FlowExamination: Hashable, Sendable {
     return suspicion.next <= now
   }
 
-  /// Whether the lookup succeeds, or the socket has proved a failed one wrong.
+  /// Whether the lookup succeeds, or the socket has proved a failed lookup wrong.
   func isTrusted(_ isSound: Bool) -> Bool { isSound || self.isSpared }
 }
 

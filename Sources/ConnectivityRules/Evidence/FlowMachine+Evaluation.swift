@@ -60,7 +60,7 @@ extension FlowMachine {
     _ evaluation: Evaluation, _ report: SocketReport?, isProof: Bool, _ contrast: Contrast?,
     at now: Instant
   ) -> [Action] {
-    // Without a query, deadlines that have passed since the lookup are not considered.
+    // Without a socket query, deadlines that have passed since the lookup are not considered.
     let now = evaluation.asksSocket ? now : evaluation.at
     let (lookup, path) = (evaluation.lookup, evaluation.lookup.reading.path)
     var verdict = evaluation.verdict
@@ -110,24 +110,24 @@ extension FlowMachine {
     }
   }
 
-  /// Returns when the owner may ask its peer, or `nil` if it cannot. The answer to a registration
-  /// contains no question, so the next evaluation asks.
+  /// Returns when the owner may ask its peer, or `nil` if it cannot ask. The answer to a
+  /// registration contains no question, so the next evaluation asks.
   private func earliestQuestion(_ evaluation: Evaluation, at now: Instant) -> Instant? {
     guard self.flow.canBeAsked(on: evaluation.lookup.reading.path) else { return nil }
     return evaluation.isRegistration ? now.advanced(by: .milliseconds(1)) : now
   }
 
   /// Returns the time of the lookup that found the flow in doubt, or `nil` if it is not in doubt.
-  /// That lookup may have found a later change than the one that woke the thread, and data that
-  /// arrived in between proves nothing. The loss of the flow's address is a separate change, even
-  /// if its route was missing before.
+  /// That lookup may have found a later change than the change that woke the thread. Data that
+  /// arrived between the two changes proves nothing. The loss of the flow's address is a separate
+  /// change, even if the flow's route was missing before.
   private func doubt(after evaluation: Evaluation) -> Instant? {
     guard self.tracker.isInDoubt else { return nil }
     let isOther = evaluation.verdict.map { !evaluation.before.isReported(of: $0.reason) } ?? false
     return (isOther ? nil : self.inDoubtSince) ?? evaluation.lookup.readAt
   }
 
-  /// Judges by its socket a flow that is registered with the address of a failed link (I2).
+  /// Judges a flow that is registered with the address of a failed link, by its socket (I2).
   private mutating func beginStranded(
     _ report: SocketReport?, isTunnelled: Bool, at now: Instant
   ) -> FlowTracker.Verdict? {
@@ -141,8 +141,8 @@ extension FlowMachine {
     return verdict
   }
 
-  /// Handles a report after a change (E2). Data without an acknowledgement makes the flow suspect.
-  /// If the flow is idle, its owner must ask its peer.
+  /// Handles the socket's report a second after a change (E2). Data without an acknowledgement
+  /// makes the flow suspect. If the flow is idle, its owner must ask its peer.
   mutating func inquire(
     _ report: SocketReport, change: Instant, on path: KernelPath, at now: Instant
   ) -> [Action] {
@@ -159,7 +159,7 @@ extension FlowMachine {
 }
 
 extension KernelPath {
-  /// Whether a lookup has another result than the one that a socket has refuted.
+  /// Whether the path differs from that of a refuted lookup in its status, reason or out-link.
   fileprivate func isOtherLookup(than other: KernelPath) -> Bool {
     self.status != other.status || self.reason != other.reason
       || self.chain.first != other.chain.first

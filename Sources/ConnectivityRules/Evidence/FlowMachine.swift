@@ -1,11 +1,11 @@
 package import Connectivity
 
-/// The guard of one flow from its registration to its end, as a value. It receives lookups of the
-/// kernel and reports of the flow's socket, and returns actions.
+/// The state machine that guards one flow, from its registration to its end. It receives lookups of
+/// the kernel and reports of the flow's socket, and returns actions.
 ///
 /// An evaluation begins with a lookup. If that returns ``Action/askSocket``, the caller queries the
-/// socket. ``Input/report(_:isProof:)`` ends the evaluation, with or without a report. Until then
-/// the machine may be discarded without effect on the flow.
+/// socket. ``Input/report(_:isProof:contrast:)`` ends the evaluation, with or without a report.
+/// Until then the machine may be discarded without effect on the flow.
 ///
 /// ``FlowTracker`` derives the lookup's verdict, and ``FlowExamination`` that of the socket.
 package struct FlowMachine: Hashable, Sendable {
@@ -20,7 +20,7 @@ package struct FlowMachine: Hashable, Sendable {
     package var slept: Duration?
     /// When the change behind the lookup happened, or `nil` if only time has passed.
     package var change: Instant?
-    /// The time after the lookup.
+    /// When the lookup was complete.
     package var readAt: Instant
     package var policy: InvalidationPolicy
 
@@ -34,7 +34,7 @@ package struct FlowMachine: Hashable, Sendable {
   }
 
   package enum Input: Sendable {
-    /// The flow is registered. `since` is the invalidation while it was not guarded, if any.
+    /// The flow is registered. `since` is its invalidation while the flow was not guarded, if any.
     case registration(Lookup, since: Invalidation?)
     /// The network has changed, or the deadline has passed.
     case lookup(Lookup)
@@ -66,7 +66,7 @@ package struct FlowMachine: Hashable, Sendable {
     case askPeer
   }
 
-  /// The state, as the owner knows it.
+  /// The state of the flow, derived from the machine's parts.
   package enum State: String, CaseIterable, Sendable {
     /// The flow does not have a path or an address yet.
     case awaitingPath
@@ -115,7 +115,7 @@ package struct FlowMachine: Hashable, Sendable {
     var before: FlowTracker
     /// The news from the lookup, if any.
     var verdict: FlowTracker.Verdict?
-    /// Whether the lookup differs from the one that the socket has refuted.
+    /// Whether the lookup differs from the lookup that the socket has refuted.
     var isLookupNew: Bool
     /// Whether the socket is queried about the lookup's verdict.
     var asksSocket = false
@@ -143,7 +143,7 @@ package struct FlowMachine: Hashable, Sendable {
   ///
   /// - Parameters:
   ///   - lookup: An input with a lookup.
-  ///   - began: When the grace period that the lookup starts began, if before `now`.
+  ///   - began: The start of the grace period that the lookup begins, or `nil` for `now`.
   package mutating func evaluate(
     _ lookup: Input, isProof: () -> Bool, report: () -> SocketReport?, at now: Instant,
     began: Instant? = nil
@@ -156,7 +156,7 @@ package struct FlowMachine: Hashable, Sendable {
       at: now)
   }
 
-  // MARK: - What is known
+  // MARK: - State
 
   package var flow: Flow { self.tracker.flow }
 
@@ -212,7 +212,7 @@ package struct FlowMachine: Hashable, Sendable {
       unresolved.append(.init(dispute.verdict.reason, isDrained ? .drain : .advise))
     }
     if let verdict = self.tracker.unresolved {
-      // The flow exists, so its socket has refuted the lookup.
+      // A flow that still exists after a `destroy` has a socket that has refuted the lookup.
       unresolved.append(
         .init(verdict.reason, verdict.severity == .destroy ? .advise : verdict.severity))
     }

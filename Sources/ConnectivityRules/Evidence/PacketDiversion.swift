@@ -14,8 +14,8 @@ extension KernelPath {
 
 extension Rule {
   /// Whether netfilter can divert packets from the path of their lookup, by a mark that it sets
-  /// later. A tunnel's own marks are not evidence: they only keep its own packets from returning to
-  /// the tunnel.
+  /// after the lookup. A tunnel's own marks are not evidence: they only keep its own packets from
+  /// returning to the tunnel.
   ///
   /// - Parameter rules: The rules of one address family, in their order.
   package static func mayDivert(_ rules: [Rule]) -> Bool {

@@ -9,19 +9,19 @@ extension SocketEvidence {
     case drain
     /// The lookup does not describe this flow.
     case spare
-    /// Neither is proved yet. Query the socket again at that instant.
+    /// The evidence is not sufficient yet. Query the socket again at the given instant.
     case wait(until: Instant)
   }
 
-  /// A flow that was silent for longer than this before the change gives no evidence.
+  /// The maximum silence before the change for a flow that still gives evidence.
   private static let activity = Duration.seconds(1)
-  /// The maximum time that a flow may be silent after the change.
+  /// The maximum silence after the change.
   private static let maxWait = Duration.milliseconds(100)
-  /// The maximum for a flow that has lost packets on a link that works.
+  /// The maximum silence after the change for a flow that has lost packets on a link that works.
   private static let maxPatienceWithLoss = Duration.seconds(1)
 
   /// Returns how long the flow may be silent after the change. A flow that has lost packets may
-  /// lose more, so both ends get the time of two timeouts.
+  /// lose more, so it gets the time of two timeouts, of which the second takes twice as long.
   private func maxWait(isUrgent: Bool, wasSpared: Bool) -> Duration {
     if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
     return wasSpared
@@ -45,7 +45,7 @@ extension SocketEvidence {
   /// Decides about a flow that is dead according to its lookup, if the lookup is proof (E1).
   ///
   /// - Parameters:
-  ///   - isUrgent: Whether the flow's link may have failed. If it works, waiting costs nothing.
+  ///   - isUrgent: Whether the flow's link may have failed. If not, waiting costs nothing.
   ///   - wasSpared: Whether the lookup was wrong about this flow before, so that it gets more time.
   package func ruling(
     at now: Instant, isUrgent: Bool = true, wasSpared: Bool = false
@@ -54,7 +54,7 @@ extension SocketEvidence {
     let timeoutsByLoss = self.hasLost && !isUrgent ? 1 : 0
     if self.isHeardLate, self.hasUnacknowledgedData, self.timeouts <= timeoutsByLoss {
       // The peer may be answering data that was sent before the change. The flow is spared if the
-      // peer acknowledges the rest before it times out.
+      // peer acknowledges the rest of that data before it times out.
       return .wait(until: self.nextQuestion(after: now))
     }
     if !isUrgent, self.hasUnacknowledgedData, self.timeouts - self.timeoutsAfterChange >= 2 {
@@ -103,8 +103,8 @@ extension SocketEvidence {
 
   /// Decides about a flow that is dead according to a lookup that is not proof.
   ///
-  /// Only data sent after the change asks the peer, so the time for an answer begins then. Without
-  /// a question, a flow is not destroyed.
+  /// Only data that is sent after the change asks the peer, so the time for an answer begins when
+  /// that data is sent. Without a question, a flow is not destroyed.
   ///
   /// - Parameters:
   ///   - asked: When something is known to have been sent after the change, or `nil` if nothing

@@ -3,7 +3,7 @@ package import Connectivity
 /// The evidence of a flow's own socket about a change of the network.
 ///
 /// A route lookup shows what the kernel would do with a packet. Netfilter, a proxy or a switch may
-/// treat it differently. The socket shows what happened to the packets that were sent.
+/// treat the packet differently. The socket shows what happened to the packets that were sent.
 package struct SocketEvidence: Hashable, Sendable {
   /// When the change happened, as far as connd knows.
   package var change: Instant
@@ -24,7 +24,7 @@ package struct SocketEvidence: Hashable, Sendable {
   package var timeouts: Int
   /// The current retransmission timeout.
   var timeout: Duration
-  /// How long the last three timeouts took at least, or all if there are fewer.
+  /// The minimum duration of the last three timeouts together, or of all if there are fewer.
   private var timeoutsTook: Duration
   /// The number of consecutive timeouts that came after the change.
   var timeoutsAfterChange: Int
@@ -74,7 +74,7 @@ package struct SocketEvidence: Hashable, Sendable {
       self.probes = evidence.probes
     }
 
-    /// The result without a report. No later number exceeds it.
+    /// The result of a query without a report. No later counter exceeds its counters.
     static let nothing = Self(
       progress: .max, resent: .max, segments: .max, acknowledgements: .max, probes: .max)
 
@@ -129,8 +129,8 @@ package struct SocketEvidence: Hashable, Sendable {
   /// Whether anything had to be sent again since the connection was made.
   var hasLost: Bool { self.resent > 0 }
 
-  /// Whether the last packet from the peer is late. That alone is not proof, because a peer that
-  /// receives nothing sends retransmissions.
+  /// Whether the peer's last packet is late (``isLate(_:)``). That alone is not proof, because a
+  /// peer that receives nothing sends retransmissions.
   var isHeardLate: Bool { self.isLate(self.lastHeard) }
 
   var isAcknowledgedLate: Bool {
@@ -144,7 +144,7 @@ package struct SocketEvidence: Hashable, Sendable {
   package var isProbeUnanswered: Bool { self.known.map { $0.probes < self.probes } ?? false }
 
   /// Whether a keepalive probe was answered after the first query. A peer that receives nothing
-  /// sends its data again, but such an acknowledgement has no data.
+  /// sends its data again, so only a segment without data counts as an answer.
   package var isProbeAnswered: Bool {
     guard let known, self.probes == 0, !self.hasUnacknowledgedData else { return false }
     return known.segments < self.segments && known.acknowledgements < self.acknowledgements
@@ -178,8 +178,8 @@ extension SocketEvidence {
 
 extension SocketEvidence {
   /// Whether a flow may be dead although its lookup succeeds (E2). The peer has not acknowledged
-  /// sent data. The data also has timed out or is about to, or the peer was not heard since the
-  /// change.
+  /// sent data. In addition, the data has timed out or is about to, or the peer was not heard since
+  /// the change.
   package var isSuspect: Bool {
     self.hasUnacknowledgedData && !self.isAcknowledgedLate
       && (self.timeouts > 0 || !self.isHeardLate || self.isLongSilent)
@@ -201,7 +201,7 @@ extension SocketEvidence {
   /// timeouts say nothing about the path.
   package var countedTimeouts: Int {
     let resent = self.resent - min(self.known?.resent ?? 0, self.resent)
-    // A probe of a closed window is never in such a queue for long, and not counted as sent again.
+    // Probes of a closed window never wait there for long, and do not count as sent again.
     return self.isProbing
       ? self.timeoutsAfterChange : min(self.timeoutsAfterChange, Int(clamping: resent))
   }
@@ -216,7 +216,8 @@ extension SocketEvidence {
   /// - Parameters:
   ///   - isTunnelled: Whether the flow is inside a tunnel. A VPN may need longer to move the tunnel
   ///     to another uplink, and then the flows inside continue (I5).
-  ///   - ignored: The number of timeouts that do not count, unless there are very many.
+  ///   - ignored: The number of timeouts that do not count, unless five in a row came after the
+  ///     change.
   ///   - assumed: The number of counted timeouts until the first query. It is uncertain whether
   ///     something was sent at each, so they only lead to advice.
   ///   - contrast: Another guarded connection to the same host. Three timeouts are enough if it
@@ -233,8 +234,8 @@ extension SocketEvidence {
     return counted + assumed >= 2 ? .advise : nil
   }
 
-  /// Returns when a silent flow is destroyed. If it sends again just after that time, the answer is
-  /// awaited. With a short round trip, TCP sends after 3 s and then after 6.3 s.
+  /// Returns when a silent flow is destroyed. If the flow sends again just after that time, its
+  /// answer is awaited. With a short round trip, TCP sends after 3 s and then after 6.3 s.
   package func endOfWait(isTunnelled: Bool = false) -> Instant {
     let end = max(self.change, self.lastData).advanced(
       by: isTunnelled ? InvalidationPolicy.tunnelGrace : Self.maxSilence)
@@ -244,14 +245,14 @@ extension SocketEvidence {
     return nextTimeout.advanced(by: self.roundTrip * 2 + Self.delay)
   }
 
-  /// The maximum time after the limit at which such a flow may send again.
+  /// The maximum time after the limit at which a retransmission is still awaited.
   private static let maxExtension = Duration.milliseconds(400)
 
   /// How long a flow may be silent. TCP usually needs this long to recover on a path that was
   /// interrupted for up to three seconds.
   static let maxSilence = Duration.seconds(6)
 
-  /// The number of consecutive timeouts from which on all count.
+  /// If at least this number of timeouts in a row came after the change, all of them count.
   private static let certainTimeouts = 5
 
   /// Returns when to query a silent flow again. That is as soon as the peer could have acknowledged
@@ -275,14 +276,14 @@ extension SocketEvidence {
 }
 
 extension SocketTestimony {
-  /// Creates the form that clients receive.
+  /// Creates the testimony that clients receive.
   package init(_ evidence: SocketEvidence) {
     self.init(
       lastHeard: evidence.lastHeardAfterChange, roundTrip: evidence.roundTrip,
       timeouts: evidence.timeouts, hasUnacknowledgedData: evidence.hasUnacknowledgedData)
   }
 
-  /// Creates the form for a socket report without a change.
+  /// Creates the testimony of a socket report that does not concern a change.
   package init(_ report: SocketReport) {
     self.init(
       lastHeard: .zero - report.silence, roundTrip: report.roundTrip, timeouts: report.timeouts,

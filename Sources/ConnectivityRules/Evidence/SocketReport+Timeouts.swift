@@ -1,7 +1,7 @@
 import Connectivity
 
 /// The times of a socket's consecutive timeouts. Each is twice as long as the one before it (RFC
-/// 6298), so the times of all follow from the running one.
+/// 6298), so the times of all timeouts follow from the running timer.
 extension SocketReport {
   /// Returns the number of consecutive timeouts that happened after a change. Without a running
   /// timer, the times are unknown and all timeouts count.

@@ -1,8 +1,8 @@
 import Connectivity
 
-/// The severity of a changed category for all channels (I5, I9). It is `advise` while the path of
-/// the old category may come back, and if it comes back in time. Otherwise it is the configured
-/// one.
+/// Determines the severity of a changed category for all channels (I5, I9). The severity is
+/// `advise` while the path of the old category may come back, and if that path comes back in time.
+/// Otherwise it is the configured severity.
 struct CategoryInvalidation: Hashable, Sendable {
   /// The last known category. A temporarily unknown category invalidates nothing (K8, I7).
   private var lastKnown: NetworkCategory?
@@ -12,10 +12,10 @@ struct CategoryInvalidation: Hashable, Sendable {
   private struct Base: Hashable {
     var category: NetworkCategory
     var path: UInt64?
-    /// Whether clients were only advised of its change, which may be revoked or completed.
+    /// Whether clients were only advised that the category changed. The old category may come back.
     var isInDoubt = false
     /// Whether a category other than `none` was published during the grace period, so that channels
-    /// may exist under it.
+    /// may exist under that category.
     var hasSuccessors = false
   }
 
@@ -57,9 +57,9 @@ struct CategoryInvalidation: Hashable, Sendable {
     if let base = self.base, base.isInDoubt {
       guard fate != .inGrace else { return nil }
       self.settle(on: status, followed)
-      // Another path has brought back the same category. Only channels on the first path are lost,
-      // and they receive that path's invalidation. The exception is `none`: channels that were made
-      // after it ended have lost their path.
+      // Another path has restored the category. Only channels on the original path are lost, and
+      // they receive the invalidation of that path. The category `none` is an exception: channels
+      // that were made after `none` ended have lost their path.
       let isBack =
         status.category == base.category && !(base.category == .none && base.hasSuccessors)
       return isBack ? nil : policy.categoryChanged

@@ -1,9 +1,9 @@
 package import Connectivity
 
 extension Flow {
-  /// Returns the flow with the link of its link-local remote address. Every link has this subnet,
+  /// Returns the flow with the link of its link-local remote address. Each link has such addresses,
   /// so the address alone does not identify a host (RFC 4007). If the client names no link, the
-  /// flow's local address may belong to exactly one.
+  /// only link that has the flow's local address is used.
   ///
   /// - Parameter links: Returns the links that have an address.
   /// - Returns: `nil` if the link is unknown.

@@ -48,13 +48,13 @@ package struct FlowReading: Hashable, Sendable {
   /// tunnel, because the path below may change.
   package var path: KernelPath
   package var network: NetworkIdentity
-  /// How the flow's own address was lost, or `nil` if this machine has it.
+  /// How the flow's own address was lost, or `nil` if this machine has the address.
   package var sourceLoss: SourceLoss?
   /// Whether the flow's address is not on the link that the flow was made on. The flow may use
   /// another link.
   package var isSourceElsewhere: Bool
   /// Whether the flow's address belongs to a link that carries no traffic, while another link sends
-  /// its packets. Replies arrive only if both links are on the same network.
+  /// the flow's packets. Replies arrive only if both links are on the same network.
   package var isSourceOnFailedLink = false
   /// Whether an IPsec VPN has assigned the flow's address. The VPN moves the address with its
   /// tunnel, even to another link (RFC 4555).
@@ -74,8 +74,8 @@ package struct FlowReading: Hashable, Sendable {
   /// Whether this machine has lost the flow's own address.
   package var isSourceGone: Bool { self.sourceLoss != nil }
 
-  /// Whether only the flow's socket can show that the flow works, because it sends from the address
-  /// of a failed link (I2).
+  /// Whether only the flow's socket can show that the flow works, because the flow sends from the
+  /// address of a failed link (I2).
   package var isSourceStranded: Bool {
     self.isSourceOnFailedLink && !self.isSourceAssignedByVPN && !self.isLocal
       && self.path.status == .satisfied

@@ -28,7 +28,7 @@ extension FlowTracker {
     enum End: Hashable, Sendable {
       /// The existing end, if any.
       case stays
-      /// The earlier of the existing end and a new one.
+      /// The earlier of the existing end and a new end.
       case earlier
       /// A new end after each reading, until new connections have another path.
       case renewed
@@ -80,11 +80,11 @@ extension FlowTracker.RuleInput {
         isRouteOnly: !rule.isLinkFailed, severity: .advise, until: end)
     let isSuspended = self.reading.path.reason == .suspended
     switch rule.end {
-    // After a phone call, a missing path gets at most its own grace period. The remainder of the
-    // longer one for a suspended modem does not apply.
+    // A modem that a phone call suspends has a longer grace period. After the call, a path that is
+    // still missing gets at most its own grace period.
     case .stays where grace.isSuspension && !isSuspended: grace.until = min(grace.until, end)
     case .stays: break
-    // The same applies to a link that fails while its route is missing.
+    // A link that fails while its route is missing also gets at most its own grace period.
     case .earlier: grace.until = min(grace.until, end)
     case .renewed: if grace.severity != .drain { grace.until = end }
     }
@@ -110,7 +110,7 @@ extension FlowTracker.RuleInput {
   private var isTakenOver: Bool { self.reading.path.status == .satisfied }
 
   /// Whether the original link carries traffic but has no route for the flow. Neither a worse route
-  /// over that link, nor one that is added meanwhile, shows that another link is preferred.
+  /// over that link, nor a route that is added meanwhile, shows that another link is preferred.
   private var isRouteMissing: Bool {
     switch self.reading.formerLink {
     case .withoutRoute: true
@@ -124,7 +124,8 @@ extension FlowTracker.RuleInput {
   }
 
   /// Whether the kernel no longer accepts the flow's replies from the link on which they arrive. If
-  /// it seemed to refuse them when the connection was made, they evidently arrive (I0).
+  /// the kernel seemed to refuse replies even when the connection was made, they evidently arrive
+  /// (I0).
   private var areRepliesLost: Bool {
     self.reading.areRepliesRefused && !self.baseline.worksDespiteRefusal
   }

@@ -17,8 +17,8 @@ extension FlowTracker {
     var now: Instant
   }
 
-  /// The rules in the order of I9. Each returns a verdict if its reason applies, even if that was
-  /// reported before.
+  /// The rules in the order of I9. Each returns a verdict if its reason applies, even if the
+  /// verdict was reported before.
   static let rules: [@Sendable (RuleInput) -> Verdict?] = [
     sourceAddressLost, interfaceLost, networkChanged, betterPath, forbiddenPath,
     { resumed($0.slept, $0.reading, $0.policy) },

@@ -2,8 +2,8 @@ package import Connectivity
 
 /// The tracker of one flow from registration to end. It decides when the flow is no longer viable.
 ///
-/// A value without a clock: instants are passed in, and it returns a deadline. `FlowTracker.rules`,
-/// an ordered list, derives the result from the state and the reading.
+/// A value without a clock: callers pass instants in, and read ``deadline``. The ordered list
+/// ``rules`` derives each verdict from the state and the reading.
 ///
 /// Implements rules I1, I2 and I8.
 package struct FlowTracker: Hashable, Sendable {
@@ -11,7 +11,8 @@ package struct FlowTracker: Hashable, Sendable {
   private var state: State
   /// The reasons that were reported and still apply, so that each is reported once.
   private var reported: [Invalidation.Reason: LastReported] = [:]
-  /// Whether the flow deliberately used a path or subnet that the kernel does not prefer.
+  /// Whether the kernel already preferred another path or subnet when the flow was registered, so
+  /// that the flow chose its path deliberately.
   private var hasChosen = false
 
   fileprivate indirect enum State: Hashable, Sendable {
@@ -57,7 +58,7 @@ package struct FlowTracker: Hashable, Sendable {
     package var isRouteOnly = false
     /// Whether the flow must also be destroyed for a reason that no socket can refute.
     package var isCertain = false
-    /// The socket's evidence, or `nil` if it was not queried.
+    /// The socket's evidence, or `nil` if the socket was not queried.
     package var evidence: SocketEvidence?
     /// Whether the client must ask its peer (E4).
     package var asksPeer = false
@@ -97,13 +98,13 @@ package struct FlowTracker: Hashable, Sendable {
     self.state = hasBegun ? .alive(baseline) : .awaitingPath(path)
   }
 
-  /// The path on which the flow was made.
+  /// The path on which the flow was made, with the changes that the flow has survived.
   package var path: KernelPath { self.state.path }
 
   /// The first gateway that the flow was seen to use on its current link.
   package var firstGateway: IPAddress? { self.state.baseline?.firstGateway }
 
-  /// The network on which the flow was made, or `nil` before it has begun.
+  /// The network of ``path``, or `nil` before the flow has begun.
   var network: NetworkIdentity? { self.state.baseline?.network }
 
   /// The flow's own address or the kernel's choice, or `nil` before it has one.
@@ -124,7 +125,7 @@ package struct FlowTracker: Hashable, Sendable {
 
   /// When the flow must be evaluated again even without a kernel message.
   ///
-  /// If its socket spared the flow at the end of a grace period, no further evaluation is needed.
+  /// After a grace period at whose end the socket spared the flow, no further evaluation is needed.
   package var deadline: Instant? {
     guard case .inGrace(_, let grace) = self.state, !self.holds(.interfaceLost),
       !self.holds(.sourceAddressLost)
@@ -299,7 +300,7 @@ extension FlowTracker.Baseline {
     guard reading.path.status == .satisfied, !reading.isSourceGone else { return self }
     switch reading.formerLink {
     case nil:
-      // For a flow whose replies are lost, the state before the loss is remembered.
+      // While replies are lost, the grace period keeps the state before the loss.
       return Self(
         path: reading.path, network: reading.network.completed(by: self.network),
         isSourceAssignedByVPN: reading.isSourceAssignedByVPN,

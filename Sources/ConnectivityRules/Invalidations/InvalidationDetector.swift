@@ -1,13 +1,13 @@
 package import Connectivity
 
-/// The detector of the stream's invalidations, from the state of channels on the default paths. A
-/// value without a clock.
+/// The detector of the invalidations that `Watch` reports, from the state of channels on the
+/// default paths. A value without a clock.
 package struct InvalidationDetector: Hashable, Sendable {
   package var policy: InvalidationPolicy
   /// The default paths that channels may be on, oldest first.
   package private(set) var followed: [TrackedDefaultPath] = []
-  /// Addresses that new connections no longer use while old ones may still have them (RFC 8981),
-  /// oldest first.
+  /// Addresses that new connections no longer use while old connections may still have them (RFC
+  /// 8981), oldest first.
   package var formerSources: [AddressOnLink] { self.former.map(\.place) }
 
   private var former: [FormerSource] = []
@@ -27,7 +27,7 @@ package struct InvalidationDetector: Hashable, Sendable {
 
   private struct FormerSource: Hashable {
     var place: AddressOnLink
-    /// When its grace period ends, if the address is gone and may come back (I1).
+    /// When the address's grace period ends, or `nil` without one (I1).
     var graceEnd: Instant?
   }
 
@@ -58,7 +58,7 @@ package struct InvalidationDetector: Hashable, Sendable {
   /// Evaluates a reading of the default paths.
   ///
   /// - Parameters:
-  ///   - reading: The reading, with those of `followed` by ID. A missing one counts as unknown.
+  ///   - reading: The reading. A followed path without a reading counts as unknown.
   ///   - change: The change that was derived from the same reading.
   ///   - before: The status before that change.
   ///   - slept: How long the machine slept before the reading.
@@ -151,7 +151,8 @@ package struct InvalidationDetector: Hashable, Sendable {
     if self.followed.count > Self.maxFollowed { self.followed.removeFirst() }
   }
 
-  /// Remembers the source address if it belongs to the out-link. An unnumbered link borrows it.
+  /// Remembers the source address if it belongs to the out-link. An unnumbered link borrows its
+  /// address from another link.
   private mutating func remember(_ path: KernelPath) {
     guard let length = path.sourcePrefixLength, let source = path.source,
       let link = path.chain.first
@@ -207,7 +208,7 @@ package struct InvalidationDetector: Hashable, Sendable {
     } && (!isElsewhereAlive || !others.isEmpty)
   }
 
-  /// Returns the invalidation for the channels on a path, or `nil` if another covers them.
+  /// Returns the invalidation for a path, or `nil` if another invalidation covers its channels.
   private func draft(_ reported: PathVerdict, isShared: Bool) -> Draft? {
     let verdict = reported.verdict
     var scope = Invalidation.Scope(interface: reported.path.interface)

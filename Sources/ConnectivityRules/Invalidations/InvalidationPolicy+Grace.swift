@@ -5,8 +5,8 @@ extension InvalidationPolicy {
   /// NATs commonly forget a connection after five silent minutes.
   package static let longSleep = Duration.seconds(300)
 
-  /// How long a modem may be suspended before its connections are destroyed. They survive a phone
-  /// call (I0), and TCP gives up after about the same time (tcp_retries2).
+  /// How long a modem may be suspended before its connections are destroyed. Connections survive a
+  /// phone call (I0), and TCP gives up after about the same time (tcp_retries2).
   package static let suspension = Duration.seconds(900)
 
   /// How long a VPN may need to move its tunnel to another available path. strongSwan tries

@@ -2,7 +2,7 @@ package import Connectivity
 
 /// The network behind a link, as far as known (I4). Unknown properties distinguish nothing.
 package struct NetworkIdentity: Hashable, Sendable {
-  /// The gateway, or `nil` for destinations on the link, because they do not depend on it.
+  /// The gateway, or `nil` for destinations on the link, which do not depend on a gateway.
   package var gateway: IPAddress?
   /// The gateway's MAC address, or `nil` while the kernel does not know it.
   package var gatewayHardwareAddress: [UInt8]?
@@ -16,7 +16,7 @@ package struct NetworkIdentity: Hashable, Sendable {
   /// Increases whenever the link, or the source address of new connections, was lost. From then on,
   /// another network may be behind the link.
   package var epoch: UInt64
-  /// Flows from before this epoch were made on another network.
+  /// The first epoch of the present network. Earlier flows were made on another network.
   package var oldestValidEpoch: UInt64
 
   package init(
@@ -67,9 +67,9 @@ package struct NetworkIdentity: Hashable, Sendable {
       && self.gatewayHardwareAddress == other.gatewayHardwareAddress
   }
 
-  /// Returns this identity, completed with an earlier one of the same network. A link that lost its
-  /// carrier forgets its neighbours. Flows from before the loss keep their epoch until the gateway
-  /// is known again.
+  /// Returns this identity, completed with an earlier identity of the same network. A link that
+  /// lost its carrier forgets its neighbours. Flows from before the loss keep their epoch until the
+  /// gateway is known again.
   func completed(by earlier: NetworkIdentity) -> NetworkIdentity {
     var identity = self
     identity.wireless = self.wireless?.completed(by: earlier.wireless) ?? earlier.wireless

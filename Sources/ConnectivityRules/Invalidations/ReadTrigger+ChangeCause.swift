@@ -31,8 +31,8 @@ extension ReadTrigger {
 }
 
 extension ReadTrigger {
-  /// Returns the cause of an invalidation of the stream: a message that implies it, or the cause of
-  /// the change published with it (T5).
+  /// Returns the cause of an invalidation that `Watch` reports: a message that implies it, or the
+  /// cause of the change published with it (T5).
   ///
   /// - Parameters:
   ///   - old: The path of the scope's address family before the reading.

@@ -2,8 +2,8 @@ package import Connectivity
 
 /// A default path that channels may use: the current one of its address family, or a former one.
 ///
-/// Such a path is tracked like a flow, so that the stream's scopes and `Guard` follow the same
-/// rules.
+/// Such a path is tracked like a flow, so that the scopes of `Watch` and the flows of `Guard`
+/// follow the same rules.
 package struct TrackedDefaultPath: Hashable, Sendable {
   package let id: UInt64
   package let family: AddressFamily

@@ -5,10 +5,10 @@ package struct LinkAttempt: Hashable, Sendable {
   package var outcome: AttemptOutcome
   package var host: IPAddress
   package var user: UInt32
-  /// The number of the account of `user`.
+  /// The number of the user's account, which all users that one person may act as share.
   package var person: UInt32
 
-  /// - Parameter person: The default is a person with one user.
+  /// - Parameter person: The default is `user`, for a person with a single user.
   package init(
     _ outcome: AttemptOutcome, to host: IPAddress, by user: UInt32, of person: UInt32? = nil
   ) {
@@ -22,7 +22,8 @@ package struct LinkAttempt: Hashable, Sendable {
 /// The state of the connections on a link, as connd examined them. Each person counts once, because
 /// one person may open any number of connections.
 package struct SocketCensus: Hashable, Sendable {
-  /// Several hosts are unlikely to be dead at the same time.
+  /// The minimum number of silent hosts that is evidence against the link. Several hosts are
+  /// unlikely to be dead at the same time.
   static let minHosts = 2
   private static let minTimeouts = 3
   private static let heardWithin = Duration.milliseconds(1500)
@@ -41,7 +42,8 @@ package struct SocketCensus: Hashable, Sendable {
 
   package init() {}
 
-  /// Counts a connection of a person. After three consecutive timeouts it counts as silent.
+  /// Counts a connection of a person: as silent after three consecutive timeouts, or as heard if
+  /// its peer was heard within 1.5 s.
   package mutating func count(_ report: SocketReport, of host: IPAddress, by person: UInt32) {
     if report.hasUnacknowledgedData, report.timeouts >= Self.minTimeouts {
       self.persons[person, default: Connections()].silent += 1
@@ -55,7 +57,7 @@ package struct SocketCensus: Hashable, Sendable {
 
   /// Whether the connections of more persons are silent than heard.
   var isTroubled: Bool { 2 * self.silentPersons.count > self.persons.count }
-  /// Whether the silence cannot be due to a single dead host.
+  /// Whether the link, rather than a single dead host, is the cause of the silence.
   var isOfLink: Bool {
     let hosts = Set(self.silentPersons.flatMap(\.silentHosts))
     return self.isTroubled && hosts.count >= Self.minHosts

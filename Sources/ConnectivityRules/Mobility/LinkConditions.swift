@@ -1,10 +1,10 @@
 package import Connectivity
 
-/// The troubles of all links, by link index.
+/// The conditions of all links: the ``LinkTrouble`` of each, by link index.
 ///
 /// Implements rules Q5 and Q6.
 package struct LinkConditions: Hashable, Sendable {
-  /// No machine has more links that carry its traffic.
+  /// The maximum number of links with a ``LinkTrouble``. No machine uses more links at a time.
   private static let maxLinks = 64
 
   private var links: [UInt32: LinkTrouble] = [:]
@@ -14,8 +14,8 @@ package struct LinkConditions: Hashable, Sendable {
   /// The reports for clients, by link index.
   package var reports: [UInt32: LinkTrouble.Report] { self.links.mapValues(\.report) }
 
-  /// Returns the users whose quality of some link differs from a former one, or `nil` if it may
-  /// differ for all users.
+  /// Returns the users for whom the quality of some link differs from earlier reports, or `nil` if
+  /// it may differ for all users.
   package func users(differingFrom former: [UInt32: LinkTrouble.Report]) -> Set<UInt32>? {
     let reports = self.reports
     var users: Set<UInt32> = []
@@ -38,7 +38,7 @@ package struct LinkConditions: Hashable, Sendable {
     return [.minimal, .moderate, .good].first(where: qualities.contains) ?? .unknown
   }
 
-  /// Returns the evidence for the quality of a path, for people.
+  /// Returns the evidence for the quality of a path, as text for people.
   package func reasons(of chain: [PathLink], for user: UInt32) -> [String] {
     chain.flatMap { self.links[$0.index]?.reasons(for: user, on: $0.name) ?? [] }
   }
@@ -58,7 +58,7 @@ package struct LinkConditions: Hashable, Sendable {
     }
   }
 
-  /// Notes the reports of kernel messages about links.
+  /// Updates the links' conditions from kernel messages.
   ///
   /// - Parameter now: Evaluated only for a signal, because recordings contain each reading of the
   ///   clock.

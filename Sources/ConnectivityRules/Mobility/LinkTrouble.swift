@@ -1,6 +1,6 @@
 package import Connectivity
 
-/// The trouble of one link, as a value without a clock.
+/// The evidence for doubt (Q1) and limps (Q2) on one link. A value without a clock.
 ///
 /// Doubt comes from the Wi-Fi driver, or from sockets that connd examined. A limp comes from
 /// clients whose connections worked by another link while their connections by this link did not.
@@ -47,8 +47,8 @@ package struct LinkTrouble: Hashable, Sendable {
   private static let window = 5
   private static let minContrasts = 3
   private static let maxUsers = 32
-  /// The minimum duration of a limp that counts for all users. One person's reports change others'
-  /// quality no more often.
+  /// The minimum duration of a limp that counts for all users. It bounds how often the reports of
+  /// one person can change the quality for others.
   private static let minCommonLimp = Duration.seconds(5)
 
   private var users: [UInt32: History] = [:]
@@ -81,7 +81,7 @@ package struct LinkTrouble: Hashable, Sendable {
       common: isInDoubt ? .moderate : self.isSignalLow == false ? .good : .unknown)
   }
 
-  /// Returns the evidence for the quality of a user's traffic, for people.
+  /// Returns the evidence for the quality of a user's traffic, as text for people.
   package func reasons(for user: UInt32, on link: String) -> [String] {
     var reasons: [String] = []
     if self.isSignalLow == true { reasons.append("the signal is low on \(link)") }
@@ -173,8 +173,8 @@ package struct LinkTrouble: Hashable, Sendable {
     if self.users.count > Self.maxUsers { self.forgetUser() }
   }
 
-  /// Forgets the oldest report of the person with the most users, so that one person's users do not
-  /// replace those of others.
+  /// Forgets the user with the oldest report, among the users of the person with the most users.
+  /// Thus one person's users do not replace those of others.
   private mutating func forgetUser() {
     let counts = self.users.values.reduce(into: [:]) { $0[$1.person, default: 0] += 1 }
     let oldest = self.users.min { first, second in
@@ -187,7 +187,7 @@ package struct LinkTrouble: Hashable, Sendable {
 }
 
 extension LinkTrouble.Report {
-  /// The users whose quality differs between two reports, or `nil` if it does for all users.
+  /// Returns the users whose quality differs between two reports, or `nil` for all users.
   package static func changes(_ former: Self, _ new: Self) -> Set<UInt32>? {
     guard former.limpsForAll == new.limpsForAll, former.common == new.common else { return nil }
     return new.limpsForAll ? [] : former.limping.symmetricDifference(new.limping)

@@ -30,7 +30,7 @@ package struct OtherWayRule {
       self.dropsAnswers = dropsAnswers
     }
 
-    /// Whether the path uses a default route, and no tunnel.
+    /// Whether the path is satisfied and uses a default route, and no tunnel.
     fileprivate var isPlain: Bool {
       self.path.status == .satisfied && self.prefixLength == 0 && !self.isTunnelled
         && self.path.medium != .tunnel
@@ -38,8 +38,8 @@ package struct OtherWayRule {
   }
 
   private let defaultPath: Candidate
-  /// Whether the user allows other paths even if they cost money. If `false`, the user forbids all;
-  /// if `nil`, they must cost nothing.
+  /// Whether the user allows other paths even if they cost money. `false` forbids all other paths,
+  /// and `nil` allows only paths that cost nothing.
   private let assist: Bool?
 
   package init(leaving defaultPath: Candidate, assist: Bool? = nil) {
@@ -47,15 +47,15 @@ package struct OtherWayRule {
     self.assist = assist
   }
 
-  /// Returns why traffic to a destination may not take any other way, or `nil` if this depends on
-  /// the way.
+  /// Returns why traffic to a destination may not take any other way, or `nil` if the answer
+  /// depends on the other way.
   package static func objection(to destination: Destination) -> OtherWay.Reason? {
     if destination.outLink != nil { return .bound }
     if destination.mark != 0 { return .marked }
     return destination.address.isGlobal ? nil : .notGlobal
   }
 
-  /// Why the default way may not be left, or `nil` if it may.
+  /// Why the default way may not be left, or `nil` if it may be left.
   package var objection: OtherWay.Reason? {
     if self.assist == false { return .switchedOff }
     let (candidate, path) = (self.defaultPath, self.defaultPath.path)
@@ -68,8 +68,8 @@ package struct OtherWayRule {
   /// The tables `default` and `main` (rtnetlink(7)), which the system's own rules look up.
   private static let systemTables: Set<UInt32> = [253, 254]
 
-  /// Returns the cheapest of the permitted other ways. If none is permitted, returns the best one
-  /// with the reason against it.
+  /// Returns the cheapest of the permitted other ways. If none is permitted, returns the best
+  /// forbidden path, with the reason.
   package func choice(among candidates: [Candidate]) -> OtherWay {
     if let objection { return OtherWay(whyNot: objection) }
     let links = Set(self.defaultPath.path.chain.map(\.index))
@@ -99,7 +99,7 @@ package struct OtherWayRule {
 
 extension IPAddress {
   /// Whether the address identifies the same host in all networks: the global unicast blocks of the
-  /// IANA special-purpose registries (RFC 6890) without those of documentation and NAT64.
+  /// IANA special-purpose registries (RFC 6890) without the blocks for documentation and NAT64.
   package var isGlobal: Bool {
     let local = self.family == .ipv4 ? Self.localIPv4 : Self.localIPv6
     let isUnicast = self.family == .ipv4 || Self.unicastIPv6?.contains(self) == true

@@ -2,7 +2,7 @@ package import Connectivity
 
 extension DNSSettings {
   /// Returns the difference from the previous settings, or `nil` if they are equal. The global
-  /// settings come first, then those of links.
+  /// settings come first, then the settings of links.
   package func cause(since before: DNSSettings) -> ChangeCause? {
     if self.servers != before.servers { return ChangeCause(.dns, "serversChanged") }
     if self.search != before.search { return ChangeCause(.dns, "searchChanged") }

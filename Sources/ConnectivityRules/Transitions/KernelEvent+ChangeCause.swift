@@ -32,7 +32,8 @@ extension KernelEvent {
     }
   }
 
-  /// Returns the cause. If the message has only a link's index, adds the name from either path.
+  /// Returns the cause that the message describes. If the message has only a link's index, adds the
+  /// name from either path.
   func cause(between old: KernelPath, _ new: KernelPath) -> ChangeCause {
     var cause = self.cause
     if cause.interface == nil, let index = self.linkIndex {
@@ -118,15 +119,15 @@ extension KernelEvent {
     }
   }
 
-  /// Whether the message adds this entry to a routing table.
+  /// Whether the message adds the given entry to a routing table.
   func adds(_ route: MatchedRoute?) -> Bool {
     if case .route(let change, _) = self { change.route == route } else { false }
   }
 }
 
 extension [KernelEvent] {
-  /// Returns the message that explains the one at an index. Before the kernel removes a link, it
-  /// sets the link down, and sends a message for each step.
+  /// Returns the message that explains the message at an index. Before the kernel removes a link,
+  /// it sets the link down, and sends a message for each step. Then the removal explains the loss.
   func explanation(ofMessageAt index: Int) -> KernelEvent {
     guard case .link(let lost) = self[index] else { return self[index] }
     let removal = self[index...].first { event in
@@ -141,7 +142,7 @@ extension [KernelEvent] {
     let triggers = old.triggers(of: new)
     let concerning = self.lazy.filter { $0.mayConcern(family, old, new) }
     let telling = concerning.last { triggers.contains($0.cause.trigger) } ?? concerning.last
-    // A reading can come before its message. Then only the reading's result is known.
+    // A reading may find a change before its message arrives. Then only the result is known.
     return telling?.cause(between: old, new)
       ?? ChangeCause(triggers[0], "pathChanged", interface: new.interface ?? old.interface)
   }
@@ -176,12 +177,12 @@ extension KernelPath {
     self.certainChain.contains { $0.index == link }
   }
 
-  /// Whether this entry is the path's source address, as far as the path shows.
+  /// Whether the address is the path's source address, as far as the path shows.
   func leaves(from address: Address) -> Bool {
     guard address.address == self.source else { return false }
-    // The subnet is known only if the source address is on the out-link. Then an equal address of
-    // another link is not the source. Otherwise it may be the source: unnumbered links borrow an
-    // address, and routers use one of `lo`.
+    // The subnet is known only if the source address is on the out-link. Then the same address on
+    // another link is not the source. Otherwise an address on another link may be the source:
+    // unnumbered links borrow an address, and routers use an address of `lo`.
     return self.sourcePrefixLength == nil || address.link == self.chain.first?.index
   }
 }

@@ -25,10 +25,10 @@ package struct Observation: Hashable, Sendable {
 /// A path and the routing table entry that it came from.
 package struct CandidatePath: Hashable, Sendable {
   package var path: KernelPath
-  /// Not published. Only used to recognise the message that removes this route.
+  /// The table entry. Not published, and only used to recognise the message that removes it.
   package var route: MatchedRoute?
-  /// The prefix lengths of the source address on the out-link. The kernel keeps an entry for each.
-  /// Empty if unknown.
+  /// The prefix lengths of the source address on the out-link. The kernel keeps an entry for each
+  /// length. Empty if unknown.
   package var sourcePrefixLengths: Set<Int>
   /// How often each link of the path has lost its carrier, by link index, as far as the kernel
   /// reports it.
@@ -89,8 +89,8 @@ package enum ReadTrigger: Hashable, Sendable {
 }
 
 extension ReadTrigger {
-  /// The cause if it does not depend on the paths, or `nil` if the paths and the messages about
-  /// them determine it. If messages were lost, none of them can be the cause.
+  /// The cause, or `nil` if kernel messages and paths determine it. If messages were lost, none of
+  /// the received messages can be the cause.
   var cause: ChangeCause? {
     switch self {
     case .start: ChangeCause(.start, "started", learntLate: true)
@@ -111,7 +111,7 @@ extension ReadTrigger {
 }
 
 extension ReadTrigger {
-  /// Whether the reason is connd's start or a source of link facts other than the kernel.
+  /// Whether connd's start, or a source of link facts other than the kernel, caused the reading.
   var isOfOtherSource: Bool {
     switch self {
     case .modem, .configuration, .start: true

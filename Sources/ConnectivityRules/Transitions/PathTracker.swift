@@ -39,7 +39,7 @@ struct PathTracker: Hashable, Sendable {
     var outcome = Outcome(
       bounced: bounce != nil, before: before.path,
       evidence: (bounce ?? evidence.first).map(Evidence.message))
-    // The kernel may have merged the messages of a loss into one that does not show it.
+    // The kernel may have merged a loss into one message that does not show the loss.
     if wasSatisfied, bounce == nil, observed.path.status == .satisfied,
       let link = observed.lostCarrier(since: before)
     {
@@ -80,7 +80,7 @@ extension CandidatePath {
     }
   }
 
-  /// Whether this is the earlier path, back after the first of the messages reported its loss.
+  /// Whether the path is the earlier one, back after the first message reported its loss.
   fileprivate func isBack(_ before: CandidatePath, since events: ArraySlice<KernelEvent>) -> Bool {
     switch events.first {
     case .link(let link), .linkRemoved(let link):
@@ -97,8 +97,8 @@ extension CandidatePath {
     }
   }
 
-  /// Returns the link of both paths that lost its carrier in between and has it again, or `nil` if
-  /// none did.
+  /// Returns the first link whose count of carrier losses has grown between the two paths, or `nil`
+  /// if none has.
   fileprivate func lostCarrier(since before: CandidatePath) -> PathLink? {
     self.path.chain.first { link in
       guard let now = self.carrierDownCounts[link.index],

@@ -2,12 +2,12 @@ package import Connectivity
 
 /// The detector of transitions and path changes in readings, by the rules T1 to T5.
 ///
-/// It holds the published state, compares each reading with it, and returns what to publish. It has
-/// no clock.
+/// A value without a clock. It keeps the published state, compares each reading with that state,
+/// and returns the change to publish.
 ///
 /// Implements rules T3 and I5.
 package struct TransitionDetector: Hashable, Sendable {
-  /// The snapshot published last. The next reading is compared only with this (T4).
+  /// The snapshot published last. The next reading is compared only with this snapshot (T4).
   package private(set) var snapshot: ConnectivitySnapshot
   /// The address family that decides a tie (K7).
   package var preferred: AddressFamily
@@ -68,7 +68,7 @@ package struct TransitionDetector: Hashable, Sendable {
   ///   - trigger: The reason for the reading. Its messages contain the evidence of bounces, and the
   ///     cause.
   ///   - time: The wall-clock time of the reading.
-  /// - Returns: The change to publish, if any. A batch of messages leads to at most one.
+  /// - Returns: The change to publish, if any. A batch of messages leads to at most one change.
   package mutating func update(
     to observed: Observation, on trigger: ReadTrigger, time: WallTime
   ) -> ConnectivityChange? {
@@ -76,9 +76,9 @@ package struct TransitionDetector: Hashable, Sendable {
   }
 
   /// Compares a reading with the published state, and also returns whether traffic flows as before.
-  /// In that case only connd's knowledge of the path differs, and a changed category ends no
-  /// connections. If the kernel merely revealed more, the change is not a transition. A change
-  /// reported by another source is.
+  /// If so, only connd's knowledge of the path differs, and a changed category ends no connections.
+  /// The change is then a transition only if another source reported it, and not if the kernel
+  /// merely revealed more.
   mutating func compare(
     _ observed: Observation, on trigger: ReadTrigger, time: WallTime
   ) -> (change: ConnectivityChange?, isSameRoute: Bool) {
@@ -94,7 +94,7 @@ package struct TransitionDetector: Hashable, Sendable {
     let isSameRoute = before.family == after.family && outcome(after.family).isSameRoute
     guard after != before || ipv4.bounced || ipv6.bounced else { return (nil, isSameRoute) }
 
-    // A bounce of the family that takes over also counts.
+    // A bounce of the family that the summary follows from now on also counts.
     let bounced = outcome(before.family).bounced || outcome(after.family).bounced
     let isLearnt = isSameRoute && !trigger.isOfOtherSource
     let isTransition = after.category != before.category && !isLearnt || bounced

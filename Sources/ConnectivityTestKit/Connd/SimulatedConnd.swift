@@ -10,7 +10,8 @@ final class SimulatedConnd: Sendable {
     var ahead = Duration.zero
     var timer: (deadline: Instant, task: Task<Void, Never>)?
     var refusal: String?
-    /// Responses held back from guardians, or `nil` if they are sent immediately.
+    /// Responses held back from guardians (streams of `Guard`), or `nil` if they are sent
+    /// immediately.
     var withheld: [(guardian: UInt64, response: Connectivity_V1_GuardResponse)]?
 
     var lastNumber: UInt64 = 0
@@ -63,7 +64,7 @@ final class SimulatedConnd: Sendable {
       for subscriber in state.subscribers.values { subscriber.messages.finish() }
       for watcher in state.watchers.values { watcher.finish() }
       for guardian in state.guardians.values { guardian.finish() }
-      // Later requests on these streams must not affect the next connd.
+      // Later requests on these streams must not affect a connd that is started again.
       (state.subscribers, state.watchers, state.guardians) = ([:], [:], [:])
       return []
     }
@@ -192,7 +193,7 @@ final class SimulatedConnd: Sendable {
   private func jump(to instant: Instant) {
     self.mutate { state, now in
       if now < instant { state.ahead += now.duration(to: instant) }
-      // The timer's remaining sleep is now wrong.
+      // The running timer sleeps for too long after the jump.
       state.timer?.task.cancel()
       state.timer = nil
       return state.simulation.observe(at: self.now(state), time: .now())

@@ -3,7 +3,8 @@ internal import ConnectivityRules
 
 /// The guarded flows.
 struct FlowTable {
-  /// The key of a flow: the client's stream, and the client's id for the flow.
+  /// The key of a flow: the number of the client's `Guard` stream, and the client's id for the
+  /// flow.
   struct Key: Hashable, Sendable, Comparable {
     var guardian: UInt64
     var id: UInt64

@@ -15,7 +15,7 @@ struct Machine: Hashable, Sendable {
   private var allSources: Set<IPAddress> = []
 
   struct SpecialRoute: Hashable, Sendable {
-    /// ``NetworkConditions/none`` means no route.
+    /// The network of the route. ``NetworkConditions/none`` means no route.
     var network: NetworkConditions
     /// Whether the destination is on the link, without a gateway.
     var isOnLink: Bool
@@ -132,7 +132,7 @@ extension Machine {
   }
 
   /// Returns the path to an address. The longest matching prefix of the special routes and the
-  /// links' subnets determines it, or else the default path.
+  /// links' subnets determines the path. Without a match, it is the default path.
   ///
   /// - Parameter link: The link that the traffic is bound to, or `nil`. Only routes over this link
   ///   count.

@@ -148,7 +148,7 @@ struct Simulation {
     return .change(change)
   }
 
-  /// The same limit as connd's.
+  /// The maximum number of changes in the history, as in connd.
   private static let maxHistory = 512
 
   private mutating func step(

@@ -53,7 +53,7 @@
     /// - Parameters:
     ///   - socket: The connection. It must be open until ``forget()``.
     ///   - pid: The pid of SO_PEERCRED. Without `isRemembered`, the process that has the pid now is
-    ///     assumed to be the one that connected. Between connect(2) and accept(2) the pid could
+    ///     assumed to be the process that connected. Between connect(2) and accept(2) the pid could
     ///     have been reused.
     package init(of socket: CInt, pid: Int32, isRemembered: Bool = PeerProcess.isRemembered) {
       self.source = Mutex(

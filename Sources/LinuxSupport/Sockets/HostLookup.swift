@@ -1,5 +1,6 @@
 #if canImport(Glibc)
-  // Its headers include the C library's, so the compiler may ascribe SOCK_STREAM to it.
+  // The headers of CLinux include those of the C library, so the compiler may attribute SOCK_STREAM
+  // to CLinux.
   private import CLinux
   private import Glibc
 #elseif canImport(Musl)

@@ -51,7 +51,7 @@ package struct SocketName: Hashable, Sendable {
     self.init(UnsafeRawBufferPointer(start: pointer, count: size))
   }
 
-  /// The name with an IPv4 address instead of an IPv4-mapped one.
+  /// The name with an IPv4 address instead of an IPv4-mapped IPv6 address.
   package var unmapped: SocketName {
     SocketName(self.address.unmapped, self.port, link: self.link)
   }

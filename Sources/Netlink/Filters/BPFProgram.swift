@@ -2,7 +2,7 @@ import CLinux
 import Connectivity
 
 /// A classic BPF program under construction. Jumps are relative, so that programs can be composed
-/// of parts.
+/// of parts. A is the accumulator of the kernel's virtual machine, and X its index register.
 struct BPFProgram {
   private(set) var instructions: [sock_filter] = []
 
@@ -40,7 +40,7 @@ struct BPFProgram {
     for (index, value) in values.enumerated() {
       self.add(BPF_JMP | BPF_JEQ | BPF_K, value, ifTrue: UInt8(values.count - index))
     }
-    // A conditional jump spans at most 255 instructions, an unconditional one any number.
+    // A conditional jump spans at most 255 instructions, an unconditional jump any number.
     self.add(BPF_JMP | BPF_JA, UInt32(part.count))
     self.add(part)
   }
@@ -81,8 +81,8 @@ struct BPFProgram {
     self.add(BPF_MISC | BPF_TAX, 0)
   }
 
-  /// Passes the message if an attribute nested in another one begins with these four bytes. The
-  /// search begins at `start`.
+  /// Passes the message if an attribute nested in another attribute begins with these four bytes.
+  /// The search begins at `start`.
   mutating func pass(
     ifAttribute type: UInt32, in outer: UInt32, from start: UInt32, is octets: [UInt8]
   ) {

@@ -1,8 +1,8 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWNEIGH of AF_BRIDGE. Passes watched MAC addresses that a bridge has
-/// learnt behind a port.
+/// The part of ``NotificationFilter`` for RTM_NEWNEIGH of AF_BRIDGE. Passes watched MAC addresses
+/// that a bridge has learnt behind a port.
 ///
 /// A bridge learns and forgets the address of each host that sends. Addresses that are not watched
 /// must not wake connd (D7).

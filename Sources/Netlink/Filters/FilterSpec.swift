@@ -1,12 +1,12 @@
 package import Connectivity
 
-/// The subjects that a listener receives, in addition to rules, nexthop objects, default routes,
-/// and addresses with more than link scope.
+/// The subjects whose notifications a listener receives, in addition to rules, nexthop objects,
+/// default routes, and addresses with more than link scope.
 package struct FilterSpec: Hashable, Sendable {
   /// The destinations whose routes matter.
   package var destinations: [IPAddress]
-  /// The neighbours whose MAC address and reachability matter, each with its known state. `nil`
-  /// means that the MAC address is unknown.
+  /// The neighbours whose MAC address and reachability matter, each with its known state. A
+  /// neighbour whose MAC address is unknown has `nil`.
   package var gateways: [Neighbour]
   /// The MAC addresses whose bridge port matters.
   package var bridged: [[UInt8]]
@@ -30,7 +30,7 @@ package struct FilterSpec: Hashable, Sendable {
 /// index, because the kernel counts up. A link that is created with a lower index, or moves from
 /// another namespace with a lower index, is reported.
 ///
-/// Routes, and addresses that another link may use, still pass.
+/// Routes on ignored links, and addresses that another link may use, still pass.
 package struct UnheardLinks: Hashable, Sendable {
   /// Links with a greater index are ignored.
   package var above: UInt32

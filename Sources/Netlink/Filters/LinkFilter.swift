@@ -1,13 +1,13 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for links and their addresses. Drops messages that concern only links that no
-/// path uses (T3).
+/// The part of ``NotificationFilter`` for links and their addresses. Drops messages that concern
+/// only links that no path uses (T3).
 ///
-/// On a machine with containers, links come and go all the time, with nine messages each. They must
-/// not wake connd (D7). An address with more than link scope still passes, because it may be the
-/// source on another link (RFC 6724, rule 2). An ifb passes, because tc may redirect any link's
-/// traffic to it.
+/// On a machine with containers, links come and go all the time, with nine messages each. These
+/// messages must not wake connd (D7). An address with more than link scope still passes, because it
+/// may be the source on another link (RFC 6724, rule 2). An ifb passes, because tc may redirect any
+/// link's traffic to it.
 struct LinkFilter: FilterPart {
   /// Expects the message's type in A. For other types, leaves A unchanged.
   let program: BPFProgram

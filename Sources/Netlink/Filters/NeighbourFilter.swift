@@ -1,9 +1,9 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWNEIGH of IPv4 and IPv6. Passes messages that a watched gateway has
-/// a new MAC address, no longer answers, or answers again. Drops messages about all other
-/// neighbours.
+/// The part of ``NotificationFilter`` for RTM_NEWNEIGH of IPv4 and IPv6. Passes messages that a
+/// watched gateway has a new MAC address, no longer answers, or answers again. Drops messages about
+/// all other neighbours.
 ///
 /// As traffic comes and goes, the kernel reports each entry that becomes reachable or stale. It
 /// keeps reporting a failed entry while programs send to it. On a large network it reports hundreds

@@ -83,7 +83,7 @@ struct NotificationFilter {
     parts.map { ($0.family.netlinkNumber, $0.program) }
   }
 
-  /// Branches by the message's family, and drops other families.
+  /// Branches by the message's family, and drops messages of families without a program.
   private static func byFamily(_ parts: [(family: UInt8, program: BPFProgram)]) -> BPFProgram {
     var program = BPFProgram()
     program.add(BPF_LD | BPF_B | BPF_ABS, self.family)
@@ -93,14 +93,15 @@ struct NotificationFilter {
   }
 }
 
-/// The filter's program for messages of one kind.
+/// The program of ``NotificationFilter`` for messages of one kind.
 protocol FilterPart {
   var program: BPFProgram { get }
   /// A shorter program that passes the same messages and more, or `nil` if none exists.
   var coarser: Self? { get }
 }
 
-/// The filter's program for messages of one kind and one family. It always returns.
+/// The program of ``NotificationFilter`` for messages of one kind and one family. It always
+/// returns.
 protocol FamilyFilterPart: FilterPart {
   var family: AddressFamily { get }
 }

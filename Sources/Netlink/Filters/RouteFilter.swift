@@ -1,8 +1,8 @@
 import CLinux
 import Connectivity
 
-/// The filter's part for RTM_NEWROUTE and RTM_DELROUTE. Drops routes that can contain neither a
-/// default path nor a watched destination (D6).
+/// The part of ``NotificationFilter`` for RTM_NEWROUTE and RTM_DELROUTE. Drops routes that can
+/// contain neither a default path nor a watched destination (D6).
 ///
 /// A route passes if its prefix has at most one bit. (OpenVPN's `redirect-gateway def1` covers the
 /// default route with 0.0.0.0/1 and 128.0.0.0/1.) It also passes if it contains a watched address.

@@ -1,8 +1,8 @@
 import CLinux
 
-/// The filter's part for RTM_NEWNETCONF. Passes only the setting that lookups depend on,
-/// `ignore_routes_with_linkdown`. (Lookups also depend on `rp_filter`. But an established
-/// connection keeps the route that its socket caches until a route changes.)
+/// The part of ``NotificationFilter`` for RTM_NEWNETCONF. Passes only the setting that lookups
+/// depend on, `ignore_routes_with_linkdown`. (Lookups also depend on `rp_filter`. But an
+/// established connection keeps the route that its socket caches until a route changes.)
 ///
 /// A new link announces all of its settings together, which is not a change.
 struct SettingFilter: FilterPart {

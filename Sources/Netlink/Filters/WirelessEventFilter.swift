@@ -1,8 +1,8 @@
 import CLinux
 
-/// The filter's part for the events of Wi-Fi drivers, which arrive as RTM_NEWLINK without link
-/// data. A kernel with the wireless extensions (CONFIG_CFG80211_WEXT) sends one after each scan.
-/// nl80211 reports the same events in more detail.
+/// The part of ``NotificationFilter`` for the events of Wi-Fi drivers, which arrive as RTM_NEWLINK
+/// without link data. A kernel with the wireless extensions (CONFIG_CFG80211_WEXT) sends such an
+/// event after each scan. nl80211 reports the same events in more detail.
 ///
 /// Implements rule D7.
 struct WirelessEventFilter: FilterPart {

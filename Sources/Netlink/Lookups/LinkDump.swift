@@ -12,8 +12,8 @@ package final class LinkDump {
     case restarted
   }
 
-  /// The maximum number of restarts. After more, the dump is read in one go, because links change
-  /// too fast.
+  /// The maximum number of restarts. After more restarts, the dump is read in one go, because links
+  /// change too fast.
   private static let maxRestarts = 3
 
   private let requester: Requester

@@ -8,7 +8,8 @@ extension Requester {
   /// path filtering (rp_filter=1, RFC 3704) expects them on the link that routes to the remote
   /// address use. IPv6 has no such filter.
   ///
-  /// The kernel applies the filter to a lookup as it does to a packet, and any user may query it.
+  /// The kernel applies the filter to a lookup as it does to a packet. Any user may make this
+  /// lookup.
   ///
   /// - Parameter destination: The connection's destination, with the connection's own address as
   ///   `source`.

@@ -8,8 +8,8 @@ extension Requester {
   ///
   /// A missing route is also an answer, whose reason follows from the kernel's errno. The kernel
   /// returns a link's route even if the link is dead, so the caller must check the link. If no
-  /// table has a route for IPv4 traffic bound to a link, the kernel returns one of table 0. It then
-  /// treats all addresses as neighbours.
+  /// table has a route for IPv4 traffic bound to a link, the kernel returns a route of table 0.
+  /// That route treats all addresses as neighbours.
   package func route(to destination: Destination) throws(NetlinkError) -> RouteAnswer {
     let answer = try self.answer(self.lookup(RouteQuestion(destination, .route)), to: destination)
     try self.noteExpiry(of: [answer], to: [destination])
@@ -31,7 +31,7 @@ extension Requester {
   }
 
   /// Notes when the routes expire, which only IPv6 table entries report. If a route expires between
-  /// the two queries, the previous query has noted it.
+  /// its lookup and this query, an earlier query has noted that.
   private func noteExpiry(
     of answers: [RouteAnswer], to destinations: [Destination]
   ) throws(NetlinkError) {
@@ -66,8 +66,8 @@ extension Requester {
   /// route expires, or `nil` if none does. (The route of a router advertisement expires unless the
   /// router renews it.)
   ///
-  /// A lookup skips such a route immediately, but the kernel reports its end up to half a minute
-  /// later.
+  /// A lookup skips an expired route immediately, but the kernel reports the expiry up to half a
+  /// minute later.
   package func takeExpiry() -> Duration? { self.expiry.take() }
 
   /// Queries the table entry that `route(to:)` uses. Returns `nil` if no entry carries traffic.
@@ -121,7 +121,7 @@ extension Requester {
     case .success(let message):
       switch RouteAnswer(message) {
       case .route(var route)?:
-        // IPv4 omits the given source, and IPv6 returns the one that it would choose itself.
+        // IPv4 omits the given source, and IPv6 returns the source that it would choose itself.
         route.source = destination.source ?? route.source
         return .route(route)
       case let answer?: return answer
@@ -134,7 +134,7 @@ extension Requester {
     }
   }
 
-  /// Returns why a route is missing, or `nil` if the kernel's error says nothing about that.
+  /// Returns why a route is missing, or `nil` if the kernel's error has another cause.
   private func reason(
     _ error: NetlinkError, _ destination: Destination
   ) throws(NetlinkError) -> KernelPath.Reason? {

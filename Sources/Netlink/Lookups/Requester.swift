@@ -18,7 +18,8 @@ package final class Requester {
   /// Whether the next datagram begins with the request that waits for changes.
   private var waitsForChanges = false
 
-  /// The maximum number of attempts to read a dump that changes meanwhile, or meets another dump.
+  /// The maximum number of attempts to read a dump. An attempt fails if the listed objects change
+  /// meanwhile, or if another dump keeps the socket busy.
   private static let attempts = 5
 
   /// The number of requests in one datagram. Their answers fit into a socket's buffer.
@@ -57,12 +58,12 @@ package final class Requester {
 
   /// Makes the next query wait until the kernel has completed every change that it has announced.
   ///
-  /// Three messages precede the removal of routes, and no message follows it: `RTM_DELROUTE` in
-  /// IPv4 (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and `RTM_NEWLINK` of a link that
-  /// is set down (`__dev_notify_flags`). The kernel holds the RTNL mutex until the change is
-  /// complete. A route lookup does not take that mutex. A request for a link does, even if the link
-  /// does not exist. That request precedes the query in the same datagram, so it costs no extra
-  /// exchange.
+  /// The kernel sends three kinds of messages before it removes routes, and none afterwards:
+  /// `RTM_DELROUTE` in IPv4 (`fib_table_delete`), `RTM_DELADDR` (`__inet_del_ifa`), and
+  /// `RTM_NEWLINK` of a link that is set down (`__dev_notify_flags`). The kernel holds the RTNL
+  /// mutex until the change is complete. A route lookup does not take that mutex. A request for a
+  /// link does, even if the link does not exist. That request precedes the query in the same
+  /// datagram, so it costs no extra exchange.
   package func waitForChanges() { self.waitsForChanges = true }
 
   /// Returns the answer to a request for one object, or `nil` if the object does not exist
@@ -167,8 +168,8 @@ package final class Requester {
     self.waitsForChanges = false
   }
 
-  /// Sends a request and calls `take` with each object of the answer. Starts over after each
-  /// `restart`.
+  /// Sends a request and calls `take` with each object of the answer. If the request must be
+  /// repeated, calls `restart` first, so that the caller discards the objects so far.
   private func perform(
     _ request: consuming Request, take: (Message) -> Void, restart: () -> Void
   ) throws(NetlinkError) {

@@ -7,7 +7,7 @@ struct RouteQuestion {
   enum Subject {
     /// How the kernel would send to the destination.
     case route
-    /// The table entry that determines it.
+    /// The table entry that determines the route.
     case entry
   }
 

@@ -4,8 +4,8 @@ import Glibc
 
 /// Asks the kernel about single TCP sockets (sock_diag(7)).
 ///
-/// Any user may ask about the sockets of all users. A query takes about 2 µs, however many sockets
-/// exist. It names the socket by its addresses and ports, and the kernel finds it by a hash.
+/// Any user may ask about the sockets of all users. A query names the socket by its addresses and
+/// ports, and the kernel finds it by a hash. It takes about 2 µs, however many sockets exist.
 ///
 /// Not thread-safe: one thread owns it.
 ///
@@ -33,7 +33,7 @@ package final class SocketDiagnosis {
 
 extension Request {
   /// Asks for the one socket of a connection. The kernel compares the link only if the socket is
-  /// bound to one (`inet_bound_dev_eq`).
+  /// bound to a link (`inet_bound_dev_eq`).
   fileprivate init(socketOf connection: Destination) {
     var header = inet_diag_req_v2()
     header.sdiag_family = connection.address.family.netlinkNumber

@@ -7,7 +7,7 @@ package struct OpenConnection: Hashable, Sendable {
   /// The remote end, with the connection's user, ports, and the link it is bound to. The
   /// connection's own address is `source`.
   package var destination: Destination
-  /// The number of its socket.
+  /// The inode number of the connection's socket.
   package var inode: UInt64
   package var report: SocketReport
 }

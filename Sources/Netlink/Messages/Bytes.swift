@@ -2,7 +2,7 @@ internal import Connectivity
 
 /// Untrusted bytes of a message. Reads outside of them return `nil` or nothing.
 ///
-/// They are borrowed from a socket's buffer and must not outlive the call that received them.
+/// The bytes are borrowed from a socket's buffer and must not outlive the call that received them.
 struct Bytes {
   private let buffer: UnsafeRawBufferPointer
 

@@ -32,8 +32,8 @@ struct Encapsulation {
     return Destination(address, source: source)
   }
 
-  /// Returns the first segment. `first_segment` of struct ipv6_sr_hdr, which follows the mode, is
-  /// its index.
+  /// Returns the first segment of an SRv6 header: that at the index `first_segment` of struct
+  /// ipv6_sr_hdr, which follows the mode.
   private static func firstSegment(of header: Bytes) -> IPAddress? {
     guard let place = header.load(UInt8.self, at: 8) else { return nil }
     let start = 12 + 16 * Int(place)

@@ -36,8 +36,8 @@ extension Link {
   }
 }
 
-/// The attributes that determine the route of a tunnel's packets, by kind. The kernel's lookup
-/// accepts only protocols with ports.
+/// The attributes that determine the route of a tunnel's packets, by kind. A lookup names the outer
+/// protocol only for UDP, because the kernel's lookup accepts only protocols with ports.
 struct TunnelAttributes {
   enum Open { case nextHop, hardwareAddress, embedded }
 

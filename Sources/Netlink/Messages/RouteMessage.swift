@@ -17,8 +17,8 @@ final class RouteMessage {
   private(set) var outer: Destination?
   /// The nexthop object that the route uses.
   private(set) var nexthop: UInt32?
-  /// The links of a multipath route, in order and unique. Empty if there is only one leg. Dead
-  /// links are included, because flows on them move to the others.
+  /// The links of a multipath route's nexthops, in order and unique. Empty if there is only one
+  /// nexthop. Dead links are included, because flows on them move to the others.
   private(set) var legs: [UInt32] = []
   /// `RTPROT_*`: the origin of the route.
   let origin: UInt8
@@ -88,8 +88,8 @@ final class RouteMessage {
     return .milliseconds(10 * Int64(ticks))
   }
 
-  /// Reads `RTA_MULTIPATH`. A route with one leg takes the leg's values. With several legs, none
-  /// represents the others.
+  /// Reads `RTA_MULTIPATH`. If the route has only one nexthop, the route takes the values of that
+  /// nexthop. With several nexthops, none represents the others.
   private func read(legs: Bytes, _ family: AddressFamily) -> Bool {
     let headerSize = MemoryLayout<rtnexthop>.size
     guard let length = legs.load(UInt16.self, at: 0).map(Int.init) else { return legs.isEmpty }

@@ -13,7 +13,7 @@ package struct MultipathEndpoint: Hashable, Sendable {
     package static let signal = Flags(rawValue: 1 << 0)
     /// The kernel makes subflows from the address.
     package static let subflow = Flags(rawValue: 1 << 1)
-    /// Its subflows carry data only if no other subflow does.
+    /// The endpoint's subflows carry data only if no other subflow does.
     package static let backup = Flags(rawValue: 1 << 2)
     /// The kernel created the endpoint, for the address of a subflow without one.
     package static let implicit = Flags(rawValue: 1 << 4)
@@ -22,7 +22,7 @@ package struct MultipathEndpoint: Hashable, Sendable {
   /// The kernel's number for the endpoint, or 0 before it is added.
   package var id: UInt8
   package var address: IPAddress
-  /// The index of the link that its subflows are bound to, or 0 if they are not bound.
+  /// The index of the link that the endpoint's subflows are bound to, or 0 if they are not bound.
   package var link: UInt32
   package var flags: Flags
 

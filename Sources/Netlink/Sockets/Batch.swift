@@ -2,7 +2,7 @@ import Glibc
 
 /// The answers so far to a batch of requests for one object each.
 struct Batch<Object> {
-  /// In the order of the requests; `nil` if not answered yet.
+  /// The answers in the order of the requests; `nil` if not answered yet.
   private(set) var answers: [Result<Object, NetlinkError>?]
   private let operation: String
   private let first: UInt32

@@ -32,7 +32,7 @@ package protocol DatagramSocket: AnyObject {
   /// Waits for small datagrams from the kernel, such as answers about single routes, and reads all
   /// that have arrived.
   ///
-  /// - Parameter take: Returns whether it could parse the bytes.
+  /// - Parameter take: Parses the bytes, and returns whether that succeeded.
   /// - Returns: Whether all datagrams arrived in time, fitted, and could be parsed, and none was
   ///   lost.
   func receiveSmall(_ take: (UnsafeRawBufferPointer) -> Bool) -> Bool
@@ -48,7 +48,8 @@ extension DatagramSocket {
 package enum Reception {
   /// A datagram from the kernel. The bytes are valid until the next call.
   case datagram(UnsafeRawBufferPointer)
-  /// A datagram did not fit and is lost. The buffer has grown so that the next one will fit.
+  /// A datagram did not fit and is lost. The buffer has grown so that such a datagram fits next
+  /// time.
   case truncated(size: Int)
   /// A datagram that another process sent.
   case foreign

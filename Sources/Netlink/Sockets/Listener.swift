@@ -26,7 +26,7 @@ package final class Listener {
 
   /// Adopts a NETLINK_ROUTE socket, such as systemd passes for `ListenNetlink=route`.
   ///
-  /// The listener owns it from this call on, and closes it if this throws.
+  /// The listener owns the socket from this call on, and closes it if this throws.
   package convenience init(
     adopting fileDescriptor: CInt, watching watched: FilterSpec
   ) throws(NetlinkError) {
@@ -89,7 +89,8 @@ package final class Listener {
 
   /// Replaces the filter. It passes routes that may affect one of the destinations or a default
   /// path. It passes messages that a gateway has another MAC address, fails, or no longer fails. It
-  /// also passes bridge entries of the given MAC addresses, and all links except some.
+  /// also passes bridge entries of the given MAC addresses, and all links except
+  /// ``FilterSpec/unheard``.
   ///
   /// Earlier changes are not reported, so the caller must read a gateway again once it is watched.
   package func watch(_ watched: FilterSpec) throws(NetlinkError) {

@@ -11,7 +11,7 @@ package struct NetlinkError: Error, Hashable, Sendable {
   package var code: CInt
   /// The kernel's explanation (`NLMSGERR_ATTR_MSG`), if any.
   package var message: String?
-  /// Whether the kernel answered the request with this error. If so, it concerns that request
+  /// Whether the kernel answered the request with this error. Such an error concerns that request
   /// alone. Any other error concerns the socket.
   package var isAnswer: Bool
 

@@ -4,9 +4,9 @@ import Glibc
 
 /// A netlink socket and its read buffer.
 ///
-/// libmnl opens, binds and closes it. Reading is done here for two reasons. `mnl_socket_recvfrom`
-/// hides the sender, and any process may send to a netlink port. It also turns a truncated message
-/// into an error, which loses the message.
+/// libmnl opens, binds and closes the socket. Reading is done here, because `mnl_socket_recvfrom`
+/// hides the sender, and any process may send to a netlink port. That function also reports a
+/// truncated message as an error, so that the message is lost.
 ///
 /// Not thread-safe: one thread owns it.
 ///

@@ -3,8 +3,8 @@ package import Connectivity
 import Glibc
 
 /// The socket that receives the captive portals in router advertisements (RTNLGRP_ND_USEROPT). The
-/// kernel passes them on even if another program processes the advertisements. It does not store
-/// them, so connd learns of them only from the next advertisement.
+/// kernel passes on the portals even if another program processes the advertisements. It does not
+/// store them, so connd learns of a portal only from the next advertisement.
 ///
 /// Not thread-safe: one thread owns it and polls `fileDescriptor` for reading.
 package final class PortalListener {

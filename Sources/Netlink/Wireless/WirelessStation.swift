@@ -3,13 +3,13 @@ import Connectivity
 
 /// The access point that a link has joined, from the last scan (NL80211_CMD_GET_SCAN).
 struct JoinedAccessPoint: Hashable {
-  /// `nil` if the access point hides it.
+  /// The SSID, or `nil` if the access point hides it.
   var ssid: [UInt8]?
   var security: WirelessSecurity
-  /// `nil` if the kernel reports no MAC address.
+  /// The access point, or `nil` if the kernel reports no MAC address.
   var accessPoint: AccessPoint?
 
-  /// Reads a scan result. Returns `nil` unless it is the joined network.
+  /// Reads a scan result. Returns `nil` unless the link has joined that access point.
   init?(message: Message) {
     var all = AttributeReader(message.payload, after: MemoryLayout<genlmsghdr>.size)
     guard var attributes = all.nested(in: Int(NL80211_ATTR_BSS.rawValue)) else { return nil }

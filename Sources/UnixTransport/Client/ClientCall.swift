@@ -18,7 +18,7 @@ package struct ClientCall: Sendable {
   ///
   /// - Parameters:
   ///   - accepted: Called when the server has started its response.
-  ///   - take: Called with each response. The next one is not read before it returns.
+  ///   - take: Called with each response. The next response is not read before `take` returns.
   /// - Throws: `RPCError`, or the errors of the closures.
   package func receive(
     _ accepted: () async throws -> Void, _ take: ([UInt8]) async throws -> Void

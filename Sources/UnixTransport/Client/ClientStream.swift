@@ -3,7 +3,7 @@ import GRPCCore
 
 /// A call to a server. Belongs to the reactor's thread, except for its task's reads and writes.
 final class ClientStream: HTTP2Stream, @unchecked Sendable {
-  /// The maximum size of a response in bytes. connd's history and statistics are the longest.
+  /// The maximum size of a response in bytes. The longest are connd's history and statistics.
   private static let maxMessageSize = 16 << 20
 
   private let reactor: Reactor

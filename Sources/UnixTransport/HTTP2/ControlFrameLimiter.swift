@@ -15,7 +15,7 @@ struct ControlFrameLimiter {
 
   /// Counts a frame.
   ///
-  /// - Returns: Whether it exceeds the limit.
+  /// - Returns: Whether the number of frames exceeds the limit.
   mutating func exceed(at now: ContinuousClock.Instant = .now) -> Bool {
     if let start = self.start, start.duration(to: now) < Self.time {
       self.count += 1

@@ -67,7 +67,8 @@ final class HTTP2Connection: Pollable {
   private var willBeFlushed = false
   private var pings = ControlFrameLimiter()
   private var fillers = ControlFrameLimiter()
-  /// The reason to close the connection: too many pings or fillers, or a forbidden frame.
+  /// The reason to close the connection: too many ``HTTP2Session/Filler`` frames, or a forbidden
+  /// frame.
   private var fault: nghttp2_error_code?
   /// Whether the owner was notified of the failure.
   private var hasFailed = false
@@ -151,7 +152,7 @@ final class HTTP2Connection: Pollable {
       let owner = self.owner
       if let fault = self.fault { session.terminate(fault) }
       // nghttp2 usually has an error to send. Report the failure even if the peer does not wait for
-      // that.
+      // the error.
       self.flush()
       self.fail(UInt32(NGHTTP2_PROTOCOL_ERROR.rawValue), owner)
       return false

@@ -106,7 +106,8 @@ final class HTTP2Session {
 
   /// Processes input.
   ///
-  /// - Returns: `false` if it is not HTTP/2 or is a flood, so that the connection must be closed.
+  /// - Returns: `false` if the input is not HTTP/2 or is a flood, so that the connection must be
+  ///   closed.
   func receive(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let start = bytes.assumingMemoryBound(to: UInt8.self).baseAddress
     return nghttp2_session_mem_recv(self.session, start, bytes.count) == bytes.count
@@ -123,7 +124,7 @@ final class HTTP2Session {
 
   /// Starts a request. `fill` provides its body.
   ///
-  /// - Returns: Its stream, or `nil` if no stream ids are left.
+  /// - Returns: The request's stream, or `nil` if no stream ids are left.
   func submitRequest(_ headers: HeaderBlock) -> Int32? {
     headers.withUnsafeFields { fields in
       var body = nghttp2_data_provider(source: .init(), read_callback: Self.fill)
@@ -164,7 +165,7 @@ final class HTTP2Session {
       self.session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, UInt32(error.rawValue))
   }
 
-  /// Lets the client send this many more bytes in a stream.
+  /// Lets the peer send this many more bytes in a stream.
   func consume(_ count: Int, of stream: Int32) {
     nghttp2_session_consume_stream(self.session, stream, count)
   }

@@ -19,7 +19,7 @@ struct HeaderBlock: Sendable {
   /// Calls `body` with the fields, which nghttp2 copies.
   func withUnsafeFields<Result>(_ body: (UnsafeBufferPointer<nghttp2_nv>) -> Result) -> Result {
     self.bytes.withUnsafeBufferPointer { bytes in
-      // nghttp2 does not write to them.
+      // nghttp2 does not write to the bytes.
       var next = UnsafeMutablePointer(mutating: bytes.baseAddress)
       let fields = self.lengths.map { lengths in
         let name = next
@@ -63,8 +63,9 @@ extension HeaderBlock: ExpressibleByDictionaryLiteral {
   }
 }
 
-/// Most clients accept headers of 8 KiB in total (PROTOCOL-HTTP2.md), and nghttp2 sends at most 64
-/// KiB. A message may quote client input of any length.
+/// The maximum length of an encoded message in bytes. A message may quote client input of any
+/// length. Most clients accept headers of 8 KiB in total (PROTOCOL-HTTP2.md), and nghttp2 sends at
+/// most 64 KiB.
 private let maxMessage = 4096
 
 /// Encodes the Status-Message of gRPC's PROTOCOL-HTTP2.md. Bytes that a header cannot contain

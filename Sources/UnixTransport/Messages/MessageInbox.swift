@@ -3,7 +3,7 @@ import Synchronization
 
 /// The input of a stream, as the call's task reads it. Safe to use from any thread.
 ///
-/// Unread input stays as raw bytes. The peer may not send more of it than the stream's window.
+/// Unread input stays as raw bytes, at most as many as the stream's window allows.
 final class MessageInbox: Sendable {
   /// The events that a task reads, in this order.
   enum Event {

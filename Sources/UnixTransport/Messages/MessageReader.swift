@@ -33,7 +33,8 @@ struct MessageReader: Sendable {
 
   /// Adds bytes, which may begin and end anywhere.
   ///
-  /// - Throws: An error if the next message is too long, or compressed, which connd never offers.
+  /// - Throws: An error if the next message is too long or compressed. connd never offers
+  ///   compression.
   mutating func append(_ more: UnsafeRawBufferPointer) throws(Fault) {
     self.bytes.append(contentsOf: more)
     // Later messages are checked when it is their turn.

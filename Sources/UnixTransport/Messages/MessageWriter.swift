@@ -24,7 +24,7 @@ package enum NextMessage {
 struct MessageWriter {
   private static let prefix = 5
 
-  /// The message being written, and the number of bytes written of it and its prefix.
+  /// The message being written, and the number of bytes written, including the prefix.
   private var message: [UInt8] = []
   private var written: Int?
 

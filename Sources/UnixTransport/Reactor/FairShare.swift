@@ -3,20 +3,22 @@ import DequeModule
 /// A queue of work in turns by user: the next turn goes to the user that has used the least time.
 ///
 /// Busy users share the time equally, and a user with little work is served next. Idle users earn
-/// no credit: a returning user starts at the present share (virtual time, as in weighted fair
-/// queueing), less one turn. This turn puts it ahead of waiting users. Newcomers do not starve
-/// waiting users, because the share grows. The caller bounds how much work one user may add.
+/// no credit. A returning user starts at the time that a user who is always waiting would have
+/// received (virtual time, as in weighted fair queueing), less one turn. This turn puts the
+/// returning user ahead of waiting users. Newcomers do not starve waiting users, because the
+/// virtual time grows. The caller bounds how much work one user may add.
 ///
 /// A turn costs O(log n) for n waiting users.
 ///
-/// The reactor takes a turn for each job, so this is in its module. From another module, the
-/// compiler does not specialize it: an event then costs connctl 31,000 instructions more.
+/// This type is in the reactor's module, because the reactor takes a turn for each job. From
+/// another module, the compiler does not specialize it: an event then costs connctl 31,000
+/// instructions more.
 ///
 /// Implements rule D4.
 package struct FairShare<User: Hashable, Item> {
   private struct Account {
     var items: Deque<Item> = []
-    /// The time that the user has used, raised to the present share after idle periods.
+    /// The time that the user has used, raised to about ``share`` after idle periods.
     var taken: Duration
     /// Whether the queue has an entry for the user.
     var isQueued = false
@@ -29,9 +31,9 @@ package struct FairShare<User: Hashable, Item> {
   /// reach the front.
   private var queue = TurnQueue<User>()
   private var waitingUsers = 0
-  /// The time that a user who is always waiting would have received.
+  /// The virtual time, which a user who is always waiting would have received.
   private var share = Duration.zero
-  /// Unneeded accounts are removed once there are more than this.
+  /// The number of accounts above which unneeded ones are removed.
   private var maxAccounts = 16
   /// The only user, which is the usual case. Its time is not counted.
   private var alone: (user: User, items: Deque<Item>)?
@@ -127,7 +129,7 @@ package struct FairShare<User: Hashable, Item> {
       self.queue = TurnQueue()
       (self.share, self.maxAccounts) = (.zero, 16)
     } else if self.accounts.count > self.maxAccounts {
-      // Forget users without work whose return would start at the share anyway.
+      // Forget users without work whose return would start at about ``share`` anyway.
       let start = self.share - Self.credit
       self.accounts = self.accounts.filter {
         $0.value.isQueued || !$0.value.items.isEmpty || $0.value.taken > start

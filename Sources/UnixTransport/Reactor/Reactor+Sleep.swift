@@ -13,8 +13,8 @@ extension Reactor {
   ///   - path: The path of the socket. Its directories need not exist.
   ///   - limit: The maximum duration if the path cannot be watched, or a process listens on the
   ///     socket.
-  ///   - isSilent: Whether no process listens on the socket. Called once the path is watched, and
-  ///     only if the duration is longer than the limit.
+  ///   - isSilent: Returns whether no process listens on the socket. Called once the path is
+  ///     watched, and only if the duration is longer than the limit.
   /// - Returns: Whether the socket may have appeared.
   /// - Throws: `CancellationError`.
   package func sleep(

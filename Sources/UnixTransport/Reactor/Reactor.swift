@@ -6,18 +6,18 @@ import Synchronization
 
 /// An object that is called when its descriptor has input, room for output, or has ended.
 protocol Pollable: AnyObject {
-  /// The account that is charged for the handler's time. A handler without one delays all clients,
-  /// and is called immediately.
+  /// The account that is charged for the handler's time. A handler without an account delays all
+  /// clients, and is called immediately.
   var account: Account? { get }
   func ready()
 }
 
 /// Waits for descriptors on one thread, and runs their handlers there, along with Swift tasks.
 ///
-/// Thus a published change wakes only one thread to reach all subscribers. It also avoids Swift's
-/// own thread pool. On Linux that is libdispatch, which after its first use checks once a second
-/// whether it has enough threads (`_dispatch_workq_monitor_pools` in src/event/workqueue.c). An
-/// idle connd must not wake up (D7).
+/// Thus a published change wakes only one thread to reach all subscribers. The reactor also avoids
+/// Swift's own thread pool. On Linux that is libdispatch, which after its first use checks once a
+/// second whether it has enough threads (`_dispatch_workq_monitor_pools` in src/event/workqueue.c).
+/// An idle connd must not wake up (D7).
 ///
 /// Users take turns (``FairShare``): a user with much to read, do and send delays only itself.
 /// Published changes wait at most 200 µs for users' turns, and at most another 200 µs for jobs.
@@ -34,7 +34,7 @@ package final class Reactor: TaskExecutor {
   private struct Queue {
     /// Work that runs before jobs.
     var news: [@Sendable () -> Void] = []
-    /// The account `nil` stands for the program itself.
+    /// The account `nil` means the program itself.
     var jobs = FairShare<Account?, Job>()
     /// Whether the thread waits for descriptors, so that only the bell wakes it for jobs.
     var isWaiting = false
@@ -134,8 +134,8 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// Checks that the calling thread may use what belongs to the reactor's thread. Any thread may
-  /// before the reactor runs, and after it has ended.
+  /// Checks that the calling thread may use what belongs to the reactor's thread. Before the
+  /// reactor runs and after it has ended, any thread may.
   package func checkThread(file: StaticString = #fileID, line: UInt = #line) {
     let thread = self.thread.load(ordering: .relaxed)
     invariant(
@@ -232,7 +232,7 @@ package final class Reactor: TaskExecutor {
 
   // MARK: The thread
 
-  /// How long jobs run before it is the descriptors' turn, and the reverse.
+  /// How long jobs run before descriptors are handled, and descriptors before jobs run.
   private static let maxTurn = Duration.microseconds(200)
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
@@ -304,8 +304,8 @@ package final class Reactor: TaskExecutor {
       switch turn.item {
       case .ready(let descriptor):
         self.readyDescriptors.remove(descriptor)
-        // If the descriptor was closed and its number reused in the meantime, the new one merely
-        // has nothing to read.
+        // If the descriptor was closed and its number reused in the meantime, the new descriptor
+        // merely has nothing to read.
         self.pollables[descriptor]?.ready()
       case .flush(let connection): connection.flush()
       case .work(let work): work()

@@ -3,9 +3,10 @@ import Glibc
 package import LinuxSupport
 import Synchronization
 
-/// Makes signals readable like bytes. It uses a handler instead of signalfd(2), which requires all
-/// threads to block the signal. A thread that the system starts for the program's tasks leaves the
-/// signal unblocked for a moment, in which the kernel could deliver it there.
+/// Makes signals readable as bytes of a descriptor, which a signal handler writes. signalfd(2)
+/// would require all threads to block the signals. A thread that the system starts for the
+/// program's tasks leaves a signal unblocked for a moment, in which the kernel could deliver it
+/// there.
 ///
 /// Thread-safety: any thread may wait, one at a time.
 package final class SignalPipe: Sendable {

@@ -88,7 +88,7 @@ final class SocketWatch: Pollable {
 
   /// Watches the nearest existing directory of each path, and no others.
   ///
-  /// - Returns: Whether each path has one.
+  /// - Returns: Whether each path has such a directory.
   private func watchDirectories() -> Bool {
     var names: [CInt: [String: Set<ID>]] = [:]
     var isComplete = true
@@ -135,7 +135,7 @@ final class SocketWatch: Pollable {
     return (directory.isEmpty ? "/" : directory, String(path[path.index(after: slash)...]))
   }
 
-  /// Returns the sockets whose name, or directory itself, the events report.
+  /// Returns the sockets of which the events report the name or the directory.
   private func concerned(by events: UnsafeRawBufferPointer) -> Set<ID> {
     let header = MemoryLayout<inotify_event>.size
     var (rest, concerned) = (events[...], Set<ID>())

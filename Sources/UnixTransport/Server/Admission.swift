@@ -73,7 +73,7 @@ package protocol Admission: Sendable {
   /// - Returns: The reason for the client.
   func refuseMessage(of peer: PeerCredentials, maxLength: Int) -> Refusal
   /// Called when accept(2) failed, because descriptors or memory have run out. Clients wait until
-  /// it succeeds.
+  /// accept(2) succeeds.
   func acceptFailed(_ error: SystemError)
   /// Called when a connection was accepted.
   func accepted()

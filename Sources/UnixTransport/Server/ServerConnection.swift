@@ -5,7 +5,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
   let server: UnixServer
   let peer: PeerCredentials
   var account: Account { self.peer.account }
-  /// The executor of its calls, created when a call needs it.
+  /// The executor of the connection's calls, created when a call needs it.
   private(set) lazy var executor = Reactor.Executor(self.server.reactor, of: self.account)
   private let socket: CInt
   private var connection: HTTP2Connection?

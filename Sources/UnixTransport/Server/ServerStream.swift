@@ -13,8 +13,8 @@ protocol RequestSink: AnyObject {
   func close()
 }
 
-/// One call: a stream of a connection. Belongs to the reactor's thread. Other threads only resume
-/// it.
+/// One call: a stream of a connection. Belongs to the reactor's thread. Tasks on other threads only
+/// submit work for that thread.
 package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   let id: Int32
   /// `nil` once the stream is closed.
@@ -163,7 +163,7 @@ package final class ServerStream: HTTP2Stream, @unchecked Sendable {
   }
 
   /// Releases the stream after all output was sent, even if the client is not done. CANCEL would be
-  /// wrong here, because some clients take it for the status (RFC 9113, 8.1).
+  /// wrong here, because some clients take CANCEL for the status (RFC 9113, 8.1).
   func outputEnded() {
     guard !self.isInputOver else { return }
     self.connection?.session?.resetQuietly(self.id)

@@ -3,8 +3,8 @@ import GRPCCore
 import Glibc
 import LinuxSupport
 
-/// Accepts connections on a Unix socket and has their calls handled, until it is finished. Belongs
-/// to the reactor's thread.
+/// Accepts connections on a Unix socket and handles their calls, until it is finished. Belongs to
+/// the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
   /// How long to accept connections before existing ones get their turn.
   private static let maxAcceptingTime = Duration.microseconds(400)
@@ -22,7 +22,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
   private var connections: [CInt: ServerConnection] = [:]
   private var handler: Call.Handler?
   private var runningCalls = 0
-  /// Whether it accepts no more connections and calls.
+  /// Whether the server accepts no more connections and calls.
   private var isFinishing = false
   private var ended: CheckedContinuation<Void, Never>?
   /// Tasks that wait until connections are accepted.

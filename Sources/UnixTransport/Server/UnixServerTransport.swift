@@ -12,8 +12,8 @@ package typealias StreamingMethod =
 /// gRPC's server over a Unix socket: HTTP/2 with nghttp2, on the thread of a ``Reactor``.
 ///
 /// grpc-swift's own transport gives each connection a pipeline of handlers, and each call a child
-/// pipeline and a task. That is about 50 KB per subscriber. Here a subscriber is its socket, its
-/// HTTP/2 session and a place in the history.
+/// pipeline and a task. That is about 50 KB per subscriber. Here a subscriber costs only its
+/// socket, its HTTP/2 session and a place in the history.
 ///
 /// - It passes on no metadata in either direction, and no deadlines. Clients enforce theirs (gRPC's
 ///   PROTOCOL-HTTP2.md) and end the call.

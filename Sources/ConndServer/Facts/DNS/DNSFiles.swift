@@ -2,8 +2,8 @@ import Connectivity
 import Glibc
 import LinuxSupport
 
-/// A reader of this machine's DNS servers: those in the C library's file, behind a local stub, and
-/// of links. Sends no queries, so a hanging resolver cannot delay kernel messages.
+/// A reader of this machine's DNS servers: from the C library's file, from behind a local stub, and
+/// from each link's settings. Sends no queries, so a hanging resolver cannot delay kernel messages.
 struct DNSFiles {
   /// The prefix of all paths. Empty outside of tests.
   let root: String
@@ -43,7 +43,7 @@ struct DNSFiles {
     do throws(SystemError) {
       main = ResolvConf(try self.text(of: self.root + Self.main))
     } catch {
-      // Without the file, the C library queries this machine itself.
+      // Without the file, the C library queries a server on this machine.
       guard error.code == ENOENT else { return nil }
       main = ResolvConf("")
     }
@@ -94,7 +94,7 @@ struct DNSFiles {
     return links.values.sorted { $0.interface < $1.interface }
   }
 
-  /// Returns `wlan0` for `wlan0.dhcpcd` and `wlan0`. A link may have a dot in its name.
+  /// Returns a file's link: `wlan0` for `wlan0.dhcpcd` and `wlan0`. A link's name may have a dot.
   private func link(ofFile name: String) -> String {
     if (try? self.files.answer(FileQuestion(.linkIndex, name)).get()) != nil { return name }
     return name.lastIndex(of: ".").map { String(name[..<$0]) } ?? name

@@ -7,7 +7,7 @@ struct ResolvConf {
   private(set) var servers: [DNSSettings.Server] = []
   private(set) var search: [String] = []
 
-  /// More than any resolver uses.
+  /// The maximum number of servers, and of search domains. No resolver uses more.
   static let maxServers = 32
 
   init(_ text: String) {
@@ -17,7 +17,7 @@ struct ResolvConf {
       guard let keyword = text.first, !line.hasPrefix(" "), !line.hasPrefix("\t") else { continue }
       switch keyword {
       case "nameserver": self.servers += Self.servers(text.dropFirst().prefix(1))
-      // If there are several, the last one applies.
+      // The last line with `search` or `domain` applies.
       case "search": self.search = Self.domains(text.dropFirst())
       case "domain": self.search = Self.domains(text.dropFirst().prefix(1))
       default: continue

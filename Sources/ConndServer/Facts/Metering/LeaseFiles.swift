@@ -1,8 +1,8 @@
 import LinuxSupport
 import Netlink
 
-/// The DHCP leases of systemd-networkd. Only root can read NetworkManager's leases, but it reports
-/// its conclusions itself.
+/// The DHCP leases of systemd-networkd. NetworkManager's leases are not read, because only root can
+/// read them, and NetworkManager reports its conclusions itself.
 struct LeaseFiles {
   /// The prefix of all paths. Empty outside of tests.
   var root = ""
@@ -15,7 +15,7 @@ struct LeaseFiles {
 
   var directory: String { self.root + Self.leases }
 
-  /// Returns the names of the links with a lease from such a phone.
+  /// Returns the names of the links with a lease from a phone that shares a metered connection.
   func phones() -> Set<String> {
     Set(
       self.files.networkdFiles(in: self.directory).lazy.filter { Self.isOfPhone($0.text) }

@@ -11,7 +11,7 @@ import Systemd
 final class NetworkManagerWatch {
   private struct Device: Hashable {
     var interface = ""
-    /// The interface of the device's traffic, if it is another one, as for a modem.
+    /// The interface of the device's traffic, if it differs from `interface`, as for a modem.
     var trafficInterface = ""
     var metering = Metering.unknown
     /// The `NMDeviceState`, or `nil` if not reported.
@@ -43,8 +43,8 @@ final class NetworkManagerWatch {
   private let service: BusService<Question>
   /// The devices by their D-Bus paths.
   private var devices: [String: Device] = [:]
-  /// The costs that an earlier NetworkManager reported, for links that this one has not reported
-  /// yet.
+  /// The costs that an earlier NetworkManager reported, for links that the current NetworkManager
+  /// has not reported yet.
   private var inherited: [String: Metering] = [:]
   private let hasLink: (_ name: String) -> Bool
   /// The costs of links by name, as of the last complete answer.
@@ -199,7 +199,7 @@ extension Validation.State {
   /// value counts as unknown.
   fileprivate init?(_ value: BusValue) {
     switch value {
-    // A device without connectivity reaches the internet no better than a limited one.
+    // A device without connectivity (1) reaches the internet no better than a limited one (3).
     case .number(1), .number(3): self = .limited
     case .number(2): self = .portal
     case .number(4): self = .full

@@ -153,8 +153,8 @@ extension MobileGeneration {
 extension BusValue {
   fileprivate var flag: Bool? { if case .flag(let value) = self { value } else { nil } }
   fileprivate var number: Int64? { if case .number(let value) = self { value } else { nil } }
-  /// In percent, or `nil` without measurements: ModemManager then reports zero and "not recent"
-  /// (mm-iface-modem.c). It also reports a signal as "not recent" if it is unchanged for long.
+  /// The signal quality in percent, or `nil` without measurements: ModemManager then reports zero
+  /// and "not recent" (mm-iface-modem.c). A signal that is unchanged for long is also "not recent".
   fileprivate var signalQuality: UInt32? {
     guard case .flaggedNumber(let percent, let isRecent) = self, (0...100).contains(percent),
       isRecent || percent > 0

@@ -16,7 +16,7 @@ final class ModemWatch: FactSource {
   private let serialLines: SerialLines
   /// The links as they were returned last.
   private var reported: [String: ModemLink] = [:]
-  /// The same links by ModemManager's names for them.
+  /// The links that were read last, by ModemManager's names for them.
   private var heard: [String: ModemLink] = [:]
 
   private enum Question: Hashable {

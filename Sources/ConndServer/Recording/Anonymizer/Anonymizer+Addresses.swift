@@ -32,7 +32,7 @@ extension Anonymizer {
     var turned = bytes
     for place in first..<max(first, family.bitWidth) {
       let (octet, bit) = (place / 8, UInt8(0x80) >> UInt8(place % 8))
-      // Only the bits before this one decide, not those after it.
+      // Only the bits before this bit decide whether it is inverted.
       var before = bytes.prefix(octet + 1)
       before[octet] &= ~(bit << 1 &- 1)
       let sort: Sort = family == .ipv4 ? .ipv4 : .ipv6

@@ -1,5 +1,5 @@
 /// Replaces names of links. Names from the kernel, udev and well-known programs show the kind of a
-/// link, so they stay. Any other name keeps at most such a prefix.
+/// link, so they stay. Any other name keeps at most the prefix that shows the kind.
 extension Anonymizer {
   func computed(linkName name: String) -> String {
     let parts = name.split(separator: ".", omittingEmptySubsequences: false)

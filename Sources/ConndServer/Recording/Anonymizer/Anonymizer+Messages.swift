@@ -13,7 +13,7 @@ extension Anonymizer {
       let length = rest.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
       guard length >= Self.headerSize, length <= rest.count else { break }
       let message = self.message(rest.prefix(length), role)
-      // The last message of a datagram need not be padded, and a request is not.
+      // The last message of a datagram need not be padded, and a request is never padded.
       rest = rest.dropFirst((length + 3) & ~3)
       written += message
       if !rest.isEmpty { written += [UInt8](repeating: 0, count: -message.count & 3) }
@@ -110,8 +110,8 @@ extension AttributeRule {
     Int(NDA_CACHEINFO): .number(of: 16),
   ]
 
-  /// The meaning depends on `RTA_ENCAP_TYPE`. Data of other types does not have the length of an
-  /// address.
+  /// The addresses in `RTA_ENCAP`, whose format depends on `RTA_ENCAP_TYPE`. Attributes of other
+  /// types do not have the length of an address, and are removed.
   private static let outerHeader: [Int: AttributeRule] = [
     Int(CLINUX_LWTUNNEL_IP_DST): .address, Int(CLINUX_LWTUNNEL_IP_SRC): .address,
   ]

@@ -38,8 +38,8 @@ extension Anonymizer {
     return path
   }
 
-  /// Returns a change of the history with substitutes. Apart from a link, causes contain only names
-  /// of kernel messages and user IDs.
+  /// Returns a change of the history with substitutes. Apart from a link's name, causes contain
+  /// only names of kernel messages and user IDs.
   func change(_ change: ConnectivityChange) -> ConnectivityChange {
     switch change {
     case .transition(var transition):
@@ -101,7 +101,7 @@ extension Anonymizer {
     Dictionary(portals.map { (self.linkName($0.key), self.portal) }) { first, _ in first }
   }
 
-  /// The substitute for the URI of every captive portal, which may name the place.
+  /// The substitute for the URI of every captive portal, which may reveal where the machine is.
   var portal: String { "https://portal.invalid/" }
 
   private func destination(_ destination: Destination) -> Destination {

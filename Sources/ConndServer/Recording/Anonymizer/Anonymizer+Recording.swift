@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 
 extension Anonymizer {
-  /// Returns a recording with substitutes for everything.
+  /// Returns a recording with substitutes for all addresses and names.
   ///
   /// - Throws: If the bytes are not a recording that can be replayed.
   func recording(_ bytes: [UInt8]) throws(RecordingError) -> [UInt8] {

@@ -57,7 +57,7 @@ extension Anonymizer {
 
   private func element(_ id: UInt8, _ bytes: [UInt8]) -> [UInt8]? {
     let (rsn, vendor): (UInt8, UInt8) = (48, 221)
-    // Microsoft's element.
+    // Microsoft's vendor elements: WPA, and the cost of the network.
     let wpa: [UInt8] = [0x00, 0x50, 0xF2, 0x01]
     let cost: [UInt8] = [0x00, 0x50, 0xF2, 0x11]
     switch id {
@@ -70,8 +70,8 @@ extension Anonymizer {
     }
   }
 
-  /// Returns the version, ciphers and authentication suites. Anything after these may identify a
-  /// station.
+  /// Returns the version, ciphers and authentication suites. Anything after the suites may identify
+  /// a station.
   private static func suites(_ bytes: some Collection<UInt8>) -> [UInt8]? {
     let bytes = Array(bytes)
     guard bytes.starts(with: [1, 0]) else { return nil }

@@ -1,7 +1,7 @@
 import ConnectivityRules
 import Glibc
 
-/// A source whose facts are recorded. The messages behind them are not, because they reveal more.
+/// A source whose facts are recorded, but not the messages behind them, which reveal more.
 struct RecordedSource: FactSource {
   let source: any FactSource
   let recorder: Recorder

@@ -22,7 +22,7 @@ final class Recorder {
 
   /// Begins a recording and replaces the contents of the file.
   ///
-  /// - Parameter largest: In bytes.
+  /// - Parameter largest: The maximum size of the file in bytes.
   /// - Throws: If the file cannot be written.
   init(
     path: String, _ header: RecordingHeader, largest: Int = Recorder.maxSize, logger: Logger
@@ -30,8 +30,8 @@ final class Recorder {
     // Addresses and names of networks reveal the user's location.
     let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0o600)
     guard descriptor >= 0 else { throw SystemError() }
-    // The first mark shows that the file marks the ends of turns, even if everything after it is
-    // cut off.
+    // The file begins with an end-of-turn record. A reader can then tell that turns have such
+    // records, even if everything else is cut off.
     let records = [header.encoded, RecordedItem.endOfTurn.serializedBytes()].flatMap(
       RecordFrame.framed)
     let error = Self.prepare(descriptor, RecordingHeader.line + records)

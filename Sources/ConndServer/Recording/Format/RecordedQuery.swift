@@ -133,7 +133,7 @@ extension Connd_Recording_V2_CostRequest {
     return UInt8(exactly: number).flatMap(CostRequest.Value.init).map { $0 }
   }
 
-  /// Returns the end, `.some(nil)` without one, or `nil` if it is invalid.
+  /// Returns the end, `.some(nil)` without a message, or `nil` if the end is invalid.
   private static func end(_ message: End?) -> CostRequest.End?? {
     switch message?.kind {
     case .boot?: .boot

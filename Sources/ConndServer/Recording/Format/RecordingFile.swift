@@ -48,7 +48,7 @@ struct RecordingFile {
     let whole = self.items.lastIndex(where: \.endsTurn).map { $0 + 1 } ?? 0
     let unfinished = self.items.count - whole
     self.items.removeLast(unfinished)
-    // The first mark only shows that the ends of turns are marked.
+    // Every recording begins with an end-of-turn record, which alone is not a turn.
     let isWithoutStart = self.items.count == 1
     if isWithoutStart { self.items = [] }
     if unfinished > 0 || isWithoutStart { self.end = self.end ?? .unfinished }

@@ -72,7 +72,7 @@ struct RecordingHeader: Hashable {
 }
 
 extension Duration {
-  /// In whole nanoseconds, clamped to the range of the type.
+  /// The duration in whole nanoseconds, clamped to the range of `Int64`.
   var nanoseconds: Int64 {
     let (seconds, attoseconds) = self.components
     let (whole, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)

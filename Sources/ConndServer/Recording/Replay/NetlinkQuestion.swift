@@ -53,7 +53,7 @@ struct NetlinkMessage {
     set { self.set(newValue, at: 12) }
   }
 
-  /// Whether it is the request of `Requester.waitForChanges`, for the link with the greatest index.
+  /// Whether the message is the request of `Requester.waitForChanges`, for the greatest index.
   var waitsForChanges: Bool {
     Int(self.type) == Int(RTM_GETLINK) && self.bytes.count >= 24
       && number(self.bytes[20..<24]) == UInt32(Int32.max)
@@ -141,11 +141,11 @@ struct Exchanges {
         parts[place, default: []] += message.padded
       }
       for (place, part) in parts { self.open[role]?.answers[place].append(.datagram(part)) }
-    // Without data to read, the answer is empty.
+    // Without data to read, nothing is added to the answer.
     case .foreign, .nothing: break
     case .truncated, .overrun, .failed:
-      // If requests were sent together, each one without an answer is repeated on its own. The one
-      // that waits for changes (K2) has the sequence number 0, and its answer is skipped.
+      // If several requests were sent together, connd repeats each unanswered request on its own.
+      // The request that waits for changes (K2) has the sequence number 0 and does not count.
       guard let requests = self.open[role]?.requests else { return }
       let places = requests.indices.filter { requests[$0].sequence != 0 }
       guard places.count == 1 else { return }

@@ -20,7 +20,7 @@ struct Recording {
     var heard: [SocketRole: [RecordedReception]] = [:]
     var polls: [Bool] = []
     var inputs: [RecordedInput] = []
-    /// The facts that sources received themselves, and the facts after changes of links.
+    /// The facts that sources returned from `process()`, and those returned from `noteLinks()`.
     var facts: [FactUpdate] = []
     var factsAfterLinks: [FactUpdate] = []
   }
@@ -59,7 +59,7 @@ struct RecordingError: Error, CustomStringConvertible {
 
 /// Recorded answers by query. A query receives the answers that the same query received in the same
 /// turn, in order. If a replay asks more often or in another turn, it receives the last earlier
-/// answer, or else the first later one.
+/// answer, or else the first later answer.
 struct AnswerTable<Question: Hashable, Answer> {
   private var recorded: [Question: [(turn: Int, answer: Answer)]] = [:]
   private var places: [Question: Int] = [:]
@@ -99,7 +99,7 @@ extension Recording {
 
   private var turn: Int { self.turns.count - 1 }
 
-  /// Adds an item. Ignores invalid ones.
+  /// Adds an item, unless it is invalid.
   private mutating func take(_ item: RecordedItem, _ exchanges: inout Exchanges) {
     switch item.kind {
     case .turn(let wake)?: self.turns.append(Turn(wake: wake))

@@ -8,7 +8,8 @@ import Netlink
 ///
 /// Answers are looked up by query, regardless of the query's position in the turn. Other inputs are
 /// consumed in order. So even if connd now makes more, fewer or other queries, it gets answers as
-/// far as possible. At the next turn, both runs are at the same position again. Not thread-safe.
+/// far as possible. At the next turn, replay and recorded run are at the same position again. Not
+/// thread-safe.
 final class RecordingCursor {
   private let turns: [Recording.Turn]
   private var answers: Recording.Answers
@@ -55,12 +56,12 @@ final class RecordingCursor {
     return wake
   }
 
-  /// The requests to the thread in this turn.
+  /// The requests to the monitor thread in this turn.
   var inputs: [RecordedInput] { self.present.inputs }
 
   // MARK: - Facts
 
-  /// Whether the turn has unread facts that a source received itself.
+  /// Whether the turn has unread facts that a source returned from `process()`.
   var hasFacts: Bool { !self.present.facts.isEmpty }
 
   /// Returns the facts of this turn that have not been returned.

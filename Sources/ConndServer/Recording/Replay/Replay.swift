@@ -38,7 +38,7 @@ struct Replay {
   ///
   /// - Parameter atEnd: Receives the loop and the published state after the last turn.
   func run(atEnd: (MonitorLoop, Store) -> Void = { _, _ in }) {
-    // Even the start is incomplete.
+    // Without a complete start of connd, nothing can be replayed.
     guard !self.recording.turns.isEmpty else { return }
     let restored = self.recording.header.restored
     let past = self.recording.header.past.map { Published($0) }
@@ -84,7 +84,7 @@ struct Replay {
   }
 }
 
-/// A publisher of changes as a subscriber receives them, through the encoded message.
+/// A publisher that prints each change as a subscriber receives it: encoded and decoded again.
 private final class ReplayPublisher: Publisher {
   private let store: Store
   private let print: (String) -> Void

@@ -56,7 +56,7 @@ final class ReplayedSocket: DatagramSocket {
         }
       }
     }
-    // Each request of the datagram has this recorded answer, and all answers must be consumed.
+    // Each request of the datagram has the recorded failure, and all of them must be consumed.
     if let failure { throw failure }
     self.answers = answers[...]
   }

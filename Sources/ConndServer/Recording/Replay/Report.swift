@@ -11,7 +11,7 @@ struct Report {
   let end: Recording.End?
 
   private static let line = "connd report 1\n"
-  /// The number of events in the text, counted from the last.
+  /// The maximum number of events in the text, which contains the last events.
   private static let maxEvents = 200
 
   /// - Throws: If the input is not a recording, or this version cannot replay it.
@@ -28,7 +28,7 @@ struct Report {
   static func textLength(of bytes: [UInt8]) -> Int {
     let line = Array(Self.line.utf8)
     guard bytes.starts(with: line) else { return 0 }
-    // connd writes every line of the text, and none of them equals this one.
+    // connd writes every line of the text, and no line equals the first line of a recording.
     let start = [UInt8(ascii: "\n")] + RecordingHeader.line
     var rest = bytes[...]
     while let end = rest.firstIndex(of: start[0]) {
