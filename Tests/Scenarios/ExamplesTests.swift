@@ -113,7 +113,7 @@ struct ExamplesTests {
 
     try lab.namespace.ip("link set v-wifi down")
     try self.expect(guarded, "the call ended: CANCELLED")
-    // The next one fails immediately, because there is no route.
+    // The next one fails immediately, because the route is missing.
     try self.expect(guarded, "the call ended: ")
     try lab.namespace.ip("link set v-cell up")
     try lab.namespace.ip("route add default via 198.51.100.1")

@@ -77,6 +77,9 @@ struct NewFile: Sendable {
   /// - Throws: ``OutputError`` if the file cannot be read.
   static func contents(of path: String) throws -> [UInt8] {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+    guard descriptor >= 0 else {
+      throw OutputError(description: "cannot read \(path): \(SystemError())")
+    }
     defer { close(descriptor) }
     var bytes = [UInt8](repeating: 0, count: Self.size(of: path))
     var count = 0

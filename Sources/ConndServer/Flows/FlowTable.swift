@@ -97,8 +97,8 @@ struct FlowTable {
 
   var isBusy: Bool { self.due > 0 || self.inquiry.isRunning }
 
-  /// When flows must be evaluated or queried even without a kernel message, or `nil` during a
-  /// sweep, which covers all of them.
+  /// When flows must be evaluated or queried even without a kernel message, or `nil` while flows
+  /// are evaluated: deadlines wait until no flow is due.
   var deadline: Instant? {
     guard !self.isBusy else { return nil }
     return [self.earliestDeadline, self.inquiry.deadline].compactMap { $0 }.min()

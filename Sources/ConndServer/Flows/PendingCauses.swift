@@ -59,21 +59,11 @@ extension ReadTrigger {
   private static let maxEvents = 4096
 
   fileprivate func joined(with other: ReadTrigger) -> ReadTrigger {
-    if other.costsNoPath, !self.costsNoPath { return self }
+    // Users' reports change the quality, and must not hide the cause of a loss (Q3).
+    if other == .quality { return self }
     guard case .events(let events) = self, case .events(let others) = other,
       events.count < Self.maxEvents
     else { return other }
     return .events(events + others)
-  }
-
-  /// Whether no path can be lost because of the trigger. Users can cause some of these triggers as
-  /// often as they want, which must not hide the cause of a loss (Q3).
-  private var costsNoPath: Bool {
-    switch self {
-    case .metering, .validation, .quality, .override: true
-    case .events, .start, .configuration, .timer, .expiry, .kernelLost, .kernelBack, .resumed,
-      .modem:
-      false
-    }
   }
 }

@@ -45,13 +45,15 @@ extension MonitorLoop {
 
   /// Examines the sockets of other persons' flows on a link, because a user's report counts for
   /// that user only (Q3). A socket that another user has registered does not count. Returns `nil`
-  /// if sockets were examined within the last second.
+  /// if the link has no such flows, or if they were examined within the last second.
   private mutating func census(
     of link: UInt32, beside person: Account, at now: Instant
   ) -> SocketCensus? {
-    if let next = self.pauses.census, next > now { return nil }
-    self.pauses.census = now.advanced(by: Self.censusInterval)
+    self.pauses.censuses = self.pauses.censuses.filter { $0.value > now }
+    guard self.pauses.censuses[link] == nil else { return nil }
     let flows = self.engine.flows.connections(on: link, beside: person)
+    guard !flows.isEmpty else { return nil }
+    self.pauses.censuses[link] = now.advanced(by: Self.censusInterval)
     let reports = self.ask { queries throws(KernelUnavailable) in
       queries.view.socketReports(on: flows.map(\.tracker.question))
     }
@@ -76,17 +78,17 @@ extension FlowTable {
   /// The maximum number of one person's sockets: enough for several hosts.
   private static let maxOfPerson = 16
 
-  /// Returns connections on a link that do not belong to a person, a few of each other person.
+  /// Returns connections on a link that do not belong to a person: the last that each other person
+  /// registered.
   fileprivate func connections(on link: UInt32, beside person: Account) -> [GuardedFlow] {
     var counts: [Account: Int] = [person: Self.maxOfPerson]
-    var found: [GuardedFlow] = []
-    for flow in self.flows where flow.flow.namesSocket && found.count < Self.maxCensus {
-      guard counts[flow.account, default: 0] < Self.maxOfPerson,
+    let found = self.flows.reversed().lazy.filter { flow in
+      guard flow.flow.namesSocket, counts[flow.account, default: 0] < Self.maxOfPerson,
         flow.tracker.path.chain.first?.index == link
-      else { continue }
+      else { return false }
       counts[flow.account, default: 0] += 1
-      found.append(flow)
+      return true
     }
-    return found
+    return Array(found.prefix(Self.maxCensus))
   }
 }

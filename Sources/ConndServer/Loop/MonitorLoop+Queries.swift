@@ -2,8 +2,8 @@ import Connectivity
 import ConnectivityRules
 import LinuxSupport
 
-// Answers to clients' queries. If a query changes something, its answer waits until the change is
-// published.
+// Answers to clients' queries. If a query changes something for all users, its answer waits until
+// the change is published.
 extension MonitorLoop {
   /// Answers clients' queries until the time for this turn is over.
   mutating func answerQueries() {

@@ -8,8 +8,8 @@ struct Pauses {
   var reopening = Reopening()
   var overrunLog = LogThrottle()
   var refusalLog = LogThrottle()
-  /// When the sockets on a link may be examined again (Q4).
-  var census: Instant?
+  /// When the sockets on a link may be examined again (Q4), by link index.
+  var censuses: [UInt32: Instant] = [:]
 
   /// Notes that the kernel is unavailable.
   mutating func lost(at now: Instant) {

@@ -17,15 +17,13 @@ final class ChangeRate: Sendable {
     var maxBuckets = 256
   }
 
-  private let action: String
   private let state = Mutex(State())
 
-  /// - Parameter action: The action in the text of a refusal, such as `sets costs`.
-  init(_ action: String) { self.action = action }
-
-  /// - Throws: RESOURCE_EXHAUSTED if the account acts too often.
-  func admit(_ peer: PeerCredentials, at now: Instant = .now()) throws(RPCError) {
-    let isAdmitted = self.state.withLock { state in
+  /// Counts one action of a person.
+  ///
+  /// - Returns: Whether the person may act, and does not act too often.
+  func take(of peer: PeerCredentials, at now: Instant = .now()) -> Bool {
+    self.state.withLock { state in
       if state.buckets.count > state.maxBuckets {
         state.buckets = state.buckets.filter { !$0.value.isFull(at: now) }
         state.maxBuckets = max(256, 2 * state.buckets.count)
@@ -33,11 +31,15 @@ final class ChangeRate: Sendable {
       let new = TokenBucket(burst: Self.burst, interval: Self.interval)
       return state.buckets[peer.account, default: new].take(at: now)
     }
-    guard !isAdmitted else { return }
+  }
+
+  /// - Throws: RESOURCE_EXHAUSTED if the account sets costs too often.
+  func admit(_ peer: PeerCredentials, at now: Instant = .now()) throws(RPCError) {
+    guard !self.take(of: peer, at: now) else { return }
     throw RPCError(
       code: .resourceExhausted,
       message:
-        "uid \(peer.uid) \(self.action) too often: at most \(Self.burst) times in a row, then 4 times a second; try again in a moment"
+        "uid \(peer.uid) sets costs too often: at most \(Self.burst) times in a row, then 4 times a second; try again in a moment"
     )
   }
 }

@@ -66,7 +66,7 @@ final class OverrideFile {
     do throws(Fault) {
       return try Self.read(bytes, boot: self.boot)
     } catch {
-      self.putAside(error.words)
+      self.putAside(error.text)
       return nil
     }
   }
@@ -134,7 +134,7 @@ final class OverrideFile {
 
   /// The reason why a text is not a valid override file.
   struct Fault: Error, Hashable {
-    var words: String
+    var text: String
   }
 
   static func text(_ contents: Contents, boot: String) -> String {
@@ -178,23 +178,23 @@ final class OverrideFile {
     var lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)[...]
     let header = lines.first.map { String($0) }
     guard header == Self.header || header == Self.oldHeader else {
-      throw Fault(words: "has an unknown format")
+      throw Fault(text: "has an unknown format")
     }
     // The last line also ends with a newline.
     guard lines.popLast()?.isEmpty ?? false, let end = lines.popLast(),
       String(end) == "end \(Self.checksum(bytes[..<end.startIndex]))"
-    else { throw Fault(words: "is incomplete") }
+    else { throw Fault(text: "is incomplete") }
     lines.removeFirst()
     var contents = Contents()
     guard let key = lines.popFirst().flatMap({ Self.key(String($0)) }) else {
-      throw Fault(words: "has no key")
+      throw Fault(text: "has no key")
     }
     contents.key = key
     var overrides: [CostOverrides.Subject: CostOverride] = [:]
     for line in lines {
       guard
         let (subject, override) = Self.override(line, boot, endsTogether: header == Self.oldHeader)
-      else { throw Fault(words: "has an invalid line") }
+      else { throw Fault(text: "has an invalid line") }
       // An override that ended with an earlier boot is empty.
       if !override.isEmpty { overrides[subject] = override }
     }

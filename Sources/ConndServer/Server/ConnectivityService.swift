@@ -12,7 +12,7 @@ struct ConnectivityService: RegistrableRPCService {
   let queries: MonitorQueries
   let clients: ClientList
   /// The rate of reports (Q3).
-  private let reportRate = ChangeRate("reports attempts")
+  private let reportRate = ChangeRate()
 
   private typealias Method = Connectivity_V1_Connectivity.Method
 
@@ -62,7 +62,6 @@ struct ConnectivityService: RegistrableRPCService {
   private func reportAttempt(
     _ request: Connectivity_V1_ReportAttemptRequest, _ caller: PeerCredentials
   ) async throws -> Connectivity_V1_ReportAttemptResponse {
-    try self.reportRate.admit(caller)
     guard let outcome = AttemptOutcome(known: request.outcome) else {
       throw RPCError(code: .invalidArgument, message: "outcome: is not set or unknown")
     }
@@ -70,6 +69,8 @@ struct ConnectivityService: RegistrableRPCService {
     asked.destination = request.destination
     if request.hasRemotePort { asked.remotePort = request.remotePort }
     let destination = try Destination(asked, uid: caller.uid)
+    // After RESOURCE_EXHAUSTED, clients would connect again.
+    guard self.reportRate.take(of: caller) else { return Connectivity_V1_ReportAttemptResponse() }
     let answer: KernelAnswer<LinkQuality> = try await self.queries.answer(for: caller) {
       .attempt(destination, outcome, $0)
     }

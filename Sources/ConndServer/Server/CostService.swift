@@ -8,7 +8,7 @@ import UnixTransport
 struct CostService: RegistrableRPCService {
   let queries: MonitorQueries
   private let authority = CostAuthorization()
-  private let rate = ChangeRate("sets costs")
+  private let rate = ChangeRate()
 
   init(queries: MonitorQueries) { self.queries = queries }
 

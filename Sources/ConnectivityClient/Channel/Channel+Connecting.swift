@@ -313,7 +313,8 @@ extension Channel.State {
   /// Records the orderly end of a connection, which takes no more calls.
   mutating func closed(_ connection: Connection) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
-    // If the client dropped the connection, there is no backoff, whichever event is recorded first.
+    // If the client dropped the connection, the channel does not back off, whichever event is
+    // recorded first.
     if connection.invalidation != nil { return self.machine.invalidated(connection.id, now: .now) }
     return self.machine.closed(connection.id, wasUsed: connection.wasUsed, now: .now)
   }

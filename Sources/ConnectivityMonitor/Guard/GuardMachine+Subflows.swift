@@ -82,7 +82,7 @@ extension GuardMachine {
     case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
       // A list may arrive after the connection was given up.
       if self.isMultipath || list.contains(where: \.local.isLoopback) { return [] }
-      let former = [own.id, self.formerPath?.registration.id].compactMap { $0 }
+      let former = [own.id, self.pathBack?.registration.id].compactMap { $0 }
       return self.begin(own.flow, list, madeOn: own.path) + former.map { .release($0) }
     case .subflows(var subflows):
       if subflows.isGivenUp { return [] }

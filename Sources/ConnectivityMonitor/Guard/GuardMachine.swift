@@ -55,8 +55,7 @@ package struct GuardMachine: Sendable {
     case subflows([Subflow], ListNumber? = nil)
     /// connd has given up the flow, but the connection stays in use, bound to this link.
     ///
-    /// `awaitsReturn`: whether to report the loss of the better path because of which connd gave
-    /// the flow up.
+    /// `awaitsReturn`: whether to report the loss of the better path.
     case keep(on: String, awaitsReturn: Bool)
     /// The attempt failed.
     case follow
@@ -135,12 +134,12 @@ package struct GuardMachine: Sendable {
     }
   }
 
-  var formerPath: Return? { if case .kept(_, let back) = self.state { back } else { nil } }
+  var pathBack: Return? { if case .kept(_, let back) = self.state { back } else { nil } }
 
   /// Returns whether events of this registration matter.
   func listens(to id: Registration.ID) -> Bool {
     if case .subflows(let subflows) = self.state { return subflows.listens(to: id) }
-    return id == self.registration?.id || id == self.formerPath?.registration.id
+    return id == self.registration?.id || id == self.pathBack?.registration.id
   }
 
   mutating func handle(_ input: Input) -> [Action] {
@@ -294,7 +293,7 @@ package struct GuardMachine: Sendable {
   private mutating func keep(on link: String, awaitsReturn: Bool) -> [Action] {
     switch self.state {
     case .attempt(let own), .connection(let own), .kept(let own, _), .returning(let own, _):
-      let former = self.formerPath
+      let former = self.pathBack
       var next = self.next(own.flow, boundTo: link)
       next.flow.local = own.address
       next.flow.allowsAll()
@@ -325,7 +324,7 @@ package struct GuardMachine: Sendable {
       return self.registerPath(of: subflows.flow) + former
     case .kept, .returning:
       // The flow is bound to the link of the failed attempt.
-      let back = self.formerPath
+      let back = self.pathBack
       return self.registerPath() + (back.map { [.release($0.registration.id)] } ?? [])
     case .asking, .following, .ended: return []
     }
@@ -345,7 +344,7 @@ package struct GuardMachine: Sendable {
   }
 
   private mutating func end() -> [Action] {
-    var ids = [self.registration?.id, self.formerPath?.registration.id].compactMap { $0 }
+    var ids = [self.registration?.id, self.pathBack?.registration.id].compactMap { $0 }
     if case .subflows(let subflows) = self.state { ids = subflows.guarded.map(\.registration.id) }
     self.state = .ended
     return ids.map { .release($0) } + self.give(.unguarded)

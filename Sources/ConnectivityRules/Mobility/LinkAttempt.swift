@@ -53,13 +53,16 @@ package struct SocketCensus: Hashable, Sendable {
     }
   }
 
-  private var silentPersons: [Connections] { self.persons.values.filter(\.areSilent) }
+  private var silentPersons: [UInt32: Connections] { self.persons.filter(\.value.areSilent) }
 
+  /// Two of the persons whose connections are silent. Two suffice, because for the limp of any
+  /// person, at least one of them is another person.
+  var witnesses: Set<UInt32> { Set(self.silentPersons.keys.sorted().prefix(2)) }
   /// Whether the connections of more persons are silent than heard.
   var isTroubled: Bool { 2 * self.silentPersons.count > self.persons.count }
   /// Whether the link, rather than a single dead host, is the cause of the silence.
   var isOfLink: Bool {
-    let hosts = Set(self.silentPersons.flatMap(\.silentHosts))
+    let hosts = Set(self.silentPersons.values.flatMap(\.silentHosts))
     return self.isTroubled && hosts.count >= Self.minHosts
   }
 }

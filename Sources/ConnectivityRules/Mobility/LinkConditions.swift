@@ -44,10 +44,20 @@ package struct LinkConditions: Hashable, Sendable {
   }
 
   package mutating func handle(_ input: LinkTrouble.Input, on link: UInt32, at now: Instant) {
+    if self.links[link] == nil, self.links.count >= Self.maxLinks { self.makeRoom(at: now) }
     guard self.links.count < Self.maxLinks || self.links[link] != nil else { return }
     var trouble = self.links[link] ?? LinkTrouble()
     trouble.handle(input, at: now)
     self.links[link] = trouble.isEmpty ? nil : trouble
+  }
+
+  /// Forgets the link with the oldest reports of users, unless something has expired. Links with
+  /// other evidence stay.
+  private mutating func makeRoom(at now: Instant) {
+    self.expire(at: now)
+    guard self.links.count >= Self.maxLinks else { return }
+    let reported = self.links.compactMap { link, trouble in trouble.lastReport.map { ($0, link) } }
+    if let oldest = reported.min(by: <) { self.links[oldest.1] = nil }
   }
 
   /// Drops everything that has expired.

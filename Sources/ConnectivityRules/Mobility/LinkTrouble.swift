@@ -30,10 +30,22 @@ package struct LinkTrouble: Hashable, Sendable {
     /// The number of the user's account.
     var person: UInt32
     var attempts: [Dated] = []
-    /// When the limp ends, or `nil` without a limp.
-    var limpEnd: Instant?
+    /// When the limp began and ends, or `nil` without a limp.
+    var limp: Limp?
     /// The time of the last report.
     var lastReport: Instant
+  }
+
+  private struct Limp: Hashable {
+    var begin: Instant
+    var end: Instant
+  }
+
+  /// Persons whose silent connections are evidence for the limps of other persons (Q3).
+  private struct Witnesses: Hashable {
+    var persons: Set<UInt32>
+    /// When the evidence expires.
+    var end: Instant
   }
 
   private struct Dated: Hashable {
@@ -47,18 +59,17 @@ package struct LinkTrouble: Hashable, Sendable {
   private static let window = 5
   private static let minContrasts = 3
   private static let maxUsers = 32
-  /// The minimum duration of a limp that counts for all users. It bounds how often the reports of
-  /// one person can change the quality for others.
-  private static let minCommonLimp = Duration.seconds(5)
+  /// The minimum duration of a limp. It bounds how often the reports of one person can change the
+  /// quality for others, and make connd examine the person's own flows.
+  private static let minLimp = Duration.seconds(5)
 
   private var users: [UInt32: History] = [:]
   private var isSignalLow: Bool?
   /// When the doubt after lost frames or silent sockets ends.
   private var doubtEnd: Instant?
-  /// When connd's own evidence, which makes a limp count for all users, expires (Q3).
+  /// When the driver's evidence, which makes a limp count for all users, expires (Q3).
   private var confirmedUntil: Instant?
-  /// The earliest end of the limp for all users, or `nil` if the link does not limp for all.
-  private var earliestCommonEnd: Instant?
+  private var witnesses: Witnesses?
 
   package init() {}
 
@@ -68,16 +79,16 @@ package struct LinkTrouble: Hashable, Sendable {
   /// When the quality changes without new input, or `nil` if it does not. Only a limp, and a doubt
   /// that ends by time, need a timer (Q4).
   package var deadline: Instant? {
-    let limps = self.users.values.compactMap(\.limpEnd)
-    let common = self.isConfirmedLimp ? self.confirmedUntil : self.earliestCommonEnd
-    return (limps + [self.doubtEnd, common].compactMap { $0 }).min()
+    let limps = self.users.values.compactMap(\.limp?.end)
+    let evidence = limps.isEmpty ? [] : [self.confirmedUntil, self.witnesses?.end]
+    return (limps + ([self.doubtEnd] + evidence).compactMap { $0 }).min()
   }
 
   package var report: Report {
-    let limping = Set(self.users.filter { $0.value.limpEnd != nil }.keys)
+    let limping = Set(self.users.filter { $0.value.limp != nil }.keys)
     let isInDoubt = self.isSignalLow == true || self.doubtEnd != nil
     return Report(
-      limping: limping, limpsForAll: self.earliestCommonEnd != nil,
+      limping: limping, limpsForAll: self.limpsForAll,
       common: isInDoubt ? .moderate : self.isSignalLow == false ? .good : .unknown)
   }
 
@@ -86,7 +97,7 @@ package struct LinkTrouble: Hashable, Sendable {
     var reasons: [String] = []
     if self.isSignalLow == true { reasons.append("the signal is low on \(link)") }
     if self.doubtEnd != nil { reasons.append("packets were lost on \(link)") }
-    if let history = self.users[user], history.limpEnd != nil {
+    if let history = self.users[user], history.limp != nil {
       let won = history.attempts.count { $0.attempt.outcome == .contrast }
       reasons.append("\(won) of \(history.attempts.count) races were won by another link")
     } else if self.report.limpsForAll {
@@ -99,7 +110,6 @@ package struct LinkTrouble: Hashable, Sendable {
 
   package mutating func handle(_ input: Input, at now: Instant) {
     self.expire(at: now)
-    defer { self.updateCommonLimp(at: now) }
     switch input {
     case .signal(.low):
       self.isSignalLow = true
@@ -114,7 +124,10 @@ package struct LinkTrouble: Hashable, Sendable {
     case .attempt(let attempt): self.note(attempt, at: now)
     case .census(let census):
       if census.isTroubled { self.doubtEnd = now.advanced(by: Self.doubtDuration) }
-      if census.isOfLink { self.confirm(at: now) }
+      if census.isOfLink {
+        self.witnesses = Witnesses(
+          persons: census.witnesses, end: now.advanced(by: Self.limpDuration))
+      }
     case .renewed: self = LinkTrouble()
     }
   }
@@ -123,26 +136,29 @@ package struct LinkTrouble: Hashable, Sendable {
   package mutating func expire(at now: Instant) {
     if let doubtEnd, doubtEnd <= now { self.doubtEnd = nil }
     if let confirmedUntil, confirmedUntil <= now { self.confirmedUntil = nil }
+    if let witnesses, witnesses.end <= now { self.witnesses = nil }
     for (user, var history) in self.users {
       history.attempts.removeAll { $0.time.advanced(by: Self.attemptLife) <= now }
-      if let end = history.limpEnd, end <= now { history.limpEnd = nil }
-      let isOver = history.attempts.isEmpty && history.limpEnd == nil
+      if let limp = history.limp, limp.end <= now { history.limp = nil }
+      let isOver = history.attempts.isEmpty && history.limp == nil
       self.users[user] = isOver ? nil : history
     }
-    self.updateCommonLimp(at: now)
   }
 
-  /// Whether a user's limp counts for all users.
-  private var isConfirmedLimp: Bool {
-    self.confirmedUntil != nil && self.users.values.contains { $0.limpEnd != nil }
-  }
-
-  private mutating func updateCommonLimp(at now: Instant) {
-    if let end = self.earliestCommonEnd {
-      if !self.isConfirmedLimp, end <= now { self.earliestCommonEnd = nil }
-    } else if self.isConfirmedLimp {
-      self.earliestCommonEnd = now.advanced(by: Self.minCommonLimp)
+  /// Whether a user's limp counts for all users. A person's own connections do not prove the
+  /// person's limp, although another person's report may make connd examine them.
+  private var limpsForAll: Bool {
+    self.users.values.contains { history in
+      guard history.limp != nil else { return false }
+      let witnesses = self.witnesses?.persons ?? []
+      return self.confirmedUntil != nil || !witnesses.isSubset(of: [history.person])
     }
+  }
+
+  /// When a user last reported, or `nil` if there is evidence from anything but users.
+  var lastReport: Instant? {
+    let hasOther = self.isSignalLow != nil || self.doubtEnd != nil || self.confirmedUntil != nil
+    return hasOther ? nil : self.users.values.map(\.lastReport).max()
   }
 
   private mutating func confirm(at now: Instant) {
@@ -154,7 +170,13 @@ package struct LinkTrouble: Hashable, Sendable {
     // A stall is a reason to examine sockets, and proves nothing by itself.
     case .stalled: return
     case .clean:
-      self.users[attempt.user] = nil
+      guard let limp = self.users[attempt.user]?.limp else {
+        self.users[attempt.user] = nil
+        return
+      }
+      self.users[attempt.user]?.attempts = []
+      self.users[attempt.user]?.limp?.end = limp.begin.advanced(by: Self.minLimp)
+      self.expire(at: now)
       return
     case .contrast, .ready: break
     }
@@ -167,7 +189,8 @@ package struct LinkTrouble: Hashable, Sendable {
     if contrasts.count >= Self.minContrasts,
       Set(contrasts.map(\.host)).count >= SocketCensus.minHosts
     {
-      history.limpEnd = now.advanced(by: Self.limpDuration)
+      let begin = history.limp?.begin ?? now
+      history.limp = Limp(begin: begin, end: now.advanced(by: Self.limpDuration))
     }
     self.users[attempt.user] = history
     if self.users.count > Self.maxUsers { self.forgetUser() }

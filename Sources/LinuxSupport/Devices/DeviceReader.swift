@@ -1,4 +1,5 @@
 package import Connectivity
+import Glibc
 
 /// Reads device properties from sysfs that rtnetlink does not report.
 ///
@@ -49,14 +50,22 @@ package struct DeviceReader {
   }
 
   /// Whether netfilter or IPVS may translate the addresses of connections (E0). Netfilter tracks
-  /// each connection that it translates. The count covers connd's namespace. If the file is
-  /// missing, no connections are tracked.
+  /// each connection that it translates. The count covers connd's namespace. If the file does not
+  /// exist, no connections are tracked.
   package func translatesConnections() -> Bool {
-    let count = self.text("\(self.settings)/net/netfilter/nf_conntrack_count")
-    if let count, count.prefix(while: \.isNumber) != "0" { return true }
-    // The services follow three header lines.
-    let servers = self.text("\(self.proc)/net/ip_vs")
-    return servers.map { $0.split(separator: "\n").count > 3 } ?? false
+    self.mayHold("\(self.settings)/net/netfilter/nf_conntrack_count") {
+      $0.prefix(while: \.isNumber) != "0"
+    }
+      // The services follow three header lines.
+      || self.mayHold("\(self.proc)/net/ip_vs") { $0.split(separator: "\n").count > 3 }
+  }
+
+  /// Whether a file's text meets a condition, or cannot be read although the file may exist.
+  private func mayHold(_ path: String, _ condition: (String) -> Bool) -> Bool {
+    switch self.files.answer(FileQuestion(.page, path)) {
+    case .success(let bytes): condition(String(decoding: bytes, as: UTF8.self))
+    case .failure(let error): error.code != ENOENT
+    }
   }
 
   private func directory(of name: String) -> String? {

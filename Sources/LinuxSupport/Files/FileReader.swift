@@ -92,7 +92,7 @@ extension FileAnswer {
 /// - Parameter owner: The required owner (which excludes symbolic links), or `nil` for any.
 private func page(_ path: String, owner: uid_t? = nil) -> FileAnswer {
   // O_NONBLOCK, because the file may be a pipe without a writer.
-  let file = open(path, O_RDONLY | O_CLOEXEC | (owner == nil ? 0 : O_NOFOLLOW | O_NONBLOCK))
+  let file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (owner == nil ? 0 : O_NOFOLLOW))
   guard file >= 0 else { return .lastError }
   defer { close(file) }
   if let owner {

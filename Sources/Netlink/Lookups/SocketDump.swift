@@ -52,7 +52,7 @@ package final class SocketDump {
       self.exchange = nil
     case .failed(let error):
       // A kernel without IPv6 has no such sockets.
-      guard family == .ipv6, error.isAnswer else { throw error }
+      guard family == .ipv6, error.isUnsupported || error.code == ENOENT else { throw error }
       self.families.removeFirst()
       self.exchange = nil
     }

@@ -28,8 +28,8 @@ public final class NotificationReceiver: Sendable {
 
   deinit { close(self.descriptor) }
 
-  /// Drops earlier messages. The socket holds few (net.unix.max_dgram_qlen), and loses those that
-  /// do not fit.
+  /// Drops earlier messages. The socket holds few (net.unix.max_dgram_qlen), and loses all
+  /// that do not fit.
   public func discard() {
     var byte: UInt8 = 0
     while recv(self.descriptor, &byte, 1, CInt(MSG_DONTWAIT)) >= 0 {}

@@ -17,8 +17,9 @@ final class ModelSockets: SocketSource {
   var notifications: [KernelEvent] = []
   /// Whether events are waiting.
   var hasMessages: () -> Bool = { false }
-  /// The report of a connection's socket, or `nil` if there is none.
+  /// Whether netfilter tracks connections.
   var tracksConnections = false
+  /// The report of a connection's socket, or `nil` without a socket.
   var socketReport: (Destination) -> SocketReport? = { _ in nil }
 
   init(_ network: ModelNetwork) { self.network = network }
@@ -272,6 +273,7 @@ struct ModelFiles: FileReader {
     if question.subject == "/proc/sys/net/netfilter/nf_conntrack_count" {
       return .success(Array((self.sockets.tracksConnections ? "7\n" : "0\n").utf8))
     }
+    if question.subject == "/proc/net/ip_vs" { return .failure(SystemError(ENOENT)) }
     // DNS files cannot be read here.
     guard question.subject.hasPrefix("/sys/class/net/"), let name = parts.first else {
       return .failure(SystemError(EACCES))

@@ -95,7 +95,7 @@ extension ModelNetwork {
     return [.routeRemoved(route.change)]
   }
 
-  /// - Returns: the kernel's messages; there are none for IPv4.
+  /// - Returns: The kernel's messages. For IPv4 it sends none.
   private mutating func dropRoutes(where isDropped: (ModelRoute) -> Bool) -> [KernelEvent] {
     let dropped = self.routes.filter(isDropped)
     self.routes.removeAll(where: isDropped)

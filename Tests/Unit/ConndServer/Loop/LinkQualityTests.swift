@@ -76,7 +76,9 @@ struct LinkQualityTests {
     #expect(try self.quality() == .minimal)
     #expect(try self.quality(1001) == .unknown)
     #expect(self.loop.loop.feed.store.snapshot.status.ipv4.quality == .unknown)
-    #expect(try self.report(.clean) == .unknown)
+    #expect(try self.report(.clean) == .minimal)
+    _ = self.loop.turn(after: .seconds(5))
+    #expect(try self.quality() == .unknown)
     #expect(self.loop.count("attempts", "contrast") == 3)
     #expect(self.loop.invalidations == [])
   }
@@ -88,6 +90,7 @@ struct LinkQualityTests {
     let before = self.loop.count("readings")
     _ = try self.limp()
     #expect(self.loop.loop.engine.watched.takeSlice().map(\.uid) == [1000])
+    self.loop.clock.instant = self.loop.clock.instant.advanced(by: .seconds(5))
     try self.report(.clean)
     #expect(self.loop.loop.engine.watched.takeSlice().map(\.uid) == [1000])
     #expect(self.loop.count("readings") == before)
@@ -167,14 +170,52 @@ struct LinkQualityTests {
     #expect(explanation.qualityReasons == ["3 of 3 races were won by another link"])
   }
 
-  @Test("Q4 reports arrive faster than once a second → sockets are examined once a second")
+  @Test("Q4 reports arrive faster than once a second → a link's sockets are examined once a second")
   mutating func pace() throws {
     try self.report(.contrast)
-    let next = self.loop.loop.pauses.census
+    #expect(self.loop.loop.pauses.censuses.isEmpty)
+    let heard = SocketReport(silence: .zero, roundTrip: .milliseconds(20), owner: 1001)
+    try self.connection(5000, to: "1.1.1.1", of: 1001, person: 1001, heard)
+    _ = self.loop.turn()
     try self.report(.contrast)
-    #expect(self.loop.loop.pauses.census == next && next != nil)
+    let next = self.loop.loop.pauses.censuses
+    try self.report(.contrast)
+    #expect(self.loop.loop.pauses.censuses == next && next.count == 1)
     self.loop.clock.instant = self.loop.clock.instant.advanced(by: .seconds(1))
     try self.report(.stalled)
-    #expect(self.loop.loop.pauses.census != next)
+    #expect(self.loop.loop.pauses.censuses != next)
+  }
+
+  @Test("Q3 a user's limp begins → that user's flows are evaluated, and others' are not")
+  mutating func flows() throws {
+    let heard = SocketReport(silence: .zero, roundTrip: .milliseconds(20))
+    for user: UInt32 in [1000, 1001] {
+      try self.connection(UInt16(4000 + user), to: "1.1.1.1", of: user, person: user, heard)
+    }
+    _ = self.loop.turn()
+    for host in ["93.184.215.14", "1.1.1.1"] { try self.report(.contrast, host: host) }
+    let flows = self.loop.loop.engine.flows
+    #expect(!flows.isBusy)
+    try self.report(.contrast)
+    let due = self.loop.loop.engine.flows.flows.filter(self.loop.loop.engine.flows.isDue)
+    #expect(due.map(\.flow.destination.uid) == [1000])
+  }
+
+  @Test(
+    "Q3 a person's own sockets are silent, and another person reports → no evidence for the first")
+  mutating func ownWitness() throws {
+    let silent = SocketReport(
+      silence: .seconds(2), roundTrip: .milliseconds(20), timeouts: 3, hasUnacknowledgedData: true,
+      owner: 1000)
+    for (port, host) in [(5000, "93.184.215.14"), (5001, "1.1.1.1")] as [(UInt16, String)] {
+      try self.connection(port, to: host, of: 1000, person: 1000, silent)
+    }
+    _ = self.loop.turn()
+    try self.report(.stalled, user: 1001)
+    _ = try self.limp()
+    #expect(try self.quality(1002) == .moderate)
+    // For another person's limp, they are evidence.
+    _ = try self.limp(user: 1003)
+    #expect(try self.quality(1002) == .minimal)
   }
 }

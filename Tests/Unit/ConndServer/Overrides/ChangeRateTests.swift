@@ -28,7 +28,7 @@ struct ChangeRateTests {
     "D4 one user sets overrides without end → 16 in a row, then 4 a second; others are not affected"
   )
   func bounded() {
-    let rate = ChangeRate("sets costs")
+    let rate = ChangeRate()
     #expect(self.admitted(rate, 1000, after: .zero) == 16)
     #expect(self.admitted(rate, 1000, after: .milliseconds(249)) == 0)
     #expect(self.admitted(rate, 1000, after: .milliseconds(250)) == 1)
@@ -39,7 +39,7 @@ struct ChangeRateTests {
 
   @Test("D4 a person changes costs as many subordinate uids → all of them share one rate")
   func subordinates() {
-    let rate = ChangeRate("sets costs")
+    let rate = ChangeRate()
     let admitted = (0..<200 as Range<UInt32>).count { uid in
       var peer = PeerCredentials(uid: 100_000 + uid, pid: 1)
       peer.account = Account(number: 1000)
@@ -51,7 +51,7 @@ struct ChangeRateTests {
 
   @Test("D4 very many users → inactive ones are forgotten, and no user gains by it")
   func many() {
-    let rate = ChangeRate("sets costs")
+    let rate = ChangeRate()
     #expect(self.admitted(rate, 7, after: .zero) == 16)
     for user in 1000..<6000 as Range<UInt32> {
       #expect(throws: Never.self) {

@@ -97,6 +97,7 @@ struct LinkTroubleTests {
       var link = Link()
       link.limp()
       #expect(link.quality() == .minimal)
+      link.pass(5)
       link.handle(end)
       #expect(link.quality() == .unknown && link.trouble.isEmpty)
     }
@@ -209,36 +210,51 @@ struct LinkTroubleTests {
     #expect(link.quality(100_099) == .minimal && link.quality(100_000) == .unknown)
   }
 
-  @Test("Q3 a user's reports toggle a confirmed limp → it lasts five seconds for all users")
+  @Test("Q3 a user's reports toggle a limp → it lasts five seconds, also for others")
   func toggled() {
-    var link = Link()
-    link.handle(.signal(.low))
-    var changes = 0
-    var last = link.quality()
-    for step in 0..<1000 {
-      if step % 2 == 0 {
-        link.limp(user: Self.other)
-      } else {
-        link.attempt(.clean, user: Self.other)
+    for user in [Self.user, Self.other] {
+      var link = Link()
+      link.handle(.signal(.low))
+      var changes = 0
+      var last = link.quality(user)
+      for step in 0..<1000 {
+        if step % 2 == 0 {
+          link.limp(user: Self.other)
+        } else {
+          link.attempt(.clean, user: Self.other)
+        }
+        if link.quality(user) != last { changes += 1 }
+        last = link.quality(user)
+        link.pass(0.01)
       }
-      if link.quality() != last { changes += 1 }
-      last = link.quality()
-      link.pass(0.01)
+      // In ten seconds, two such limps.
+      #expect((1...4).contains(changes), "\(changes)")
     }
-    // In ten seconds, two such limps.
-    #expect((1...4).contains(changes), "\(changes)")
   }
 
-  @Test("Q3 the reporter of a confirmed limp recovers → a timer ends it for all")
+  @Test("Q3 the reporter of a limp recovers within five seconds → a timer ends it")
   func recovered() {
     var link = Link()
     link.handle(.signal(.low))
     link.limp(user: Self.other)
+    let end = link.now.advanced(by: .seconds(5))
+    link.pass(1)
     link.attempt(.clean, user: Self.other)
     #expect(link.quality() == .minimal && link.quality(Self.other) == .minimal)
-    #expect(link.trouble.deadline == link.now.advanced(by: .seconds(5)))
-    link.pass(5)
+    #expect(link.trouble.deadline == end)
+    link.pass(4)
     #expect(link.quality() == .moderate && link.trouble.deadline == nil)
+  }
+
+  @Test(
+    "Q3 the silent connections belong to one person → they are no evidence for that person's limp")
+  func ownEvidence() {
+    for (silent, quality) in [([[0, 1]], LinkQuality.moderate), ([[0], [1]], .minimal)] {
+      var link = Link()
+      link.handle(.census(Self.census(silent: silent, heard: 0)))
+      link.limp(user: Self.other, person: 0)
+      #expect(link.quality() == quality)
+    }
   }
 
   @Test("Q3 many users report → the memory is bounded")
@@ -299,6 +315,23 @@ struct LinkConditionsTests {
     #expect(conditions.quality(of: Self.chain, for: 0) == .moderate)
     conditions.note([event], at: Self.now)
     #expect(conditions == LinkConditions())
+  }
+
+  @Test("Q3 a user reports about many links → the driver's evidence about another one counts")
+  func crowded() {
+    var conditions = LinkConditions()
+    for link in 100..<200 as Range<UInt32> {
+      let attempt = LinkAttempt(.ready, to: "1.1.1.1", by: 1000)
+      conditions.handle(.attempt(attempt), on: link, at: Self.now)
+    }
+    conditions.note([.signal(SignalChange(.framesLost, on: 2))], at: Self.now)
+    #expect(conditions.quality(of: Self.chain, for: 0) == .moderate)
+    for link in 200..<300 as Range<UInt32> {
+      let attempt = LinkAttempt(.ready, to: "1.1.1.1", by: 1000)
+      conditions.handle(.attempt(attempt), on: link, at: Self.now)
+    }
+    #expect(conditions.quality(of: Self.chain, for: 0) == .moderate)
+    #expect(conditions.reports.count == 64)
   }
 
   @Test("Q6 a thousand links have trouble → the memory is bounded")

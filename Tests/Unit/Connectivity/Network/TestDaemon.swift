@@ -14,8 +14,7 @@ struct TestDaemon {
 
   /// Reads the present scene.
   ///
-  /// - Parameter events: the kernel's messages; there are none about changes while it could not be
-  ///   asked.
+  /// - Parameter events: The kernel's messages. It sends none while it cannot be queried.
   mutating func read(
     _ scene: Scene, _ events: [KernelEvent], on trigger: ReadTrigger, at now: Instant
   ) -> ChangeDetector.Step {

@@ -39,8 +39,8 @@ private struct History {
     _ = self.read(.start)
   }
 
-  /// Plays one batch at a random instant. Returns a description of the fault, or `nil` if there is
-  /// none.
+  /// Plays one batch at a random instant. Returns a description of the fault, or `nil` without
+  /// one.
   mutating func step() -> String? {
     let next = self.now.advanced(
       by: .milliseconds(

@@ -68,6 +68,17 @@ struct DeviceReaderTests {
     }
   }
 
+  @Test("E0 a file exists but cannot be read → connections may be translated")
+  func unreadable() throws {
+    for path in ["net/netfilter/nf_conntrack_count", "net/ip_vs"] {
+      let tree = Tree()
+      // A directory in its place.
+      try tree.file("\(path)/other", "")
+      let reader = DeviceReader(root: tree.root, proc: tree.root, settings: tree.root)
+      #expect(reader.translatesConnections())
+    }
+  }
+
   /// For a USB device, the link's `device` is the interface that its driver is bound to. RNDIS, ECM
   /// and NCM have two; it is the control interface.
   @Test(

@@ -619,7 +619,7 @@ public enum Connectivity_V1_CauseTrigger: ProtobufEnum {
   case overrun
   /// The configuration was reloaded.
   case configuration
-  /// A timer expired: that of a hold, of a grace period, or of a route with a lifetime.
+  /// A grace period is over, or a route with a lifetime has expired.
   case timer
   /// The kernel cannot be queried, or can be queried again.
   case kernel
@@ -2634,7 +2634,8 @@ public enum Connectivity_V1_Connectivity {
     /// Reports how an attempt to connect by the default way ended, after one failed while a connection
     /// by another link worked. connd cannot know that otherwise. The report counts for traffic of the
     /// calling user. It counts for other users only if connd has evidence of its own. A person may
-    /// make 16 reports in a row, and then four a second; more end with RESOURCE_EXHAUSTED.
+    /// make 16 reports in a row, and then four a second; more are ignored, and answered without a
+    /// quality.
     public enum ReportAttempt: ServiceMethod {
       public typealias Input = Connectivity_V1_ReportAttemptRequest
       public typealias Output = Connectivity_V1_ReportAttemptResponse
