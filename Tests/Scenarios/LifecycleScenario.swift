@@ -122,6 +122,28 @@ struct LifecycleScenario {
     try readers.line { $0 == "told 900" }
   }
 
+  @Test("D2 SIGTERM while users have hundreds of calls → connd exits, and each call has a status")
+  func manyCalls() throws {
+    let lab = try self.online()
+    // Each listing of the links takes long.
+    try lab.namespace.ipBatch((1...500).map { "link add veth\($0) type veth peer name peer\($0)" })
+    let connd = try lab.startConnd()
+    var clients = [try lab.python("hostile.py", "has_calls_when_connd_stops")]
+    if Users.areMany {
+      lab.directory.open()
+      clients.append(try lab.python("hostile.py", "has_calls_as_nobody_when_connd_stops"))
+    }
+    for client in clients { try client.line { $0 == "held" } }
+    lab.notifications.discard()
+    connd.signal(SIGTERM)
+    #expect(try connd.wait(within: .seconds(20)) == 0)
+    let ends = try clients.map { try $0.line { $0.hasPrefix("answered") } }
+    for end in ends { #expect(end.hasSuffix("other []")) }
+    // The calls of the last client have just begun.
+    let answered = try #require(ends.last?.split(separator: " ").dropFirst().first)
+    #expect(try #require(Int(answered.dropLast())) < 125, "no query is answered after SIGTERM")
+  }
+
   @Test("SIGHUP reloads the configuration; an invalid one changes nothing")
   func reload() throws {
     let lab = try self.online(configuration: "links: [{match: eth0, medium: wired}]")

@@ -10,8 +10,9 @@ import UnixTransport
 ///
 /// Implements rule D2.
 final class Lifecycle: Sendable {
-  /// How long connd waits for its clients to disconnect.
-  private static let maxFarewell = Duration.seconds(1)
+  /// How long connd waits for calls to end and for clients to disconnect. Clients can read their
+  /// status later, because it is in their sockets.
+  private static let maxFarewell = Duration.milliseconds(250)
 
   let server: GRPCServer<UnixServerTransport>
   let transport: UnixServerTransport
@@ -86,6 +87,8 @@ final class Lifecycle: Sendable {
     self.announcer.notifier.stopping(status: "stopping")
     // Subscriptions end first, because the server waits for them.
     self.store.finish()
+    // Pending queries end without an answer, so that users with many calls cannot delay the exit.
+    self.monitor.stop()
     // Some calls wait until their overrides are written, so the write must not block the thread
     // that serves calls.
     _ = Thread.start(named: "connd-overrides", self.overrideStore.finish)
@@ -93,8 +96,7 @@ final class Lifecycle: Sendable {
     // A suspended client never acknowledges the end, so connd does not wait for it.
     self.reactor.execute(after: Self.maxFarewell) {
       self.logger.info("some clients did not disconnect in time")
-      self.transport.close()
-      self.monitor.stop()
+      self.transport.close(Status(RPCError.stopping))
     }
   }
 }

@@ -16,16 +16,19 @@ extension DiagnosticsService {
     let size = request.pageSize == 0 ? Int32.max : request.pageSize
     let bound = min(size, Int32(ConnectionListing.maxPage))
     let page = try PageRequest(size: bound, token: request.pageToken, of: "connections")
-    return try await self.queries.admitted(for: caller) {
-      try await self.listings.run(for: caller.account) { turn in
-        let memory = CallMemory(of: caller, self.queries.limiter)
-        defer { memory.close() }
-        return try await self.connections(on: page, Int(bound), caller) { part, bytes in
-          if turn.isCancelled { throw CancellationError() }
-          if self.store.isFinished { throw RPCError.stopping }
-          try memory.keep(part, bytes)
+    do {
+      return try await self.queries.admitted(for: caller) {
+        try await self.listings.run(for: caller.account) { turn in
+          let memory = CallMemory(of: caller, self.queries.limiter)
+          defer { memory.close() }
+          return try await self.connections(on: page, Int(bound), caller) { part, bytes in
+            if turn.isCancelled { throw CancellationError() }
+            try memory.keep(part, bytes)
+          }
         }
       }
+    } catch is CancellationError where self.store.isFinished {
+      throw RPCError.stopping
     }
   }
 

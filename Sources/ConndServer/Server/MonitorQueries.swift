@@ -36,7 +36,8 @@ struct MonitorQueries: Sendable {
     } onCancelRPC: {
       self.monitor.submit(.drop(id, of: caller.account))
     }
-    guard let answer else { throw RPCError.stopping }
+    // Preparing the answers of all users' calls would delay the exit.
+    guard let answer, !self.monitor.isStopping else { throw RPCError.stopping }
     return answer
   }
 }

@@ -1,3 +1,4 @@
+import GRPCCore
 import LinuxSupport
 
 /// A client's connection. Belongs to the reactor's thread.
@@ -41,6 +42,14 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   /// Closes the socket and ends all calls.
   func close() { self.connection?.close() }
+
+  /// Ends unfinished calls with a status, sends as much as the socket accepts, and closes it.
+  func close(_ status: Status) {
+    guard let connection = self.connection else { return }
+    for case let stream as ServerStream in connection.streams.values { stream.end(status) }
+    connection.flush()
+    connection.close()
+  }
 
   func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }
 

@@ -24,6 +24,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
   private var runningCalls = 0
   /// Whether the server accepts no more connections and calls.
   private var isFinishing = false
+  /// Whether the end waits for the handlers of calls.
+  private var awaitsHandlers = true
   private var ended: CheckedContinuation<Void, Never>?
   /// Tasks that wait until connections are accepted.
   private var waiters: [CheckedContinuation<Void, Never>] = []
@@ -71,17 +73,20 @@ final class UnixServer: Pollable, @unchecked Sendable {
     self.endIfDone()
   }
 
-  /// Ends everything immediately.
-  func close() {
+  /// Ends all unfinished calls with a status, and closes the connections. Cancels the handlers of
+  /// the calls and does not wait for them, because a user may have made thousands of calls.
+  func close(_ status: Status) {
     self.reactor.checkThread()
-    self.isFinishing = true
+    (self.isFinishing, self.awaitsHandlers) = (true, false)
     self.stopListening()
-    for connection in self.connections.values { connection.close() }
+    for connection in self.connections.values { connection.close(status) }
     self.endIfDone()
   }
 
   private func endIfDone() {
-    guard self.isFinishing, self.connections.isEmpty, self.runningCalls == 0 else { return }
+    guard self.isFinishing, self.connections.isEmpty,
+      self.runningCalls == 0 || !self.awaitsHandlers
+    else { return }
     self.ended?.resume()
     self.ended = nil
   }

@@ -59,7 +59,9 @@ package struct UnixServerTransport: ServerTransport {
         server.reactor.run { server.begin(streamHandler, ended: ended) }
       }
     } onCancel: {
-      server.reactor.run { server.close() }
+      server.reactor.run {
+        server.close(Status(code: .unavailable, message: "the server has been cancelled"))
+      }
     }
   }
 
@@ -76,9 +78,9 @@ package struct UnixServerTransport: ServerTransport {
     server.reactor.run { server.finish() }
   }
 
-  /// Ends all connections and calls.
-  package func close() {
+  /// Ends all connections, and unfinished calls with a status.
+  package func close(_ status: Status) {
     let server = self.server
-    server.reactor.run { server.close() }
+    server.reactor.run { server.close(status) }
   }
 }

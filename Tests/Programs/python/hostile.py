@@ -149,6 +149,44 @@ def are_told_of_the_end(path, count=900):
     say(f"told {told}")
 
 
+def has_calls_when_connd_stops(path):
+    """Makes more calls than connd can answer before the test stops it. Prints how many of them were
+    answered, and how many ended because connd is stopping.
+    """
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        connectivity, diagnostics = rpc.ConnectivityStub(channel), diagnostics_pb2_grpc.DiagnosticsStub(channel)
+        unary = [
+            call.future(request, timeout=DEADLINE)
+            for call, request, count in [
+                (diagnostics.ListLinks, diagnostics_pb2.ListLinksRequest(), 100),
+                (diagnostics.ListConnections, diagnostics_pb2.ListConnectionsRequest(), 50),
+                (diagnostics.Explain, diagnostics_pb2.ExplainRequest(destination="203.0.113.9"), 50),
+                (connectivity.GetPath, pb.GetPathRequest(destination="203.0.113.9"), 50),
+            ]
+            for _ in range(count)
+        ]
+        streams = [connectivity.Watch(pb.WatchRequest(), timeout=DEADLINE) for _ in range(20)]
+        for stream in streams:
+            next(stream)
+        say("held")
+        ends = [call.exception() for call in unary]
+        for stream in streams:
+            try:
+                for _ in stream:
+                    pass
+            except grpc.RpcError as error:
+                ends.append(error)
+        stopped = [end for end in ends if end and end.code() == grpc.StatusCode.UNAVAILABLE and end.details() == "connd is stopping"]
+        say(f"answered {ends.count(None)}, stopped {len(stopped)}, other {[end.details() for end in ends if end and end not in stopped]}")
+
+
+def has_calls_as_nobody_when_connd_stops(path):
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    has_calls_when_connd_stops(path)
+
+
 def have_long_deadlines(path):
     """Subscribers with a deadline of an hour that leave early, and calls that end early. SIGUSR1
     starts another round.
@@ -799,7 +837,7 @@ def holds_connections(path):
 ATTACKS = {
     attack.__name__: attack
     for attack in [
-        are_told_of_the_end, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
+        are_told_of_the_end, has_calls_when_connd_stops, has_calls_as_nobody_when_connd_stops, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
         opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, malformed,
         faults_when_answered,
         forbidden_frames, comes_and_goes, connects_without_end, reads_settings, accepts_nobody, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,

@@ -53,7 +53,7 @@ struct ClientTests {
   @Test(
     "a single call without gRPC's client reports its acceptance, each response and its end")
   func single() async throws {
-    try await TestServer.run(connectedSocket) { socket, admission, reactor in
+    try await TestServer.run(connectedSocket) { socket, admission, reactor, _ in
       let told = Mutex<[String]>([])
       let transport = UnixClientTransport(connected: socket, on: reactor)
       await expect(.unavailable, "over") {

@@ -144,6 +144,20 @@ struct TransportTests {
     }
   }
 
+  @Test("D2 the server is closed → a call ends with its status, and its handler is not awaited")
+  func closing() async throws {
+    defer { TestServer.ignored.open() }
+    try await TestServer.run(connectedSocket) { socket, _, reactor, server in
+      try await TestClient.run(UnixClientTransport(connected: socket, on: reactor)) { client in
+        await expect(.unavailable, "closed by a test") {
+          try await client.stream(.ignore, []) { _ in
+            server.close(Status(code: .unavailable, message: "closed by a test"))
+          }
+        }
+      }
+    }
+  }
+
   @Test("the client does not read → the writing task waits, and everything arrives in the end")
   func backpressure() async throws {
     try await TestServer.run { client, _ in

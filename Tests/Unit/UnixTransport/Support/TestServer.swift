@@ -26,6 +26,8 @@ extension MethodDescriptor {
   static let failLate = test("FailLate")
   /// Sends a message, and waits for its cancellation.
   static let wait = test("Wait")
+  /// Sends a message, and ignores its cancellation.
+  static let ignore = test("Ignore")
   /// Sends two hundred messages as fast as the client reads.
   static let pour = test("Pour")
   /// Uses a source: as many messages as the request says, and an error.
@@ -36,6 +38,9 @@ extension MethodDescriptor {
 
 /// A server on its own socket, and grpc-swift's client of it.
 enum TestServer {
+  /// Ends the handlers that ignore their cancellation.
+  static let ignored = Gate()
+
   /// Uses grpc-swift's own client.
   static func run(
     _ body:
@@ -43,7 +48,7 @@ enum TestServer {
         TestClient<HTTP2ClientTransport.Posix>, TestAdmission
       ) async throws -> Void
   ) async throws {
-    try await Self.run({ $0 }) { path, admission, _ in
+    try await Self.run({ $0 }) { path, admission, _, _ in
       let transport = try HTTP2ClientTransport.Posix(
         target: .unixDomainSocket(path: path, authority: "localhost"),
         transportSecurity: .plaintext)
@@ -56,7 +61,7 @@ enum TestServer {
     _ body:
       @escaping @Sendable (TestClient<UnixClientTransport>, TestAdmission) async throws -> Void
   ) async throws {
-    try await Self.run(connectedSocket) { socket, admission, reactor in
+    try await Self.run(connectedSocket) { socket, admission, reactor, _ in
       let transport = UnixClientTransport(connected: socket, on: reactor)
       try await TestClient.run(transport) { try await body($0, admission) }
     }
@@ -65,7 +70,10 @@ enum TestServer {
   /// - Parameter connect: creates the body's connection from the socket's path.
   static func run<Connection: Sendable>(
     _ connect: @escaping @Sendable (String) throws -> Connection,
-    _ body: @escaping @Sendable (Connection, TestAdmission, Reactor) async throws -> Void
+    _ body:
+      @escaping @Sendable (
+        Connection, TestAdmission, Reactor, UnixServerTransport
+      ) async throws -> Void
   ) async throws {
     let directory = try TemporaryDirectory()
     let path = "\(directory.path)/s.sock"
@@ -83,7 +91,7 @@ enum TestServer {
       let server = GRPCServer(transport: transport, services: [TestService()])
       try await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask { try await server.serve() }
-        try await body(try connect(path), admission, reactor)
+        try await body(try connect(path), admission, reactor, transport)
         server.beginGracefulShutdown()
         try await group.waitForAll()
       }
@@ -111,6 +119,30 @@ enum TestServer {
       throw SystemError()
     }
     return socket
+  }
+}
+
+/// Lets waiting tasks continue once it is open.
+final class Gate: Sendable {
+  private let state = Mutex<(isOpen: Bool, waiters: [CheckedContinuation<Void, Never>])>(
+    (false, []))
+
+  func wait() async {
+    await withCheckedContinuation { waiter in
+      let isOpen = self.state.withLock { state in
+        if !state.isOpen { state.waiters.append(waiter) }
+        return state.isOpen
+      }
+      if isOpen { waiter.resume() }
+    }
+  }
+
+  func open() {
+    let waiters = self.state.withLock { state in
+      defer { state = (true, []) }
+      return state.waiters
+    }
+    for waiter in waiters { waiter.resume() }
   }
 }
 
@@ -174,6 +206,10 @@ private struct TestService: RegistrableRPCService {
     register(.wait) { _, context, writer in
       try await writer.write([1])
       try await context.cancellation.cancelled
+    }
+    register(.ignore) { _, _, writer in
+      try await writer.write([1])
+      await TestServer.ignored.wait()
     }
     register(.pour) { _, _, writer in
       for _ in 0..<200 { try await writer.write([UInt8](repeating: 1, count: 10_000)) }
