@@ -1,5 +1,4 @@
 import Connectivity
-import DequeModule
 import LinuxSupport
 import Logging
 import UnixTransport
@@ -16,9 +15,9 @@ struct GuardClients {
   private var mailboxes: [UInt64: any FlowMailbox] = [:]
   private var requests = FairShare<Account, GuardRequest>()
   /// Registrations that were made while the kernel was unavailable. They precede requests.
-  private var repeated: Deque<FlowTable.Registration> = []
+  private var repeated = Queue<FlowTable.Registration>()
   /// Flows of disconnected clients.
-  private var abandoned: Deque<FlowTable.Key> = []
+  private var abandoned = Queue<FlowTable.Key>()
   /// The throttled warnings, by limit.
   private var warnings: [String: LogThrottle] = [:]
 
@@ -49,7 +48,7 @@ struct GuardClients {
     mailbox.finish()
     let keys = flows.keys(of: number)
     guard !keys.isEmpty else { return }
-    self.abandoned += keys
+    self.abandoned.append(contentsOf: keys)
     self.logger.debug(
       "removing the flows of a disconnected client",
       metadata: ["flows": "\(keys.count)", "left": "\(flows.count - self.abandoned.count)"])
@@ -93,9 +92,7 @@ struct GuardClients {
   /// Removes and returns the next flows of disconnected clients. One client may have had ten
   /// thousand flows.
   mutating func takeAbandoned() -> [FlowTable.Key] {
-    let slice = Array(self.abandoned.prefix(Self.slice))
-    self.abandoned.removeFirst(slice.count)
-    return slice
+    self.abandoned.popFirst(Self.slice)
   }
 
   // MARK: - Answers

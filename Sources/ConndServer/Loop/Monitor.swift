@@ -1,5 +1,4 @@
 import Connectivity
-import DequeModule
 import Glibc
 import LinuxSupport
 import Logging
@@ -13,7 +12,7 @@ import UnixTransport
 /// thread.
 final class Monitor: Sendable {
   private let wakeUp: WakeUp
-  private let inputs = Mutex<Deque<Input>>([])
+  private let inputs = Mutex(Queue<Input>())
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
@@ -86,9 +85,7 @@ final class Monitor: Sendable {
   /// Removes and returns the next inputs.
   private func takeInputs() -> [Input] {
     let (inputs, hasMore) = self.inputs.withLock { inputs in
-      let first = Array(inputs.prefix(Self.maxInputs))
-      inputs.removeFirst(first.count)
-      return (first, !inputs.isEmpty)
+      (inputs.popFirst(Self.maxInputs), !inputs.isEmpty)
     }
     for input in inputs { self.recorder?.note(input) }
     if hasMore { self.wakeUp.signal() }

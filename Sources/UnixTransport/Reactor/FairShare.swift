@@ -1,5 +1,3 @@
-import DequeModule
-
 /// A queue of work in turns by user: the next turn goes to the user that has used the least time.
 ///
 /// Busy users share the time equally, and a user with little work is served next. Idle users earn
@@ -17,7 +15,7 @@ import DequeModule
 /// Implements rule D4.
 package struct FairShare<User: Hashable, Item> {
   private struct Account {
-    var items: Deque<Item> = []
+    var items = Queue<Item>()
     /// The time that the user has used, raised to about ``share`` after idle periods.
     var taken: Duration
     /// Whether the queue has an entry for the user.
@@ -36,7 +34,7 @@ package struct FairShare<User: Hashable, Item> {
   /// The number of accounts above which unneeded ones are removed.
   private var maxAccounts = 16
   /// The only user, which is the usual case. Its time is not counted.
-  private var alone: (user: User, items: Deque<Item>)?
+  private var alone: (user: User, items: Queue<Item>)?
 
   private(set) package var count = 0
 
@@ -60,7 +58,8 @@ package struct FairShare<User: Hashable, Item> {
         return
       }
       guard let first = self.alone.take() else {
-        self.alone = (user, [item])
+        self.alone = (user, Queue())
+        self.alone?.items.append(item)
         return
       }
       self.accounts[first.user] = Account(items: first.items, taken: self.share)
@@ -146,10 +145,9 @@ package struct FairShare<User: Hashable, Item> {
       self.count -= chosen.count
       return chosen
     }
-    guard var items = self.accounts[user]?.items, items.contains(where: isChosen) else {
-      return []
-    }
+    guard var items = self.accounts[user]?.items else { return [] }
     let chosen = items.remove(where: isChosen)
+    if chosen.isEmpty { return [] }
     if items.isEmpty { self.waitingUsers -= 1 }
     self.accounts[user]?.items = items
     self.count -= chosen.count
@@ -215,13 +213,5 @@ private struct TurnQueue<User> {
       self.entries.swapAt(place, smallest)
       place = smallest
     }
-  }
-}
-
-extension Deque {
-  fileprivate mutating func remove(where isChosen: (Element) -> Bool) -> [Element] {
-    let chosen = self.filter(isChosen)
-    if !chosen.isEmpty { self.removeAll(where: isChosen) }
-    return Array(chosen)
   }
 }
