@@ -36,7 +36,8 @@ extension FlowTable {
       if self.contains(key) {
         return .answer(.event(.refused(.invalid("add.id: flow \(key.id) is already guarded"))))
       }
-      return self.exceeded(by: request, limits).map { .answer($0) } ?? .register(registration)
+      return self.exceeded(by: registration, of: request.account, limits).map { .answer($0) }
+        ?? .register(registration)
     case .remove:
       guard self.contains(key) else {
         return .answer(.event(.refused(.invalid("remove.id: flow \(key.id) is not guarded"))))
@@ -75,19 +76,26 @@ extension FlowTable {
   }
 
   /// Returns a refusal with the limit that one more flow would exceed, or `nil` below all limits.
-  private func exceeded(by request: GuardRequest, _ limits: Limits) -> GuardAnswer? {
+  private func exceeded(
+    by registration: Registration, of account: Account, _ limits: Limits
+  ) -> GuardAnswer? {
     let (limit, words): (String, String)
-    if self.count(of: request.key.mailbox) >= limits.flowsPerStream {
+    if self.count(of: registration.key.mailbox) >= limits.flowsPerStream {
       (limit, words) = ("flowsPerStream", "a stream guards at most \(limits.flowsPerStream)")
     } else {
       do throws(Quota.Refusal) {
         try Quota(inAll: limits.flows, ofOneUser: limits.flowsPerUser)
-          .check(of: request.account, beside: self.usage)
+          .check(
+            of: AccountUser(registration.flow.destination.uid, of: account), beside: self.usage)
         return nil
       } catch {
         switch error {
         case .ofOneUser(let bound):
           (limit, words) = ("flowsPerUser", "a user guards at most \(bound)")
+        case .forOtherUnknown(let bound):
+          (limit, words) = (
+            "flowsPerUser", "all users without a known owner together guard at most \(bound)"
+          )
         case .inAll(let bound), .forOthers(let bound):
           (limit, words) = ("flows", "connd guards at most \(bound)")
         }

@@ -79,6 +79,8 @@ struct FlowTable {
   static let maxPart = 32
   /// The number of flows after which a sweep yields to other work. They take about a millisecond.
   static let slice = 256
+  /// An empty table keeps memory for at most this many flows.
+  private static let maxIdle = 1024
 
   var isEmpty: Bool { self.flows.isEmpty }
   var count: Int { self.flows.count }
@@ -211,7 +213,7 @@ struct FlowTable {
     self.entries[key] = flow
     self.flows.append(flow)
     self.ids[key.mailbox, default: []].insert(key.id)
-    self.usage.add(of: account)
+    self.usage.add(of: flow.user)
     for address in flow.addresses { self.addressCounts[address, default: 0] += 1 }
     if let deadline = flow.machine.deadline {
       self.inDoubt.insert(key)
@@ -239,9 +241,17 @@ struct FlowTable {
     if self.inDoubt.isEmpty { self.earliestDeadline = nil }
     self.ids[key.mailbox]?.remove(key.id)
     if self.ids[key.mailbox]?.isEmpty == true { self.ids[key.mailbox] = nil }
-    self.usage.remove(of: flow.account)
+    self.usage.remove(of: flow.user)
     for address in flow.addresses { self.addressCounts.decrement(address) }
+    if self.flows.isEmpty { self.releaseMemory() }
     self.check()
+  }
+
+  /// Returns the memory of many flows. Otherwise the empty collections keep it.
+  private mutating func releaseMemory() {
+    guard self.flows.capacity > Self.maxIdle else { return }
+    (self.entries, self.flows, self.ids, self.addressCounts) = ([:], [], [:], [:])
+    (self.newest, self.sockets, self.inDoubt, self.pending) = ([:], [:], [], [:])
   }
 
   /// Returns the keys of a client's flows, in an order that does not depend on hashes.
@@ -254,13 +264,5 @@ extension Destination {
   /// The identity of a user's socket, without the other properties that affect its path.
   var socket: Destination {
     Destination(self.address, uid: self.uid, source: self.source, transport: self.transport)
-  }
-}
-
-extension Dictionary where Value == Int {
-  /// Decrements a count, and removes the entry when it reaches zero.
-  fileprivate mutating func decrement(_ key: Key) {
-    guard let count = self[key] else { return }
-    self[key] = count > 1 ? count - 1 : nil
   }
 }

@@ -68,6 +68,7 @@ final class GuardedFlow {
     return Contrast(made, report, lastChange: lastChange, at: now)
   }
 
+  var user: AccountUser { AccountUser(self.flow.destination.uid, of: self.account) }
   var flow: Flow { self.machine.flow }
   var tracker: FlowTracker { self.machine.tracker }
 }

@@ -105,8 +105,8 @@ final class ConnectionLimiter: Admission {
     do throws(Quota.Refusal) {
       try self.state.withLock { (state) throws(Quota.Refusal) in
         guard let count = state.counts[resource] else { return }
-        try count.quota.check(amount, of: peer.account, beside: count.usage)
-        state.counts[resource]?.usage.add(amount, of: peer.account)
+        try count.quota.check(amount, of: peer.user, beside: count.usage)
+        state.counts[resource]?.usage.add(amount, of: peer.user)
       }
       self.trimmer?.use(amount * resource.cost)
     } catch {
@@ -126,15 +126,21 @@ final class ConnectionLimiter: Admission {
         throw Refusal(
           "uid \(peer.uid) has reached its limit of \(bound) \(what) (limits.\(limit))"
         )
+      case .forOtherUnknown(let bound):
+        let limit = "\(key)PerUser"
+        self.refused(peer, limit: limit)
+        throw Refusal(
+          "uid \(peer.uid) has reached its share of the \(bound) \(what) of all users without a known owner (limits.\(limit))"
+        )
       }
     }
   }
 
   func release(_ amount: Int, of resource: LimitedResource, by peer: PeerCredentials) {
     self.state.withLock { state in
-      let used = state.counts[resource]?.usage.count(of: peer.account) ?? 0
+      let used = state.counts[resource]?.usage.count(of: peer.user) ?? 0
       invariant(amount <= used, "only what was admitted is released")
-      state.counts[resource]?.usage.remove(amount, of: peer.account)
+      state.counts[resource]?.usage.remove(amount, of: peer.user)
     }
     self.trimmer?.free(amount * resource.cost)
   }

@@ -36,3 +36,14 @@ package struct Account: Hashable, Sendable {
     }
   }
 }
+
+/// A user, and the account that it belongs to. Only quotas distinguish the users of an account.
+package struct AccountUser: Hashable, Sendable {
+  package var uid: UInt32
+  package var account: Account
+
+  package init(_ uid: UInt32, of account: Account) {
+    self.uid = uid
+    self.account = account
+  }
+}

@@ -8,6 +8,7 @@ package struct PeerCredentials: ServerContext.TransportSpecific {
   package var uid: UInt32
   /// The account that limits and turns apply to.
   package var account: Account
+  package var user: AccountUser { AccountUser(self.uid, of: self.account) }
   /// Another process may have this pid by now: see `process`.
   package var pid: Int32
   /// The user's groups at the time of the connection.

@@ -52,6 +52,33 @@ struct ConnectionLimiterTests {
     #expect(limiter.inUse(.connections) == 0)
   }
 
+  @Test(
+    "D4 users without a known owner hold all that they get → another one is served",
+    arguments: LimitedResource.allCases)
+  func unknownUsers(resource: LimitedResource) throws {
+    let limiter = self.limiter()
+    var owners: [Owner] = []
+    func fill(_ uid: UInt32) -> UnixTransport.Refusal? {
+      let peer = PeerCredentials(uid: uid, pid: 7)
+      let amount = resource == .pendingMemory ? 64 << 10 : 1
+      while true {
+        do throws(UnixTransport.Refusal) {
+          owners.append(Owner(try Charge(amount, of: resource, by: peer, limiter)))
+        } catch {
+          return error
+        }
+      }
+    }
+    let refusal = fill(100_000)
+    let key = "limits.\(resource.rawValue)PerUser"
+    #expect(refusal?.message.contains("of all users without a known owner (\(key))") == true)
+    let held = owners.count
+    _ = fill(1_234_567)
+    #expect(owners.count > held + held / 4)
+    owners = []
+    #expect(limiter.inUse(resource) == 0)
+  }
+
   @Test("D4 a charge grows and shrinks → the difference is admitted, and all is released once")
   func changed() throws {
     let limiter = self.limiter { $0.pendingMemoryPerUser = 1000 }

@@ -8,15 +8,15 @@ import UnixTransport
 
 @Suite("Limits")
 struct QuotaTests {
-  private static let person = Account(number: 1000)
+  private static let person = AccountUser(1000)
 
   /// Admits one at a time until the quota refuses.
   ///
   /// - Returns: the number admitted.
-  private static func fill(_ usage: inout Usage, _ quota: Quota, of account: Account) -> Int {
-    let before = usage.count(of: account)
-    while (try? quota.check(of: account, beside: usage)) != nil { usage.add(of: account) }
-    return usage.count(of: account) - before
+  private static func fill(_ usage: inout Usage, _ quota: Quota, of user: AccountUser) -> Int {
+    let before = usage.count(of: user)
+    while (try? quota.check(of: user, beside: usage)) != nil { usage.add(of: user) }
+    return usage.count(of: user) - before
   }
 
   @Test("D4 a user has its limit → it gets no more, and others still get theirs")
@@ -27,7 +27,7 @@ struct QuotaTests {
     #expect(throws: Quota.Refusal.ofOneUser(3)) {
       try quota.check(of: Self.person, beside: usage)
     }
-    #expect(Self.fill(&usage, quota, of: Account(number: 1001)) == 3)
+    #expect(Self.fill(&usage, quota, of: AccountUser(1001)) == 3)
     usage.remove(of: Self.person)
     try quota.check(of: Self.person, beside: usage)
     #expect(usage.count == 5 && usage.count(of: .people) == 5)
@@ -43,11 +43,11 @@ struct QuotaTests {
     // The default limits.
     let quota = Quota(inAll: 2048, ofOneUser: 1024)
     var usage = Usage()
-    for user in first..<first + 40 { _ = Self.fill(&usage, quota, of: Account(ofUID: user)) }
+    for user in first..<first + 40 { _ = Self.fill(&usage, quota, of: AccountUser(user)) }
     let taken = usage.count
     #expect(taken == max(people, services))
     // A person and a service get as much as if they were alone with their reserve.
-    let own = first == 1000 ? Account(number: 990) : Account(number: 1200)
+    let own = first == 1000 ? AccountUser(990) : AccountUser(1200)
     #expect(Self.fill(&usage, quota, of: own) == 256)
     #expect(Self.fill(&usage, quota, of: .root) >= 128)
   }
@@ -57,9 +57,9 @@ struct QuotaTests {
     let quota = Quota(inAll: 2048, ofOneUser: 1024)
     var usage = Usage()
     for user in 1000..<1012 as Range<UInt32> {
-      _ = Self.fill(&usage, quota, of: Account(number: user))
+      _ = Self.fill(&usage, quota, of: AccountUser(user))
     }
-    #expect(Self.fill(&usage, quota, of: Account(number: 1012)) == 8)
+    #expect(Self.fill(&usage, quota, of: AccountUser(1012)) == 8)
   }
 
   @Test("D4 root takes all it can → people and services keep their reserves")
@@ -68,7 +68,7 @@ struct QuotaTests {
     var usage = Usage()
     #expect(Self.fill(&usage, quota, of: .root) == 2048 - 2 * 384)
     #expect(Self.fill(&usage, quota, of: Self.person) == 256)
-    #expect(Self.fill(&usage, quota, of: Account(number: 33)) == 256)
+    #expect(Self.fill(&usage, quota, of: AccountUser(33)) == 256)
   }
 
   @Test(
@@ -93,8 +93,8 @@ struct QuotaTests {
   ) {
     var usage = Usage()
     usage.add(own, of: Self.person)
-    usage.add(people, of: Account(number: 1001))
-    usage.add(services, of: Account(number: 33))
+    usage.add(people, of: AccountUser(1001))
+    usage.add(services, of: AccountUser(33))
     usage.add(root, of: .root)
     let quota = Quota(inAll: 2048, ofOneUser: 1024)
     var found: Quota.Refusal?
@@ -121,6 +121,57 @@ struct QuotaTests {
     }
   }
 
+  /// The first uid outside systemd's ranges for people and services.
+  private static let unknown: UInt32 = 100_000
+
+  @Test(
+    "D4 users without a known owner take turns to take all they can → another one gets the last",
+    arguments: [
+      // users, limit, the most that one gets, what one more gets
+      (1, 1024, 682, 228), (2, 1024, 410, 136), (3, 1024, 293, 83), (15, 1024, 64, 4),
+      (40, 1024, 24, 4), (40, 256, 6, 1), (40, 20_480, 480, 80),
+    ])
+  func unknown(users: UInt32, limit: Int, largest: Int, last: Int) {
+    let quota = Quota(inAll: 2 * limit, ofOneUser: limit)
+    var usage = Usage()
+    let greedy = (0..<users).map { AccountUser(Self.unknown + $0) }
+    while !greedy.allSatisfy({ (try? quota.check(of: $0, beside: usage)) == nil }) {
+      for user in greedy where (try? quota.check(of: user, beside: usage)) != nil {
+        usage.add(of: user)
+      }
+    }
+    #expect(greedy.map { usage.count(of: $0) }.max() == largest)
+    #expect(Self.fill(&usage, quota, of: AccountUser(1_234_567)) == last)
+    // They are still one account, so a person gets as much as beside one greedy user.
+    #expect(usage.count(of: Account.unknown) <= limit)
+    #expect(Self.fill(&usage, quota, of: AccountUser(1200)) >= limit / 4)
+  }
+
+  @Test(
+    "D4 the refusal of a user without a known owner, by present usage",
+    arguments: [
+      // own, of others like it, of people, more → refusal
+      (0, 0, 0, 1024, nil), (0, 1023, 0, 1, nil), (0, 1024, 0, 1, .forOtherUnknown(of: 1024)),
+      (682, 0, 0, 1, .forOtherUnknown(of: 1024)), (681, 0, 0, 1, nil),
+      (24, 936, 0, 1, .forOtherUnknown(of: 1024)), (3, 1020, 0, 1, nil),
+      (4, 1019, 0, 1, .forOtherUnknown(of: 1024)), (1024, 0, 0, 1, .ofOneUser(1024)),
+      (0, 0, 1536, 1, .forOthers(of: 2048)),
+    ] as [(Int, Int, Int, Int, Quota.Refusal?)])
+  func unknownTable(own: Int, others: Int, people: Int, more: Int, refusal: Quota.Refusal?) {
+    var usage = Usage()
+    usage.add(own, of: AccountUser(Self.unknown))
+    usage.add(others, of: AccountUser(Self.unknown + 1))
+    usage.add(people, of: Self.person)
+    let quota = Quota(inAll: 2048, ofOneUser: 1024)
+    var found: Quota.Refusal?
+    do throws(Quota.Refusal) {
+      try quota.check(more, of: AccountUser(Self.unknown), beside: usage)
+    } catch {
+      found = error
+    }
+    #expect(found == refusal)
+  }
+
   @Test("a limit is lowered below the usage → nothing is taken away, and nothing is admitted")
   func lowered() throws {
     var usage = Usage()
@@ -132,7 +183,7 @@ struct QuotaTests {
     // Removing more than was added has no effect.
     usage.remove(9, of: .root)
     usage.remove(of: Self.person)
-    #expect(usage.count == 0 && usage.count(of: .root as Account.Pot) == 0)
+    #expect(usage.count == 0 && usage.count(of: Account.Pot.root) == 0)
   }
 
   @Test(
@@ -142,20 +193,22 @@ struct QuotaTests {
     var generator = SeededGenerator(seed: seed)
     let quota = Quota(inAll: 20, ofOneUser: 8)
     var usage = Usage()
-    var present: [Account] = []
+    var present: [AccountUser] = []
     for _ in 0..<10_000 {
-      let account = Account(ofUID: [0, 1, 2, 1000, 1001][generator.number(0...4)])
+      let user = AccountUser([0, 1, 2, 1000, 1001, 100_000, 100_001][generator.number(0...6)])
       if generator.oneIn(2) {
-        guard (try? quota.check(of: account, beside: usage)) != nil else { continue }
-        usage.add(of: account)
-        present.append(account)
-      } else if let index = present.firstIndex(of: account) {
+        guard (try? quota.check(of: user, beside: usage)) != nil else { continue }
+        usage.add(of: user)
+        present.append(user)
+      } else if let index = present.firstIndex(of: user) {
         present.remove(at: index)
-        usage.remove(of: account)
+        usage.remove(of: user)
       }
       #expect(usage.count == present.count && usage.count <= 20)
-      #expect(usage.count(of: account) == present.count { $0 == account })
-      #expect(usage.count(of: account.pot) == present.count { $0.pot == account.pot })
+      let account = user.account
+      #expect(usage.count(of: user) == present.count { $0 == user })
+      #expect(usage.count(of: account) == present.count { $0.account == account })
+      #expect(usage.count(of: account.pot) == present.count { $0.account.pot == account.pot })
     }
   }
 
@@ -171,4 +224,10 @@ struct QuotaTests {
     #expect(throttle.next(at: at(500)) == 1)
     #expect(throttle.next(at: at(600)) == 0)
   }
+}
+
+extension AccountUser {
+  fileprivate static let root = AccountUser(0)
+
+  fileprivate init(_ uid: UInt32) { self.init(uid, of: Account(ofUID: uid)) }
 }
