@@ -18,6 +18,12 @@ extension Channel {
     return self.staysAway(on: connection) ? connection : nil
   }
 
+  /// Whether a call that got the connection has to wait again, because the peer is silent (W4).
+  func holdsCalls(_ connection: Connection) async -> Bool {
+    guard await connection.examine() else { return false }
+    return self.state.withLock { $0.machine.ready != connection.id }
+  }
+
   /// Returns the connection, and makes one if necessary. The call must release the connection.
   ///
   /// - Parameters:

@@ -206,7 +206,8 @@ extension Channel {
       state.connections[id] = connection
       for event in state.news.begin(on: connection.path) { state.events.yield(event) }
       let losers = (
-        state.takeAttempts { $0.id == id }, state.guards, state.machine.isBesideStalled(id)
+        state.takeAttempts { $0.id == id }, state.guards,
+        state.machine.silentConnection(beside: id)?.stalledSince != nil
       )
       state.guards = []
       return (state.machine.connected(id), losers)
@@ -276,8 +277,7 @@ extension Channel {
       ended { state, connection in
         broken ? state.machine.lost(id, now: .now) : state.closed(connection)
       }
-    case .stalled: self.stalled(id, serial)
-    case .recovered: self.recovered(id, serial)
+    case .stall(let event): self.handle(event, of: id, serial)
     case .unguarded(let obstacle):
       let connection = self.state.withLock { state in
         state.events.yield(.unguarded(obstacle.rawValue))

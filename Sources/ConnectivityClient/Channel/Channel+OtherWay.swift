@@ -25,7 +25,8 @@ extension Channel {
   /// The same time beside a stalled connection (W4), or if the link is in doubt (Q1).
   static let otherWayDelayInDoubt = Duration.milliseconds(250)
 
-  private static let firstDelay = Duration.milliseconds(50)
+  /// The time after which a state that may change soon is examined again.
+  private static let shortDelay = Duration.milliseconds(50)
 
   /// Returns how long all tries must be silent before the other way begins (W3).
   private static func delay(_ quality: LinkQuality?, _ isInDoubt: Bool) -> Duration {
@@ -128,16 +129,19 @@ extension Channel {
     _ hub: GuardHub, begin: () -> Void
   ) async {
     let start = ContinuousClock.now
-    let isInDoubt = self.state.withLock { $0.machine.isBesideStalled(id) }
     var isFirst = true
     while true {
       guard self.isWanted(id), !Task.isCancelled else { return }
       let quality = self.quality(of: id)
+      let silent = self.state.withLock { $0.machine.silentConnection(beside: id) }
+      let progress = self.lastProgress(of: id) ?? start
       var rest =
-        Self.delay(quality, isInDoubt) - (self.lastProgress(of: id) ?? start).duration(to: .now)
+        Self.delay(quality, silent?.stalledSince != nil)
+        - max(progress, silent?.stalledSince ?? progress).duration(to: .now)
       if rest <= .zero { break }
+      let mayStall = silent.map { $0.stalledSince == nil } ?? false
       // connd may not have answered about the default way yet.
-      if isFirst, quality == nil { rest = min(rest, Self.firstDelay) }
+      if mayStall || isFirst && quality == nil { rest = min(rest, Self.shortDelay) }
       isFirst = false
       do { try await self.settings.eventLoop.sleep(for: rest) } catch { return }
     }
@@ -177,21 +181,40 @@ extension Channel {
 
   // MARK: - Stalls
 
-  /// Handles a stalled connection: later calls get another one (W4).
-  func stalled(_ id: UInt64, _ serial: UInt64) {
+  /// Handles the silence of a connection's peer, or its end.
+  func handle(_ event: StallWatch.Event, of id: UInt64, _ serial: UInt64) {
+    let connection = self.state.withLock { $0.connections[id] }
+    guard let connection, connection.serial == serial else { return }
+    switch event {
+    case .hold: self.holdCalls(on: connection)
+    case .stalled: self.stalled(connection)
+    case .recovered: self.recovered(id, serial)
+    }
+  }
+
+  /// Lets calls wait for the peer of a silent connection, or for a connection beside it (W4).
+  private func holdCalls(on connection: Connection) {
     self.update { state in
-      guard state.connections[id]?.serial == serial else { return [] }
-      state.machine.stalled(id)
+      guard state.connections[connection.id] === connection else { return [] }
+      state.machine.holdCalls(on: connection.id, now: .now)
       return []
     }
-    guard let connection = self.state.withLock({ $0.connections[id] }) else { return }
+    self.logger?.debug("the peer is silent; new calls wait", metadata: connection.metadata)
+  }
+
+  /// Handles a stalled connection: later calls get another one (W4).
+  private func stalled(_ connection: Connection) {
+    let isBusy = connection.isBusy
+    self.update { state in
+      guard state.connections[connection.id] === connection else { return [] }
+      return state.machine.stalled(connection.id, isBusy: isBusy, now: .now)
+    }
     self.logger?.debug(
       "the connection makes no progress; new calls get another one", metadata: connection.metadata)
     if connection.link == nil { self.report(.stalled, connection) }
   }
 
-  /// Handles the recovery of a stalled connection. Calls that wait for another connection use this
-  /// one.
+  /// Handles the recovery of a silent connection: calls that wait for another one use it.
   func recovered(_ id: UInt64, _ serial: UInt64) {
     let obsolete = self.update { state -> ([ChannelMachine.Action], [Connection]) in
       guard state.connections[id]?.serial == serial else { return ([], []) }
@@ -262,8 +285,10 @@ extension Channel {
       if case .over = one.outcome { return }
       one.flow?.end()
       let repeats = self.state.withLock { state -> Bool in
-        guard state.machine.isConnecting(id) else { return false }
-        if case .limping = one.outcome, state.otherWay?.stay.tried(.limping) != nil { return true }
+        let isWanted = state.machine.isConnecting(id)
+        if isWanted, case .limping = one.outcome, state.otherWay?.stay.tried(.limping) != nil {
+          return true
+        }
         _ = state.otherWay?.stay.tried(.failed)
         state.machine.trialFailed(id)
         return false

@@ -1,39 +1,60 @@
-// Stalled connections (W4), and the return from the other way (W7).
+// Silent connections (W4), and the return from the other way (W7).
 extension ChannelMachine {
-  /// Marks a connection as stalled. The next call starts an attempt beside it (W4).
-  mutating func stalled(_ id: ConnectionID) {
-    guard case .ready(var current) = self.state, current.id == id else { return }
-    current.isStalled = true
+  /// Handles a timeout on a silent connection. The next call starts an attempt beside it, and
+  /// waits. Has no effect during the backoff after an attempt that failed.
+  mutating func holdCalls(on id: ConnectionID, now: Instant) {
+    guard case .ready(var current) = self.state, current.id == id, self.earliest ?? now <= now
+    else { return }
+    current.holdsCalls = true
     self.state = .ready(current)
+  }
+
+  /// Handles a stall. If calls run on the connection, starts an attempt beside it immediately.
+  /// Otherwise the next call does.
+  mutating func stalled(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
+    switch self.state {
+    case .ready(var current) where current.id == id:
+      (current.holdsCalls, current.stalledSince) = (true, now)
+      if isBusy, !current.isSuspended { return self.connect(beside: current, now) }
+      self.state = .ready(current)
+      return []
+    case .connecting(let attempt, let started, var silent?) where silent.id == id:
+      silent.stalledSince = now
+      self.state = .connecting(attempt, started: started, beside: silent)
+      return []
+    case .idle, .connecting, .ready, .transientFailure, .shutdown:
+      return []
+    }
   }
 
   /// Handles connd's advice that the connection is silent (E2). If calls run on it, starts an
   /// attempt beside it immediately, because connd compares both connections (contrast, E2).
   mutating func silent(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
-    guard isBusy, case .ready(var current) = self.state, current.id == id, !current.isSuspended,
+    guard isBusy, case .ready(let current) = self.state, current.id == id, !current.isSuspended,
       current.trial == nil
     else { return [] }
-    current.isStalled = true
-    return self.connect(beside: current, now)
+    return self.stalled(id, isBusy: isBusy, now: now)
   }
 
-  /// Handles an answer from the peer of a stalled connection. Waiting calls use that connection
+  /// Handles an answer from the peer of a silent connection. Waiting calls use that connection
   /// again.
   mutating func recovered(_ id: ConnectionID) -> [Action] {
     switch self.state {
     case .ready(var current) where current.id == id:
-      current.isStalled = false
+      (current.holdsCalls, current.stalledSince) = (false, nil)
       self.state = .ready(current)
       return current.takesCalls ? self.resumeAll(on: id) : []
-    case .connecting(_, _, let stalled?) where stalled.id == id: return self.goBack(to: stalled)
+    case .connecting(_, _, var silent?) where silent.id == id:
+      silent.stalledSince = nil
+      return self.goBack(to: silent)
     case .idle, .connecting, .ready, .transientFailure, .shutdown: return []
     }
   }
 
-  /// Gives up the attempt beside a stalled connection, which takes calls again.
-  mutating func goBack(to stalled: Current) -> [Action] {
-    var current = stalled
-    current.isStalled = false
+  /// Gives up the attempt beside a silent connection, which takes calls again.
+  mutating func goBack(to silent: Current) -> [Action] {
+    var current = silent
+    current.holdsCalls = false
     self.state = .ready(current)
     return [.report(.ready)] + (current.takesCalls ? self.resumeAll(on: current.id) : [])
   }

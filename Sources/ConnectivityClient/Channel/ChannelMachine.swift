@@ -6,9 +6,9 @@ internal import GRPCNIOTransportHTTP2Posix
 /// One connection is used at a time. Connections that were invalidated, drained or superseded no
 /// longer concern the machine. An attempt to connect and the resulting connection have the same ID.
 ///
-/// A connection that stalls (W4) takes no new calls. New calls wait for an attempt beside it, or
-/// until the connection recovers. While calls use the other way, a trial may return them to the
-/// default way (W7).
+/// A silent connection (W4) takes no new calls. New calls wait for an attempt beside it, or until
+/// the connection recovers. While calls use the other way, a trial may return them to the default
+/// way (W7).
 struct ChannelMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
   typealias CallID = UInt64
@@ -36,17 +36,20 @@ struct ChannelMachine: Sendable {
     /// Whether the connection currently has no path (I10). Calls wait until the path is back or
     /// lost.
     var isSuspended = false
-    /// Whether the peer stays silent although data is unacknowledged (W4).
-    var isStalled = false
+    /// Whether the peer is silent after a timeout (W4). Calls wait until it answers, or until an
+    /// attempt beside the connection ends.
+    var holdsCalls = false
+    /// When the connection stalled, or `nil` if it has not.
+    var stalledSince: Instant?
     /// The trial of the default way beside this connection.
     var trial: (id: ConnectionID, started: Instant)?
 
-    var takesCalls: Bool { !self.isSuspended && !self.isStalled }
+    var takesCalls: Bool { !self.isSuspended && !self.holdsCalls }
   }
 
   enum State {
     case idle
-    /// `beside` is the stalled connection that the attempt may replace.
+    /// `beside` is the silent connection that the attempt may replace.
     case connecting(ConnectionID, started: Instant, beside: Current?)
     case ready(Current)
     case transientFailure
@@ -55,8 +58,8 @@ struct ChannelMachine: Sendable {
 
   var state = State.idle
   private var backoff: ConnectionBackoff
-  /// No attempt starts before this instant.
-  private var earliest: Instant?
+  /// No attempt starts before this instant, and no connection holds calls.
+  private(set) var earliest: Instant?
   /// Whether the network improved during the attempt. If so, a failure does not predict the next
   /// attempt.
   private var hasNews = false
@@ -100,9 +103,9 @@ struct ChannelMachine: Sendable {
     }
   }
 
-  /// Whether the attempt runs beside a stalled connection.
-  func isBesideStalled(_ id: ConnectionID) -> Bool {
-    if case .connecting(id, _, .some) = self.state { true } else { false }
+  /// Returns the silent connection beside which the attempt runs, or `nil` without one.
+  func silentConnection(beside id: ConnectionID) -> Current? {
+    if case .connecting(id, _, let silent) = self.state { silent } else { nil }
   }
 
   // MARK: Calls
@@ -139,11 +142,12 @@ struct ChannelMachine: Sendable {
   /// Handles the server's SETTINGS. Has no effect if the attempt was given up in the meantime.
   mutating func connected(_ id: ConnectionID) -> [Action] {
     switch self.state {
-    case .connecting(id, let started, let stalled):
+    case .connecting(id, let started, let silent):
       self.state = .ready(Current(id: id, started: started))
       self.hasNews = false
+      self.earliest = nil
       self.backoff.reset()
-      return [.report(.ready)] + self.resumeAll(on: id) + Self.retire(stalled)
+      return [.report(.ready)] + self.resumeAll(on: id) + Self.retire(silent)
     case .ready(let former):
       guard let trial = former.trial, trial.id == id else { return [] }
       self.state = .ready(Current(id: id, started: trial.started))
@@ -169,9 +173,9 @@ struct ChannelMachine: Sendable {
       current.isSuspended = isSuspended
       self.state = .ready(current)
       return current.takesCalls ? self.resumeAll(on: id) : []
-    case .connecting(let attempt, let started, var stalled?) where stalled.id == id:
-      stalled.isSuspended = isSuspended
-      self.state = .connecting(attempt, started: started, beside: stalled)
+    case .connecting(let attempt, let started, var silent?) where silent.id == id:
+      silent.isSuspended = isSuspended
+      self.state = .connecting(attempt, started: started, beside: silent)
       return []
     case .idle, .connecting, .ready, .transientFailure, .shutdown:
       return []
@@ -192,10 +196,14 @@ struct ChannelMachine: Sendable {
     _ id: ConnectionID, _ error: RPCError, atOnce: Bool, refused: [CallID: RPCError] = [:],
     spared: Set<CallID> = [], now: Instant, random: Double
   ) -> [Action] {
-    guard case .connecting(id, let started, let stalled) = self.state else { return [] }
+    guard case .connecting(id, let started, let silent) = self.state else { return [] }
     self.waiting.removeAll { refused[$0.id] != nil }
     let refusals = refused.sorted { $0.key < $1.key }.map { Action.fail([$0.key], $0.value) }
-    if let stalled { return refusals + self.goBack(to: stalled) }
+    if let silent {
+      // The calls use the silent connection. The backoff applies to the next attempt beside it.
+      self.earliest = atOnce ? nil : started + self.backoff.next(random: random)
+      return refusals + self.goBack(to: silent)
+    }
     self.state = .transientFailure
     let calls = self.waiting.filter { !$0.forReady && !spared.contains($0.id) }.map(\.id)
     self.waiting.removeAll { calls.contains($0.id) }
@@ -213,7 +221,7 @@ struct ChannelMachine: Sendable {
 
   /// Handles a connection that broke while calls were using it.
   mutating func lost(_ id: ConnectionID, now: Instant) -> [Action] {
-    self.forgetStalled(id)
+    self.forgetSilent(id)
     guard case .ready(let current) = self.state, current.id == id else { return [] }
     self.state = .transientFailure
     // Reconnect immediately, unless the server closes every connection: then the backoff applies.
@@ -223,9 +231,9 @@ struct ChannelMachine: Sendable {
       + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
-  /// Forgets a stalled connection that has ended. Calls keep waiting for the attempt beside it.
-  private mutating func forgetStalled(_ id: ConnectionID) {
-    guard case .connecting(let attempt, let started, let stalled?) = self.state, stalled.id == id
+  /// Forgets a silent connection that has ended. Calls keep waiting for the attempt beside it.
+  private mutating func forgetSilent(_ id: ConnectionID) {
+    guard case .connecting(let attempt, let started, let silent?) = self.state, silent.id == id
     else { return }
     self.state = .connecting(attempt, started: started, beside: nil)
   }
@@ -236,7 +244,7 @@ struct ChannelMachine: Sendable {
   /// - Parameter wasUsed: Whether a call used the connection. If not, the backoff applies, as for
   ///   GOAWAY right after SETTINGS.
   mutating func closed(_ id: ConnectionID, wasUsed: Bool, now: Instant) -> [Action] {
-    self.forgetStalled(id)
+    self.forgetSilent(id)
     guard case .ready(let current) = self.state, current.id == id else { return [] }
     self.state = .idle
     self.earliest = wasUsed ? nil : current.started + self.backoff.next(random: 0)
@@ -247,17 +255,17 @@ struct ChannelMachine: Sendable {
   /// Handles the loss of the connection's or attempt's network. The next call reconnects
   /// immediately (C3).
   mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
-    self.forgetStalled(id)
-    var stalled: Current?
+    self.forgetSilent(id)
+    var silent: Current?
     switch self.state {
     case .ready(let current) where current.id == id: break
-    case .connecting(id, _, let beside): stalled = beside
+    case .connecting(id, _, let beside): silent = beside
     case .idle, .connecting, .ready, .transientFailure, .shutdown: return []
     }
     self.state = .transientFailure
     self.earliest = nil
     self.backoff.reset()
-    return [.report(.transientFailure)] + Self.retire(stalled)
+    return [.report(.transientFailure)] + Self.retire(silent)
       + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
 
@@ -308,10 +316,13 @@ struct ChannelMachine: Sendable {
     return self.connect(beside: nil, now)
   }
 
-  mutating func connect(beside stalled: Current?, _ now: Instant) -> [Action] {
+  mutating func connect(beside silent: Current?, _ now: Instant) -> [Action] {
     let id = self.newConnection()
     self.hasNews = false
-    self.state = .connecting(id, started: now, beside: stalled)
+    var silent = silent
+    // The new attempt replaces the trial.
+    silent?.trial = nil
+    self.state = .connecting(id, started: now, beside: silent)
     return [.report(.connecting), .connect(id, atMost: self.backoff.maxAttempt)]
   }
 

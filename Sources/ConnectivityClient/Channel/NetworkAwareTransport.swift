@@ -151,6 +151,7 @@ public final class NetworkAwareTransport: ClientTransport {
     log?.started()
     lazy var deadline = Self.deadline(options, box.settings)
     var attempts = 0
+    var hasWaited = false
     do {
       while true {
         let connection: Connection
@@ -166,6 +167,11 @@ public final class NetworkAwareTransport: ClientTransport {
         }
         if connection.isRetired {
           self.channel.refused(connection)
+          continue
+        }
+        // A call waits only for one attempt beside a silent connection.
+        if !hasWaited, await self.channel.holdsCalls(connection) {
+          hasWaited = true
           continue
         }
         log?.assigned(to: connection.metadata)

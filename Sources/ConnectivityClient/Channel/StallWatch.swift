@@ -2,11 +2,12 @@ internal import NIOCore
 private import Synchronization
 
 /// Watches a connection for stalls, as ``StallMachine`` decides. Used only on the connection's
-/// thread, except ``called()``.
+/// thread, except ``called()`` and ``isSilent``.
 ///
 /// Implements rule W4.
 final class StallWatch: Sendable {
   enum Event: Sendable {
+    case hold
     case stalled
     case recovered
   }
@@ -41,6 +42,15 @@ final class StallWatch: Sendable {
   /// Records that a call has started. May be called on any thread.
   func called() { self.handle(.called) }
 
+  /// Whether a call that begins now must call ``calling()`` first. May be read on any thread.
+  var isSilent: Bool {
+    let calls = self.calls()
+    return self.state.withLock { $0.machine.isSilent(calls: calls, at: .now) }
+  }
+
+  /// Reads the socket for a call that is about to begin.
+  func calling() { self.handle(.calling(self.readSocket())) }
+
   /// Records that the peer sent something.
   func received() { self.handle(.received(isBusy: self.calls() > 0)) }
 
@@ -63,19 +73,29 @@ final class StallWatch: Sendable {
         }
         if isOver { timer.cancel() }
       case .ping: self.ping()
+      case .hold: self.onEvent(.hold)
       case .stalled: self.onEvent(.stalled)
       case .recovered: self.onEvent(.recovered)
       }
     }
   }
 
-  private func sample() {
-    let socket = ChannelSocket(channel: self.channel).tcpInformation
-    self.handle(.sampled(.init(calls: self.calls(), socket: socket?.state)))
+  private func sample() { self.handle(.sampled(self.readSocket())) }
+
+  private func readSocket() -> StallMachine.Sample {
+    StallMachine.Sample(
+      calls: self.calls(), socket: ChannelSocket(channel: self.channel).sentData)
   }
 }
 
 extension ChannelSocket {
+  /// The state of sent data, or `nil` if the system does not report it. Also `nil` if the
+  /// connection has several subflows, because `tcp_info` describes only the first one.
+  fileprivate var sentData: StallMachine.SocketState? {
+    if self.isMultipath, self.subflows.map({ $0.count > 1 }) ?? true { return nil }
+    return self.tcpInformation?.state
+  }
+
   /// The connection's `tcp_info`, or `nil` if the system does not have it.
   var tcpInformation: TCPInformation? {
     #if os(Linux)
@@ -103,6 +123,7 @@ struct TCPInformation: BitwiseCopyable, Sendable {
   /// The number of unacknowledged packets.
   private var unacknowledged: UInt32 = 0
   private var packets: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
+  /// In milliseconds. The first one is the time since the last packet with data was sent.
   private var times: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
   private var metrics: (UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32) =
     (0, 0, 0, 0, 0, 0, 0, 0)
@@ -126,6 +147,6 @@ struct TCPInformation: BitwiseCopyable, Sendable {
     StallMachine.SocketState(
       hasUnacknowledgedData: self.unacknowledged > 0,
       timeouts: Int(max(self.retransmits, self.backoff)),
-      timeout: .microseconds(Int64(self.timeout)))
+      timeout: .microseconds(Int64(self.timeout)) - .milliseconds(Int64(self.times.0)))
   }
 }

@@ -57,6 +57,9 @@ final class Calls<Transport: ClientTransport>: Sendable {
       group.addTask {
         await self.told(channel, id, "quick") { try await self.unary("Get", "\(id)", channel, id) }
       }
+    case "series":
+      let (count, interval) = (Int(words[2]) ?? 0, Duration.milliseconds(Int(words[3]) ?? 0))
+      group.addTask { await self.series(channel, count, every: interval, id) }
     case "spare":
       group.addTask {
         await self.told(channel, id, "spare") {
@@ -97,6 +100,22 @@ final class Calls<Transport: ClientTransport>: Sendable {
           "reason": failure?.invalidation?.reason.rawValue,
           "message": failure?.message ?? "\(error)",
         ])
+    }
+  }
+
+  /// Starts quick calls at an interval, whether or not the earlier ones have ended.
+  private func series(
+    _ channel: Int, _ count: Int, every interval: Duration, _ id: String
+  ) async {
+    let start = ContinuousClock.now
+    await withTaskGroup { calls in
+      for number in 0..<count {
+        try? await Task.sleep(until: start + interval * number, clock: .continuous)
+        let id = "\(id)-\(number)"
+        calls.addTask {
+          await self.told(channel, id, "quick") { try await self.unary("Get", id, channel, id) }
+        }
+      }
     }
   }
 

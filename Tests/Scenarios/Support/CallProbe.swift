@@ -168,6 +168,15 @@ final class CallProbe {
     return id
   }
 
+  /// Starts this number of unary calls at an interval.
+  ///
+  /// - Returns: their IDs, in order.
+  func startSeries(_ channel: Int, _ count: Int, every interval: Duration) throws -> [String] {
+    let id = self.newID("series", channel)
+    try self.send("series \(channel) \(count) \(Int(interval / .milliseconds(1))) \(id)")
+    return (0..<count).map { "\(id)-\($0)" }
+  }
+
   /// Makes a call that forbids expensive paths.
   ///
   /// - Returns: how it ended.

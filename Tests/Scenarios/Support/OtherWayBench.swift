@@ -40,6 +40,26 @@ struct OtherWayBench {
       self.lab, to: Array(repeating: target, count: channels), arguments)
   }
 
+  /// The number of connections to the server from an address.
+  func connections(from local: String) throws -> Int {
+    try self.sockets(from: local).count
+  }
+
+  /// The highest number of timeouts in a row of the connections from an address.
+  func timeouts(from local: String) throws -> Int {
+    let fields = try self.sockets(from: local).flatMap { $0.split(separator: " ") }
+    return fields.compactMap { field in
+      field.hasPrefix("backoff:") ? Int(field.dropFirst("backoff:".count)) : nil
+    }.max() ?? 0
+  }
+
+  /// The established sockets with their `tcp_info`, one a line.
+  private func sockets(from local: String) throws -> [Substring] {
+    try self.lab.namespace.run(
+      "ss", "-HOtni", "state", "established", "src", local, "dport", "=", ":\(CallServer.port)"
+    ).split(separator: "\n")
+  }
+
   /// Makes the first call of each channel. The cable wins no race, however busy the machine is.
   func callByWiFi(_ client: CallProbe, channels: Int = 1) throws {
     self.cable.lose(1)

@@ -11,7 +11,7 @@ struct OtherWayChannelMachineTests {
     var story = Story()
     _ = story.call(1)
     _ = story.connected(1)
-    story.machine.stalled(1)
+    #expect(story.stalled(1, isBusy: false) == [])
     return story
   }
 
@@ -20,7 +20,7 @@ struct OtherWayChannelMachineTests {
     var story = self.stalled()
     #expect(story.machine.ready == nil)
     #expect(story.call(2) == ["connecting", "connect 2 20.0"])
-    #expect(story.machine.isBesideStalled(2))
+    #expect(story.machine.silentConnection(beside: 2)?.id == 1)
     #expect(story.call(3) == [])
     #expect(story.connected(2) == ["ready", "resume [2, 3] on 2", "retire 1"])
     #expect(story.machine.ready == 2)
@@ -28,6 +28,90 @@ struct OtherWayChannelMachineTests {
     #expect(story.recovered(1) == [])
     #expect(story.lost(1) == [] && story.closed(1) == [] && story.invalidated(1) == [])
     #expect(story.machine.ready == 2)
+  }
+
+  @Test("W4 a connection with calls stalls → an attempt begins beside it without another call")
+  func stallsUnderCalls() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    #expect(story.stalled(1, isBusy: true) == ["connecting", "connect 2 20.0"])
+    #expect(story.call(2) == [])
+    #expect(story.connected(2) == ["ready", "resume [2] on 2", "retire 1"])
+  }
+
+  @Test("W4 a connection holds calls → the next call waits for an attempt beside it, or an answer")
+  func holds() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    story.holdCalls(1)
+    #expect(story.machine.ready == nil && story.machine.current == 1)
+    #expect(story.call(2) == ["connecting", "connect 2 20.0"])
+    #expect(story.recovered(1) == ["ready", "resume [2] on 1"])
+    #expect(!story.machine.isConnecting(2))
+    story.holdCalls(1)
+    #expect(story.call(3) == ["connecting", "connect 3 20.0"])
+    #expect(story.connected(3) == ["ready", "resume [3] on 3", "retire 1"])
+  }
+
+  @Test("W3 W4 a connection that holds calls stalls during the attempt → the attempt knows when")
+  func stallsLater() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    story.holdCalls(1)
+    _ = story.call(2)
+    #expect(story.machine.silentConnection(beside: 2)?.stalledSince == nil)
+    story.after(0.5)
+    #expect(story.stalled(1, isBusy: true) == [])
+    #expect(story.machine.silentConnection(beside: 2)?.stalledSince == story.instant)
+    // A connection that was not heard since has stalled, whether or not it holds calls.
+    _ = story.failed(2)
+    story.after(2)
+    story.holdCalls(1)
+    _ = story.call(3)
+    #expect(story.machine.silentConnection(beside: 3)?.stalledSince != nil)
+    _ = story.recovered(1)
+    story.holdCalls(1)
+    _ = story.call(4)
+    #expect(story.machine.silentConnection(beside: 4)?.stalledSince == nil)
+  }
+
+  @Test("W4 attempts beside a silent connection fail → the backoff applies to the next one")
+  func backoff() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    story.holdCalls(1)
+    _ = story.call(2)
+    story.after(0.25)
+    #expect(story.failed(2) == ["ready", "resume [2] on 1"])
+    story.holdCalls(1)
+    #expect(story.call(3) == ["resume [3] on 1"])
+    // Counted from the start of the attempt.
+    story.after(0.75)
+    story.holdCalls(1)
+    #expect(story.call(4) == ["connecting", "connect 3 20.0"])
+    _ = story.failed(3)
+    story.after(1.5)
+    story.holdCalls(1)
+    #expect(story.call(5) == ["resume [5] on 1"])
+    story.after(0.1)
+    story.holdCalls(1)
+    #expect(story.call(6) == ["connecting", "connect 4 20.0"])
+  }
+
+  @Test("W4 W7 a connection by the other way stalls during a trial → an attempt replaces the trial")
+  func stallsDuringTrial() {
+    var story = Story()
+    _ = story.call(1)
+    _ = story.connected(1)
+    _ = story.machine.beginTrial(now: story.instant)
+    #expect(story.stalled(1, isBusy: true) == ["connecting", "connect 3 20.0"])
+    #expect(!story.machine.isConnecting(2))
+    #expect(story.recovered(1) == ["ready"])
+    #expect(story.machine.beginTrial(now: story.instant) == 4)
   }
 
   @Test("W4 the stalled connection goes on first → the waiting calls use it")
@@ -79,7 +163,7 @@ struct OtherWayChannelMachineTests {
       default: story.invalidated(1)
       }
     #expect(ended == [])
-    #expect(!story.machine.isBesideStalled(2) && story.machine.isConnecting(2))
+    #expect(story.machine.silentConnection(beside: 2) == nil && story.machine.isConnecting(2))
     #expect(story.failed(2) == ["transientFailure", "fail [2] unavailable"])
   }
 
@@ -90,7 +174,7 @@ struct OtherWayChannelMachineTests {
     #expect(
       story.invalidated(2)
         == ["transientFailure", "retire 1", "connecting", "connect 3 20.0"])
-    #expect(!story.machine.isBesideStalled(3))
+    #expect(story.machine.silentConnection(beside: 3) == nil)
   }
 
   @Test("W4 I10 the stalled connection has no path → calls wait for that, and start no attempt")

@@ -14,6 +14,7 @@ struct StallMachineTests {
         switch action {
         case .sample(let pause): "sample \(pause / .milliseconds(1))"
         case .ping: "ping"
+        case .hold: "hold"
         case .stalled: "stalled"
         case .recovered: "recovered"
         }
@@ -29,6 +30,89 @@ struct StallMachineTests {
         timeout: .milliseconds(timeout))
       return self.at(time, .sampled(.init(calls: calls, socket: socket)))
     }
+
+    /// Reads the socket for a call that is about to begin.
+    mutating func calling(
+      at time: Int, unacknowledged: Bool = true, timeouts: Int, timeout: Int = 400
+    ) -> [String] {
+      let socket = StallMachine.SocketState(
+        hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
+        timeout: .milliseconds(timeout))
+      return self.at(time, .calling(.init(calls: 1, socket: socket)))
+    }
+
+    func isSilent(at time: Int, calls: Int = 1) -> Bool {
+      self.machine.isSilent(calls: calls, at: self.start + .milliseconds(time))
+    }
+  }
+
+  @Test(
+    "W4 a call begins while data is unacknowledged → it waits after the first timeout, not before",
+    arguments: [
+      (true, 0, []), (true, 1, ["hold"]), (true, 2, ["hold"]), (false, 0, []), (false, 1, []),
+    ] as [(Bool, Int, [String])])
+  func holds(isUnacknowledged: Bool, timeouts: Int, actions: [String]) {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(
+      story.calling(at: 500, unacknowledged: isUnacknowledged, timeouts: timeouts) == actions)
+    // The system may not report sockets.
+    #expect(story.at(500, .calling(.init(calls: 1, socket: nil))) == [])
+  }
+
+  @Test("W4 a call begins → it reads the socket only if the first timeout may have passed")
+  func reads() {
+    var story = Story()
+    #expect(!story.isSilent(at: 0, calls: 0))
+    _ = story.at(0, .called)
+    #expect(!story.isSilent(at: 199) && story.isSilent(at: 200))
+    // The first call was cancelled.
+    #expect(story.isSilent(at: 200, calls: 0))
+    _ = story.at(300, .received(isBusy: true))
+    #expect(!story.isSilent(at: 499) && story.isSilent(at: 500))
+    // All calls are answered.
+    #expect(!story.isSilent(at: 500, calls: 0))
+    _ = story.sample(at: 1000, calls: 0, unacknowledged: false)
+    _ = story.at(60_000, .called)
+    #expect(!story.isSilent(at: 60_100))
+  }
+
+  @Test("W4 the connection holds calls → a byte, or acknowledged data, ends that")
+  func released() {
+    var story = Story()
+    _ = story.at(0, .called)
+    _ = story.calling(at: 400, timeouts: 1)
+    #expect(story.at(600, .received(isBusy: true)) == ["recovered"])
+    #expect(story.at(601, .received(isBusy: true)) == [])
+    _ = story.calling(at: 900, timeouts: 1)
+    // The peer acknowledges the request, and is slow to answer it.
+    #expect(story.sample(at: 1000, unacknowledged: false) == ["recovered", "sample 601.0"])
+    _ = story.calling(at: 1200, timeouts: 1)
+    #expect(story.sample(at: 1600, calls: 0, unacknowledged: false) == ["recovered"])
+  }
+
+  @Test("W4 the connection holds calls, and the second timeout passes → stalled")
+  func holdsThenStalls() {
+    var story = Story()
+    _ = story.at(0, .called)
+    #expect(story.calling(at: 400, timeouts: 1) == ["hold"])
+    #expect(story.sample(at: 1000, timeouts: 1, timeout: 250) == ["sample 250.0"])
+    #expect(story.sample(at: 1250, timeouts: 2) == ["stalled"])
+    // An attempt beside the connection may have failed in the meantime.
+    #expect(story.calling(at: 30_000, timeouts: 7) == ["hold"])
+    #expect(story.at(31_000, .received(isBusy: false)) == ["recovered"])
+  }
+
+  @Test("W4 a message of a stream is lost, and a call begins → it waits, and the socket is watched")
+  func stream() {
+    var story = Story()
+    _ = story.at(0, .called)
+    _ = story.at(10, .received(isBusy: true))
+    #expect(story.sample(at: 1010, unacknowledged: false) == ["ping", "sample 400.0"])
+    _ = story.at(1030, .received(isBusy: true))
+    #expect(story.sample(at: 2030, unacknowledged: false) == [])
+    #expect(story.calling(at: 9000, timeouts: 1, timeout: 440) == ["hold", "sample 440.0"])
+    #expect(story.sample(at: 9440, timeouts: 2) == ["stalled"])
   }
 
   @Test("W4 a second of silence and two timeouts with unacknowledged data → stalled, once")

@@ -58,6 +58,10 @@ struct Story {
   }
   mutating func wake() -> [String] { self.words(self.machine.wake(now: self.instant)) }
   mutating func recovered(_ id: UInt64) -> [String] { self.words(self.machine.recovered(id)) }
+  mutating func holdCalls(_ id: UInt64) { self.machine.holdCalls(on: id, now: self.instant) }
+  mutating func stalled(_ id: UInt64, isBusy: Bool) -> [String] {
+    self.words(self.machine.stalled(id, isBusy: isBusy, now: self.instant))
+  }
   mutating func shutdown() -> [String] { self.words(self.machine.shutdown()) }
 
   /// Returns the calls that were reported to wait since the last time.
