@@ -102,7 +102,7 @@ final class GuardMailbox: FlowMailbox {
       if let notice { state.lastNotice = notice }
       if state.messages.count > state.limit {
         state.messages = Self.joined(state.messages)
-        state.limit = max(Self.maxMessages, 2 * state.messages.count)
+        state.limit = max(Self.maxMessages, state.messages.count * 3 / 2)
       }
       defer { state.waiting = nil }
       return state.waiting

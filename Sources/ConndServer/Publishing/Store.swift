@@ -31,6 +31,9 @@ final class Store: Sendable {
 
   /// The maximum number of changes in the history.
   static let capacity = 512
+  /// The maximum number of changes per reading. A subscriber that stops reading keeps them after
+  /// they have left the history.
+  static let maxBatch = 8
 
   /// - Parameters:
   ///   - past: The changes of an earlier run, oldest first.
@@ -206,9 +209,6 @@ extension Store.State {
     }
   }
 
-  /// The maximum number of changes per reading.
-  private static let batch = 64
-
   fileprivate mutating func read(_ subscriber: inout Subscriber) -> Store.Reading? {
     if self.isFinished { return .finished }
     let current = self.snapshot.generation
@@ -225,7 +225,7 @@ extension Store.State {
       return .gap(self.snapshot)
     }
     let unread = self.history.dropFirst(Int(seen + 1 - first))
-    let changes = Array(unread.prefix(Self.batch))
+    let changes = Array(unread.prefix(Store.maxBatch))
     subscriber.generation = changes.last?.change.generation ?? current
     return .changes(changes)
   }

@@ -30,6 +30,9 @@ protocol HTTP2ConnectionOwner: AnyObject {
   var account: Account { get }
   /// Returns the object for a stream that the peer starts, or `nil` if the peer may not start one.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
+  /// Whether the peer may send headers of this encoded size. The session keeps them until they are
+  /// complete. Then the size is 0.
+  func admitsHeaders(_ size: Int) -> Bool
   /// Called before the connection is closed because of the peer's input.
   ///
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
@@ -41,6 +44,11 @@ protocol HTTP2ConnectionOwner: AnyObject {
   /// Called when either side has closed the connection and its streams. The socket is closed
   /// afterwards.
   func connectionClosed()
+}
+
+extension HTTP2ConnectionOwner {
+  /// A client trusts its server.
+  func admitsHeaders(_ size: Int) -> Bool { true }
 }
 
 /// A socket, its HTTP/2 session, and the session's streams. Belongs to the reactor's thread.
@@ -260,7 +268,14 @@ extension HTTP2Connection: HTTP2SessionDelegate {
     self.streams[stream]?.received(header: name, value)
   }
 
+  func receivingHeaders(_ size: Int) {
+    if self.owner?.admitsHeaders(size) == false {
+      self.fault = self.fault ?? NGHTTP2_ENHANCE_YOUR_CALM
+    }
+  }
+
   func receivedHeaders(_ stream: Int32, isEnd: Bool) {
+    _ = self.owner?.admitsHeaders(0)
     self.streams[stream]?.receivedHeaders(isEnd: isEnd)
   }
 

@@ -1,44 +1,5 @@
 import CNghttp2
 
-/// Receives the events of a session's streams while the session processes input or output.
-///
-/// The delegate must not call `receive` or `nextOutput` meanwhile, but may submit output.
-protocol HTTP2SessionDelegate: AnyObject {
-  typealias Bytes = UnsafeBufferPointer<UInt8>
-
-  /// Called when the peer starts a request.
-  func began(_ stream: Int32)
-  func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
-  /// - Parameter isEnd: Whether the headers end the peer's input.
-  func receivedHeaders(_ stream: Int32, isEnd: Bool)
-  func received(_ stream: Int32, data: UnsafeRawBufferPointer)
-  /// Called when the peer's input of a stream has ended.
-  func inputEnded(_ stream: Int32)
-  /// Called when all output of a stream, including its end, has been sent.
-  func outputEnded(_ stream: Int32)
-  /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
-  func closed(_ stream: Int32, _ error: UInt32)
-  /// Called for a received frame that costs its sender little.
-  func received(_ filler: HTTP2Session.Filler)
-  /// Called for a received frame that the protocol forbids and nghttp2 ignores.
-  func receivedForbidden()
-  /// Called when headers or data of a stream have been sent.
-  func sent(_ stream: Int32)
-  /// Called when this side resets a stream because of the peer's input.
-  func sentReset(_ stream: Int32)
-  /// Called when the connection ends because of the peer's error, of which the peer is notified.
-  ///
-  /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
-  func gaveUp(_ error: UInt32)
-  /// Called when the peer starts and accepts no more streams, before streams that it never saw are
-  /// closed.
-  ///
-  /// - Parameter reason: The reason, if the peer is overloaded (RFC 9113, 6.8).
-  func receivedGoAway(_ reason: String?)
-  /// Fills a frame with the stream's data.
-  func fill(_ stream: Int32, _ frame: UnsafeMutableRawBufferPointer) -> HTTP2Session.Filling
-}
-
 /// One side of an HTTP/2 connection, without its socket. nghttp2 handles the frames, the header
 /// compression, the windows and the stream states, and protects against most floods.
 final class HTTP2Session {
@@ -71,6 +32,8 @@ final class HTTP2Session {
   }
 
   private var session: OpaquePointer?
+  /// The encoded size of the headers that are being received.
+  private var headersSize = 0
   private unowned let delegate: any HTTP2SessionDelegate
 
   init(_ role: Role, _ delegate: any HTTP2SessionDelegate) {
@@ -118,6 +81,15 @@ final class HTTP2Session {
     var start: UnsafePointer<UInt8>?
     let count = nghttp2_session_mem_send(self.session, &start)
     return count > 0 ? UnsafeRawBufferPointer(start: start, count: count) : nil
+  }
+
+  private func countHeaders(_ head: nghttp2_frame_hd) {
+    switch nghttp2_frame_type(UInt32(head.type)) {
+    case NGHTTP2_HEADERS: self.headersSize = head.length
+    case NGHTTP2_CONTINUATION: self.headersSize += head.length
+    default: return
+    }
+    self.delegate.receivingHeaders(self.headersSize)
   }
 
   // MARK: Output
@@ -215,7 +187,9 @@ extension HTTP2Session {
     var callbacks: OpaquePointer?
     nghttp2_session_callbacks_new(&callbacks)
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks) { raw, head, user in
-      guard let head = head?.pointee, let delegate = session(user)?.delegate else { return 0 }
+      guard let head = head?.pointee, let session = session(user) else { return 0 }
+      let delegate = session.delegate
+      session.countHeaders(head)
       switch nghttp2_frame_type(UInt32(head.type)) {
       case NGHTTP2_HEADERS where reusesStream(head.stream_id, raw): delegate.receivedForbidden()
       case NGHTTP2_PRIORITY where head.stream_id == 0: delegate.receivedForbidden()

@@ -16,6 +16,8 @@ final class MessageInbox: Sendable {
 
   fileprivate struct State {
     var reader: MessageReader
+    /// The size of the last message. The task may use it until it reads another one.
+    var lastSize = 0
     var hasBegun: Bool
     var isBeginRead = false
     /// Set when no more input can arrive.
@@ -42,8 +44,8 @@ final class MessageInbox: Sendable {
     self.onRead = onRead
   }
 
-  /// The memory for unread bytes.
-  var kept: Int { self.state.withLock { $0.reader.kept } }
+  /// The memory for unread bytes and the last message.
+  var kept: Int { self.state.withLock { $0.kept } }
 
   // MARK: The stream's side
 
@@ -85,7 +87,7 @@ final class MessageInbox: Sendable {
     while true {
       let (step, unread, kept) = try self.state.withLock {
         let (step, unread) = try $0.step()
-        return (step, unread, $0.reader.kept)
+        return (step, unread, $0.kept)
       }
       if let unread { self.onRead(unread, kept) }
       switch step {
@@ -120,6 +122,9 @@ extension MessageInbox.State {
     case over
   }
 
+  /// The last message counts twice, because a task keeps its bytes and what it decodes from them.
+  fileprivate var kept: Int { self.reader.kept + 2 * self.lastSize }
+
   fileprivate var hasNews: Bool {
     self.hasBegun && !self.isBeginRead || self.end != nil || self.reader.isReady
   }
@@ -132,6 +137,7 @@ extension MessageInbox.State {
     }
     do throws(MessageReader.Fault) {
       if let message = try self.reader.next() {
+        self.lastSize = message.count
         return (.event(.message(message)), self.reader.isReady ? self.reader.unread : 0)
       }
     } catch {

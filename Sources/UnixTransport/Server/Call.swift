@@ -14,8 +14,13 @@ final class Call: RequestSink {
     self.memory = memory
     self.requests = MessageInbox(maxLength: server.settings.messageSize, hasBegun: true) {
       unread, kept in
-      try? memory.set(.requests, to: kept)
-      reactor.run { stream.consume(unread) }
+      do throws(Refusal) {
+        try memory.set(.requests, to: kept)
+        reactor.run { stream.consume(unread) }
+      } catch {
+        let status = Status(code: .resourceExhausted, message: error.message)
+        reactor.run { stream.end(status) }
+      }
     }
     self.responses = ResponseWriter(stream, reactor, memory)
   }

@@ -11,6 +11,8 @@ final class ServerConnection: HTTP2ConnectionOwner {
   private let socket: CInt
   private var connection: HTTP2Connection?
   private var charge: Charge?
+  /// Accounts for large headers that are not complete, or `nil` without any.
+  private var headers: CallMemory?
 
   /// Takes ownership of the non-blocking socket.
   init(
@@ -53,6 +55,20 @@ final class ServerConnection: HTTP2ConnectionOwner {
 
   func stream(_ id: Int32) -> (any HTTP2Stream)? { ServerStream(id, self) }
 
+  /// Implements rule D4. Decoded headers may take almost twice their encoded size.
+  func admitsHeaders(_ size: Int) -> Bool {
+    if self.headers == nil, 2 * size <= CallMemory.free { return true }
+    let memory = self.headers ?? CallMemory(of: self.peer, self.server.admission)
+    self.headers = size > 0 ? memory : nil
+    guard size <= RequestHead.maxSize else { return false }
+    do throws(Refusal) {
+      try memory.set(.requests, to: 2 * size)
+      return true
+    } catch {
+      return false
+    }
+  }
+
   /// Does nothing, because clients may stop making calls at any time.
   func peerIsLeaving(_ reason: String?) {}
 
@@ -63,6 +79,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
   func connectionClosed() {
     self.peer.process?.forget()
     self.charge = nil
+    self.headers = nil
     self.server.closed(self, self.socket)
   }
 }

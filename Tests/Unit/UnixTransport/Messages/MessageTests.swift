@@ -47,6 +47,28 @@ struct MessageTests {
     }
   }
 
+  @Test("D4 a task has read a message → its bytes count until the task reads the next one")
+  func lastMessage() async throws {
+    let inbox = MessageInbox(maxLength: 300, hasBegun: true) { _, _ in }
+    for size in [200, 20] {
+      let bytes = Self.bytes([Array(repeating: 1, count: size)])
+      _ = try bytes.withUnsafeBytes { (data) throws(MessageReader.Fault) in
+        try inbox.append(data)
+      }
+    }
+    #expect(inbox.kept >= 230)
+    // The beginning of the call, then both messages. A task has a message and its decoded copy.
+    _ = try await inbox.next()
+    #expect(inbox.kept >= 230)
+    _ = try await inbox.next()
+    #expect(inbox.kept >= 400)
+    _ = try await inbox.next()
+    #expect(inbox.kept == 40)
+    inbox.finish()
+    _ = try await inbox.next()
+    #expect(inbox.kept == 40)
+  }
+
   @Test("a message that is too long is refused by its length alone, first or later")
   func tooLong() throws {
     var reader = MessageReader(maxLength: 4)
