@@ -253,9 +253,8 @@ let tests: [Target] = [
     dependencies: all(
       [
         "CLinux", "ConndServer", "Connectivity", "ConnectivityRules", "ConnectivityProtobuf",
-        "ConnectivityProtocol", "Invariants", "LinuxSupport", "ModelRoutes", "Netlink", "TestKit",
-        "TestTraits",
-        "UnixTransport", logging,
+        "ConnectivityProtocol", "Invariants", "LinuxSupport", "ModelRoutes", "Netlink",
+        "StandardServices", "TestKit", "TestTraits", "UnixTransport", logging,
       ], core),
     path: "Tests/Unit/ConndServer", swiftSettings: swiftSettings),
   .testTarget(

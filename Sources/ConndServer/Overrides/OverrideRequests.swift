@@ -21,7 +21,7 @@ struct OverrideRequests {
   }
 
   /// The maximum number of links and networks with overrides.
-  private static let maxOverrides = 1024
+  static let maxOverrides = 1024
 
   private func presentNetworks() throws(CostRequest.Refusal) -> [CurrentNetwork] {
     do throws(KernelUnavailable) {

@@ -12,8 +12,8 @@ final class PolkitClient: Sendable {
   private static let maxWait = Duration.seconds(4)
   /// The maximum number of concurrent queries, each on a thread. Users that connd's own rule would
   /// allow and all others are counted separately. The second limit is per user.
-  private static let maxQuestions = 8
-  private static let maxQuestionsPerUser = 2
+  static let maxQuestions = 8
+  static let maxQuestionsPerUser = 2
 
   private let ask: @Sendable (PeerCredentials) -> Polkit.Verdict
   /// The callers with pending queries. Users at the seat or in the group do not compete with

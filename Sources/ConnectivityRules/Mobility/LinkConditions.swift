@@ -4,8 +4,8 @@ package import Connectivity
 ///
 /// Implements rules Q5 and Q6.
 package struct LinkConditions: Hashable, Sendable {
-  /// The maximum number of links with a ``LinkTrouble``. No machine uses more links at a time.
-  private static let maxLinks = 64
+  /// No machine has more links that carry its traffic.
+  package static let maxLinks = 64
 
   private var links: [UInt32: LinkTrouble] = [:]
 

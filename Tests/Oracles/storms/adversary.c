@@ -14,7 +14,7 @@
 #include "attacks.h"
 #include "honest.h"
 
-enum { first_user = 20000, most_attacks = 32, head_start = 2000 };
+enum { first_user = 20000, most_attacks = 64, head_start = 2000 };
 enum { event, question, connecting, registration, kinds };
 
 static const char *const words[kinds] = {"event", "query", "connection and query", "registration"};

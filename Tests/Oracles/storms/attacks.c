@@ -13,6 +13,7 @@
 
 #include "../../Bench/common/socket.h"
 #include "frames.h"
+#include "holdings.h"
 
 enum { frame_header = 9, longest = 16384, window = 65535, many = 50 };
 
@@ -265,6 +266,20 @@ static void hold_connections(const char *socket) {
   pause();
 }
 
+// As many of one kind as a user may have.
+
+static void hold_many(const char *socket, const char *kind) {
+  enum { most = 960 };
+  find_holding(kind)->hold(socket, most);
+  pause();
+}
+
+static void fill_connections(const char *socket) { hold_many(socket, "full-connections"); }
+static void halve_headers(const char *socket) { hold_many(socket, "headers"); }
+static void follow_paths(const char *socket) { hold_many(socket, "paths"); }
+static void halve_requests(const char *socket) { hold_many(socket, "guards"); }
+static void request_at_length(const char *socket) { hold_many(socket, "long-requests"); }
+
 const struct attack attacks[] = {
     {"200 watching people", watch_as_some, by_root},
     {"(50 that read)", read_all, by_user},
@@ -289,6 +304,17 @@ const struct attack attacks[] = {
     {"the same, another user", guard_unread, by_user},
     {"registers and removes", guard_and_remove, by_user},
     {"unread histories", leave_history_unread, by_user},
+    {"all calls", call_everything, by_user},
+    {"all calls, another user", call_everything, by_user},
+    {"all calls, unread", leave_everything_unread, by_user},
+    {"all calls, unread, another", leave_everything_unread, by_user},
+    {"holds flows", guard_many, by_user},
+    {"the same with flows, another", guard_many, by_user},
+    {"full connections", fill_connections, by_user},
+    {"halves of headers", halve_headers, by_user},
+    {"follows paths", follow_paths, by_user},
+    {"halves of requests", halve_requests, by_user},
+    {"long requests", request_at_length, by_user},
     {"1,800 uids that ask", ask_as_subordinates, by_root},
     {"40 uids that hold", hold_as_subordinates, by_root},
     {"two services that hold", hold_as_services, by_root},

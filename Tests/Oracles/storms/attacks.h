@@ -21,13 +21,18 @@ extern const int attack_count;
 // In crowds.c.
 void guard_unread(const char *socket);
 void guard_and_remove(const char *socket);
-void leave_history_unread(const char *socket);
+void guard_many(const char *socket);
 void watch_as_some(const char *socket);
 void watch_as_many(const char *socket);
 void ask_as_subordinates(const char *socket);
 void hold_as_subordinates(const char *socket);
 void hold_as_services(const char *socket);
 void list_connections(const char *socket);
+
+// In calls.c.
+void call_everything(const char *socket);
+void leave_everything_unread(const char *socket);
+void leave_history_unread(const char *socket);
 
 /// Has the attacker end with the program. The kernel forgets this when the attacker becomes another
 /// user (prctl(2)).

@@ -20,7 +20,9 @@ enum {
   first_subordinate = 100000, first_person = 30000,
   crowd = 1800, few = 40,
   // The streams of one user, and the outstanding requests of a stream.
-  most_streams = 960, outstanding = 256,
+  most_streams = 960, outstanding = 256, most_flows = 20160,
+  // Polls of 50 ms without a request.
+  patience = 40,
 };
 
 /// Connects as another user: connd gets the effective uid (SO_PEERCRED).
@@ -116,12 +118,12 @@ static uint8_t *put_bytes(uint8_t *at, int field, const void *bytes, size_t leng
   return at + length;
 }
 
-/// Writes GuardRequest.add for a flow, with the longest possible known path, or
+/// Writes GuardRequest.add for a flow, with the longest possible known path if it is long, or
 /// GuardRequest.remove.
 ///
 /// Returns the length of the message with gRPC's prefix.
 static size_t write_request(uint8_t *message, uint16_t id, int is_removal, int is_long) {
-  static const char remote[] = "10.0.0.9", source[] = "10.0.0.2", name[] = "interface123456";
+  static const char remote[] = "11.0.0.9", source[] = "10.0.0.2", name[] = "interface123456";
   uint8_t path[1024], flow[1024 + 128], *at = path;
   for (int i = 0; i < 16; i++) at = put_bytes(at, 4, name, sizeof(name) - 1);
   at = put_bytes(at, 7, source, sizeof(source) - 1);
@@ -147,12 +149,11 @@ struct guard_stream {
 
 static struct guard_stream guards[most_streams];
 
-/// Queues as many of a stream's requests as fit. Without `removes` it stops at the number of
-/// outstanding requests.
-static void put_requests(uint32_t stream, int removes, int64_t *left) {
+/// Queues as many of a stream's requests as fit. Without `removes` it stops at `count`.
+static void put_requests(uint32_t stream, int removes, int count, int64_t *left) {
   struct guard_stream *guard = &guards[stream / 2];
   uint8_t message[2048];
-  for (int i = 0; i < 8 && (removes || guard->sent < 2 * outstanding); i++) {
+  for (int i = 0; i < 8 && (removes || guard->sent < count); i++) {
     int is_removal = removes && guard->sent % 2;
     size_t length = write_request(message, guard->sent / (removes ? 2 : 1), is_removal, !removes);
     if (guard->window < (int64_t)length || *left < (int64_t)length || filled + length + 16 > out_size) return;
@@ -190,8 +191,9 @@ static int take_frames(int connection, int64_t *left) {
 }
 
 /// As many streams of `Guard` as a user may have, each with as many requests as connd takes.
-/// `window` is the part of a stream's answers that is read.
-static void guard(const char *socket, int removes, uint32_t window) {
+/// `window` is the part of a stream's answers that is read, and `count` the number of its flows,
+/// which are held without reading more.
+static void guard(const char *socket, int removes, uint32_t window, int count) {
   for (;;) {
     int connection = connect_to(socket);
     const uint8_t setting[] = {0, 4, (uint8_t)(window >> 24), (uint8_t)(window >> 16), (uint8_t)(window >> 8), (uint8_t)window};
@@ -207,47 +209,31 @@ static void guard(const char *socket, int removes, uint32_t window) {
     exchange(connection);
     int64_t left = 65535;
     size_t sent = 0;
-    for (uint32_t turn = 0;;) {
+    int idle = 0;
+    for (uint32_t turn = 0; removes || !window || idle < patience;) {
       if (!filled)
         for (uint32_t i = 0; i < most_streams && filled < out_size / 2; i++)
-          put_requests(2 * (turn++ % most_streams) + 1, removes, &left);
+          put_requests(2 * (turn++ % most_streams) + 1, removes, count, &left);
       poll(&(struct pollfd){connection, (short)(POLLIN | (filled ? POLLOUT : 0)), 0}, 1, 50);
       if (!take_frames(connection, &left)) break;
+      idle = filled ? 0 : idle + 1;
       if (!filled) continue;
-      ssize_t count = send(connection, out + sent, filled - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (count > 0) sent += (size_t)count;
+      ssize_t written = send(connection, out + sent, filled - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (written > 0) sent += (size_t)written;
       if (sent == filled) sent = filled = 0;
     }
+    if (idle == patience) pause();
     filled = 0;
     close(connection);
   }
 }
 
 /// Registers flows, and reads no answer.
-void guard_unread(const char *socket) { guard(socket, 0, 0); }
+void guard_unread(const char *socket) { guard(socket, 0, 0, 2 * outstanding); }
 /// Registers and removes flows, and reads everything.
-void guard_and_remove(const char *socket) { guard(socket, 1, 0x7fffffff); }
-
-/// Requests the whole history in as many calls as possible, and reads no answer.
-void leave_history_unread(const char *socket) {
-  static uint8_t in[1 << 16];
-  for (;;) {
-    int connection = connect_to(socket);
-    put("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 24);
-    put_frame(settings, 0, 0, "\0\4\0\0\0\0", 6);
-    for (uint32_t i = 0; i < most_streams; i++) {
-      put_call(2 * i + 1, i % 2 ? "Diagnostics/ListTransitions" : "Diagnostics/ListLinks");
-      put_frame(data, end_stream, 2 * i + 1, "\0\0\0\0", 5);
-    }
-    exchange(connection);
-    // Refused calls are repeated later.
-    for (int i = 0; i < 100; i++) {
-      poll(&(struct pollfd){connection, POLLIN, 0}, 1, 50);
-      if (recv(connection, in, sizeof(in), MSG_DONTWAIT) == 0) break;
-    }
-    close(connection);
-  }
-}
+void guard_and_remove(const char *socket) { guard(socket, 1, 0x7fffffff, 0); }
+/// Holds as many flows as it gets, and reads no notification.
+void guard_many(const char *socket) { guard(socket, 0, 0x7fffffff, most_flows / most_streams); }
 
 /// Enters the network namespace of the process that listens on the socket.
 static void join_namespace(const char *socket) {

@@ -36,7 +36,7 @@ void put_greeting(void) {
 /// Headers as literals without indexing and without Huffman code (RFC 7541, 6.2.2).
 size_t write_headers(uint8_t *block, const char *method) {
   char path[64];
-  snprintf(path, sizeof(path), "/connectivity.v1.%s", method);
+  snprintf(path, sizeof(path), "%s%s", *method == '/' ? "" : "/connectivity.v1.", method);
   const char *const all[][2] = {{":method", "POST"},           {":scheme", "http"}, {":path", path},
                                 {":authority", "localhost"}, {"te", "trailers"},  {"content-type", "application/grpc"}};
   uint8_t *at = block;

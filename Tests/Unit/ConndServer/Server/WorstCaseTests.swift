@@ -7,43 +7,65 @@ import UnixTransport
 
 @Suite("Worst case")
 struct WorstCaseTests {
-  /// The maximum costs of single things, in bytes, rounded up. With the release build,
-  /// `Tests/Oracles/storms/weigh` measures them.
-  private enum Cost {
-    /// connd alone, on a cold start: its history, and the part of its program that was read.
-    static let base = 40 << 20
-    /// 57,331 if the client reads nothing: the session, the data that the socket did not take, and
-    /// the kernel's part.
-    static let connection = 60 << 10
-    /// 21,676 for `WatchPath`, the most expensive call, and what it may keep without asking.
-    static let stream = 22 << 10 + CallMemory.free
-    /// 1,465, and room for a path that the client knows. Unread messages are pending memory.
-    static let flow = 2 << 10
-    static let question = 2 << 10
-  }
-
-  /// The memory of the unit that must be left, for fragments of the heap and for surprises.
-  private static let margin = 64 << 20
-
-  private static func unit() throws -> String {
-    try String(contentsOfFile: Checkout.path("systemd/connd.service"), encoding: .utf8)
+  private static func file(_ name: String) throws -> String {
+    try String(contentsOfFile: Checkout.path(name), encoding: .utf8)
   }
 
   private static func setting(_ name: String, _ suffix: String) throws -> Int {
-    let match = try Self.unit().firstMatch(of: try Regex("\n\(name)=(\\d+)\(suffix)\n"))
+    let unit = try Self.file("systemd/connd.service")
+    let match = try unit.firstMatch(of: Regex("\n\(name)=(\\d+)\(suffix)\n"))
     return try #require(match?.output[1].substring.flatMap { Int($0) }, "\(name)")
   }
 
   @Test("D4 clients take all that the default limits allow → 64 MiB of the unit's memory are left")
   func memory() throws {
-    let limits = Limits()
-    let parts = [
-      Cost.base, limits.connections * Cost.connection, limits.streams * Cost.stream,
-      limits.flows * Cost.flow, limits.questions * Cost.question, limits.pendingMemory,
-    ]
-    let most = try Self.setting("MemoryMax", "M") << 20
-    #expect(
-      parts.reduce(0, +) + Self.margin <= most, "\(parts.map { $0 >> 20 }) MiB of \(most >> 20)")
+    let limit = try Self.setting("MemoryMax", "M") << 20
+    #expect(WorstCase.total + WorstCase.margin <= limit, "\(WorstCase.table)")
+  }
+
+  @Test("D4 a service has a method → the table of worst cases has a row for it, and no other row")
+  func calls() throws {
+    let names = WorstCase.calls.map(\.name)
+    #expect(names.sorted() == (try ServiceDescriptors().methods.keys.sorted()))
+    let objects = Set(WorstCase.objects.map(\.name))
+    for call in WorstCase.calls { #expect(objects.isSuperset(of: call.takes), "\(call.name)") }
+  }
+
+  @Test("D4 a client chooses the size of a field → the table says what connd keeps of it")
+  func fields() throws {
+    let fields = try ServiceDescriptors().largeFields
+    #expect(Set(WorstCase.fields.keys).symmetricDifference(fields).sorted() == [])
+  }
+
+  @Test("D4 an object keeps fields of requests → its cost covers their maximum sizes")
+  func keptFields() {
+    var kept: [String: Int] = [:]
+    for case .kept(let name, let bytes) in WorstCase.fields.values {
+      kept[name, default: 0] += bytes
+    }
+    for (name, bytes) in kept {
+      let object = WorstCase.objects.first { $0.name == name }
+      #expect(bytes < (object?.cost ?? 0) / 2, "\(name)")
+    }
+  }
+
+  @Test("D4 the table has a row → attacks multiply it, and a program measures its cost")
+  func attacks() throws {
+    let attacks = try Self.file("Tests/Oracles/storms/attacks.c")
+    let rows = WorstCase.objects.map { ($0.name, $0.attacks) }
+    for (name, own) in rows + WorstCase.calls.map({ ($0.name, $0.attacks) }) {
+      #expect(!own.isEmpty, "\(name)")
+      for attack in own { #expect(attacks.contains("{\"\(attack)\","), "\(name): \(attack)") }
+    }
+    let kinds = try Self.file("Tests/Oracles/storms/holdings.c")
+    for kind in WorstCase.objects.flatMap(\.measures) {
+      #expect(kinds.contains("{\"\(kind)\","), "\(kind)")
+    }
+  }
+
+  @Test("docs/limits.md has the table")
+  func documentation() throws {
+    #expect(try Self.file("docs/limits.md").contains(WorstCase.table), "\(WorstCase.table)")
   }
 
   @Test("connd is killed every two seconds → systemd starts it again each time")
@@ -53,7 +75,7 @@ struct WorstCaseTests {
     )
     // systemd refuses a start after `burst` starts within the interval (ratelimit_below).
     #expect(2 * burst > interval)
-    #expect(try Self.unit().contains("\nRestart=on-failure\n"))
+    #expect(try Self.file("systemd/connd.service").contains("\nRestart=on-failure\n"))
     // A connd that cannot start exits soon, and is not restarted forever.
     #expect(burst < interval * 2)
   }
