@@ -40,6 +40,14 @@ extension Engine {
   }
 
   mutating func unwatch(_ destination: Destination) { self.watched.forget(destination) }
+
+  /// Stores modems that change no path, except that roaming ones may not be used beside the default
+  /// path (W6).
+  mutating func update(toUnchanged modems: [String: ModemLink]) {
+    let roaming = self.context.modems.roaming
+    self.context.modems.update(to: modems)
+    if self.context.modems.roaming != roaming { self.watched.examineAll() }
+  }
 }
 
 extension PathReader {
@@ -50,8 +58,12 @@ extension PathReader {
     let found = try view.unlessRefused { () throws(KernelUnavailable) in
       try self.path(to: destination, view)
     }
-    guard let (path, facts) = found else { return .unknown }
+    guard var (path, facts) = found else { return .unknown }
     view.subscriptions.use(facts)
+    let objection = try view.unlessRefused { () throws(KernelUnavailable) in
+      try self.objection(toUsing: destination, view)
+    }
+    path.objection = objection ?? .noDefaultPath
     return path
   }
 }

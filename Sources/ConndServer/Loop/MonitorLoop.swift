@@ -260,7 +260,7 @@ struct MonitorLoop {
         self.engine.update(to: settings, learntLate: learntLate, time: self.clock.time))
     case .modems(let links):
       let changes = self.engine.context.modems.changes(to: links)
-      guard let change = changes.first else { return self.engine.context.modems.update(to: links) }
+      guard let change = changes.first else { return self.engine.update(toUnchanged: links) }
       self.engine.context.modems.update(change.interface, to: links[change.interface])
       self.note(.modem(change))
       self.facts.prepend(update)

@@ -50,6 +50,9 @@ struct ModemCache {
     }
   }
 
+  /// The links of ModemManager that are in another operator's network.
+  var roaming: Set<String> { Set(self.links.lazy.filter(\.value.isRoaming).map(\.key)) }
+
   /// Replaces the links of ModemManager.
   mutating func update(to links: [String: ModemLink]) { self.links = links }
 

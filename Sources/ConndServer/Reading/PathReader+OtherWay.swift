@@ -1,8 +1,8 @@
 import Connectivity
 import ConnectivityRules
 
-/// Reads the paths over other links' default routes when a client asks. connd does not track these
-/// paths between such requests.
+/// Reads the paths over other links' default routes when a client asks, or follows the path over a
+/// link. They cost nothing otherwise.
 ///
 /// Implements rules W5 and W6.
 extension PathReader {
@@ -28,6 +28,21 @@ extension PathReader {
       }
     }
     return rule.choice(among: candidates)
+  }
+
+  /// Returns why connections that are not bound may not use the path of traffic that is bound to a
+  /// link, or `nil` if they may or the traffic is not bound.
+  func objection(
+    toUsing destination: Destination, _ view: KernelView
+  ) throws(KernelUnavailable) -> OtherWay.Reason? {
+    guard destination.outLink != nil else { return nil }
+    var unbound = destination.ofNew
+    unbound.outLink = nil
+    if let objection = OtherWayRule.objection(to: unbound) { return objection }
+    view.subscriptions.use(try self.path(to: unbound, view).facts)
+    let rule = OtherWayRule(
+      leaving: try self.read(unbound, view), assist: self.classifier.overrides.assist?.isOn)
+    return rule.objection(toUsing: try self.read(destination.ofNew, view))
   }
 
   /// Returns the path of new traffic to a destination, with the facts that decide about its use.

@@ -22,6 +22,9 @@ extension Connectivity_V1_Path {
       self.validation = Connectivity_V1_Validation(path.validation)
     }
     if path.quality != .unknown { self.quality = Connectivity_V1_Quality(path.quality) }
+    if let objection = path.objection {
+      self.objection = Connectivity_V1_OtherWayReason(objection)
+    }
   }
 }
 
@@ -43,6 +46,7 @@ extension KernelPath {
     self.isCostUnknown = !message.hasExpensive
     self.guessedLinks = min(Int(message.guessedLinks), self.chain.count)
     if message.hasQuality { self.quality = LinkQuality(message.quality) }
+    if message.hasObjection { self.objection = OtherWay.Reason(message.objection) }
     if message.hasValidation { self.validation = Validation(message.validation) }
   }
 }

@@ -119,6 +119,9 @@ extension ProtobufWriter {
     if path.quality != .unknown {
       self.write(present: Connectivity_V1_Quality(path.quality), as: 15)
     }
+    if let objection = path.objection {
+      self.write(present: Connectivity_V1_OtherWayReason(objection), as: 16)
+    }
   }
 
   private mutating func write(_ validation: Validation) {

@@ -58,6 +58,10 @@ package struct OtherWayRule {
   /// Why the default way may not be left, or `nil` if it may be left.
   package var objection: OtherWay.Reason? {
     if self.assist == false { return .switchedOff }
+    return self.objectionToLeaving
+  }
+
+  private var objectionToLeaving: OtherWay.Reason? {
     let (candidate, path) = (self.defaultPath, self.defaultPath.path)
     if path.status != .satisfied { return .noDefaultPath }
     if candidate.isTunnelled || path.medium == .tunnel || path.medium == .unknown { return .tunnel }
@@ -72,13 +76,27 @@ package struct OtherWayRule {
   /// forbidden path, with the reason.
   package func choice(among candidates: [Candidate]) -> OtherWay {
     if let objection { return OtherWay(whyNot: objection) }
-    let links = Set(self.defaultPath.path.chain.map(\.index))
-    let others = candidates.filter { candidate in
-      candidate.isPlain && links.isDisjoint(with: candidate.path.chain.map(\.index))
-    }
+    let others = candidates.filter { $0.isPlain && !self.isDefault($0) }
     let sorted = others.sorted { self.rank($0) < self.rank($1) }
     guard let best = sorted.first else { return OtherWay(whyNot: .noOtherPath) }
     return self.objection(to: best).map { OtherWay(best.path, whyNot: $0) } ?? OtherWay(best.path)
+  }
+
+  /// Returns why connections may not use a path beside the default path, or `nil` if they may. They
+  /// may always use the default path's own links, unless it is a tunnel, or has a rule or route of
+  /// its own.
+  package func objection(toUsing candidate: Candidate) -> OtherWay.Reason? {
+    let objection = self.objectionToLeaving
+    if let objection, objection != .noDefaultPath { return objection }
+    guard !self.isDefault(candidate) else { return objection }
+    if self.assist == false { return .switchedOff }
+    guard candidate.isPlain else { return .noOtherPath }
+    return self.objection(to: candidate) ?? objection
+  }
+
+  private func isDefault(_ candidate: Candidate) -> Bool {
+    let links = self.defaultPath.path.chain.lazy.map(\.index)
+    return candidate.path.chain.contains { links.contains($0.index) }
   }
 
   private func rank(_ candidate: Candidate) -> (Int, Int, UInt32) {

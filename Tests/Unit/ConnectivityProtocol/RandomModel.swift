@@ -54,6 +54,7 @@ struct RandomModel {
     path.guessedLinks = Int.random(in: 0...chain.count, using: &self.generator)
     if !path.isExpensive { path.isCostUnknown = self.bool() }
     path.quality = self.any(LinkQuality.self)
+    path.objection = self.maybe { $0.any(OtherWay.Reason.self) }
     let state = self.any(Validation.State.self)
     if state != .unknown {
       path.validation = Validation(

@@ -75,6 +75,41 @@ struct OtherWayRuleTests {
     #expect(candidate.whyNot == row.reason && !candidate.isAllowed)
   }
 
+  private static func objection(
+    _ leave: Edit = nothing, _ take: Edit = nothing, assist: Bool? = nil, toDefault: Bool = false
+  ) -> OtherWay.Reason? {
+    var (wifi, modem) = (Self.wifi, Self.modem)
+    leave(&wifi)
+    take(&modem)
+    return OtherWayRule(leaving: wifi, assist: assist).objection(toUsing: toDefault ? wifi : modem)
+  }
+
+  @Test("W5 W6 each obstacle forbids the use beside the default path", arguments: Self.refusals)
+  func beside(row: (reason: OtherWay.Reason, leave: Edit, take: Edit)) {
+    var modem = Self.modem
+    row.take(&modem)
+    // The links of the default path may always be used.
+    let isDefault = modem.path.chain.contains(PathLink(index: 2, name: "wlan0"))
+    #expect(Self.objection(row.leave, row.take) == (isDefault ? nil : row.reason))
+  }
+
+  @Test("W6 the default path costs money or roams, or assist is off → its own links may be used")
+  func besideItself() {
+    #expect(Self.objection(toDefault: true) == nil)
+    #expect(Self.objection({ $0.path.isExpensive = true }, assist: false, toDefault: true) == nil)
+    #expect(Self.objection({ $0.isRoaming = true }, toDefault: true) == nil)
+    #expect(Self.objection({ $0.path.table = 51820 }, assist: false, toDefault: true) == .ownRoute)
+  }
+
+  @Test("W6 assist is off, or costs are not allowed → also without a default path")
+  func besideLost() {
+    let lost: Edit = { $0.path.status = .requiresConnection }
+    #expect(Self.objection(lost, assist: false) == .switchedOff)
+    #expect(Self.objection(lost, { $0.path.isExpensive = true }) == .expensive)
+    #expect(Self.objection(lost, { $0.path.isExpensive = true }, assist: true) == .noDefaultPath)
+    #expect(Self.objection(lost, { $0.isRoaming = true }, assist: true) == .roaming)
+  }
+
   @Test("W6 the user allows costs → an expensive path is allowed, but not a roaming one")
   func assisted() {
     #expect(

@@ -1704,6 +1704,17 @@ public struct Connectivity_V1_Path: Message {
   public mutating func clearQuality() { self._quality = nil }
   private var _quality: Connectivity_V1_Quality?
 
+  /// Why connections that are not bound may not use this path beside the default path, as Multipath
+  /// TCP does. Set only by WatchPath with `via`, and not if they may. NO_DEFAULT_PATH concerns only
+  /// new uses.
+  public var objection: Connectivity_V1_OtherWayReason {
+    get { self._objection ?? Connectivity_V1_OtherWayReason() }
+    set { self._objection = newValue }
+  }
+  public var hasObjection: Bool { self._objection != nil }
+  public mutating func clearObjection() { self._objection = nil }
+  private var _objection: Connectivity_V1_OtherWayReason?
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1723,6 +1734,7 @@ public struct Connectivity_V1_Path: Message {
     case 13: if let value = field.uint32 { self.guessedLinks = value }
     case 14: if let bytes = field.message { try self.validation.merge(bytes) }
     case 15: if let value = field.value(as: Connectivity_V1_Quality.self) { self.quality = value }
+    case 16: if let value = field.value(as: Connectivity_V1_OtherWayReason.self) { self.objection = value }
     default: break
     }
   }
@@ -1743,6 +1755,7 @@ public struct Connectivity_V1_Path: Message {
     writer.write(UInt64(self.guessedLinks), as: 13)
     self._validation.write(to: &writer, as: 14)
     if let value = self._quality { writer.write(present: value, as: 15) }
+    if let value = self._objection { writer.write(present: value, as: 16) }
   }
 }
 
