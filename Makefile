@@ -243,9 +243,13 @@ storms: deps deps-test ## run the storms of kernel messages at full size (make b
 races: deps deps-test ## race 10,000 connections over a link with random loss, and count the requests
 	@CONND_RACES=200 dev/test --filter OtherWayScenario.races
 
+.PHONY: multipath
+multipath: deps deps-test ## repeat the scenarios of lost links and costs under Multipath TCP (TIMES=20)
+	@CONND_TIMES="$(or $(TIMES),20)" SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter EndpointLossScenario
+
 .PHONY: timings
 timings: deps deps-test ## run the scenarios that have goals for durations, one after another, and check the goals
-	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|StallScenario|EndpointsScenario|NamesScenario|ChannelLifecycleScenario|RouterAdvertisementScenario'
+	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|EndpointsScenario|EndpointLossScenario|NamesScenario|ChannelLifecycleScenario|RouterAdvertisementScenario'
 
 .PHONY: limps
 limps: deps deps-test ## run seventeen troubles, those without a limp for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)

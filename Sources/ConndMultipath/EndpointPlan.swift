@@ -1,37 +1,7 @@
 package import Connectivity
 package import Netlink
 
-/// The path of traffic that is bound to a link, in one address family.
-package struct Uplink: Hashable, Sendable {
-  package enum State: Hashable, Sendable {
-    /// connd has not reported the path, or is not running. The link's endpoints stay unchanged.
-    case unknown
-    /// The link has no default path.
-    case lost
-    /// A satisfied default path from this address.
-    ///
-    /// - isFree: Whether the path is known to be neither metered nor constrained.
-    /// - limps: Whether connections over other links work, but not those over this link (Q2).
-    case usable(IPAddress, isFree: Bool, limps: Bool = false)
-  }
-
-  package var link: UInt32
-  package var family: AddressFamily
-  package var state: State
-  /// Whether traffic that is not bound to a link uses this link.
-  package var isDefault: Bool
-
-  package init(
-    link: UInt32, family: AddressFamily = .ipv4, _ state: State, isDefault: Bool = false
-  ) {
-    self.link = link
-    self.family = family
-    self.state = state
-    self.isDefault = isDefault
-  }
-}
-
-/// The changes that leave one endpoint for each link with a satisfied default path, with the flag
+/// The changes that leave one endpoint for each link that connections may use, with the flag
 /// `backup` unless the link is the best.
 ///
 /// Implements rules M2, M3, M4, M5 and M6.
@@ -48,14 +18,17 @@ package struct EndpointPlan: Hashable, Sendable {
     }
   }
 
-  /// Whether endpoints may be used at all.
-  package enum Permission: Hashable, Sendable {
-    case granted
-    /// The default path is lost, or not all links are known yet. Lost endpoints are deleted, and
-    /// none is added.
-    case postponed
-    /// Traffic uses a tunnel, or has its own rule or route. Other links would bypass it.
-    case denied
+  /// An established subflow.
+  package struct Subflow: Hashable, Sendable {
+    /// Identifies the connection.
+    package var connection: UInt64
+    /// This machine's address.
+    package var address: IPAddress
+
+    package init(of connection: UInt64, from address: IPAddress) {
+      self.connection = connection
+      self.address = address
+    }
   }
 
   package enum Action: Hashable, Sendable {
@@ -64,12 +37,28 @@ package struct EndpointPlan: Hashable, Sendable {
     case setBackup(Bool, MultipathEndpoint)
   }
 
-  /// The changes in the order in which they are made. Lost endpoints are deleted first, and new
-  /// endpoints may pass traffic before old endpoints become backups.
+  /// Why a link with a default path has no endpoint.
+  package enum Exclusion: Hashable, Sendable {
+    /// Better links use all of the kernel's endpoints.
+    case noMoreEndpoints
+    /// Connections may not use the link beside the default path.
+    case objection(OtherWay.Reason)
+  }
+
+  /// In the order in which they are made. Lost endpoints are deleted first, and new ones may pass
+  /// traffic before old ones become backups.
   package private(set) var actions: [Action] = []
   /// Endpoints that other programs made without the flag `backup`, although their links are not the
   /// best.
   package private(set) var unflagged: [MultipathEndpoint] = []
+  package private(set) var excluded: [Place: Exclusion] = [:]
+  /// Whether traffic uses a tunnel, or has its own rule or route. Other links would bypass it.
+  package let isDenied: Bool
+  /// Whether endpoints are kept only because their subflows are unknown.
+  package private(set) var needsSubflows = false
+  /// Whether endpoints are kept only because connections need them. The kernel does not report when
+  /// the last of a closed connection's data is sent.
+  package private(set) var mustLookAgain = false
 
   /// The maximum number of endpoints in the kernel (MPTCP_PM_ADDR_MAX).
   package static let maxEndpoints = 8
@@ -77,76 +66,160 @@ package struct EndpointPlan: Hashable, Sendable {
   /// - Parameters:
   ///   - uplinks: All links that may have a default path.
   ///   - endpoints: The present endpoints.
-  ///   - own: The places of this program's endpoints.
+  ///   - own: This program's endpoints, as it made them (``MultipathEndpoint/asMade``).
   ///   - adopts: Whether to set the flag `backup` of other endpoints.
+  ///   - subflows: All established subflows, or `nil` if unknown. Then no connection loses one.
   package init(
-    _ uplinks: [Uplink], _ endpoints: [MultipathEndpoint], own: Set<Place>, adopts: Bool = false,
-    _ permission: Permission = .granted
+    _ uplinks: [Uplink], _ endpoints: [MultipathEndpoint], own: Set<MultipathEndpoint>,
+    adopts: Bool = false, subflows: [Subflow]? = nil
   ) {
-    let candidates = permission == .denied ? [] : Self.candidates(uplinks)
-    let stale = endpoints.filter { endpoint in
-      guard own.contains(endpoint.place) else { return false }
-      if permission == .denied { return true }
-      // A connection keeps its last endpoint (M6).
-      return !candidates.isEmpty && Self.isLost(endpoint, uplinks)
+    self.isDenied = uplinks.contains { [.tunnel, .ownRoute].contains($0.objection) }
+    let isOwn = { (endpoint: MultipathEndpoint) in own.contains(endpoint.asMade) }
+    if self.isDenied {
+      self.actions = endpoints.filter(isOwn).map(Action.delete)
+      return
     }
-    let present = endpoints.filter { !stale.contains($0) }
-    self.actions = stale.map(Action.delete)
-    var (added, flagged): ([Action], [Action]) = ([], [])
+    let candidates = Candidate.all(uplinks)
+    let foreign = endpoints.filter { endpoint in
+      let isReplaced =
+        endpoint.flags.contains(.implicit)
+        && candidates.contains { $0.place.address == endpoint.address }
+      return !isOwn(endpoint) && !isReplaced
+    }
+    let foreignAddresses = Set(foreign.lazy.map(\.address))
+    let best = candidates.filter { !foreignAddresses.contains($0.place.address) }
+      .sorted { $0.position < $1.position }
+      .prefix(max(0, Self.maxEndpoints - foreign.count))
+    let wanted = Set(best.map(\.place))
+    self.excluded = Self.exclusions(uplinks, candidates, wanted, foreignAddresses)
+
+    let stale = endpoints.filter {
+      isOwn($0) && !wanted.contains($0.place)
+        && Self.isStale($0, uplinks, mayBeLast: candidates.isEmpty)
+    }
+    let needed = Self.needed(stale, uplinks, subflows)
+    self.needsSubflows = subflows == nil && !stale.isEmpty
+    let kept = stale.filter { needed.contains($0.address) }
+    let deleted = stale.filter { !needed.contains($0.address) }
+    self.mustLookAgain = !kept.isEmpty
+    var flagged = kept.filter { !$0.flags.contains(.backup) && !candidates.isEmpty }
+      .map { Action.setBackup(true, $0) }
+    let present = endpoints.filter { !deleted.contains($0) }
+    var added: [Action] = []
     for candidate in candidates {
-      let found = present.first {
-        $0.address == candidate.place.address && !$0.flags.contains(.implicit)
-      }
-      guard let found else {
-        guard permission == .granted, present.count + added.count < Self.maxEndpoints else {
-          continue
-        }
-        let flags: MultipathEndpoint.Flags = candidate.isBackup ? [.subflow, .backup] : .subflow
-        added.append(
-          .add(MultipathEndpoint(candidate.place.address, link: candidate.place.link, flags)))
+      // A backup carries nothing while another subflow seems to work, even on a lost link.
+      let isBackup =
+        candidate.isBackup
+        && !(candidate.position == 0 && kept.contains { Self.isLost($0, uplinks) })
+      let address = candidate.place.address
+      guard let found = present.first(where: { $0.address == address && !$0.isImplicit }) else {
+        guard wanted.contains(candidate.place), candidate.mayBegin,
+          foreign.count + present.filter(isOwn).count + added.count < Self.maxEndpoints
+        else { continue }
+        let flags: MultipathEndpoint.Flags = isBackup ? [.subflow, .backup] : .subflow
+        added.append(.add(MultipathEndpoint(address, link: candidate.place.link, flags)))
         continue
       }
-      guard found.flags.contains(.backup) != candidate.isBackup else { continue }
-      if own.contains(found.place) || adopts && found.flags.contains(.subflow) {
-        flagged.append(.setBackup(candidate.isBackup, found))
-      } else if candidate.isBackup {
+      guard found.flags.contains(.backup) != isBackup, !kept.contains(found) else { continue }
+      if isOwn(found) || adopts && found.flags.contains(.subflow) {
+        flagged.append(.setBackup(isBackup, found))
+      } else if isBackup {
         self.unflagged.append(found)
       }
     }
-    self.actions += flagged.filter { !$0.setsBackup } + added + flagged.filter(\.setsBackup)
+    self.actions =
+      deleted.map(Action.delete) + flagged.filter { !$0.setsBackup } + added
+      + flagged.filter(\.setsBackup)
   }
 
+  /// A link that connections may use, in one address family.
   private struct Candidate {
     var place: Place
     var isBackup: Bool
+    /// The number of better links of the family.
+    var position: Int
+    /// Whether an endpoint may be added now.
+    var mayBegin: Bool
+
+    /// Returns the links by family, best first. Free links come first, then links that do not limp,
+    /// and then the kernel's own choice.
+    static func all(_ uplinks: [Uplink]) -> [Candidate] {
+      AddressFamily.allCases.flatMap { family -> [Candidate] in
+        let usable = uplinks.compactMap {
+          uplink -> (rank: Int, isFree: Bool, place: Place, mayBegin: Bool)? in
+          guard uplink.family == family, uplink.objection == nil || uplink.isPostponed,
+            case .usable(let address, let isFree, let limps) = uplink.state
+          else { return nil }
+          let rank = (isFree ? 0 : 4) + (limps ? 2 : 0) + (uplink.isDefault ? 0 : 1)
+          return (rank, isFree, Place(address, link: uplink.link), !uplink.isPostponed)
+        }
+        let sorted = usable.sorted { ($0.rank, $0.place.link) < ($1.rank, $1.place.link) }
+        return sorted.enumerated().map { position, link in
+          Candidate(
+            place: link.place, isBackup: position > 0 || !link.isFree, position: position,
+            mayBegin: link.mayBegin)
+        }
+      }
+    }
   }
 
-  /// Returns the links with a default path by family, best first. Free links come before others.
-  /// Among these, links that do not limp come first, and then the kernel's own choice.
-  private static func candidates(_ uplinks: [Uplink]) -> [Candidate] {
-    AddressFamily.allCases.flatMap { family -> [Candidate] in
-      let usable = uplinks.compactMap { uplink -> (rank: Int, isFree: Bool, place: Place)? in
-        guard uplink.family == family,
-          case .usable(let address, let isFree, let limps) = uplink.state
-        else { return nil }
-        let rank = (isFree ? 0 : 4) + (limps ? 2 : 0) + (uplink.isDefault ? 0 : 1)
-        return (rank, isFree, Place(address, link: uplink.link))
-      }
-      let sorted = usable.sorted { ($0.rank, $0.place.link) < ($1.rank, $1.place.link) }
-      return sorted.enumerated().map { Candidate(place: $1.place, isBackup: $0 > 0 || !$1.isFree) }
+  private static func exclusions(
+    _ uplinks: [Uplink], _ candidates: [Candidate], _ wanted: Set<Place>,
+    _ foreignAddresses: Set<IPAddress>
+  ) -> [Place: Exclusion] {
+    var excluded: [Place: Exclusion] = [:]
+    for place in candidates.lazy.map(\.place)
+    where !wanted.contains(place) && !foreignAddresses.contains(place.address) {
+      excluded[place] = .noMoreEndpoints
     }
+    for uplink in uplinks where !uplink.isPostponed {
+      guard let objection = uplink.objection, case .usable(let address, _, _) = uplink.state else {
+        continue
+      }
+      excluded[Place(address, link: uplink.link)] = .objection(objection)
+    }
+    return excluded
+  }
+
+  /// Whether an own endpoint that no candidate wants is to be deleted.
+  ///
+  /// - Parameter mayBeLast: Whether no other link is usable. A connection then keeps the endpoints
+  ///   of lost links (M6).
+  private static func isStale(
+    _ endpoint: MultipathEndpoint, _ uplinks: [Uplink], mayBeLast: Bool
+  ) -> Bool {
+    let state = Self.uplink(of: endpoint, uplinks)?.state
+    if state == .unknown { return false }
+    return Self.isLost(endpoint, uplinks) ? !mayBeLast : true
   }
 
   /// Whether the endpoint's link is gone, or has no path from its address.
   private static func isLost(_ endpoint: MultipathEndpoint, _ uplinks: [Uplink]) -> Bool {
-    let uplink = uplinks.first {
-      $0.link == endpoint.link && $0.family == endpoint.address.family
+    switch Self.uplink(of: endpoint, uplinks)?.state {
+    case .unknown: false
+    case .usable(let address, _, _): address != endpoint.address
+    case .lost, nil: true
     }
-    switch uplink?.state {
-    case .unknown: return false
-    case .usable(let address, _, _): return address != endpoint.address
-    case .lost, nil: return true
-    }
+  }
+
+  private static func uplink(of endpoint: MultipathEndpoint, _ uplinks: [Uplink]) -> Uplink? {
+    uplinks.first { $0.link == endpoint.link && $0.family == endpoint.address.family }
+  }
+
+  /// Returns the addresses of endpoints without which a connection would have no subflow. If the
+  /// subflows are unknown, all may be needed.
+  private static func needed(
+    _ stale: [MultipathEndpoint], _ uplinks: [Uplink], _ subflows: [Subflow]?
+  ) -> Set<IPAddress> {
+    let leaving = Set(stale.map(\.address))
+    guard let subflows else { return leaving }
+    let staying = Set(
+      uplinks.compactMap { uplink -> IPAddress? in
+        guard case .usable(let address, _, _) = uplink.state else { return nil }
+        return leaving.contains(address) ? nil : address
+      })
+    let safe = Set(subflows.lazy.filter { staying.contains($0.address) }.map(\.connection))
+    return Set(subflows.lazy.filter { !safe.contains($0.connection) }.map(\.address))
   }
 }
 
@@ -156,4 +229,13 @@ extension EndpointPlan.Action {
 
 extension MultipathEndpoint {
   package var place: EndpointPlan.Place { .init(self.address, link: self.link) }
+
+  /// The endpoint without the flag `backup`, which changes.
+  package var asMade: MultipathEndpoint {
+    var endpoint = self
+    endpoint.flags.remove(.backup)
+    return endpoint
+  }
+
+  fileprivate var isImplicit: Bool { self.flags.contains(.implicit) }
 }

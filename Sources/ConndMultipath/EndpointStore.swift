@@ -1,45 +1,68 @@
 import Connectivity
 import Glibc
 import LinuxSupport
+import Netlink
 
 /// The endpoints that this program made, in a file that survives its restarts. Without the file
 /// they would count as another program's and never be deleted.
 struct EndpointStore {
   /// The path of the file, or `nil` to keep the endpoints only in memory.
-  let path: String?
-  private(set) var places: Set<EndpointPlan.Place>
+  private let path: String?
+  /// The endpoints as they were made. The number is 0 until the kernel's list has shown it.
+  private(set) var endpoints: Set<MultipathEndpoint>
 
-  /// Reads the file. A missing file counts as empty, and malformed lines are skipped.
-  init(path: String?) {
-    self.path = path
-    self.places = path.map { Set(Self.read($0)) } ?? []
+  /// Reads the file. A missing or malformed one counts as empty.
+  ///
+  /// - Parameter isWritten: Whether changes are written to the file.
+  init(path: String?, isWritten: Bool = true) {
+    self.path = isWritten ? path : nil
+    self.endpoints = path.map { Set(Self.read($0)) } ?? []
   }
 
   /// - Throws: An error if the file cannot be written.
-  mutating func insert(_ place: EndpointPlan.Place) throws(StoreError) {
-    self.places.insert(place)
-    try self.write()
+  mutating func insert(_ endpoint: MultipathEndpoint) throws(StoreError) {
+    try self.replace(self.endpoints.union([endpoint.asMade]))
   }
 
   /// - Throws: An error if the file cannot be written.
-  mutating func remove(_ place: EndpointPlan.Place) throws(StoreError) {
-    guard self.places.remove(place) != nil else { return }
+  mutating func remove(_ endpoint: MultipathEndpoint) throws(StoreError) {
+    try self.replace(self.endpoints.subtracting([endpoint.asMade]))
+  }
+
+  /// Learns the numbers of new endpoints, and forgets endpoints that are no longer in the kernel's
+  /// list as they were made. Another program may add one for the same address and link.
+  ///
+  /// - Throws: An error if the file cannot be written.
+  mutating func compare(with list: [MultipathEndpoint]) throws(StoreError) {
+    let found = list.map(\.asMade).filter { endpoint in
+      var unnumbered = endpoint
+      unnumbered.id = 0
+      return self.endpoints.contains(endpoint) || self.endpoints.contains(unnumbered)
+    }
+    try self.replace(Set(found))
+  }
+
+  private mutating func replace(_ endpoints: Set<MultipathEndpoint>) throws(StoreError) {
+    guard endpoints != self.endpoints else { return }
+    self.endpoints = endpoints
     try self.write()
   }
 
-  private static func read(_ path: String) -> [EndpointPlan.Place] {
+  private static func read(_ path: String) -> [MultipathEndpoint] {
     readFile(path)?.split(separator: "\n").compactMap { line in
       let words = line.split(separator: " ")
-      guard words.count == 2, let address = IPAddress(String(words[0])), let link = UInt32(words[1])
+      // Earlier versions wrote no number.
+      guard (2...3).contains(words.count), let address = IPAddress(String(words[0])),
+        let link = UInt32(words[1]), let id = words.count == 3 ? UInt8(words[2]) : 0
       else { return nil }
-      return EndpointPlan.Place(address, link: link)
+      return MultipathEndpoint(id: id, address, link: link, .subflow)
     } ?? []
   }
 
   /// Replaces the file in one step.
   private func write() throws(StoreError) {
     guard let path = self.path else { return }
-    let lines = self.places.map { "\($0.address) \($0.link)\n" }.sorted().joined()
+    let lines = self.endpoints.map { "\($0.address) \($0.link) \($0.id)\n" }.sorted().joined()
     let temporary = path + ".new"
     // An existing file may be another user's symbolic link, so a new file is created.
     unlink(temporary)
@@ -53,8 +76,7 @@ struct EndpointStore {
     }
   }
 }
-
-/// An error if the file with the program's endpoints cannot be written.
+/// The error of the file with the program's endpoints.
 struct StoreError: Error, CustomStringConvertible {
   var description: String
 

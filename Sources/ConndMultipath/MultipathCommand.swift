@@ -15,8 +15,9 @@ public struct MultipathCommand: ParsableCommand {
     abstract: "Lets connections of Multipath TCP use all links with a default path.",
     discussion: """
       connd-multipath asks connd which links lead to the internet, and keeps one endpoint of Multipath \
-      TCP for each: a backup if it is metered or not the best. It deletes only endpoints that it made. \
-      It needs CAP_NET_ADMIN.
+      TCP for each: a backup if it is metered or not the best. Beside the default route, a metered \
+      link has one only after “connctl assist on”. It deletes only endpoints that it made. It needs \
+      CAP_NET_ADMIN.
 
       While mptcpd is running, connd-multipath waits for its end.
 
@@ -73,7 +74,7 @@ public struct MultipathCommand: ParsableCommand {
   private func start() throws {
     let settings = try self.settings()
     if !self.dryRun { try self.waitForOtherManager() }
-    let store = EndpointStore(path: self.state ?? Self.defaultState)
+    let store = EndpointStore(path: self.state ?? Self.defaultState, isWritten: !self.dryRun)
     let socket = self.socket.map { ConndSocket(path: $0) } ?? .default
     let isDry = self.dryRun
     let isRemoval = self.remove

@@ -6,7 +6,6 @@ struct UplinkTable: Sendable {
   /// A link in one address family.
   struct Key: Hashable, Sendable {
     var link: UInt32
-    var name: String
     var family: AddressFamily
   }
 
@@ -20,15 +19,10 @@ struct UplinkTable: Sendable {
     self.pending.isEmpty && self.defaults.count == AddressFamily.allCases.count
   }
 
-  /// Replaces the links.
-  ///
-  /// - Returns: The links to begin following, and the links to stop following.
-  mutating func replace(_ keys: Set<Key>) -> (added: Set<Key>, removed: Set<Key>) {
-    let known = self.pending.union(self.paths.keys)
-    let (added, removed) = (keys.subtracting(known), known.subtracting(keys))
-    self.pending = self.pending.intersection(keys).union(added)
-    for key in removed { self.paths[key] = nil }
-    return (added, removed)
+  /// Replaces the links. A link that stays keeps its last path.
+  mutating func replace(_ keys: Set<Key>) {
+    self.paths = self.paths.filter { keys.contains($0.key) }
+    self.pending = keys.subtracting(self.paths.keys)
   }
 
   mutating func note(_ path: NetworkPath, of key: Key) {
@@ -44,15 +38,7 @@ struct UplinkTable: Sendable {
   /// Returns the gateway of the path from an endpoint's place, or `nil` without one.
   func gateway(of place: EndpointPlan.Place) -> IPAddress? {
     let family = place.address.family
-    return self.paths.first { $0.key.link == place.link && $0.key.family == family }?
-      .value.path(family)?.gateway
-  }
-
-  /// The families in which a default path exists or is in doubt.
-  var usedFamilies: [AddressFamily] {
-    AddressFamily.allCases.filter { family in
-      self.defaults[family]?.path(family).map { $0.status != .unsatisfied } ?? true
-    }
+    return self.paths[Key(link: place.link, family: family)]?.path(family)?.gateway
   }
 
   /// Whether a default path is unknown, for example because connd does not answer.
@@ -61,10 +47,13 @@ struct UplinkTable: Sendable {
   }
 
   var uplinks: [Uplink] {
+    let isComplete = self.isComplete
     let known = self.paths.map { key, path in
-      Uplink(
+      let objection = path.path(key.family)?.objection
+      return Uplink(
         link: key.link, family: key.family, path.uplinkState(key.family),
-        isDefault: self.defaults[key.family]?.path(key.family)?.chain.first?.index == key.link)
+        isDefault: self.defaults[key.family]?.path(key.family)?.chain.first?.index == key.link,
+        objection: objection ?? (isComplete ? nil : .noDefaultPath))
     }
     return known + self.pending.map { Uplink(link: $0.link, family: $0.family, .unknown) }
   }

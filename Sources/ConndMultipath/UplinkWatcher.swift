@@ -15,6 +15,9 @@ final class UplinkWatcher: Sendable {
   ].compactMapValues { $0 }
   /// The maximum number of links that are followed. Older links take precedence.
   private static let maxLinks = 64
+  /// How long connections are ignored after one was noticed, in milliseconds. They may begin and
+  /// end often.
+  private static let pause: CInt = 100
   /// Links whose packets travel inside those of another link.
   private static let tunnels: Set<String> = [
     "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre",
@@ -31,7 +34,7 @@ final class UplinkWatcher: Sendable {
 
   private struct State {
     var table = UplinkTable()
-    var tasks: [UplinkTable.Key: Task<Void, Never>] = [:]
+    var monitors: [UplinkTable.Key: (name: String, task: Task<Void, Never>)] = [:]
   }
 
   init(_ socket: ConndSocket, on executor: any TaskExecutor) {
@@ -47,22 +50,41 @@ final class UplinkWatcher: Sendable {
 
   var table: UplinkTable { self.state.withLock { $0.table } }
 
-  /// Adds an element to ``changes`` whenever the kernel reports a link, on a separate thread.
+  /// Adds an element to ``changes`` whenever the kernel reports a link, or a connection or subflow
+  /// of Multipath TCP, on a separate thread.
   ///
-  /// - Throws: An error if netlink is unavailable.
-  func watchLinks() throws {
-    // The listener is opened before links are listed, so that no later link is missed.
-    nonisolated(unsafe) let listener = try LinkListener()
+  /// - Throws: An error if netlink is unavailable, or this process may not listen.
+  func listen() throws {
+    // Opened here, so that no link appears unnoticed between the first list and this.
+    nonisolated(unsafe) let links = try HintListener.links()
+    nonisolated(unsafe) let connections = try HintListener.multipathConnections()
     let isStarted = Thread.start(named: "connd-links") { [attention] in
+      var pauses = false
       while true {
-        var polled = pollfd(fd: listener.fileDescriptor, events: Int16(POLLIN), revents: 0)
-        poll(&polled, 1, -1)
-        do throws(NetlinkError) { try listener.drain() } catch { return attention.finish() }
-        attention.yield()
+        // poll(2) ignores negative descriptors.
+        let descriptors = [links.fileDescriptor, pauses ? -1 : connections?.fileDescriptor ?? -1]
+        var polled = descriptors.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
+        let count = poll(&polled, 2, pauses ? Self.pause : -1)
+        do throws(NetlinkError) {
+          if polled[0].revents != 0 { try links.drain() }
+          if polled[1].revents != 0 { try connections?.drain() }
+        } catch {
+          return attention.finish()
+        }
+        pauses = polled[1].revents != 0 || pauses && count != 0
+        if count > 0 { attention.yield() }
       }
     }
     if !isStarted { throw SystemError() }
     self.attention.yield()
+  }
+
+  /// Adds an element to ``changes`` after a time, unless the task is cancelled.
+  func lookAgain(after time: Duration) -> Task<Void, Never> {
+    Task { [attention] in
+      guard (try? await Task.sleep(for: time)) != nil else { return }
+      attention.yield()
+    }
   }
 
   /// Follows the links that may have a default path, and stops following all others.
@@ -71,21 +93,25 @@ final class UplinkWatcher: Sendable {
       link.flags.contains(.up) && !link.flags.contains(.loopback) && link.master == nil
         && !(link.kind.map(Self.tunnels.contains) ?? false)
     }
-    let keys = candidates.sorted { $0.index < $1.index }.prefix(Self.maxLinks).flatMap { link in
-      Self.probes.keys.map {
-        UplinkTable.Key(link: link.index, name: link.name, family: $0)
+    var names: [UplinkTable.Key: String] = [:]
+    for link in candidates.sorted(by: { $0.index < $1.index }).prefix(Self.maxLinks) {
+      for family in Self.probes.keys {
+        names[UplinkTable.Key(link: link.index, family: family)] = link.name
       }
     }
-    let (added, ended) = self.state.withLock { state in
-      let (added, removed) = state.table.replace(Set(keys))
-      return (added, removed.compactMap { state.tasks.removeValue(forKey: $0) })
+    let (ended, begun) = self.state.withLock { state in
+      state.table.replace(Set(names.keys))
+      // connd finds the link by its name whenever it is asked again.
+      let ended = state.monitors.filter { names[$0.key] != $0.value.name }
+      for key in ended.keys { state.monitors[key] = nil }
+      return (ended.values.map(\.task), names.filter { state.monitors[$0.key] == nil })
     }
     for task in ended { task.cancel() }
-    for key in added {
+    for (key, name) in begun {
       guard let probe = Self.probes[key.family] else { continue }
-      let monitor = PathMonitor(destination: probe, via: key.name, socket: self.socket)
+      let monitor = PathMonitor(destination: probe, via: name, socket: self.socket)
       let task = self.follow(monitor) { $0.note($1, of: key) }
-      self.state.withLock { $0.tasks[key] = task }
+      self.state.withLock { $0.monitors[key] = (name, task) }
     }
   }
 

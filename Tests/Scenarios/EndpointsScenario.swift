@@ -6,77 +6,12 @@ import Testing
 /// connd-multipath keeps the endpoints of Multipath TCP, and connections move with them.
 @Suite("Endpoints of Multipath TCP", .needsNamespaces, .blocking, .serialized)
 struct EndpointsScenario {
-  /// A global address, which no host outside of the laboratory ever sees.
-  private static let server = "93.184.215.14"
-
-  /// A host on a Wi-Fi with a round trip of 20 ms, and a metered modem of 60 ms.
-  private final class Bench {
-    let lab: Laboratory
-    let wifi: LossyLink
-    let modem: LossyLink
-    private(set) var program: RunningCommand?
-
-    init(modem: String = "wwan0") throws {
-      let lab = try Laboratory(configuration: Uplinks.media)
-      self.lab = lab
-      try lab.outside.ip("address add \(EndpointsScenario.server)/32 dev lo")
-      try lab.namespace.set("net/ipv4/conf/all/rp_filter", "2")
-      self.wifi = try LossyLink("wlan0", 0, in: lab, delay: .milliseconds(10))
-      self.modem = try LossyLink(modem, 1, in: lab, delay: .milliseconds(30))
-      try lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 metric 600")
-      try lab.namespace.ip("route add default via 10.1.0.1 dev \(modem) metric 700")
-      try lab.start()
-    }
-
-    private func arguments(_ more: [String]) -> [String] {
-      [
-        Programs.multipath, "--socket", self.lab.socket, "--state",
-        "\(self.lab.directory.path)/endpoints",
-      ] + more
-    }
-
-    func start(_ arguments: String...) throws {
-      self.program = try self.lab.namespace.spawn(self.arguments(arguments))
-    }
-
-    func run(_ arguments: String...) throws -> Command.Outcome {
-      try Command.outcome(of: self.lab.namespace.wrapped(self.arguments(arguments)))
-    }
-
-    func stop() throws {
-      try self.program?.terminate()
-      self.program = nil
-    }
-
-    /// The endpoints, one a line and sorted, without their numbers.
-    func endpoints() throws -> [String] {
-      try self.lab.namespace.ip("mptcp endpoint show").split(separator: "\n").map { line in
-        var words = line.split(separator: " ")
-        if let id = words.firstIndex(of: "id") { words.removeSubrange(id...id + 1) }
-        return words.joined(separator: " ")
-      }.sorted()
-    }
-
-    func expectEndpoints(
-      _ expected: String..., sourceLocation: SourceLocation = #_sourceLocation
-    ) throws {
-      do {
-        try waitUntil("the endpoints are as expected") { try self.endpoints() == expected }
-      } catch {
-        let found = try self.endpoints()
-        Issue.record(
-          "\(found) instead of \(expected): \(self.program?.standardError ?? "")",
-          sourceLocation: sourceLocation)
-      }
-    }
-  }
-
-  private static let wifi = "10.0.0.2 subflow dev wlan0"
-  private static let modem = "10.1.0.2 subflow backup dev wwan0"
+  private static let wifi = EndpointsBench.wifi
+  private static let modem = EndpointsBench.modem
 
   @Test("M2 links come and go → the endpoints do, and those of others stay")
   func endpoints() throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     try bench.lab.namespace.ip("mptcp endpoint add 192.0.2.77 subflow")
     let foreign = "192.0.2.77 subflow"
     let planned = try bench.run("--dry-run")
@@ -113,7 +48,7 @@ struct EndpointsScenario {
 
   @Test("M2 M4 a user changes the cost of a link that is not used → its flag changes")
   func cost() throws {
-    let bench = try Bench(modem: "eth1")
+    let bench = try EndpointsBench(modem: "eth1")
     try bench.start()
     try bench.expectEndpoints(Self.wifi, "10.1.0.2 subflow backup dev eth1")
     #expect(try bench.lab.connctl("metered", "wlan0", "on").status == 0)
@@ -126,7 +61,7 @@ struct EndpointsScenario {
 
   @Test("M2 traffic leaves by a table of its own, as into a tunnel → the endpoints are deleted")
   func tunnel() throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     try bench.start()
     try bench.expectEndpoints(Self.wifi, Self.modem)
     try bench.lab.namespace.ip("route add default via 10.0.0.1 dev wlan0 table 51820")
@@ -139,7 +74,7 @@ struct EndpointsScenario {
 
   @Test("M2 NetworkManager's endpoints are adopted → they get the flag, and are never deleted")
   func adopted() throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     for line in ["10.0.0.2 dev wlan0", "10.1.0.2 dev wwan0"] {
       try bench.lab.namespace.ip("mptcp endpoint add \(line) subflow")
     }
@@ -155,7 +90,7 @@ struct EndpointsScenario {
   }
 
   /// A program that has the name of the Multipath TCP daemon.
-  private func startDaemon(_ prefix: String..., in bench: Bench) throws -> RunningCommand {
+  private func startDaemon(_ prefix: String..., in bench: EndpointsBench) throws -> RunningCommand {
     let daemon = "\(bench.lab.directory.path)/mptcpd"
     try Command.run(["cp", "/bin/sleep", daemon])
     let running = try bench.lab.namespace.spawn(prefix + [daemon, "60"])
@@ -167,7 +102,7 @@ struct EndpointsScenario {
 
   @Test("M2 mptcpd is running → the program waits, and begins when mptcpd has ended")
   func otherManager() throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     let running = try self.startDaemon(in: bench)
     let outcome = try bench.run("--remove")
     #expect(outcome.status == 69 && outcome.standardError.contains("mptcpd is running"))
@@ -183,7 +118,7 @@ struct EndpointsScenario {
 
   @Test("M2 a process without CAP_NET_ADMIN is called mptcpd → the program begins")
   func onlyTheName() throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     let running = try self.startDaemon("setpriv", "--bounding-set=-net_admin", in: bench)
     try bench.start()
     try bench.expectEndpoints(Self.wifi, Self.modem)
@@ -201,10 +136,10 @@ struct EndpointsScenario {
 
   @Test("M3 M4 the Wi-Fi is lost and comes back → answers go on", arguments: Trouble.allCases)
   private func connection(trouble: Trouble) throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     try bench.start()
     try bench.expectEndpoints(Self.wifi, Self.modem)
-    let pulses = try Pulses(bench.lab, to: Self.server)
+    let pulses = try Pulses(bench.lab, to: EndpointsBench.server)
     // The kernel delays a carrier change if the last one was less than a second ago
     // (net/core/link_watch.c). An answer arrives every 10 ms.
     try pulses.expectAnswers(150)
@@ -246,13 +181,13 @@ struct EndpointsScenario {
 
   @Test("M5 the Wi-Fi limps → the flags are swapped, answers go by the cable, and later return")
   func limp() throws {
-    let bench = try Bench(modem: "eth1")
-    let hosts = [Self.server, OtherWayBench.secondServer, OtherWayBench.thirdServer]
+    let bench = try EndpointsBench(modem: "eth1")
+    let hosts = [EndpointsBench.server, OtherWayBench.secondServer, OtherWayBench.thirdServer]
     for host in hosts[1...] { try bench.lab.outside.ip("address add \(host)/32 dev lo") }
     let server = try CallServer(bench.lab)
     try bench.start()
     try bench.expectEndpoints(Self.wifi, "10.1.0.2 subflow backup dev eth1")
-    let pulses = try Pulses(bench.lab, to: Self.server)
+    let pulses = try Pulses(bench.lab, to: EndpointsBench.server)
     try pulses.expectAnswers(20)
     let client = try CallProbe(
       bench.lab, to: (0..<4).map { "\(hosts[$0 % 3]):\(CallServer.port)" }, ["--quiet"])
@@ -283,11 +218,11 @@ struct EndpointsScenario {
     "M1 the server has no Multipath TCP, or a box removes it → the connection is one of TCP",
     arguments: [false, true])
   func fallback(isRemoved: Bool) throws {
-    let bench = try Bench()
+    let bench = try EndpointsBench()
     if isRemoved { bench.wifi.removeMultipath() }
     try bench.start()
     try bench.expectEndpoints(Self.wifi, Self.modem)
-    let pulses = try Pulses(bench.lab, to: Self.server, isServed: isRemoved)
+    let pulses = try Pulses(bench.lab, to: EndpointsBench.server, isServed: isRemoved)
     try pulses.expectAnswers(10)
     #expect(!pulses.isMultipath)
     #expect(bench.modem.sentBytes == 0)

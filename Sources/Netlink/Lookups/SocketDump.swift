@@ -10,6 +10,9 @@ package struct OpenConnection: Hashable, Sendable {
   /// The inode number of the connection's socket.
   package var inode: UInt64
   package var report: SocketReport
+  /// Whether it is a subflow of Multipath TCP. All subflows of a connection have the same `inode`.
+  /// Kernels before 6.15 report this only with CAP_NET_ADMIN.
+  package var isSubflow = false
 }
 
 /// All established TCP connections, read from the kernel in parts (sock_diag(7)).
@@ -22,6 +25,11 @@ package final class SocketDump {
   private let requester: Requester
   private var families = AddressFamily.allCases
   private var exchange: Exchange?
+
+  /// Opens a socket for the dump.
+  package convenience init() throws(NetlinkError) {
+    try self.init(on: NetlinkSocket(NETLINK_SOCK_DIAG, nonBlocking: false))
+  }
 
   /// - Parameter socket: A netlink socket of the protocol `NETLINK_SOCK_DIAG` for this dump alone.
   package init(on socket: any DatagramSocket) throws(NetlinkError) {
@@ -97,6 +105,7 @@ extension OpenConnection {
         remotePort: UInt16(bigEndian: remotePort)))
     self.inode = UInt64(inode)
     self.report = report
+    self.isSubflow = Self.isSubflow(bytes)
   }
 
   /// Returns the mark, or 0 without CAP_NET_ADMIN, because the kernel does not report it then.
@@ -106,6 +115,15 @@ extension OpenConnection {
       if attribute.type == INET_DIAG_MARK { return attribute.payload.load(UInt32.self, at: 0) ?? 0 }
     }
     return 0
+  }
+
+  private static func isSubflow(_ bytes: Bytes) -> Bool {
+    var attributes = AttributeReader(bytes, after: MemoryLayout<inet_diag_msg>.size)
+    guard var protocols = attributes.nested(in: Int(INET_DIAG_ULP_INFO)) else { return false }
+    while let attribute = protocols.next() {
+      if attribute.type == Int(INET_ULP_INFO_NAME) { return attribute.payload.string == "mptcp" }
+    }
+    return false
   }
 
   /// Offsets in `struct inet_diag_msg`: four octets, an `inet_diag_sockid`, and five numbers.
