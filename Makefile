@@ -241,7 +241,11 @@ storms: deps deps-test ## run the storms of kernel messages at full size (make b
 
 .PHONY: races
 races: deps deps-test ## race 10,000 connections over a link with random loss, and count the requests
-	@CONND_RACES=200 dev/test --filter OtherWayScenario.races
+	@CONND_RACES=100 dev/test --filter OtherWayScenario.races
+
+.PHONY: stalls
+stalls: deps deps-test ## make second calls on 20 channels, 0.25 to 5 s after a Wi-Fi began to lose 60 or 100 %, and print how long they took
+	@CONND_STALLS=20 TEST_LIMIT=1h dev/test --filter StallScenario
 
 .PHONY: multipath
 multipath: deps deps-test ## repeat the scenarios of lost links and costs under Multipath TCP (TIMES=20)

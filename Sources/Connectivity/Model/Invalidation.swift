@@ -41,7 +41,8 @@ extension Invalidation {
     /// The machine resumed from sleep (I6).
     case resumed
     /// The peer has left several transmissions in a row unanswered since the network changed,
-    /// although the kernel still has a path (E2).
+    /// although the kernel still has a path (E2). A channel of `ConnectivityClient` also reports it
+    /// if another link reaches the same peer (W8).
     case silent
   }
 

@@ -27,7 +27,9 @@ public struct AnyServiceClient<Transport: ClientTransport>: Sendable {
     _ method: MethodDescriptor, _ request: Request, metadata: Metadata = [:],
     options: CallOptions = .defaults, returning: Response.Type = Response.self
   ) async throws -> Response {
-    try await self.client.unary(
+    var method = method
+    method.type = method.type ?? .unary
+    return try await self.client.unary(
       request: ClientRequest(message: request, metadata: metadata), descriptor: method,
       serializer: ProtobufSerializer(), deserializer: ProtobufDeserializer<Response>(),
       options: options

@@ -132,7 +132,10 @@ extension Channel {
       // With TLS this parses all trusted certificates: 15 ms, in which an event loop would stop.
       connection = try await NIOThreadPool.singleton.runIfActive {
         try Connection(id: id, serial: serial, to: target, by: choice.link, self.settings) {
-          [weak self] event in self?.handle(event, of: id, serial)
+          [weak self] in
+          self?.heardElsewhere(than: id, serial)
+        } onEvent: { [weak self] event in
+          self?.handle(event, of: id, serial)
         }
       }
     } catch {

@@ -170,8 +170,13 @@ extension Channel {
     connection.destroy()
   }
 
-  private func invalidate(
-    _ connection: Connection, _ invalidation: FlowInvalidation, _ report: ConnectionGuard.Report
+  /// Handles an invalidation of a connection, as the configuration says.
+  ///
+  /// - Parameter report: The guard's report, or `nil` if the channel itself found the connection
+  ///   dead.
+  func invalidate(
+    _ connection: Connection, _ invalidation: FlowInvalidation,
+    _ report: ConnectionGuard.Report? = nil
   ) {
     let action = self.settings.config.onInvalidation.action(for: invalidation)
     self.metrics.invalidated(invalidation)
@@ -197,7 +202,7 @@ extension Channel {
         }
       }
     }
-    report.keep(despite: invalidation, awaitsReturn: action == .keep)
+    report?.keep(despite: invalidation, awaitsReturn: action == .keep)
   }
 }
 

@@ -14,7 +14,7 @@ struct OtherWayUse: Sendable {
   var defaultPath: ConnectionGuard?
 }
 
-/// Implements rules W1, W2, W3 and W7.
+/// Implements rules W1, W2, W3, W7 and W8.
 extension Channel {
   typealias Addresses = Resolution.Addresses
 
@@ -189,7 +189,30 @@ extension Channel {
     case .hold: self.holdCalls(on: connection)
     case .stalled: self.stalled(connection)
     case .recovered: self.recovered(id, serial)
+    case .end(let testimony): self.endCalls(on: connection, testimony)
     }
+  }
+
+  /// Ends the calls on a connection whose server another link reaches (W8).
+  private func endCalls(on connection: Connection, _ testimony: SocketTestimony) {
+    let path = connection.path
+    let cause = ChangeCause(.quality, "stalled", interface: path?.interface)
+    self.invalidate(
+      connection,
+      FlowInvalidation(
+        reason: .silent, severity: .destroy, cause: cause, path: path, socket: testimony))
+  }
+
+  /// Returns when the connection in use was last heard, or `nil` if it has the same link as this
+  /// one or leads to another server (W8).
+  func heardElsewhere(than id: UInt64, _ serial: UInt64) -> ContinuousClock.Instant? {
+    let connections = self.state.withLock { state in
+      (state.connections[id], state.machine.ready.flatMap { state.connections[$0] })
+    }
+    guard case (let silent?, let other?) = connections, silent.serial == serial,
+      other.link != silent.link, other.target.address == silent.target.address
+    else { return nil }
+    return other.lastHeard
   }
 
   /// Lets calls wait for the peer of a silent connection, or for a connection beside it (W4).

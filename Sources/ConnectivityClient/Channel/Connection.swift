@@ -41,14 +41,19 @@ final class Connection: Sendable {
 
   /// - Parameters:
   ///   - link: The link of the other way, or `nil` for the default way.
+  ///   - heardElsewhere: Returns when a connection to the same server by another link was last
+  ///     heard, or `nil` without one.
   ///   - onEvent: Called on the connection's thread.
   /// - Throws: `RuntimeError` if the TLS configuration cannot work.
   init(
     id: UInt64, serial: UInt64, to target: FixedAddress, by link: String? = nil,
-    _ settings: ConnectionSettings, onEvent: @escaping @Sendable (Event) -> Void
+    _ settings: ConnectionSettings,
+    heardElsewhere: @escaping @Sendable () -> ContinuousClock.Instant?,
+    onEvent: @escaping @Sendable (Event) -> Void
   ) throws {
     let core = ConnectionCore(
-      watchesStalls: settings.mayTakeOtherWay(to: target.address.ip), onEvent)
+      watchesStalls: settings.mayTakeOtherWay(to: target.address.ip), settings.config.recovery,
+      heardElsewhere: heardElsewhere, onEvent)
     var settings = settings
     if let link { settings.config.interface = link }
     self.id = id
@@ -146,16 +151,19 @@ final class Connection: Sendable {
   }
 
   /// Counts a call that starts on the connection.
-  func enter() {
+  ///
+  /// - Parameter isStream: Whether the call may have more than one message in one direction.
+  func enter(isStream: Bool) {
     let watch = self.core.state.withLock { state in
       state.calls += 1
+      if isStream { state.streams += 1 }
       state.wasUsed = true
       return state.stalls
     }
     watch?.called()
   }
 
-  func leave() { self.core.state.withLock { $0.leave() } }
+  func leave(isStream: Bool) { self.core.state.withLock { $0.leave(isStream) } }
 
   /// Checks whether the peer is alive (E4). May be called on any thread.
   func askPeer() {

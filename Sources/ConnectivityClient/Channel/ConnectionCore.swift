@@ -17,7 +17,9 @@ final class ConnectionCore: Sendable {
     /// The last error of the socket.
     var failure: (any Error)?
     var (wasReady, wasUsed) = (false, false)
-    var (calls, holds) = (0, 0)
+    /// The numbers of running calls, those of them that may stream, and calls that got the
+    /// connection.
+    var (calls, streams, holds) = (0, 0, 0)
     var idleSince = ContinuousClock.now
     var invalidation: FlowInvalidation?
     var path: KernelPath?
@@ -28,18 +30,27 @@ final class ConnectionCore: Sendable {
     var stalls: StallWatch?
     var inquirer: NIOLoopBound<PeerInquirer>?
 
-    mutating func leave() {
+    mutating func leave(_ isStream: Bool) {
       invariant(self.calls > 0, "only a call that has started ends")
       self.calls -= 1
+      if isStream { self.streams -= 1 }
     }
   }
 
   let state = Mutex(State())
   private let watchesStalls: Bool
+  private let recovery: NetworkAwareTransport.Config.Recovery
+  private let heardElsewhere: @Sendable () -> ContinuousClock.Instant?
   private let onEvent: @Sendable (Connection.Event) -> Void
 
-  init(watchesStalls: Bool, _ onEvent: @escaping @Sendable (Connection.Event) -> Void) {
+  init(
+    watchesStalls: Bool, _ recovery: NetworkAwareTransport.Config.Recovery,
+    heardElsewhere: @escaping @Sendable () -> ContinuousClock.Instant?,
+    _ onEvent: @escaping @Sendable (Connection.Event) -> Void
+  ) {
     self.watchesStalls = watchesStalls
+    self.recovery = recovery
+    self.heardElsewhere = heardElsewhere
     self.onEvent = onEvent
   }
 
@@ -71,9 +82,19 @@ final class ConnectionCore: Sendable {
     of channel: any NIOCore.Channel, _ ping: @escaping @Sendable () -> Void
   ) {
     let watch = StallWatch(
-      channel, calls: { self.state.withLock { $0.calls } }, ping: ping
+      channel, calls: { self.state.withLock { $0.calls } }, endsCalls: self.recovery != .never,
+      mayEnd: { self.mayEnd }, heardElsewhere: self.heardElsewhere, ping: ping
     ) { self.onEvent(.stall($0)) }
     self.state.withLock { $0.stalls = watch }
+  }
+
+  /// Whether the channel lets the running calls end (W8).
+  private var mayEnd: Bool {
+    switch self.recovery {
+    case .never: false
+    case .exceptStreams: self.state.withLock { $0.streams == 0 }
+    case .always: true
+    }
   }
 
   private func heard() {

@@ -29,6 +29,9 @@ extension NetworkAwareTransport {
     public var interface: String?
     /// When new calls may move from a network that works badly to another one (W).
     public var assist: Assistance
+    /// Whether calls end on a connection that has stalled while another network reaches its server
+    /// (W8). The default is ``Recovery/always``.
+    public var recovery: Recovery
     /// Whether the channel's connections may use several networks at once (M1).
     public var multipath: MultipathService
     /// How the channel handles an invalidation.
@@ -66,6 +69,25 @@ extension NetworkAwareTransport {
       case allowed
     }
 
+    /// Which calls end with `UNAVAILABLE` if their connection makes no progress although another
+    /// network reaches its server. The application can then repeat them there.
+    ///
+    /// These calls have received nothing for five seconds, and their connection has had three
+    /// retransmission timeouts in a row (`TCP_INFO`). In the same silence, the channel's connection
+    /// to the same address by another link has received something. The error's cause is a
+    /// `FlowInvalidation` with the reason `silent`, which ``onInvalidation`` may keep. The server
+    /// may have executed the calls.
+    @nonexhaustive public enum Recovery: Hashable, Sendable {
+      /// None. Calls continue until the network passes traffic again, or until the kernel gives
+      /// their connection up after about 15 minutes (`net.ipv4.tcp_retries2`).
+      case never
+      /// All calls, unless one that may stream runs on the same connection. Calls whose
+      /// `MethodDescriptor.type` is `nil` may stream.
+      case exceptStreams
+      /// All calls.
+      case always
+    }
+
     public static var defaults: Config { .defaults { _ in } }
 
     /// Returns the defaults, changed by `configure`.
@@ -75,7 +97,7 @@ extension NetworkAwareTransport {
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
         access: .unrestricted, mark: 0, interface: nil,
-        assist: .inexpensive, multipath: .none, onInvalidation: .destroy,
+        assist: .inexpensive, recovery: .always, multipath: .none, onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,
         channelDebuggingCallbacks: .defaults,

@@ -150,6 +150,7 @@ public final class NetworkAwareTransport: ClientTransport {
     let log = box.tellsNobody ? nil : CallLog(box.settings, method: descriptor)
     log?.started()
     lazy var deadline = Self.deadline(options, box.settings)
+    let isStream = descriptor.type != .unary
     var attempts = 0
     var hasWaited = false
     do {
@@ -183,8 +184,8 @@ public final class NetworkAwareTransport: ClientTransport {
           return try await connection.transport.withStream(descriptor: descriptor, options: options)
           { stream, context in
             hasStarted = true
-            connection.enter()
-            defer { connection.leave() }
+            connection.enter(isStream: isStream)
+            defer { connection.leave(isStream: isStream) }
             defer { log?.ended(throwing: CancellationError()) }
             let call = CallStream(on: connection, sizes: sizes, log: log)
             return try await closure(call.wrap(stream), context)

@@ -1,4 +1,5 @@
-/// A state machine that decides whether a connection has stalled (W4).
+/// Decides whether a connection has stalled, and whether its calls end, as a value (W4, W8): it
+/// receives inputs and returns actions.
 ///
 /// Silence alone does not prove a stall, because the server may be slow. Data that is
 /// unacknowledged after two timeouts does. If all data is acknowledged, one PING is sent, which
@@ -26,6 +27,10 @@ struct StallMachine: Sendable {
   struct Sample: Sendable {
     /// The number of calls that are running.
     var calls: Int
+    /// Whether the channel allows that the calls end.
+    var mayEnd = false
+    /// When a connection to the same server by another link was last heard, or `nil` without one.
+    var heardElsewhere: Instant?
     /// The socket's state, or `nil` if the system does not report it.
     var socket: SocketState?
   }
@@ -38,6 +43,10 @@ struct StallMachine: Sendable {
     var timeouts: Int
     /// The time until the next timeout.
     var timeout: Duration
+    /// The number of packets that were retransmitted since the connection was made.
+    var retransmissions: Int
+    /// The smoothed round-trip time.
+    var roundTrip: Duration
   }
 
   enum Action: Hashable, Sendable {
@@ -50,6 +59,8 @@ struct StallMachine: Sendable {
     case stalled
     /// The peer of a connection that holds calls, or has stalled, answers again.
     case recovered
+    /// The running calls end (W8). Nothing was received for the given time.
+    case end(SocketState, silence: Duration)
   }
 
   /// The silence after which the socket is examined.
@@ -58,9 +69,12 @@ struct StallMachine: Sendable {
   static let minTimeout = Duration.milliseconds(200)
   /// gRPC servers close connections that send too many PINGs.
   static let pingInterval = Duration.seconds(60)
-  /// The number of timeouts that show a stall. Two may also occur if the round-trip time jumps to 1
-  /// s. ``minSilence`` excludes most of these cases.
+  /// How long calls must have received nothing before they end.
+  static let minCallSilence = Duration.seconds(5)
+  /// If the round-trip time jumps to 1 s, two timeouts may also occur. The second of silence
+  /// excludes most of these cases.
   private static let minTimeouts = 2
+  private static let minTimeoutsToEnd = 3
   private static let sampleIntervals = Duration.milliseconds(100)...Duration.seconds(1)
 
   private var isHolding = false
@@ -70,8 +84,15 @@ struct StallMachine: Sendable {
   /// Whether a call has started since the last byte.
   private var isAwaiting = false
   private var lastPing: Instant?
+  private var lastCall: Instant?
   /// When the silence began: with the last byte, or the first call after a pause.
   private var silentSince: Instant?
+  /// The number of packets that were retransmitted before the silence, as far as is known.
+  private var formerRetransmissions = 0
+  /// Whether calls may end, so that the socket of a stalled connection is read.
+  private let endsCalls: Bool
+
+  init(endsCalls: Bool) { self.endsCalls = endsCalls }
 
   /// Whether a call that begins now must read the socket first, because the first timeout may have
   /// passed.
@@ -83,9 +104,9 @@ struct StallMachine: Sendable {
   mutating func handle(_ input: Input, at now: Instant) -> [Action] {
     switch input {
     case .called:
-      self.isAwaiting = true
-      if self.isWatching || self.isStalled { return [] }
-      self.silentSince = now
+      (self.isAwaiting, self.lastCall) = (true, now)
+      if self.isWatching || self.isStalled && !self.endsCalls { return [] }
+      if !self.isStalled { self.silentSince = now }
       return self.sample(after: Self.minSilence)
     case .received(let isBusy):
       (self.silentSince, self.isAwaiting) = (now, false)
@@ -93,7 +114,7 @@ struct StallMachine: Sendable {
         + (self.isWatching || !isBusy ? [] : self.sample(after: Self.minSilence))
     case .sampled(let sample):
       self.isWatching = false
-      return sample.socket.map { self.examine($0, calls: sample.calls, at: now) } ?? []
+      return sample.socket.map { self.examine($0, sample, at: now) } ?? []
     case .calling(let sample):
       guard let socket = sample.socket, socket.hasUnacknowledgedData, socket.timeouts > 0 else {
         return []
@@ -103,21 +124,45 @@ struct StallMachine: Sendable {
     }
   }
 
-  private mutating func examine(_ socket: SocketState, calls: Int, at now: Instant) -> [Action] {
-    let recovered = socket.hasUnacknowledgedData ? [] : self.recover()
-    guard !self.isStalled, let silentSince = self.silentSince,
-      calls > 0 || socket.hasUnacknowledgedData
+  private mutating func examine(
+    _ socket: SocketState, _ sample: Sample, at now: Instant
+  ) -> [Action] {
+    // An acknowledgement resets the timeouts.
+    let isAnswered = !socket.hasUnacknowledgedData || socket.timeouts == 0
+    if isAnswered { self.formerRetransmissions = socket.retransmissions }
+    let recovered = isAnswered ? self.recover() : []
+    guard let silentSince = self.silentSince, sample.calls > 0 || socket.hasUnacknowledgedData
     else { return recovered }
+    if self.isStalled { return self.judge(socket, sample, silentSince, at: now) }
     let rest = Self.minSilence - silentSince.duration(to: now)
     if rest > .zero { return recovered + self.sample(after: rest) }
     if socket.hasUnacknowledgedData {
-      guard socket.timeouts >= Self.minTimeouts else { return self.sampleAgain(socket) }
+      guard socket.timeouts >= Self.minTimeouts else {
+        return recovered + self.sampleAgain(socket)
+      }
       self.isStalled = true
-      return [.stalled]
+      return [.stalled] + self.judge(socket, sample, silentSince, at: now)
     }
     if let lastPing, lastPing.duration(to: now) < Self.pingInterval { return recovered }
     self.lastPing = now
     return recovered + [.ping] + self.sampleAgain(socket)
+  }
+
+  /// Decides whether the calls on the stalled connection end (W8).
+  private mutating func judge(
+    _ socket: SocketState, _ sample: Sample, _ silentSince: Instant, at now: Instant
+  ) -> [Action] {
+    guard self.endsCalls, sample.calls > 0 else { return [] }
+    let rest =
+      Self.minCallSilence - max(silentSince, self.lastCall ?? silentSince).duration(to: now)
+    if rest > .zero { return self.sample(after: Self.sampleInterval(rest)) }
+    // A timeout counts if something was sent at it. Data that waits in this machine proves nothing.
+    let timeouts = min(socket.timeouts, socket.retransmissions - self.formerRetransmissions)
+    let isContrast = sample.heardElsewhere.map { $0 > silentSince } ?? false
+    guard timeouts >= Self.minTimeoutsToEnd, isContrast, sample.mayEnd else {
+      return self.sampleAgain(socket)
+    }
+    return [.end(socket, silence: silentSince.duration(to: now))]
   }
 
   private mutating func recover() -> [Action] {
@@ -126,8 +171,11 @@ struct StallMachine: Sendable {
   }
 
   private mutating func sampleAgain(_ socket: SocketState) -> [Action] {
-    let (lower, upper) = (Self.sampleIntervals.lowerBound, Self.sampleIntervals.upperBound)
-    return self.sample(after: min(max(socket.timeout, lower), upper))
+    self.sample(after: Self.sampleInterval(socket.timeout))
+  }
+
+  private static func sampleInterval(_ time: Duration) -> Duration {
+    min(max(time, self.sampleIntervals.lowerBound), self.sampleIntervals.upperBound)
   }
 
   private mutating func sample(after pause: Duration) -> [Action] {

@@ -1,19 +1,22 @@
+internal import Connectivity
 internal import NIOCore
 private import Synchronization
 
 /// Watches a connection for stalls, as ``StallMachine`` decides. Used only on the connection's
 /// thread, except ``called()`` and ``isSilent``.
 ///
-/// Implements rule W4.
+/// Implements rules W4 and W8.
 final class StallWatch: Sendable {
   enum Event: Sendable {
     case hold
     case stalled
     case recovered
+    /// The running calls end (W8).
+    case end(SocketTestimony)
   }
 
   private struct State {
-    var machine = StallMachine()
+    var machine: StallMachine
     var timer: Scheduled<Void>?
     /// Whether the connection is closed, so that no timer may start.
     var isOver = false
@@ -21,20 +24,31 @@ final class StallWatch: Sendable {
 
   private let channel: any NIOCore.Channel
   private let calls: @Sendable () -> Int
+  private let mayEnd: @Sendable () -> Bool
+  private let heardElsewhere: @Sendable () -> ContinuousClock.Instant?
   private let ping: @Sendable () -> Void
   private let onEvent: @Sendable (Event) -> Void
-  private let state = Mutex(State())
+  private let state: Mutex<State>
 
   /// - Parameters:
   ///   - calls: Returns the number of calls that are running.
+  ///   - endsCalls: Whether calls may ever end (W8).
+  ///   - mayEnd: Returns whether the calls that are running may end.
+  ///   - heardElsewhere: Returns when a connection to the same server by another link was last
+  ///     heard, or `nil` without one.
   ///   - ping: Sends a PING. Called on the channel's thread.
   ///   - onEvent: Called on the channel's thread.
   init(
-    _ channel: any NIOCore.Channel, calls: @escaping @Sendable () -> Int,
+    _ channel: any NIOCore.Channel, calls: @escaping @Sendable () -> Int, endsCalls: Bool,
+    mayEnd: @escaping @Sendable () -> Bool,
+    heardElsewhere: @escaping @Sendable () -> ContinuousClock.Instant?,
     ping: @escaping @Sendable () -> Void, onEvent: @escaping @Sendable (Event) -> Void
   ) {
     self.channel = channel
     self.calls = calls
+    self.mayEnd = mayEnd
+    self.heardElsewhere = heardElsewhere
+    self.state = Mutex(State(machine: StallMachine(endsCalls: endsCalls)))
     self.ping = ping
     self.onEvent = onEvent
   }
@@ -76,6 +90,12 @@ final class StallWatch: Sendable {
       case .hold: self.onEvent(.hold)
       case .stalled: self.onEvent(.stalled)
       case .recovered: self.onEvent(.recovered)
+      case .end(let socket, let silence):
+        self.onEvent(
+          .end(
+            SocketTestimony(
+              lastHeard: .zero - silence, roundTrip: socket.roundTrip, timeouts: socket.timeouts,
+              hasUnacknowledgedData: socket.hasUnacknowledgedData)))
       }
     }
   }
@@ -84,7 +104,8 @@ final class StallWatch: Sendable {
 
   private func readSocket() -> StallMachine.Sample {
     StallMachine.Sample(
-      calls: self.calls(), socket: ChannelSocket(channel: self.channel).sentData)
+      calls: self.calls(), mayEnd: self.mayEnd(), heardElsewhere: self.heardElsewhere(),
+      socket: ChannelSocket(channel: self.channel).sentData)
   }
 }
 
@@ -125,6 +146,7 @@ struct TCPInformation: BitwiseCopyable, Sendable {
   private var packets: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
   /// In milliseconds. The first one is the time since the last packet with data was sent.
   private var times: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
+  /// The sizes of path and window, the round-trip time in microseconds, and others.
   private var metrics: (UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32) =
     (0, 0, 0, 0, 0, 0, 0, 0)
   private var receiver: (UInt32, UInt32) = (0, 0)
@@ -147,6 +169,8 @@ struct TCPInformation: BitwiseCopyable, Sendable {
     StallMachine.SocketState(
       hasUnacknowledgedData: self.unacknowledged > 0,
       timeouts: Int(max(self.retransmits, self.backoff)),
-      timeout: .microseconds(Int64(self.timeout)) - .milliseconds(Int64(self.times.0)))
+      timeout: .microseconds(Int64(self.timeout)) - .milliseconds(Int64(self.times.0)),
+      retransmissions: Int(self.totalRetransmissions),
+      roundTrip: .microseconds(Int64(self.metrics.2)))
   }
 }

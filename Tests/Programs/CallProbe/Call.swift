@@ -39,6 +39,9 @@ struct Call: AsyncParsableCommand {
   @Option(help: "never, inexpensive or allowed.")
   var assist = "inexpensive"
 
+  @Option(help: "never, exceptStreams or always.")
+  var recovery = "always"
+
   @Flag(help: "Connections use Multipath TCP if they can.")
   var multipath = false
 
@@ -104,6 +107,8 @@ struct Call: AsyncParsableCommand {
       config.multipath = self.multipath ? .handover : .none
       config.assist =
         ["never": .never, "allowed": .allowed][self.assist, default: .inexpensive]
+      config.recovery =
+        ["never": .never, "exceptStreams": .exceptStreams][self.recovery, default: .always]
       if let seconds = self.keepalive {
         config.connection.keepalive = .init(
           time: .seconds(seconds), timeout: .seconds(seconds), allowWithoutCalls: false)

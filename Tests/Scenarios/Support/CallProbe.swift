@@ -255,6 +255,13 @@ final class CallProbe {
     try self.next("synced", of: "\(self.lastCall)")
   }
 
+  /// Whether all these calls have ended, according to the input read so far.
+  func haveEnded(_ calls: [String]) throws -> Bool {
+    try self.synchronize()
+    let ended = Set(self.reports.filter { $0.event == "ended" }.compactMap(\.id))
+    return ended.isSuperset(of: calls)
+  }
+
   /// Checks that these calls have not ended, according to the input read so far.
   func expectOpen(
     _ calls: OpenCalls, sourceLocation: SourceLocation = #_sourceLocation

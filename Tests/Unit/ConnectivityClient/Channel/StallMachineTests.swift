@@ -2,57 +2,78 @@ import Testing
 
 @testable import ConnectivityClient
 
-@Suite("Stalls of a connection")
-struct StallMachineTests {
-  /// A machine whose time is given in milliseconds.
-  private struct Story {
-    private var machine = StallMachine()
-    private let start = ContinuousClock.now
+/// A machine whose time is given in milliseconds.
+private struct StallStory {
+  private var machine: StallMachine
+  private let start = ContinuousClock.now
 
-    mutating func at(_ time: Int, _ input: StallMachine.Input) -> [String] {
-      self.machine.handle(input, at: self.start + .milliseconds(time)).map { action in
-        switch action {
-        case .sample(let pause): "sample \(pause / .milliseconds(1))"
-        case .ping: "ping"
-        case .hold: "hold"
-        case .stalled: "stalled"
-        case .recovered: "recovered"
-        }
+  init(endsCalls: Bool = false) { self.machine = StallMachine(endsCalls: endsCalls) }
+
+  mutating func at(_ time: Int, _ input: StallMachine.Input) -> [String] {
+    self.machine.handle(input, at: self.start + .milliseconds(time)).map { action in
+      switch action {
+      case .sample(let pause): "sample \(pause / .milliseconds(1))"
+      case .ping: "ping"
+      case .hold: "hold"
+      case .end(let socket, let silence):
+        "end: \(socket.timeouts) in \(silence / .milliseconds(1))"
+      case .stalled: "stalled"
+      case .recovered: "recovered"
       }
-    }
-
-    mutating func sample(
-      at time: Int, calls: Int = 1, unacknowledged: Bool = true, timeouts: Int = 0,
-      timeout: Int = 400
-    ) -> [String] {
-      let socket = StallMachine.SocketState(
-        hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
-        timeout: .milliseconds(timeout))
-      return self.at(time, .sampled(.init(calls: calls, socket: socket)))
-    }
-
-    /// Reads the socket for a call that is about to begin.
-    mutating func calling(
-      at time: Int, unacknowledged: Bool = true, timeouts: Int, timeout: Int = 400
-    ) -> [String] {
-      let socket = StallMachine.SocketState(
-        hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
-        timeout: .milliseconds(timeout))
-      return self.at(time, .calling(.init(calls: 1, socket: socket)))
-    }
-
-    func isSilent(at time: Int, calls: Int = 1) -> Bool {
-      self.machine.isSilent(calls: calls, at: self.start + .milliseconds(time))
     }
   }
 
+  mutating func sample(
+    at time: Int, calls: Int = 1, unacknowledged: Bool = true, timeouts: Int = 0,
+    timeout: Int = 400
+  ) -> [String] {
+    let socket = StallMachine.SocketState(
+      hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
+      timeout: .milliseconds(timeout), retransmissions: timeouts, roundTrip: .zero)
+    return self.at(time, .sampled(.init(calls: calls, socket: socket)))
+  }
+
+  /// Reads the socket of a stalled connection.
+  ///
+  /// - Parameter heard: When a connection by another link was last heard.
+  mutating func judge(
+    at time: Int, calls: Int = 1, heard: Int? = 1500, mayEnd: Bool = true, timeouts: Int = 4,
+    retransmissions: Int = 5
+  ) -> [String] {
+    let socket = StallMachine.SocketState(
+      hasUnacknowledgedData: true, timeouts: timeouts, timeout: .seconds(2),
+      retransmissions: retransmissions, roundTrip: .zero)
+    let heardElsewhere = heard.map { self.start + .milliseconds($0) }
+    return self.at(
+      time,
+      .sampled(
+        .init(calls: calls, mayEnd: mayEnd, heardElsewhere: heardElsewhere, socket: socket)))
+  }
+
+  /// Reads the socket for a call that is about to begin.
+  mutating func calling(
+    at time: Int, unacknowledged: Bool = true, timeouts: Int, timeout: Int = 400
+  ) -> [String] {
+    let socket = StallMachine.SocketState(
+      hasUnacknowledgedData: unacknowledged, timeouts: timeouts,
+      timeout: .milliseconds(timeout), retransmissions: timeouts, roundTrip: .zero)
+    return self.at(time, .calling(.init(calls: 1, socket: socket)))
+  }
+
+  func isSilent(at time: Int, calls: Int = 1) -> Bool {
+    self.machine.isSilent(calls: calls, at: self.start + .milliseconds(time))
+  }
+}
+
+@Suite("Stalls of a connection")
+struct StallMachineTests {
   @Test(
     "W4 a call begins while data is unacknowledged → it waits after the first timeout, not before",
     arguments: [
       (true, 0, []), (true, 1, ["hold"]), (true, 2, ["hold"]), (false, 0, []), (false, 1, []),
     ] as [(Bool, Int, [String])])
   func holds(isUnacknowledged: Bool, timeouts: Int, actions: [String]) {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(
       story.calling(at: 500, unacknowledged: isUnacknowledged, timeouts: timeouts) == actions)
@@ -62,7 +83,7 @@ struct StallMachineTests {
 
   @Test("W4 a call begins → it reads the socket only if the first timeout may have passed")
   func reads() {
-    var story = Story()
+    var story = StallStory()
     #expect(!story.isSilent(at: 0, calls: 0))
     _ = story.at(0, .called)
     #expect(!story.isSilent(at: 199) && story.isSilent(at: 200))
@@ -79,7 +100,7 @@ struct StallMachineTests {
 
   @Test("W4 the connection holds calls → a byte, or acknowledged data, ends that")
   func released() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     _ = story.calling(at: 400, timeouts: 1)
     #expect(story.at(600, .received(isBusy: true)) == ["recovered"])
@@ -88,12 +109,15 @@ struct StallMachineTests {
     // The peer acknowledges the request, and is slow to answer it.
     #expect(story.sample(at: 1000, unacknowledged: false) == ["recovered", "sample 601.0"])
     _ = story.calling(at: 1200, timeouts: 1)
-    #expect(story.sample(at: 1600, calls: 0, unacknowledged: false) == ["recovered"])
+    // It acknowledges a part of an upload.
+    #expect(story.sample(at: 1601, timeouts: 0, timeout: 250) == ["recovered", "sample 250.0"])
+    _ = story.calling(at: 1700, timeouts: 1)
+    #expect(story.sample(at: 1851, calls: 0, unacknowledged: false) == ["recovered"])
   }
 
   @Test("W4 the connection holds calls, and the second timeout passes → stalled")
   func holdsThenStalls() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.calling(at: 400, timeouts: 1) == ["hold"])
     #expect(story.sample(at: 1000, timeouts: 1, timeout: 250) == ["sample 250.0"])
@@ -105,7 +129,7 @@ struct StallMachineTests {
 
   @Test("W4 a message of a stream is lost, and a call begins → it waits, and the socket is watched")
   func stream() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     _ = story.at(10, .received(isBusy: true))
     #expect(story.sample(at: 1010, unacknowledged: false) == ["ping", "sample 400.0"])
@@ -117,7 +141,7 @@ struct StallMachineTests {
 
   @Test("W4 a second of silence and two timeouts with unacknowledged data → stalled, once")
   func stalled() {
-    var story = Story()
+    var story = StallStory()
     #expect(story.at(0, .called) == ["sample 1000.0"])
     // Later calls find a look that is due.
     #expect(story.at(500, .called) == [])
@@ -129,7 +153,7 @@ struct StallMachineTests {
 
   @Test("W4 fewer timeouts → the socket is examined again after the next one")
   func waits() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.sample(at: 1000, timeouts: 0, timeout: 250) == ["sample 250.0"])
     #expect(story.sample(at: 1250, timeouts: 1, timeout: 20) == ["sample 100.0"])
@@ -139,7 +163,7 @@ struct StallMachineTests {
 
   @Test("W4 bytes arrive → the second starts over, whatever the timeouts were")
   func heard() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.at(700, .received(isBusy: true)) == [])
     #expect(story.sample(at: 1000, timeouts: 4) == ["sample 700.0"])
@@ -149,7 +173,7 @@ struct StallMachineTests {
 
   @Test("W4 everything is acknowledged → one PING, and no timer after its answer")
   func ping() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.sample(at: 1000, unacknowledged: false) == ["ping", "sample 400.0"])
     // The answer to the PING arrives.
@@ -160,7 +184,7 @@ struct StallMachineTests {
 
   @Test("W4 the PING is not acknowledged → stalled after its two timeouts")
   func unanswered() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     _ = story.sample(at: 1000, unacknowledged: false)
     #expect(story.sample(at: 1400, timeouts: 1, timeout: 400) == ["sample 400.0"])
@@ -169,7 +193,7 @@ struct StallMachineTests {
 
   @Test("W4 messages keep coming with pauses → at most one PING a minute")
   func rareMessages() {
-    var story = Story()
+    var story = StallStory()
     var pings: [Int] = []
     _ = story.at(0, .called)
     for second in stride(from: 0, to: 180_000, by: 5000) {
@@ -183,7 +207,7 @@ struct StallMachineTests {
 
   @Test("W4 no calls run, and everything is acknowledged → no timer")
   func idle() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.sample(at: 1000, calls: 0, unacknowledged: false) == [])
     #expect(story.at(2000, .received(isBusy: false)) == [])
@@ -192,16 +216,108 @@ struct StallMachineTests {
 
   @Test("W4 the call was cancelled, and its data is not acknowledged → stalled all the same")
   func cancelled() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.sample(at: 1000, calls: 0, timeouts: 2) == ["stalled"])
   }
 
   @Test("W4 the system does not report sockets → nothing stalls")
   func unknown() {
-    var story = Story()
+    var story = StallStory()
     _ = story.at(0, .called)
     #expect(story.at(1000, .sampled(.init(calls: 1, socket: nil))) == [])
+  }
+}
+
+@Suite("Calls on a stalled connection")
+struct StalledCallTests {
+  /// A story whose call began at 0, and whose connection has stalled.
+  private func stalled() -> StallStory {
+    var story = StallStory(endsCalls: true)
+    _ = story.at(0, .called)
+    #expect(
+      story.judge(at: 1000, heard: nil, timeouts: 2, retransmissions: 2)
+        == ["stalled", "sample 1000.0"])
+    return story
+  }
+
+  @Test("W8 five seconds without a byte, three timeouts, and another link reaches the server → end")
+  func ends() {
+    var story = self.stalled()
+    #expect(story.judge(at: 2000) == ["sample 1000.0"])
+    #expect(story.judge(at: 4500) == ["sample 500.0"])
+    #expect(story.judge(at: 4999) == ["sample 100.0"])
+    #expect(story.judge(at: 5000) == ["end: 4 in 5000.0"])
+  }
+
+  @Test(
+    "W8 less is known → the calls go on, and the socket is read again",
+    arguments: [
+      // No other link reaches the server, or it was not heard in this silence.
+      (nil, true, 4, 5), (-1, true, 4, 5), (0, true, 4, 5),
+      // The channel keeps its streams.
+      (1500, false, 4, 5),
+      // Too few timeouts, or nothing was sent at them.
+      (1500, true, 2, 5), (1500, true, 4, 2),
+    ] as [(Int?, Bool, Int, Int)])
+  func goesOn(heard: Int?, mayEnd: Bool, timeouts: Int, retransmissions: Int) {
+    var story = self.stalled()
+    #expect(
+      story.judge(
+        at: 9000, heard: heard, mayEnd: mayEnd, timeouts: timeouts,
+        retransmissions: retransmissions) == ["sample 1000.0"])
+    #expect(story.judge(at: 10_000) == ["end: 4 in 10000.0"])
+  }
+
+  @Test("W8 packets were retransmitted before the silence → those do not count")
+  func formerRetransmissions() {
+    var story = StallStory(endsCalls: true)
+    _ = story.at(0, .called)
+    _ = story.judge(at: 500, timeouts: 0, retransmissions: 20)
+    _ = story.judge(at: 1000, timeouts: 2, retransmissions: 22)
+    #expect(story.judge(at: 6000, timeouts: 3, retransmissions: 22) == ["sample 1000.0"])
+    #expect(story.judge(at: 7000, timeouts: 4, retransmissions: 23) == ["end: 4 in 7000.0"])
+  }
+
+  @Test("W8 a byte arrives → the five seconds start over, and need another contrast")
+  func heard() {
+    var story = self.stalled()
+    #expect(story.at(4000, .received(isBusy: true)) == ["recovered"])
+    #expect(story.judge(at: 5000, timeouts: 2, retransmissions: 4) == ["stalled", "sample 1000.0"])
+    #expect(story.judge(at: 8999) == ["sample 100.0"])
+    #expect(story.judge(at: 9000, heard: 3999) == ["sample 1000.0"])
+    #expect(story.judge(at: 10_000, heard: 4001) == ["end: 4 in 6000.0"])
+  }
+
+  @Test("W8 a later call had to use the stalled connection → it has five seconds, too")
+  func laterCall() {
+    var story = self.stalled()
+    _ = story.at(3000, .called)
+    #expect(story.judge(at: 5000) == ["sample 1000.0"])
+    #expect(story.judge(at: 8000) == ["end: 4 in 8000.0"])
+  }
+
+  @Test("W8 all calls have ended → no timer until the next call")
+  func idle() {
+    var story = self.stalled()
+    #expect(story.judge(at: 2000, calls: 0) == [])
+    #expect(story.at(3000, .called) == ["sample 1000.0"])
+    #expect(story.judge(at: 8000) == ["end: 4 in 8000.0"])
+  }
+
+  @Test("W8 the stalled connection's data is acknowledged → it takes calls again")
+  func acknowledged() {
+    var story = self.stalled()
+    #expect(
+      story.sample(at: 2000, unacknowledged: false) == ["recovered", "ping", "sample 400.0"])
+  }
+
+  @Test("W8 the channel ends no calls → the socket of a stalled connection is not read")
+  func never() {
+    var story = StallStory(endsCalls: false)
+    _ = story.at(0, .called)
+    #expect(story.judge(at: 1000) == ["stalled"])
+    #expect(story.at(2000, .called) == [])
   }
 }
 
