@@ -50,6 +50,22 @@ struct StallScenario {
     try bench.server.end()
   }
 
+  @Test(
+    "W4 the round trip jumps to 1 s → calls wait for an answer, and nothing leaves by the cable")
+  func jump() throws {
+    let bench = try OtherWayBench()
+    let client = try bench.client()
+    try bench.callByWiFi(client)
+    let before = bench.cable.sentBytes
+    bench.wifi.delay(.milliseconds(500))
+    for call in try client.startSeries(0, 8, every: .milliseconds(250)) {
+      try client.expectSuccess(of: call, from: OtherWayBench.byWiFi, "call")
+    }
+    #expect(bench.cable.sentBytes == before)
+    try client.quit()
+    try bench.server.end()
+  }
+
   @Test("W4 a single call stalls → the channel connects by the cable without another call")
   func alone() throws {
     let bench = try OtherWayBench()

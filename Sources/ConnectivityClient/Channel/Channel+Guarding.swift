@@ -212,7 +212,7 @@ extension Channel.State {
     _ connection: Connection, _ isSuspended: Bool
   ) -> [ChannelMachine.Action] {
     guard self.connections[connection.id] === connection else { return [] }
-    return self.machine.suspend(connection.id, isSuspended)
+    return self.machine.suspend(connection.id, isSuspended, now: .now)
   }
 
   /// Whether new calls use the connection, perhaps once its path is back.

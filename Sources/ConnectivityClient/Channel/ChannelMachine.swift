@@ -167,12 +167,13 @@ struct ChannelMachine: Sendable {
   }
 
   /// Suspends calls while the connection has no path, and resumes them when the path is back.
-  mutating func suspend(_ id: ConnectionID, _ isSuspended: Bool) -> [Action] {
+  mutating func suspend(_ id: ConnectionID, _ isSuspended: Bool, now: Instant) -> [Action] {
     switch self.state {
     case .ready(var current) where current.id == id:
       current.isSuspended = isSuspended
       self.state = .ready(current)
-      return current.takesCalls ? self.resumeAll(on: id) : []
+      if current.takesCalls { return self.resumeAll(on: id) }
+      return isSuspended || self.waiting.isEmpty ? [] : self.connect(beside: current, now)
     case .connecting(let attempt, let started, var silent?) where silent.id == id:
       silent.isSuspended = isSuspended
       self.state = .connecting(attempt, started: started, beside: silent)

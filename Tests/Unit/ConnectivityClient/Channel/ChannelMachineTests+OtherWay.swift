@@ -186,6 +186,16 @@ struct OtherWayChannelMachineTests {
     #expect(story.suspend(1, false) == ["resume [2] on 1"])
   }
 
+  @Test(
+    "W4 I10 the path is back, but the connection still holds calls → an attempt begins beside it")
+  func heldAndSuspended() {
+    var story = self.stalled()
+    _ = story.suspend(1, true)
+    #expect(story.call(2) == [])
+    #expect(story.suspend(1, false) == ["connecting", "connect 2 20.0"])
+    #expect(story.recovered(1) == ["ready", "resume [2] on 1"])
+  }
+
   @Test("W7 a trial's connection takes over, and the former one is retired")
   func trial() {
     var story = Story()

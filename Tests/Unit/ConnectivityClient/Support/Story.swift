@@ -48,7 +48,7 @@ struct Story {
     self.words(self.machine.closed(id, wasUsed: wasUsed, now: self.instant))
   }
   mutating func suspend(_ id: UInt64, _ isSuspended: Bool) -> [String] {
-    self.words(self.machine.suspend(id, isSuspended))
+    self.words(self.machine.suspend(id, isSuspended, now: self.instant))
   }
   mutating func invalidated(_ id: UInt64) -> [String] {
     self.words(self.machine.invalidated(id, now: self.instant))
