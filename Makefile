@@ -253,7 +253,7 @@ multipath: deps deps-test ## repeat the scenarios of lost links and costs under 
 
 .PHONY: timings
 timings: deps deps-test ## run the scenarios that have goals for durations, one after another, and check the goals
-	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|EndpointsScenario|EndpointLossScenario|NamesScenario|ChannelLifecycleScenario|RouterAdvertisementScenario'
+	@CONND_TIMINGS=yes SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 dev/test --filter 'OtherWayScenario|StallScenario|EndpointsScenario|EndpointLossScenario|NamesScenario|ChannelLifecycleScenario|RouterAdvertisementScenario'
 
 .PHONY: limps
 limps: deps deps-test ## run seventeen troubles, those without a limp for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)

@@ -4,7 +4,7 @@ package import Connectivity
 ///
 /// Implements rules Q5 and Q6.
 package struct LinkConditions: Hashable, Sendable {
-  /// No machine has more links that carry its traffic.
+  /// The maximum number of links with a ``LinkTrouble``. No machine uses more links at a time.
   package static let maxLinks = 64
 
   private var links: [UInt32: LinkTrouble] = [:]

@@ -59,6 +59,9 @@ package struct LinkTrouble: Hashable, Sendable {
   private static let window = 5
   private static let minContrasts = 3
   package static let maxUsers = 32
+  /// The minimum duration of a limp. It bounds how often the reports of one person can change the
+  /// quality for others, and make connd examine the person's own flows.
+  private static let minLimp = Duration.seconds(5)
 
   private var users: [UInt32: History] = [:]
   private var isSignalLow: Bool?
