@@ -273,7 +273,7 @@ struct ModelFiles: FileReader {
     if question.subject == "/proc/sys/net/netfilter/nf_conntrack_count" {
       return .success(Array((self.sockets.tracksConnections ? "7\n" : "0\n").utf8))
     }
-    if question.subject == "/proc/net/ip_vs" { return .failure(SystemError(ENOENT)) }
+    if question.subject == "/proc/self/net/ip_vs" { return .failure(SystemError(ENOENT)) }
     // DNS files cannot be read here.
     guard question.subject.hasPrefix("/sys/class/net/"), let name = parts.first else {
       return .failure(SystemError(EACCES))

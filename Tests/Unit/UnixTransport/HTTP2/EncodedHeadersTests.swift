@@ -58,7 +58,7 @@ struct EncodedHeadersTests {
       (16_384, 20_000, false), (9000, 20_000, true), (2000, 0, true), (2100, 0, false),
     ])
   func limit(size: Int, memory: Int, continues: Bool) async throws {
-    try await TestServer.run(connectedSocket) { socket, admission, _ in
+    try await TestServer.run(connectedSocket) { socket, admission, _, _ in
       defer { close(socket) }
       admission.mostMemory = memory
       let input = (0..<3).flatMap { Self.headers(size, of: 2 * $0 + 1) }
