@@ -44,9 +44,8 @@ struct EncodedHeadersTests {
       let count = recv(socket, &buffer, buffer.count, 0)
       guard count > 0 else { return false }
       received += buffer[..<count]
-      if received.count >= answer.count, received.suffix(answer.count).elementsEqual(answer) {
-        return true
-      }
+      // Resets of the calls may follow.
+      if received.indices.contains(where: { received[$0...].starts(with: answer) }) { return true }
     }
   }
 
