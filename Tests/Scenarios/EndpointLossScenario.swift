@@ -90,13 +90,13 @@ struct EndpointLossScenario {
       try bench.expectEndpoints(Self.lostWiFi, Self.usedModem)
       try pulses.expectAnswers(30)
       Timings.expect(
-        pulses.longestWait(since: lost), below: .milliseconds(600), "longest wait, mixed, lost")
+        pulses.longestWait(since: lost), below: .seconds(1), "longest wait, mixed, lost")
       let back = ContinuousClock.now
       try bench.wifi.setCarrier(true)
       try bench.expectEndpoints(Self.wifi, Self.modem)
       try waitUntil("answers arrive by the Wi-Fi") { pulses.median(ofLast: 5) < .milliseconds(45) }
       Timings.expect(
-        pulses.longestWait(since: back), below: .milliseconds(600), "longest wait, mixed, back")
+        pulses.longestWait(since: back), below: .seconds(1), "longest wait, mixed, back")
       try single.expectAnswers(10)
       #expect(!single.isOver && !pulses.isOver)
     }
@@ -236,12 +236,12 @@ struct EndpointLossScenario {
     let bench = try EndpointsBench(modem: "eth1")
     try bench.start()
     try bench.expectEndpoints(Self.wifi, "10.1.0.2 subflow backup dev eth1")
-    let number = try self.number(of: "10.1.0.2", in: bench)
     try bench.lab.namespace.ip("link set eth1 name eth7")
     // After this change, the program has seen the new name.
     #expect(try bench.lab.connctl("metered", "wlan0", "on").status == 0)
     try bench.expectEndpoints("10.0.0.2 subflow backup dev wlan0", "10.1.0.2 subflow dev eth7")
-    #expect(try self.number(of: "10.1.0.2", in: bench) == number)
+    let log = try #require(bench.program).standardError
+    #expect(!log.contains("delete"), "\(log)")
     try bench.stop()
   }
 
