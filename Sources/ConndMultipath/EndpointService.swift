@@ -7,7 +7,7 @@ struct EndpointService {
   let watcher: UplinkWatcher
   let links: Requester
   /// The interval between looks while a connection needs a lost endpoint.
-  private static let patience = Duration.seconds(10)
+  private static let interval = Duration.seconds(10)
 
   init(_ socket: ConndSocket, on executor: any TaskExecutor) throws {
     self.links = try Requester()
@@ -24,7 +24,7 @@ struct EndpointService {
       guard !self.watcher.table.isUnknown else { continue }
       timer?.cancel()
       let mustLookAgain = try keeper.apply(self.watcher.table)
-      timer = mustLookAgain ? self.watcher.lookAgain(after: Self.patience) : nil
+      timer = mustLookAgain ? self.watcher.lookAgain(after: Self.interval) : nil
     }
     throw NetlinkError(operation: "read notifications", code: EIO)
   }
