@@ -7,6 +7,9 @@ import Testing
 /// (W4, W8).
 @Suite("Calls in a silence", .needsNamespaces, .blocking, .serialized)
 struct StallScenario {
+  /// The number of channels with the full bed. `make stalls` sets it.
+  private static let channels = getenv("CONND_STALLS").flatMap { Int(String(cString: $0)) }
+
   /// A client with an answered call on the Wi-Fi, which then loses everything under a second call.
   private func fail(
     _ bench: OtherWayBench, _ arguments: [String] = [], withCable: Bool = true
@@ -50,18 +53,56 @@ struct StallScenario {
     try bench.server.end()
   }
 
+  /// A trouble of a link or server that carries all calls.
+  struct Trouble: CustomTestStringConvertible, Sendable {
+    var testDescription: String
+    var hasUpload = false
+    var begin: @Sendable (OtherWayBench) -> Void
+
+    init(
+      _ name: String, hasUpload: Bool = false, _ begin: @escaping @Sendable (OtherWayBench) -> Void
+    ) {
+      (self.testDescription, self.hasUpload, self.begin) = (name, hasUpload, begin)
+    }
+  }
+
+  private static let troubles = [
+    Trouble("loss 3 %") { $0.wifi.lose(oneOf: 33) },
+    Trouble("round trip 1 s") { $0.wifi.delay(.milliseconds(500)) },
+    Trouble("full queue", hasUpload: true) {
+      $0.wifi.limit(bitsPerSecond: 2_000_000, queue: 100_000)
+    },
+    Trouble("slow server") { $0.server.signal(SIGSTOP) },
+  ]
+
   @Test(
-    "W4 the round trip jumps to 1 s → calls wait for an answer, and nothing leaves by the cable")
-  func jump() throws {
+    "W4 W8 calls meet another trouble than a dead link → nothing leaves by the cable",
+    arguments: Self.troubles)
+  func falseAlarms(_ trouble: Trouble) throws {
     let bench = try OtherWayBench()
     let client = try bench.client()
     try bench.callByWiFi(client)
+    let echoes = trouble.hasUpload ? try EchoServer(bench.lab) : nil
+    let upload = try echoes.map { _ in
+      try bench.lab.namespace.spawn([
+        "bash", "-c", "cat /dev/zero >/dev/tcp/\(OtherWayBench.server)/\(EchoServer.port)",
+      ])
+    }
     let before = bench.cable.sentBytes
-    bench.wifi.delay(.milliseconds(500))
-    for call in try client.startSeries(0, 8, every: .milliseconds(250)) {
-      try client.expectSuccess(of: call, from: OtherWayBench.byWiFi, "call")
+    trouble.begin(bench)
+    // Three seconds, or a minute with the full bed.
+    let calls = try client.startSeries(
+      0, Self.channels == nil ? 12 : 240, every: .milliseconds(250))
+    for call in calls { try client.next("started", of: call, within: .seconds(90)) }
+    bench.server.signal(SIGCONT)
+    for call in calls {
+      let end = try client.next("ended", of: call)
+      #expect(end.code == "ok", "\(end)")
     }
     #expect(bench.cable.sentBytes == before)
+    upload?.signal(SIGKILL)
+    try upload?.wait()
+    try echoes?.end()
     try client.quit()
     try bench.server.end()
   }
@@ -137,9 +178,6 @@ struct StallScenario {
 
   // MARK: The bed
 
-  /// The number of channels with the full bed. `make stalls` sets it.
-  private static let channels = getenv("CONND_STALLS").flatMap { Int(String(cString: $0)) }
-
   /// How one call went.
   private struct Outcome {
     var duration: Duration
@@ -156,6 +194,7 @@ struct StallScenario {
     let bench = try OtherWayBench()
     let client = try bench.client(["--quiet"], channels: channels)
     try bench.callByWiFi(client, channels: channels)
+    let before = (wifi: bench.wifi.sentBytes, cable: bench.cable.sentBytes)
     bench.wifi.lose(loss)
     let series = try (0..<channels).map {
       try client.startSeries($0, count, every: .milliseconds(gap))
@@ -179,6 +218,8 @@ struct StallScenario {
       let slowest = outcomes.map(\.duration).max() ?? .zero
       Timings.expect(slowest, below: .milliseconds(1400), "slowest call at loss \(loss)")
     }
+    let (wifi, cable) = (bench.wifi.sentBytes - before.wifi, bench.cable.sentBytes - before.cable)
+    print("loss \(loss), gap \(gap) ms: \(wifi) B by the Wi-Fi, \(cable) B by the cable")
     try client.quit()
     try bench.server.end()
   }
