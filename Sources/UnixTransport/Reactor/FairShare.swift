@@ -1,10 +1,15 @@
-/// A queue of work in turns by user: the next turn goes to the user that has used the least time.
+import DequeModule
+
+/// A queue of work in turns by user.
 ///
-/// Busy users share the time equally, and a user with little work is served next. Idle users earn
-/// no credit. A returning user starts at the time that a user who is always waiting would have
-/// received (virtual time, as in weighted fair queueing), less one turn. This turn puts the
-/// returning user ahead of waiting users. Newcomers do not starve waiting users, because the
-/// virtual time grows. The caller bounds how much work one user may add.
+/// Each user has a virtual time, which grows by the time that the user's turns take. The user with
+/// the earliest time is next (start-time fair queueing). So busy users share the time equally.
+///
+/// A user that returns starts at most a credit before the present time, which is that of the busy
+/// users' turns, so it cannot save up turns. Users that have lately used little have a larger
+/// credit than busy ones, of which each may ask again only after its answer. So a user that asks
+/// seldom is next. If times are equal, the user that has lately used the least is next. The caller
+/// bounds how much work one user may add.
 ///
 /// A turn costs O(log n) for n waiting users.
 ///
@@ -15,40 +20,63 @@
 /// Implements rule D4.
 package struct FairShare<User: Hashable, Item> {
   private struct Account {
-    var items = Queue<Item>()
-    /// The time that the user has used, raised to about ``share`` after idle periods.
-    var taken: Duration
-    /// Whether the queue has an entry for the user.
+    let user: User
+    var items: Deque<Item> = []
+    /// The virtual time of the user's next turn.
+    var time: Duration
+    /// The time that the user has used lately in nanoseconds, which halves in each period.
+    var recent = 0
+    /// The period in which `recent` is right.
+    var period: Int
+    /// Whether the queue has an entry for the account.
     var isQueued = false
   }
 
-  /// Waiting users, and users that recently used more time than others. Empty until there are
-  /// several users.
-  private var accounts: [User: Account] = [:]
+  /// Waiting users, and users that may have used time lately. Empty until there are several users.
+  /// Accounts of forgotten users are reused.
+  private var accounts: [Account] = []
+  private var places: [User: Int] = [:]
+  private var unused: [Int] = []
   /// An entry for each account with items. Entries of accounts without items are removed when they
   /// reach the front.
-  private var queue = TurnQueue<User>()
+  private var queue = TurnQueue()
   private var waitingUsers = 0
-  /// The virtual time, which a user who is always waiting would have received.
-  private var share = Duration.zero
-  /// The number of accounts above which unneeded ones are removed.
+  /// The virtual time of the latest turn.
+  private var time = Duration.zero
+  private var period = 0
+  /// The time that users have used in this period.
+  private var usedInPeriod = Duration.zero
+  /// Unneeded accounts are forgotten once there are more than this.
   private var maxAccounts = 16
   /// The only user, which is the usual case. Its time is not counted.
   private var alone: (user: User, items: Queue<Item>)?
 
   private(set) package var count = 0
 
-  /// A newcomer's credit: about the length of a turn.
+  /// How far before the present time a new user starts: about the length of a turn.
   private static var credit: Duration { .milliseconds(1) }
+  /// The recent use in nanoseconds that is little, below which a user may be forgotten.
+  private static var littleUse: Int { 1_000_000 }
+  /// How much later a user starts that has lately used more than a little.
+  private static var busyDelay: Duration { .microseconds(500) }
+  /// The least time that a turn counts as. A clock may stand still.
+  private static var minTurn: Duration { .microseconds(1) }
+  /// The time of all users after which past use counts half.
+  private static var halfLife: Duration { .milliseconds(50) }
 
   package init() {}
 
   package func count(of user: User) -> Int {
-    self.alone?.user == user
-      ? self.alone?.items.count ?? 0 : self.accounts[user]?.items.count ?? 0
+    if let alone = self.alone { return alone.user == user ? alone.items.count : 0 }
+    return self.places[user].map { self.accounts[$0].items.count } ?? 0
   }
 
   package var isEmpty: Bool { self.count == 0 }
+
+  /// Returns the first items of each user, at most this many.
+  package func firstItems(_ count: Int) -> [Item] {
+    (self.alone.map { [$0.items] } ?? self.accounts.map(\.items)).flatMap { $0.prefix(count) }
+  }
 
   package mutating func append(_ item: Item, of user: User) {
     self.count += 1
@@ -62,28 +90,41 @@ package struct FairShare<User: Hashable, Item> {
         self.alone?.items.append(item)
         return
       }
-      self.accounts[first.user] = Account(items: first.items, taken: self.share)
-      if !first.items.isEmpty {
-        self.waitingUsers += 1
-        self.enqueue(first.user)
-      }
+      let place = self.place(of: first.user, startingAt: self.time)
+      if !first.items.isEmpty { self.begin(place, first.items) }
     }
-    let start = self.share - Self.credit
-    if self.accounts[user] == nil { self.accounts[user] = Account(taken: start) }
-    if self.accounts[user]?.items.isEmpty == true {
-      self.waitingUsers += 1
-      if let taken = self.accounts[user]?.taken, taken < start {
-        self.accounts[user]?.taken = start
-      }
-      self.enqueue(user)
+    let place = self.place(of: user, startingAt: self.time - Self.credit)
+    if self.accounts[place].items.isEmpty {
+      self.begin(place, [item])
+    } else {
+      self.accounts[place].items.append(item)
     }
-    self.accounts[user]?.items.append(item)
   }
 
-  private mutating func enqueue(_ user: User) {
-    guard let account = self.accounts[user], !account.isQueued else { return }
-    self.accounts[user]?.isQueued = true
-    self.queue.insert(user, at: account.taken)
+  private mutating func place(of user: User, startingAt time: Duration) -> Int {
+    if let place = self.places[user] { return place }
+    let account = Account(user: user, time: time, period: self.period)
+    let place = self.unused.popLast() ?? self.accounts.count
+    if place < self.accounts.count {
+      self.accounts[place] = account
+    } else {
+      self.accounts.append(account)
+    }
+    self.places[user] = place
+    return place
+  }
+
+  /// Notes that a user begins to wait.
+  private mutating func begin(_ place: Int, _ items: Deque<Item>) {
+    self.waitingUsers += 1
+    self.accounts[place].items = items
+    self.fade(place)
+    let recent = self.recent(of: place)
+    let start = self.time - Self.credit + (recent > 0 ? Self.busyDelay : .zero)
+    if self.accounts[place].time < start { self.accounts[place].time = start }
+    guard !self.accounts[place].isQueued else { return }
+    self.accounts[place].isQueued = true
+    self.queue.insert(place, at: self.accounts[place].time, recent)
   }
 
   /// Takes the first item of the user whose turn it is.
@@ -93,47 +134,89 @@ package struct FairShare<User: Hashable, Item> {
       self.count -= 1
       return (item, user)
     }
-    guard let user = self.nextUser(), let item = self.accounts[user]?.items.popFirst() else {
+    guard let place = self.nextPlace(), let item = self.accounts[place].items.popFirst() else {
       return nil
     }
     self.count -= 1
-    if self.accounts[user]?.items.isEmpty == true { self.waitingUsers -= 1 }
-    return (item, user)
+    if self.accounts[place].items.isEmpty { self.waitingUsers -= 1 }
+    self.time = max(self.time, self.accounts[place].time)
+    return (item, self.accounts[place].user)
   }
 
-  /// Returns the user whose turn is next. Users that have used time since they were queued move
-  /// back first.
-  private mutating func nextUser() -> User? {
-    while let (user, time) = self.queue.first {
-      guard let account = self.accounts[user], !account.items.isEmpty else {
+  /// Returns the account whose turn is next. Accounts that have used time since they were queued
+  /// move back first.
+  private mutating func nextPlace() -> Int? {
+    while let (place, time) = self.queue.first {
+      guard !self.accounts[place].items.isEmpty else {
         self.queue.removeFirst()
-        self.accounts[user]?.isQueued = false
+        self.accounts[place].isQueued = false
         continue
       }
-      if account.taken <= time { return user }
-      self.queue.delayFirst(to: account.taken)
+      if self.accounts[place].time <= time { return place }
+      self.fade(place)
+      self.queue.delayFirst(to: self.accounts[place].time, self.recent(of: place))
     }
     return nil
   }
 
   /// Charges a user for the time that its turn took.
   package mutating func charge(_ time: Duration, to user: User) {
-    if self.accounts.isEmpty { return }
-    self.accounts[user]?.taken += time
-    let isWaiting = self.accounts[user].map { !$0.items.isEmpty } ?? false
-    self.share += time / (self.waitingUsers - (isWaiting ? 1 : 0) + 1)
-    if self.waitingUsers == 0 {
-      // If no user is waiting, past use does not matter.
-      self.accounts = [:]
+    guard let place = self.places[user] else { return }
+    let time = max(time, Self.minTurn)
+    if self.accounts[place].time < self.time - Self.busyDelay {
+      // Otherwise new users would starve busy ones. At the whole speed, busy users that were new at
+      // the same time would never use up their credit.
+      let waiting = self.waitingUsers - (self.accounts[place].items.isEmpty ? 0 : 1)
+      self.time += time / ((self.accounts[place].recent == 0 ? 1 : 2) * (waiting + 1))
+    }
+    self.accounts[place].time += time
+    self.fade(place)
+    self.accounts[place].recent += Int(min(time, .seconds(1)) / .nanoseconds(1))
+    self.usedInPeriod += time
+    if self.usedInPeriod >= Self.halfLife {
+      self.period += Int(self.usedInPeriod / Self.halfLife)
+      self.usedInPeriod = .zero
+      if self.isEmpty { self.forget() }
+    } else if self.places.count > self.maxAccounts {
+      self.forget()
+    }
+  }
+
+  /// Returns the recent use of a user, or 0 if it is little. Users with little use are equal.
+  private func recent(of place: Int) -> Int {
+    let recent = self.accounts[place].recent
+    return recent < Self.littleUse ? 0 : recent
+  }
+
+  /// Brings the recent use of a user up to date.
+  private mutating func fade(_ place: Int) {
+    let periods = self.period - self.accounts[place].period
+    guard periods > 0 else { return }
+    self.accounts[place].recent >>= periods
+    self.accounts[place].period = self.period
+  }
+
+  /// Forgets users that would start like a new one.
+  private mutating func forget() {
+    if self.isEmpty {
       self.queue = TurnQueue()
-      (self.share, self.maxAccounts) = (.zero, 16)
-    } else if self.accounts.count > self.maxAccounts {
-      // Forget users without work whose return would start at about ``share`` anyway.
-      let start = self.share - Self.credit
-      self.accounts = self.accounts.filter {
-        $0.value.isQueued || !$0.value.items.isEmpty || $0.value.taken > start
+      for place in self.places.values { self.accounts[place].isQueued = false }
+    }
+    let start = self.time - Self.credit
+    for (user, place) in self.places {
+      self.fade(place)
+      let account = self.accounts[place]
+      guard !account.isQueued, account.time <= start, account.recent < Self.littleUse else {
+        continue
       }
-      self.maxAccounts = 2 * self.accounts.count + 16
+      self.places[user] = nil
+      self.unused.append(place)
+    }
+    self.maxAccounts = self.places.count + self.places.count / 2 + 16
+    if self.places.count < 2, self.isEmpty {
+      self.alone = self.places.first.map { ($0.key, []) }
+      (self.accounts, self.places, self.unused) = ([], [:], [])
+      (self.time, self.maxAccounts) = (.zero, 16)
     }
   }
 
@@ -145,11 +228,16 @@ package struct FairShare<User: Hashable, Item> {
       self.count -= chosen.count
       return chosen
     }
-    guard var items = self.accounts[user]?.items else { return [] }
+    return self.places[user].map { self.remove(at: $0, where: isChosen) } ?? []
+  }
+
+  private mutating func remove(at place: Int, where isChosen: (Item) -> Bool) -> [Item] {
+    var items = self.accounts[place].items
+    guard items.contains(where: isChosen) else { return [] }
     let chosen = items.remove(where: isChosen)
     if chosen.isEmpty { return [] }
     if items.isEmpty { self.waitingUsers -= 1 }
-    self.accounts[user]?.items = items
+    self.accounts[place].items = items
     self.count -= chosen.count
     return chosen
   }
@@ -157,32 +245,36 @@ package struct FairShare<User: Hashable, Item> {
   /// Takes all items that satisfy the predicate.
   package mutating func remove(where isChosen: (Item) -> Bool) -> [Item] {
     if let user = self.alone?.user { return self.remove(of: user, where: isChosen) }
-    return self.queue.users.flatMap { self.remove(of: $0, where: isChosen) }
+    return self.queue.places.flatMap { self.remove(at: $0, where: isChosen) }
   }
 }
 
-/// A binary heap of users by the times of their turns, the earliest first. Users with equal times
-/// keep the order in which they were inserted or delayed.
-private struct TurnQueue<User> {
+/// A binary heap of accounts by the times of their turns, the earliest first. If times are equal,
+/// less recent use comes first, and then the order in which they were inserted or delayed.
+private struct TurnQueue {
   private struct Entry {
     var time: Duration
+    var recent: Int
     var number: UInt64
-    var user: User
+    var place: Int
 
-    func isBefore(_ other: Self) -> Bool { (self.time, self.number) < (other.time, other.number) }
+    func isBefore(_ other: Self) -> Bool {
+      (self.time, self.recent, self.number) < (other.time, other.recent, other.number)
+    }
   }
 
   private var entries: [Entry] = []
   private var lastNumber: UInt64 = 0
 
-  var first: (user: User, time: Duration)? { self.entries.first.map { ($0.user, $0.time) } }
+  var first: (place: Int, time: Duration)? { self.entries.first.map { ($0.place, $0.time) } }
 
-  /// The users in the order of their turns, which is deterministic.
-  var users: [User] { self.entries.sorted { $0.isBefore($1) }.map(\.user) }
+  /// The accounts in the order of their turns, which is deterministic.
+  var places: [Int] { self.entries.sorted { $0.isBefore($1) }.map(\.place) }
 
-  mutating func insert(_ user: User, at time: Duration) {
+  mutating func insert(_ account: Int, at time: Duration, _ recent: Int) {
     self.lastNumber += 1
-    self.entries.append(Entry(time: time, number: self.lastNumber, user: user))
+    self.entries.append(
+      Entry(time: time, recent: recent, number: self.lastNumber, place: account))
     var place = self.entries.count - 1
     while place > 0, self.entries[place].isBefore(self.entries[(place - 1) / 2]) {
       self.entries.swapAt(place, (place - 1) / 2)
@@ -196,22 +288,23 @@ private struct TurnQueue<User> {
     self.moveFirstDown()
   }
 
-  mutating func delayFirst(to time: Duration) {
+  mutating func delayFirst(to time: Duration, _ recent: Int) {
     self.lastNumber += 1
-    (self.entries[0].time, self.entries[0].number) = (time, self.lastNumber)
+    self.entries[0].time = time
+    (self.entries[0].recent, self.entries[0].number) = (recent, self.lastNumber)
     self.moveFirstDown()
   }
 
   private mutating func moveFirstDown() {
     var place = 0
     while true {
-      var smallest = place
+      var least = place
       for child in [2 * place + 1, 2 * place + 2] where child < self.entries.count {
-        if self.entries[child].isBefore(self.entries[smallest]) { smallest = child }
+        if self.entries[child].isBefore(self.entries[least]) { least = child }
       }
-      if smallest == place { return }
-      self.entries.swapAt(place, smallest)
-      place = smallest
+      if least == place { return }
+      self.entries.swapAt(place, least)
+      place = least
     }
   }
 }

@@ -137,6 +137,61 @@ struct FairShareTests {
     #expect(turns < 100)
   }
 
+  @Test(
+    "D4 any number of users ask again after each answer → a user that asks seldom is next",
+    arguments: [1, 2, 8, 25, 100])
+  func closedLoops(users: Int) {
+    var loops = ClosedLoops(users: users) { _ in .microseconds(300) }
+    loops.run(100)
+    for round in 0..<200 {
+      // The users' questions may all wait, or none.
+      if round.isMultiple(of: 10) { loops.askLater = round.isMultiple(of: 20) }
+      loops.run(users + round % 41)
+      #expect(loops.answersBefore(.microseconds(300)) <= 1)
+    }
+  }
+
+  @Test(
+    "D4 users whose turns take different times ask again after each answer → equal shares, and one that asks seldom is next"
+  )
+  func differentTurns() {
+    var loops = ClosedLoops(users: 25) { .microseconds(20 + 40 * $0) }
+    loops.run(1000)
+    for _ in 0..<100 {
+      loops.run(50)
+      #expect(loops.answersBefore(.microseconds(200)) <= 1)
+    }
+    let times = loops.times.values
+    #expect((times.max() ?? .zero) - (times.min() ?? .zero) <= .milliseconds(3))
+  }
+
+  @Test(
+    "D4 a busy user pauses after each answer → it gets no larger share than others",
+    arguments: [1, 5, 24, 60, 200])
+  func pauses(turns: Int) {
+    var loops = ClosedLoops(users: 25) { _ in .microseconds(300) }
+    loops.pause = (user: 7, turns)
+    loops.run(20_000)
+    let others = loops.times.filter { $0.key != 7 }.values
+    #expect(loops.times[7] ?? .zero <= (others.min() ?? .zero) + .milliseconds(2))
+    // No other user has starved.
+    #expect((others.max() ?? .zero) - (others.min() ?? .zero) <= .milliseconds(2))
+  }
+
+  @Test("D4 a turn takes long while no other user waits → busy users still have no credit")
+  func longTurn() {
+    var loops = ClosedLoops(users: 25) { _ in .microseconds(300) }
+    loops.run(1000)
+    for user in 0..<25 as Range<UInt32> { loops.drop(user) }
+    loops.share.append(0, of: 99)
+    for _ in 0..<2 {
+      #expect(loops.share.takeTurn(of: 10) == 99)
+      loops.share.append(0, of: 99)
+    }
+    for user in 0..<25 as Range<UInt32> { loops.ask(user) }
+    #expect(loops.answersBefore(.microseconds(300)) == 0)
+  }
+
   @Test("D4 nothing is kept about users who have gone")
   func forgotten() throws {
     var share = FairShare<UInt32, Int>()
@@ -159,6 +214,69 @@ struct FairShareTests {
     #expect(Mirror(reflecting: try #require(accounts).value).children.count < 100)
     while let user = share.takeTurn() { share.charge(.milliseconds(1), to: user) }
     #expect(share.isEmpty)
+  }
+}
+
+/// Users that ask again after each answer, beside one that asks seldom.
+private struct ClosedLoops {
+  var share = FairShare<UInt32, Int>()
+  /// The time that each user has used.
+  var times: [UInt32: Duration] = [:]
+  /// Whether a user asks again only after the next answer.
+  var askLater = true
+  /// A user that waits for a number of answers to others before it asks again.
+  var pause: (user: UInt32, turns: Int)?
+  private let cost: (Int) -> Duration
+  private var later: [UInt32] = []
+  private var pausesUntil: Int?
+  private var turn = 0
+
+  init(users: Int, cost: @escaping (Int) -> Duration) {
+    self.cost = cost
+    for user in 0..<users { self.ask(UInt32(user)) }
+  }
+
+  mutating func ask(_ user: UInt32) { self.share.append(0, of: user) }
+
+  /// Drops what a user asks.
+  mutating func drop(_ user: UInt32) {
+    self.later.removeAll { $0 == user }
+    _ = self.share.remove(of: user) { _ in true }
+  }
+
+  mutating func run(_ turns: Int) {
+    for _ in 0..<turns { _ = self.answer() }
+  }
+
+  /// Answers the next query, and returns its user.
+  private mutating func answer() -> UInt32? {
+    self.turn += 1
+    if let pause = self.pause, self.pausesUntil == self.turn { self.ask(pause.user) }
+    let next = self.share.popFirst()
+    for user in self.later { self.ask(user) }
+    self.later = []
+    guard let user = next?.user, user != Self.seldom else { return next?.user }
+    self.share.charge(self.cost(Int(user)), to: user)
+    self.times[user, default: .zero] += self.cost(Int(user))
+    if let pause = self.pause, user == pause.user {
+      self.pausesUntil = self.turn + pause.turns
+    } else if self.askLater {
+      self.later.append(user)
+    } else {
+      self.ask(user)
+    }
+    return user
+  }
+
+  private static let seldom: UInt32 = 1000
+
+  /// Asks as the user that asks seldom. Returns the number of answers before its own.
+  mutating func answersBefore(_ cost: Duration) -> Int {
+    self.ask(Self.seldom)
+    var answers = 0
+    while self.answer() != Self.seldom, answers < 1000 { answers += 1 }
+    self.share.charge(cost, to: Self.seldom)
+    return answers
   }
 }
 
