@@ -21,12 +21,16 @@ struct GuardClients {
   /// The throttled warnings, by limit.
   private var warnings: [String: LogThrottle] = [:]
 
-  /// The number of requests that are processed before kernel messages, or another user's requests,
-  /// are handled.
+  /// The maximum number of requests that are processed before kernel messages, or another user's
+  /// requests, are handled.
   private static let slice = 64
-  /// The assumed cost of one request when users take turns. Only the cost of many requests together
-  /// can be measured.
-  private static let costOfRequest = Duration.microseconds(20)
+  /// The maximum processor time per turn for requests, as for queries.
+  private static let maxTime = QueryQueue.maxTime
+  /// The usual cost of one request, by which slices are measured and users are charged. Only the
+  /// cost of many requests together can be measured.
+  private var costOfRequest = Duration.microseconds(20)
+  /// The number of waiting requests of each user whose addresses are added to the filter together.
+  private static let maxAddresses = 256
 
   init(
     _ limits: Limits, _ statistics: Statistics, _ logger: Logger,
@@ -77,16 +81,28 @@ struct GuardClients {
   /// order. Requests from disconnected clients are dropped.
   mutating func takeRequests() -> [GuardRequest] {
     var slice: [GuardRequest] = []
-    while slice.count < Self.slice, let registration = self.repeated.popFirst() {
+    let size = min(Self.slice, max(1, Int(Self.maxTime / self.costOfRequest)))
+    while slice.count < size, let registration = self.repeated.popFirst() {
       guard let mailbox = self.mailboxes[registration.key.mailbox] else { continue }
       slice.append(GuardRequest(.addAgain(registration), of: mailbox.account))
     }
-    while slice.count < Self.slice, let turn = self.requests.popFirst() {
+    while slice.count < size, let turn = self.requests.popFirst() {
       guard self.mailboxes[turn.item.key.mailbox] != nil else { continue }
-      self.requests.charge(Self.costOfRequest, to: turn.user)
+      self.requests.charge(self.costOfRequest, to: turn.user)
       slice.append(turn.item)
     }
     return slice
+  }
+
+  /// Notes the processor time that a number of requests took.
+  mutating func note(_ time: Duration, for requests: Int) {
+    self.costOfRequest = max(.microseconds(1), (self.costOfRequest * 3 + time / requests) / 4)
+  }
+
+  /// The registrations that wait for their users' turns, as far as they are handled soon.
+  var waitingRegistrations: [FlowTable.Registration] {
+    self.repeated.prefix(Self.maxAddresses)
+      + self.requests.firstItems(Self.maxAddresses).compactMap(\.registration)
   }
 
   /// Removes and returns the next flows of disconnected clients. One client may have had ten

@@ -51,11 +51,13 @@ extension MonitorLoop {
 
     let requests = self.guards.takeRequests()
     guard !requests.isEmpty else { return }
-    // The filter is set before the reading, so that the kernel reports changes in between.
-    self.widenFilter(
-      to: requests.compactMap(\.registration).flatMap {
-        [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? [])
-      })
+    let worked = self.clock.worked
+    // The filter is set before the reading, so that the kernel reports changes in between. A new
+    // filter takes long, so it also passes the addresses of the registrations that wait.
+    let registrations = requests.compactMap(\.registration)
+    if !self.filter.passes(registrations.addresses) {
+      self.widenFilter(to: (registrations + self.guards.waitingRegistrations).addresses)
+    }
     let now = self.clock.now
     let (answers, failure) = self.engine.handle(
       requests, self.guards.limits, past: self.feed.store.past, self.kernel, at: now)
@@ -65,6 +67,7 @@ extension MonitorLoop {
       self.guards.answer(request, answer, generation: generation, at: now)
     }
     if self.kernel != nil, let failure { self.lose(failure) }
+    self.guards.note(self.clock.worked - worked, for: requests.count)
   }
 
   // MARK: - Paths
@@ -135,5 +138,12 @@ extension MonitorLoop {
     Counts(
       guardingClients: self.guards.count, guardedFlows: self.engine.flows.count,
       watchedPaths: self.watchers.count, flowsOfClients: self.engine.flows.counts)
+  }
+}
+
+extension [FlowTable.Registration] {
+  /// The addresses whose routes must pass the filter.
+  fileprivate var addresses: [IPAddress] {
+    self.flatMap { [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? []) }
   }
 }

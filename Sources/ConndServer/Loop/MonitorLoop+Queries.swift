@@ -7,10 +7,13 @@ import LinuxSupport
 extension MonitorLoop {
   /// Answers clients' queries until the time for this turn is over.
   mutating func answerQueries() {
-    let end = self.clock.now.advanced(by: QueryQueue.maxTime)
-    var worked = self.clock.worked
+    // A thread that was preempted has not used its time.
+    let start = self.clock.worked
+    var worked = start
     // A query's effect is published before the next query is answered.
-    while !self.readings.areDue, self.clock.now < end, let turn = self.queries.popFirst() {
+    while !self.readings.areDue, worked - start < QueryQueue.maxTime,
+      let turn = self.queries.popFirst()
+    {
       self.answer(turn.item)
       self.readings.note(user: turn.user)
       let then = self.clock.worked

@@ -157,7 +157,10 @@ struct MonitorLoop {
     case .admit(let mailbox, let reply):
       self.guards.admit(mailbox)
       reply.resume(returning: ())
-    case .dismiss(let number): self.guards.dismiss(number, flows: self.engine.flows)
+    case .dismiss(let number):
+      // The filter may pass addresses of requests that are dropped now.
+      if self.guards.hasRequests { self.filter.release() }
+      self.guards.dismiss(number, flows: self.engine.flows)
     case .flow(let request): self.guards.enqueue(request)
     }
   }

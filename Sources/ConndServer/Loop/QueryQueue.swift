@@ -8,7 +8,8 @@ struct QueryQueue {
   /// The listing of links in progress.
   var listing: PendingListing?
 
-  /// The maximum time per turn for queries, so that they delay kernel messages only briefly.
+  /// The maximum processor time per turn for queries, so that they delay kernel messages only
+  /// briefly.
   static let maxTime = Duration.microseconds(250)
 
   var isBusy: Bool { !self.queue.isEmpty }

@@ -77,6 +77,45 @@ struct FairRequestsTests {
     #expect(loop.loop.engine.flows.isEmpty && loop.loop.engine.flows.usage.count == 0)
   }
 
+  @Test("D4 many registrations wait → a new filter passes the addresses of all of them")
+  func oneFilter() throws {
+    var loop = try TestLoop.started()
+    let mailboxes = (0..<4).map { Counter(10 + $0, of: 1000 + UInt32($0)) }
+    for mailbox in mailboxes { loop.loop.guards.admit(mailbox) }
+    for id in 0..<200 as Range<UInt64> {
+      for (place, mailbox) in mailboxes.enumerated() {
+        let remote = try IPAddress(spelt: "198.51.\(place).\(id)")
+        let key = FlowTable.Key(mailbox: mailbox.number, id: id)
+        loop.loop.take(.flow(.add(.init(key: key, flow: Flow(Destination(remote))))))
+      }
+    }
+    let before = loop.kernel.asked.count { $0 == "watch" }
+    while loop.loop.guards.hasRequests { loop.loop.turn() }
+    #expect(loop.loop.engine.flows.count == 800)
+    #expect(loop.kernel.asked.count { $0 == "watch" } == before + 1)
+  }
+
+  @Test("D4 the thread is preempted all the time → queries still have their processor time")
+  func preempted() throws {
+    var loop = try TestLoop.started()
+    let (kernel, clock) = (loop.kernel, loop.clock)
+    func isOfQuery(_ question: String) -> Bool { question.hasPrefix("route 198.51.100.") }
+    clock.tick = .milliseconds(1)
+    clock.processorTime = .zero
+    kernel.refuses = { question in
+      if isOfQuery(question) { clock.processorTime? += .microseconds(60) }
+      return false
+    }
+    for id in 1...20 as ClosedRange<UInt64> {
+      let destination = Destination(try IPAddress(spelt: "198.51.100.\(id)"))
+      loop.loop.take(
+        .query(KernelQuery(id: id, account: .root, kind: .path(destination, .unheard))))
+    }
+    loop.loop.turn()
+    let answered = Set(kernel.asked.filter(isOfQuery)).count
+    #expect(answered > 1 && answered <= 5)
+  }
+
   // MARK: - Bytes
 
   private struct Room {

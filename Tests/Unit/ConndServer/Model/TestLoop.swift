@@ -136,6 +136,9 @@ final class TestClock: MonitorClock {
     self.instant = self.instant.advanced(by: self.tick)
     return self.instant
   }
+  /// The thread's processor time, or `nil` if it always runs.
+  var processorTime: Duration?
+  var worked: Duration { self.processorTime ?? self.now.sinceStart }
   var wall = WallTime(microseconds: 0)
   var time: WallTime { self.wall }
 }
