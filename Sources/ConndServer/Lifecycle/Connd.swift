@@ -79,7 +79,7 @@ struct Connd {
         CostService(queries: queries),
         DiagnosticsService(
           store: store, queries: queries, reporter: reporter, clients: clients,
-          configuration: { reloadState.configuration }),
+          configuration: { reloadState.configuration }, reactor: reactor),
         HealthService(monitor: monitor, store: store), try ReflectionService(),
       ])
 

@@ -16,19 +16,13 @@ extension DiagnosticsService {
     let size = request.pageSize == 0 ? Int32.max : request.pageSize
     let bound = min(size, Int32(ConnectionListing.maxPage))
     let page = try PageRequest(size: bound, token: request.pageToken, of: "connections")
-    do {
-      return try await self.queries.admitted(for: caller) {
-        try await self.listings.run(for: caller.account) { turn in
-          let memory = CallMemory(of: caller, self.queries.limiter)
-          defer { memory.close() }
-          return try await self.connections(on: page, Int(bound), caller) { part, bytes in
-            if turn.isCancelled { throw CancellationError() }
-            try memory.keep(part, bytes)
-          }
+    return try await self.queries.admitted(for: caller) {
+      try await self.inTurn(self.listings, for: caller) { turn, memory in
+        try await self.connections(on: page, Int(bound), caller) { part, bytes in
+          if turn.isCancelled { throw CancellationError() }
+          try memory.keep(part, bytes)
         }
       }
-    } catch is CancellationError where self.store.isFinished {
-      throw RPCError.stopping
     }
   }
 
@@ -73,16 +67,5 @@ extension DiagnosticsService {
       try keep(.answers, encoded.bytes.count)
     }
     return encoded.bytes
-  }
-}
-
-extension CallMemory {
-  /// - Throws: RESOURCE_EXHAUSTED if the account may not keep so many bytes.
-  fileprivate func keep(_ part: Part, _ bytes: Int) throws(RPCError) {
-    do throws(Refusal) {
-      try self.set(part, to: bytes)
-    } catch {
-      throw RPCError(code: .resourceExhausted, message: error.message)
-    }
   }
 }

@@ -12,6 +12,8 @@ struct DiagnosticsService: RegistrableRPCService {
   let clients: ClientList
   let configuration: @Sendable () -> Configuration
   var connections = ConnectionListing()
+  let reactor: Reactor
+  let encodings = AccountTurns(maxRunning: 1)
   let listings = AccountTurns(maxRunning: ConnectionListing.maxPerUser)
 
   private typealias Method = Connectivity_V1_Diagnostics.Method
@@ -27,8 +29,8 @@ struct DiagnosticsService: RegistrableRPCService {
     }
     router.unary(
       Method.ListTransitions.descriptor
-    ) { (request: Connectivity_V1_ListTransitionsRequest, _) in
-      try self.listTransitions(request)
+    ) { (request: Connectivity_V1_ListTransitionsRequest, caller) in
+      try await self.listTransitions(request, caller)
     }
     router.unary(
       Method.GetStatistics.descriptor
@@ -78,8 +80,8 @@ struct DiagnosticsService: RegistrableRPCService {
   ) async throws -> [UInt8] {
     let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "links")
     let links = try await self.queries.answer(for: caller) { .listLinks($0) }.orUnavailable()
-    return page.encodedResponse(
-      with: links, key: \.key,
+    return try await self.encode(
+      links, on: page, for: caller, key: \.key,
       token: { token in Connectivity_V1_ListLinksResponse.with { $0.nextPageToken = token } }
     ) { link in
       Connectivity_V1_ListLinksResponse.with { $0.links = [Connectivity_V1_Link(link)] }
@@ -87,17 +89,17 @@ struct DiagnosticsService: RegistrableRPCService {
   }
 
   private func listTransitions(
-    _ request: Connectivity_V1_ListTransitionsRequest
-  ) throws -> [UInt8] {
+    _ request: Connectivity_V1_ListTransitionsRequest, _ caller: PeerCredentials
+  ) async throws -> [UInt8] {
     let limit = Int(request.limit)
     let page = try PageRequest(
       size: request.pageSize, token: request.pageToken, of: "transitions \(limit)")
     let past = self.store.past
     // Later pages continue after the previous one, however many transitions were added since.
     let first = request.pageToken.isEmpty ? past.generation(ofLatestTransitions: limit) : 0
-    return page.encodedResponse(
-      with: past.filter { $0.change.generation >= first && $0.change.isInHistory },
-      key: { PageRequest.key($0.change.generation) },
+    return try await self.encode(
+      past.filter { $0.change.generation >= first && $0.change.isInHistory }, on: page,
+      for: caller, key: { PageRequest.key($0.change.generation) },
       token: { token in Connectivity_V1_ListTransitionsResponse.with { $0.nextPageToken = token } }
     ) { Connectivity_V1_ListTransitionsResponse($0.change) }
   }
@@ -117,6 +119,59 @@ struct DiagnosticsService: RegistrableRPCService {
       Connectivity_V1_ListClientsResponse.with {
         $0.clients = [Connectivity_V1_Client(client, flows: counts.flowsOfClients)]
       }
+    }
+  }
+}
+
+// Lists whose encoding takes long (D4).
+extension DiagnosticsService {
+  /// The number of entries that are encoded before other users' tasks, about 60 µs.
+  private static let part = 64
+
+  /// Encodes a page when it is the caller's turn, in parts. Thus a user with many calls delays
+  /// other users only by a part, and keeps only one unfinished page.
+  func encode<Entry, Response: Message>(
+    _ entries: [Entry], on page: PageRequest, for caller: PeerCredentials, key: (Entry) -> String,
+    token: (String) -> Response, _ response: (Entry) -> Response
+  ) async throws -> [UInt8] {
+    try await self.inTurn(self.encodings, for: caller) { turn, memory in
+      var encoded = EncodedPage(page)
+      for (place, entry) in entries.enumerated() {
+        if place % Self.part == Self.part - 1 {
+          await self.reactor.yield()
+          if turn.isCancelled { throw CancellationError() }
+          try memory.keep(.answers, encoded.bytes.count)
+        }
+        guard encoded.append(response(entry), key: key(entry)) else { return encoded.ended(token) }
+      }
+      return encoded.bytes
+    }
+  }
+
+  /// Runs a call's work when its account's turn comes, and counts the memory that it keeps.
+  func inTurn<Answer>(
+    _ turns: AccountTurns, for caller: PeerCredentials,
+    _ work: (AccountTurns.Turn, CallMemory) async throws -> Answer
+  ) async throws -> Answer {
+    do {
+      return try await turns.run(for: caller.account) { turn in
+        let memory = CallMemory(of: caller, self.queries.limiter)
+        defer { memory.close() }
+        return try await work(turn, memory)
+      }
+    } catch is CancellationError where self.store.isFinished {
+      throw RPCError.stopping
+    }
+  }
+}
+
+extension CallMemory {
+  /// - Throws: RESOURCE_EXHAUSTED if the account may not keep so many bytes.
+  func keep(_ part: Part, _ bytes: Int) throws(RPCError) {
+    do throws(Refusal) {
+      try self.set(part, to: bytes)
+    } catch {
+      throw RPCError(code: .resourceExhausted, message: error.message)
     }
   }
 }

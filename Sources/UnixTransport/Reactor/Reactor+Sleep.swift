@@ -1,4 +1,11 @@
 extension Reactor {
+  /// Returns after tasks that are already waiting, and other users' tasks, have had their turns.
+  package func yield() async {
+    await withCheckedContinuation { continuation in
+      self.execute { continuation.resume() }
+    }
+  }
+
   /// Returns after a duration of the machine's uptime. Unlike `Task.sleep` it needs no thread
   /// besides the reactor's.
   ///

@@ -47,6 +47,9 @@ package final class Reactor: TaskExecutor {
   }
 
   private let queue = Mutex(Queue())
+  /// Whether the queue has news, so that other work ends as soon as possible.
+  private let newsFlag = Atomic(false)
+  var hasNews: Bool { self.newsFlag.load(ordering: .relaxed) }
   private let epoll: CInt
   /// An eventfd that is never read, because each write triggers an edge.
   private let bell: CInt
@@ -122,7 +125,10 @@ package final class Reactor: TaskExecutor {
 
   /// Runs work on the reactor's thread, before everything else.
   package func executeNext(_ work: @escaping @Sendable () -> Void) {
-    self.add { $0.news.append(work) }
+    self.add { queue in
+      queue.news.append(work)
+      self.newsFlag.store(true, ordering: .relaxed)
+    }
   }
 
   /// Runs work on the reactor's thread, immediately if that is the current thread.
@@ -234,6 +240,8 @@ package final class Reactor: TaskExecutor {
 
   /// How long jobs run before descriptors are handled, and descriptors before jobs run.
   private static let maxTurn = Duration.microseconds(200)
+  /// How long news are sent before other work. Users with little work are first.
+  private static let maxSending = Duration.milliseconds(2)
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
 
@@ -243,13 +251,16 @@ package final class Reactor: TaskExecutor {
     var end = now + Self.maxTurn
     repeat {
       let (news, turn) = self.queue.withLock { queue in
-        defer { queue.news = [] }
+        defer {
+          queue.news = []
+          self.newsFlag.store(false, ordering: .relaxed)
+        }
         return (queue.news, queue.jobs.popFirst())
       }
       for work in news { work() }
       if !news.isEmpty {
         // Send what this work has produced before running jobs that follow from it.
-        self.takeTurns()
+        self.takeTurns(for: Self.maxSending, untilNews: false)
         now = Thread.worked
         end = now + Self.maxTurn
       }
@@ -296,11 +307,12 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  private func takeTurns() {
+  /// - Parameter untilNews: Whether news end the turns early.
+  private func takeTurns(for time: Duration = Reactor.maxTurn, untilNews: Bool = true) {
     guard !self.turns.isEmpty else { return }
     var now = Thread.worked
-    let end = now + Self.maxTurn
-    while now < end, let turn = self.turns.popFirst() {
+    let end = now + time
+    while now < end, !untilNews || !self.hasNews, let turn = self.turns.popFirst() {
       switch turn.item {
       case .ready(let descriptor):
         self.readyDescriptors.remove(descriptor)

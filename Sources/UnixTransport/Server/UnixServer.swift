@@ -6,8 +6,9 @@ import LinuxSupport
 /// Accepts connections on a Unix socket and handles their calls, until it is finished. Belongs to
 /// the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
-  /// How long to accept connections before existing ones get their turn.
-  private static let maxAcceptingTime = Duration.microseconds(400)
+  /// How long to accept connections before existing ones get their turn. In this time, more are
+  /// accepted than a few processes can make meanwhile.
+  private static let maxAcceptingTime = Duration.milliseconds(2)
   /// The kernel's send buffer for a client, as the kernel counts its size. It is larger than the
   /// longest frame.
   private static let sendBuffer: CInt = 16 << 10
@@ -20,11 +21,13 @@ final class UnixServer: Pollable, @unchecked Sendable {
   private let listener: CInt
   private var isListening = false
   private var connections: [CInt: ServerConnection] = [:]
+  /// The number of connections that wait for their user's turn.
+  private var acceptedConnections = 0
   private var handler: Call.Handler?
   private var runningCalls = 0
   /// Whether the server accepts no more connections and calls.
   private var isFinishing = false
-  /// Whether the end waits for the handlers of calls.
+  /// Whether the end waits for the handlers of calls, and for accepted connections.
   private var awaitsHandlers = true
   private var ended: CheckedContinuation<Void, Never>?
   /// Tasks that wait until connections are accepted.
@@ -84,9 +87,10 @@ final class UnixServer: Pollable, @unchecked Sendable {
   }
 
   private func endIfDone() {
-    guard self.isFinishing, self.connections.isEmpty,
-      self.runningCalls == 0 || !self.awaitsHandlers
-    else { return }
+    let isWaiting = self.runningCalls > 0 || self.acceptedConnections > 0
+    guard self.isFinishing, self.connections.isEmpty, !isWaiting || !self.awaitsHandlers else {
+      return
+    }
     self.ended?.resume()
     self.ended = nil
   }
@@ -119,7 +123,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
 
   func ready() {
     let end = Thread.worked + Self.maxAcceptingTime
-    while self.isListening, Thread.worked < end {
+    while self.isListening, Thread.worked < end, !self.reactor.hasNews {
       let socket = clinux_accept(self.listener)
       guard socket < 0 else {
         self.accept(socket)
@@ -133,6 +137,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
     }
   }
 
+  /// Lets a connection wait for its user's turn. This costs little, so that the listen backlog, in
+  /// which all users wait in the order of their arrival, is nearly always empty.
   private func accept(_ socket: CInt) {
     self.admission.accepted()
     // Do as little as possible for a client that has already left, so that a reconnect loop cannot
@@ -145,16 +151,10 @@ final class UnixServer: Pollable, @unchecked Sendable {
     do {
       var peer = try PeerCredentials(of: socket)
       peer.account = self.admission.account(ofUID: peer.uid)
-      let charge = try Charge(1, of: .connections, by: peer, self.admission)
-      var size = Self.sendBuffer
-      setsockopt(
-        socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
-      let connection = ServerConnection(socket, peer, charge, self)
-      self.connections[socket] = connection
-      // Serving the connection is charged to its user, so that others are accepted in the meantime.
-      self.reactor.execute(inTurnOf: peer.account) {
-        do { try connection.begin() } catch { connection.close() }
-      }
+      let connection = AcceptedConnection(
+        socket, peer, try Charge(1, of: .connections, by: peer, self.admission))
+      self.acceptedConnections += 1
+      self.reactor.execute(inTurnOf: peer.account) { self.begin(connection) }
     } catch {
       if let refusal = error as? Refusal {
         // The socket's buffer is empty, so this fits.
@@ -163,6 +163,21 @@ final class UnixServer: Pollable, @unchecked Sendable {
       }
       Glibc.close(socket)
     }
+  }
+
+  /// Serves a connection whose user's turn has come.
+  private func begin(_ accepted: AcceptedConnection) {
+    self.acceptedConnections -= 1
+    guard let charge = accepted.charge.take(), !self.isFinishing else {
+      Glibc.close(accepted.socket)
+      return self.endIfDone()
+    }
+    var size = Self.sendBuffer
+    setsockopt(
+      accepted.socket, SOL_SOCKET, SO_SNDBUF, &size, socklen_t(MemoryLayout.size(ofValue: size)))
+    let connection = ServerConnection(accepted.socket, accepted.peer, charge, self)
+    self.connections[accepted.socket] = connection
+    do { try connection.begin() } catch { connection.close() }
   }
 
   /// Returns the HTTP/2 output for a rejected client: an empty SETTINGS frame as the preface, and
@@ -211,5 +226,18 @@ final class UnixServer: Pollable, @unchecked Sendable {
     case .compressed:
       return Status(code: .internalError, message: "a request is compressed, but names no encoding")
     }
+  }
+}
+
+/// A connection that waits for its user's turn.
+private final class AcceptedConnection {
+  let socket: CInt
+  let peer: PeerCredentials
+  var charge: Charge?
+
+  /// Takes ownership of the non-blocking socket.
+  init(_ socket: CInt, _ peer: PeerCredentials, _ charge: consuming Charge) {
+    (self.socket, self.peer) = (socket, peer)
+    self.charge = consume charge
   }
 }
