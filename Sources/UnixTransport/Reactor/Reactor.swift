@@ -20,7 +20,7 @@ protocol Pollable: AnyObject {
 /// An idle connd must not wake up (D7).
 ///
 /// Users take turns (``FairShare``): a user with much to read, do and send delays only itself.
-/// Published changes wait at most 200 µs for users' turns, and at most another 200 µs for jobs.
+/// Published changes wait for the present turn or job only, and then are sent for up to 2 ms.
 /// While many jobs of a user are waiting, nothing more is read from that user.
 ///
 /// Code that runs here must not block for long, because it stops everything else. Tasks and work
