@@ -6,9 +6,9 @@ import LinuxSupport
 /// Accepts connections on a Unix socket and handles their calls, until it is finished. Belongs to
 /// the reactor's thread.
 final class UnixServer: Pollable, @unchecked Sendable {
-  /// How long to accept connections before existing ones get their turn. In this time, more are
-  /// accepted than a few processes can make meanwhile.
-  private static let maxAcceptingTime = Duration.milliseconds(2)
+  /// How long to accept connections before existing ones get their turn. A longer time empties the
+  /// backlog faster, and delays the queries of all users.
+  private static let maxAcceptingTime = Duration.microseconds(800)
   /// The kernel's send buffer for a client, as the kernel counts its size. It is larger than the
   /// longest frame.
   private static let sendBuffer: CInt = 16 << 10
