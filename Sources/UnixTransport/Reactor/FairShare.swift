@@ -1,5 +1,3 @@
-import DequeModule
-
 /// A queue of work in turns by user.
 ///
 /// Each user has a virtual time, which grows by the time that the user's turns take. The user with
@@ -21,7 +19,7 @@ import DequeModule
 package struct FairShare<User: Hashable, Item> {
   private struct Account {
     let user: User
-    var items: Deque<Item> = []
+    var items = Queue<Item>()
     /// The virtual time of the user's next turn.
     var time: Duration
     /// The time that the user has used lately in nanoseconds, which halves in each period.
@@ -95,10 +93,9 @@ package struct FairShare<User: Hashable, Item> {
     }
     let place = self.place(of: user, startingAt: self.time - Self.credit)
     if self.accounts[place].items.isEmpty {
-      self.begin(place, [item])
-    } else {
-      self.accounts[place].items.append(item)
+      self.begin(place, Queue())
     }
+    self.accounts[place].items.append(item)
   }
 
   private mutating func place(of user: User, startingAt time: Duration) -> Int {
@@ -115,7 +112,7 @@ package struct FairShare<User: Hashable, Item> {
   }
 
   /// Notes that a user begins to wait.
-  private mutating func begin(_ place: Int, _ items: Deque<Item>) {
+  private mutating func begin(_ place: Int, _ items: Queue<Item>) {
     self.waitingUsers += 1
     self.accounts[place].items = items
     self.fade(place)
