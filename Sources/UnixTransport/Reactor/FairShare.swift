@@ -211,7 +211,7 @@ package struct FairShare<User: Hashable, Item> {
     }
     self.maxAccounts = self.places.count + self.places.count / 2 + 16
     if self.places.count < 2, self.isEmpty {
-      self.alone = self.places.first.map { ($0.key, []) }
+      self.alone = self.places.first.map { ($0.key, Queue()) }
       (self.accounts, self.places, self.unused) = ([], [:], [])
       (self.time, self.maxAccounts) = (.zero, 16)
     }
@@ -230,7 +230,6 @@ package struct FairShare<User: Hashable, Item> {
 
   private mutating func remove(at place: Int, where isChosen: (Item) -> Bool) -> [Item] {
     var items = self.accounts[place].items
-    guard items.contains(where: isChosen) else { return [] }
     let chosen = items.remove(where: isChosen)
     if chosen.isEmpty { return [] }
     if items.isEmpty { self.waitingUsers -= 1 }

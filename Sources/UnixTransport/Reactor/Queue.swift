@@ -38,6 +38,11 @@ package struct Queue<Element> {
     return first
   }
 
+  /// Returns the first elements, which stay in the queue.
+  @inlinable package func prefix(_ maxCount: Int) -> [Element] {
+    Array(self.elements.prefix(maxCount))
+  }
+
   /// Removes and returns the first elements.
   @inlinable package mutating func popFirst(_ maxCount: Int) -> [Element] {
     let first = Array(self.elements.prefix(maxCount))
