@@ -131,7 +131,7 @@ struct LifecycleScenario {
     var clients = [try lab.python("hostile.py", "has_calls_when_connd_stops")]
     if Users.areMany {
       lab.directory.open()
-      clients.append(try lab.python("hostile.py", "has_calls_as_nobody_when_connd_stops"))
+      clients.append(try lab.python("hostile.py", "has_calls_as_another_person_when_connd_stops"))
     }
     for client in clients { try client.line { $0 == "held" } }
     lab.notifications.discard()

@@ -180,10 +180,10 @@ def has_calls_when_connd_stops(path):
         say(f"answered {ends.count(None)}, stopped {len(stopped)}, other {[end.details() for end in ends if end and end not in stopped]}")
 
 
-def has_calls_as_nobody_when_connd_stops(path):
+def has_calls_as_another_person_when_connd_stops(path):
     os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
+    os.setgid(1000)
+    os.setuid(1000)
     has_calls_when_connd_stops(path)
 
 
@@ -837,7 +837,7 @@ def holds_connections(path):
 ATTACKS = {
     attack.__name__: attack
     for attack in [
-        are_told_of_the_end, has_calls_when_connd_stops, has_calls_as_nobody_when_connd_stops, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
+        are_told_of_the_end, has_calls_when_connd_stops, has_calls_as_another_person_when_connd_stops, have_long_deadlines, are_stopped, never_reads, reads_byte_by_byte, is_stopped, vanishes,
         opens_and_closes, cancels, asks_and_leaves, hears_no_more, refused_streams, measures_bandwidth, asks_and_cancels, malformed,
         faults_when_answered,
         forbidden_frames, comes_and_goes, connects_without_end, reads_settings, accepts_nobody, random_frames, dies_at_birth, garbage, half_frames, half_messages, refuses_answers, asks_early, header_bomb, continuations, pings, settings,
