@@ -138,10 +138,7 @@ struct LifecycleScenario {
     connd.signal(SIGTERM)
     #expect(try connd.wait(within: .seconds(20)) == 0)
     let ends = try clients.map { try $0.line { $0.hasPrefix("answered") } }
-    for end in ends { #expect(end.hasSuffix("other []")) }
-    // The calls of the last client have just begun.
-    let answered = try #require(ends.last?.split(separator: " ").dropFirst().first)
-    #expect(try #require(Int(answered.dropLast())) < 125, "no query is answered after SIGTERM")
+    for end in ends { #expect(end.hasSuffix("other []"), "\(end)") }
   }
 
   @Test("SIGHUP reloads the configuration; an invalid one changes nothing")
