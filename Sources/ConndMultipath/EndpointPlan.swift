@@ -102,15 +102,20 @@ package struct EndpointPlan: Hashable, Sendable {
     let kept = stale.filter { needed.contains($0.address) }
     let deleted = stale.filter { !needed.contains($0.address) }
     self.mustLookAgain = !kept.isEmpty
-    var flagged = kept.filter { !$0.flags.contains(.backup) && !candidates.isEmpty }
-      .map { Action.setBackup(true, $0) }
+    // An address that has moved to another link has the flag of its candidate.
+    let addresses = Set(candidates.lazy.map(\.place.address))
+    var flagged = kept.filter { endpoint in
+      !endpoint.flags.contains(.backup) && !candidates.isEmpty
+        && !addresses.contains(endpoint.address)
+    }.map { Action.setBackup(true, $0) }
     let present = endpoints.filter { !deleted.contains($0) }
     var added: [Action] = []
     for candidate in candidates {
       // A backup carries nothing while another subflow seems to work, even on a lost link.
       let isBackup =
         candidate.isBackup
-        && !(candidate.position == 0 && kept.contains { Self.isLost($0, uplinks) })
+        && !(candidate.position == 0
+          && kept.contains { Self.isLinkLost($0, candidate.place.address.family, uplinks) })
       let address = candidate.place.address
       guard let found = present.first(where: { $0.address == address && !$0.isImplicit }) else {
         guard wanted.contains(candidate.place), candidate.mayBegin,
@@ -120,7 +125,7 @@ package struct EndpointPlan: Hashable, Sendable {
         added.append(.add(MultipathEndpoint(address, link: candidate.place.link, flags)))
         continue
       }
-      guard found.flags.contains(.backup) != isBackup, !kept.contains(found) else { continue }
+      guard found.flags.contains(.backup) != isBackup else { continue }
       if isOwn(found) || adopts && found.flags.contains(.subflow) {
         flagged.append(.setBackup(isBackup, found))
       } else if isBackup {
@@ -199,6 +204,17 @@ package struct EndpointPlan: Hashable, Sendable {
     case .unknown: false
     case .usable(let address, _, _): address != endpoint.address
     case .lost, nil: true
+    }
+  }
+
+  /// Whether the endpoint is of the family, and its link has no path at all.
+  private static func isLinkLost(
+    _ endpoint: MultipathEndpoint, _ family: AddressFamily, _ uplinks: [Uplink]
+  ) -> Bool {
+    guard endpoint.address.family == family else { return false }
+    return switch Self.uplink(of: endpoint, uplinks)?.state {
+    case .lost, nil: true
+    case .unknown, .usable: false
     }
   }
 

@@ -203,14 +203,15 @@ extension Channel {
         reason: .silent, severity: .destroy, cause: cause, path: path, socket: testimony))
   }
 
-  /// Returns when the connection in use was last heard, or `nil` if it has the same link as this
-  /// one or leads to another server (W8).
+  /// Returns when the connection in use was last heard, or `nil` if it may have the same link as
+  /// this one, or another server (W8).
   func heardElsewhere(than id: UInt64, _ serial: UInt64) -> ContinuousClock.Instant? {
     let connections = self.state.withLock { state in
       (state.connections[id], state.machine.ready.flatMap { state.connections[$0] })
     }
     guard case (let silent?, let other?) = connections, silent.serial == serial,
-      other.link != silent.link, other.target.address == silent.target.address
+      let link = silent.path?.chain.first, let otherLink = other.path?.chain.first,
+      link.index != otherLink.index, other.target.address == silent.target.address
     else { return nil }
     return other.lastHeard
   }

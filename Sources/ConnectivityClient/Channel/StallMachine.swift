@@ -87,8 +87,11 @@ struct StallMachine: Sendable {
   private var lastCall: Instant?
   /// When the silence began: with the last byte, or the first call after a pause.
   private var silentSince: Instant?
-  /// The number of packets that were retransmitted before the silence, as far as is known.
-  private var formerRetransmissions = 0
+  /// When a reading last showed that the peer had acknowledged something since the last timeout.
+  private var lastAnswer: Instant?
+  /// The number of packets that were retransmitted before the silence, as far as is known, and
+  /// until the last reading.
+  private var (formerRetransmissions, lastRetransmissions) = (0, 0)
   /// Whether calls may end, so that the socket of a stalled connection is read.
   private let endsCalls: Bool
 
@@ -104,12 +107,14 @@ struct StallMachine: Sendable {
   mutating func handle(_ input: Input, at now: Instant) -> [Action] {
     switch input {
     case .called:
+      // Before its call, the peer had nothing to send.
+      if !self.isStalled, !self.isAwaiting || !self.isWatching { self.silentSince = now }
       (self.isAwaiting, self.lastCall) = (true, now)
       if self.isWatching || self.isStalled && !self.endsCalls { return [] }
-      if !self.isStalled { self.silentSince = now }
       return self.sample(after: Self.minSilence)
     case .received(let isBusy):
       (self.silentSince, self.isAwaiting) = (now, false)
+      self.formerRetransmissions = self.lastRetransmissions
       return self.recover()
         + (self.isWatching || !isBusy ? [] : self.sample(after: Self.minSilence))
     case .sampled(let sample):
@@ -129,7 +134,10 @@ struct StallMachine: Sendable {
   ) -> [Action] {
     // An acknowledgement resets the timeouts.
     let isAnswered = !socket.hasUnacknowledgedData || socket.timeouts == 0
-    if isAnswered { self.formerRetransmissions = socket.retransmissions }
+    self.lastRetransmissions = socket.retransmissions
+    if isAnswered {
+      (self.formerRetransmissions, self.lastAnswer) = (socket.retransmissions, now)
+    }
     let recovered = isAnswered ? self.recover() : []
     guard let silentSince = self.silentSince, sample.calls > 0 || socket.hasUnacknowledgedData
     else { return recovered }
@@ -153,12 +161,14 @@ struct StallMachine: Sendable {
     _ socket: SocketState, _ sample: Sample, _ silentSince: Instant, at now: Instant
   ) -> [Action] {
     guard self.endsCalls, sample.calls > 0 else { return [] }
+    // The peer of an upload may only acknowledge.
+    let unanswered = max(silentSince, self.lastAnswer ?? silentSince)
     let rest =
-      Self.minCallSilence - max(silentSince, self.lastCall ?? silentSince).duration(to: now)
+      Self.minCallSilence - max(unanswered, self.lastCall ?? unanswered).duration(to: now)
     if rest > .zero { return self.sample(after: Self.sampleInterval(rest)) }
     // A timeout counts if something was sent at it. Data that waits in this machine proves nothing.
     let timeouts = min(socket.timeouts, socket.retransmissions - self.formerRetransmissions)
-    let isContrast = sample.heardElsewhere.map { $0 > silentSince } ?? false
+    let isContrast = sample.heardElsewhere.map { $0 > unanswered } ?? false
     guard timeouts >= Self.minTimeoutsToEnd, isContrast, sample.mayEnd else {
       return self.sampleAgain(socket)
     }

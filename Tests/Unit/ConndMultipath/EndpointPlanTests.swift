@@ -108,6 +108,10 @@ struct EndpointPlanTests {
       uplinks: [Uplink(link: 1, .usable(address(1, 9), isFree: true), isDefault: true)],
       endpoints: [endpoint(1)], expected: "-1 +1"),
     Row(
+      name: "the Wi-Fi's address has moved to another link, and a connection needs it",
+      uplinks: [Uplink(link: 9, .usable(address(1), isFree: true), isDefault: true), modem],
+      endpoints: [endpoint(1), endpoint(2, [.subflow, .backup])], connections: [[1]], expected: ""),
+    Row(
       name: "connd has not reported the Wi-Fi",
       uplinks: [Uplink(link: 1, .unknown), postponed(modem)], endpoints: [endpoint(1)],
       expected: ""),

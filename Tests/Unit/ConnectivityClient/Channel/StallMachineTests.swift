@@ -127,6 +127,33 @@ struct StallMachineTests {
     #expect(story.at(31_000, .received(isBusy: false)) == ["recovered"])
   }
 
+  @Test("W4 a call begins soon after an answer → the second of silence begins with the call")
+  func soonAfter() {
+    var story = StallStory()
+    _ = story.at(0, .called)
+    _ = story.at(10, .received(isBusy: false))
+    _ = story.at(500, .called)
+    #expect(!story.isSilent(at: 699) && story.isSilent(at: 700))
+    #expect(story.sample(at: 1000, timeouts: 1) == ["sample 500.0"])
+    #expect(story.sample(at: 1500, timeouts: 2) == ["stalled"])
+  }
+
+  @Test(
+    "W8 the peer of an upload only acknowledges, and is lost → calls end five seconds after that")
+  func upload() {
+    var story = StallStory(endsCalls: true)
+    _ = story.at(0, .called)
+    _ = story.at(10, .received(isBusy: true))
+    for time in stride(from: 1010, through: 30_000, by: 1000) {
+      _ = story.sample(at: time, timeouts: 0)
+    }
+    #expect(story.judge(at: 31_540, heard: 31_000, timeouts: 3).first == "stalled")
+    #expect(story.judge(at: 33_000, heard: 32_000, timeouts: 4).allSatisfy { !$0.hasPrefix("end") })
+    // A byte by the other link from before the loss does not count.
+    #expect(story.judge(at: 40_000, heard: 20_000, timeouts: 5).allSatisfy { !$0.hasPrefix("end") })
+    #expect(story.judge(at: 41_000, heard: 32_000, timeouts: 5).contains { $0.hasPrefix("end") })
+  }
+
   @Test("W4 a message of a stream is lost, and a call begins → it waits, and the socket is watched")
   func stream() {
     var story = StallStory()
