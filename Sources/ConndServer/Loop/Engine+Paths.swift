@@ -58,8 +58,9 @@ extension PathReader {
     let found = try view.unlessRefused { () throws(KernelUnavailable) in
       try self.path(to: destination, view)
     }
-    guard var (path, facts) = found else { return .unknown }
-    view.subscriptions.use(facts)
+    guard let found else { return .unknown }
+    var path = found.path
+    view.subscriptions.use(found.facts)
     let objection = try view.unlessRefused { () throws(KernelUnavailable) in
       try self.objection(toUsing: destination, view)
     }

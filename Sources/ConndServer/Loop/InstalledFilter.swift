@@ -7,11 +7,13 @@ struct InstalledFilter {
   private var addresses = AddressList()
   /// The number of these addresses that are no longer needed.
   private var unneeded = 0
+  /// The number of addresses when the filter passed only what was needed.
+  private var exactCount = 0
 
   /// - Parameter isExact: Whether the filter passes only what is needed.
   mutating func install(_ spec: FilterSpec, isExact: Bool) {
     self.addresses = AddressList(spec.destinations)
-    if isExact { self.unneeded = 0 }
+    if isExact { (self.unneeded, self.exactCount) = (0, self.addresses.count) }
   }
 
   /// Notes that addresses are no longer needed. Their routes pass until the filter is narrowed.
@@ -26,6 +28,14 @@ struct InstalledFilter {
     var wider = self.addresses
     wider.insert(addresses)
     return wider.all
+  }
+
+  /// Whether the filter passes so many addresses that narrowing cannot wait until connd is idle.
+  /// Refused registrations leave addresses, which nothing else counts.
+  ///
+  /// - Parameter needed: The number of clients' addresses that are needed now.
+  func isFull(with needed: Int) -> Bool {
+    self.addresses.count > 2 * max(needed, self.exactCount) + 1024
   }
 
   /// Whether the filter passes so many unneeded addresses that narrowing is worthwhile. The cost of

@@ -97,7 +97,9 @@ extension MonitorLoop {
   }
 
   private var isFilterTooWide: Bool {
-    self.filter.isTooWide && !self.engine.flows.isBusy && !self.guards.isBusy
+    let needed = self.engine.flows.addressCounts.count + self.engine.watched.count
+    return self.filter.isFull(with: needed)
+      || self.filter.isTooWide && !self.engine.flows.isBusy && !self.guards.isBusy
   }
 
   /// Installs a filter that passes only what paths and clients need now (D6). If the old filter

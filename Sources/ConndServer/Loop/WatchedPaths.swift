@@ -13,6 +13,8 @@ struct WatchedPaths {
 
   var addresses: Set<IPAddress> { Set(self.reported.keys.map(\.address)) }
 
+  var count: Int { self.reported.count }
+
   var isBusy: Bool { !self.due.isEmpty }
 
   /// Marks all destinations as due. Destinations that were due before stay in front, so that each

@@ -1,6 +1,7 @@
 import Connectivity
 import ConnectivityRules
 import LinuxSupport
+import Netlink
 import TestTraits
 import Testing
 
@@ -134,5 +135,24 @@ struct TurnBoundsTests {
     }
     #expect(loop.turn() == [] && told() == 80, "two are read at once")
     #expect(toldMeanwhile > 64)
+  }
+
+  @Test("D6 endless registrations are refused → the filter does not keep their addresses")
+  func refusedAddresses() throws {
+    var loop = try TestLoop.started()
+    loop.loop.guards.limits.flowsPerStream = 1
+    for round in 0..<50 as Range<UInt32> {
+      for number in 1...100 as ClosedRange<UInt32> {
+        let remote = try IPAddress(spelt: "198.18.\(round).\(number)")
+        let key = FlowTable.Key(
+          mailbox: loop.mailbox.number, id: UInt64(100 * round + number))
+        loop.loop.guards.enqueue(.add(.init(key: key, flow: Flow(Destination(remote)))))
+      }
+      // Requests wait after each turn.
+      loop.loop.turn()
+    }
+    while loop.loop.isBusy { loop.loop.turn() }
+    #expect(loop.loop.engine.flows.count == 1)
+    #expect(loop.kernel.watched.destinations.count < 2048)
   }
 }
