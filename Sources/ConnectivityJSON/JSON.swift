@@ -156,15 +156,25 @@ private struct Output: ~Copyable {
   private static func arePlain(_ bytes: UnsafeRawBufferPointer) -> Bool {
     let whole = bytes.count & ~7
     for offset in stride(from: 0, to: whole, by: 8) {
-      let eight = bytes.loadUnaligned(fromByteOffset: offset, as: SIMD8<UInt8>.self)
+      let eight = bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
       let special =
-        (eight .< 0x20) .| (eight .>= 0x7F) .| (eight .== UInt8(ascii: "\""))
-        .| (eight .== UInt8(ascii: "\\"))
-      if any(special) { return false }
+        eight | Self.lows(eight, below: 0x20) | Self.lows(eight ^ Self.each(0x7F), below: 1)
+        | Self.lows(eight ^ Self.each(UInt64(UInt8(ascii: "\""))), below: 1)
+        | Self.lows(eight ^ Self.each(UInt64(UInt8(ascii: "\\"))), below: 1)
+      if special & Self.each(0x80) != 0 { return false }
     }
     return bytes[whole...].allSatisfy { byte in
       byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
     }
+  }
+
+  /// Returns a word whose eight bytes are equal.
+  private static func each(_ byte: UInt64) -> UInt64 { byte &* 0x0101_0101_0101_0101 }
+
+  /// Returns a word in which the high bit of a byte is set only if some byte is less than a limit of
+  /// at most 128 (Bit Twiddling Hacks, hasless).
+  private static func lows(_ eight: UInt64, below limit: UInt64) -> UInt64 {
+    (eight &- Self.each(limit)) & ~eight
   }
 
   private static func needsEscape(_ scalar: Unicode.Scalar) -> Bool {
