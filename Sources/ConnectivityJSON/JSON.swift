@@ -171,8 +171,8 @@ private struct Output: ~Copyable {
   /// Returns a word whose eight bytes are equal.
   private static func each(_ byte: UInt64) -> UInt64 { byte &* 0x0101_0101_0101_0101 }
 
-  /// Returns a word in which the high bit of a byte is set only if some byte is less than a limit of
-  /// at most 128 (Bit Twiddling Hacks, hasless).
+  /// Returns a word in which the high bit of a byte is set only if some byte is less than a limit
+  /// of at most 128 (Bit Twiddling Hacks, hasless).
   private static func lows(_ eight: UInt64, below limit: UInt64) -> UInt64 {
     (eight &- Self.each(limit)) & ~eight
   }

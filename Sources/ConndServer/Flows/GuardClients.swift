@@ -1,4 +1,5 @@
 import Connectivity
+import DequeModule
 import LinuxSupport
 import Logging
 import UnixTransport
@@ -15,9 +16,9 @@ struct GuardClients {
   private var mailboxes: [UInt64: any FlowMailbox] = [:]
   private var requests = FairShare<Account, GuardRequest>()
   /// Registrations that were made while the kernel was unavailable. They precede requests.
-  private var repeated = Queue<FlowTable.Registration>()
+  private var repeated: Deque<FlowTable.Registration> = []
   /// Flows of disconnected clients.
-  private var abandoned = Queue<FlowTable.Key>()
+  private var abandoned: Deque<FlowTable.Key> = []
   /// The throttled warnings, by limit.
   private var warnings: [String: LogThrottle] = [:]
 
@@ -52,7 +53,7 @@ struct GuardClients {
     mailbox.finish()
     let keys = flows.keys(of: number)
     guard !keys.isEmpty else { return }
-    self.abandoned.append(contentsOf: keys)
+    self.abandoned += keys
     self.logger.debug(
       "removing the flows of a disconnected client",
       metadata: ["flows": "\(keys.count)", "left": "\(flows.count - self.abandoned.count)"])
@@ -86,6 +87,8 @@ struct GuardClients {
       guard let mailbox = self.mailboxes[registration.key.mailbox] else { continue }
       slice.append(GuardRequest(.addAgain(registration), of: mailbox.account))
     }
+    // An empty Deque keeps its buffer.
+    if self.repeated.isEmpty { self.repeated = [] }
     while slice.count < size, let turn = self.requests.popFirst() {
       guard self.mailboxes[turn.item.key.mailbox] != nil else { continue }
       self.requests.charge(self.costOfRequest, to: turn.user)
@@ -101,14 +104,18 @@ struct GuardClients {
 
   /// The registrations that wait for their users' turns, as far as they are handled soon.
   var waitingRegistrations: [FlowTable.Registration] {
-    self.repeated.prefix(Self.maxAddresses)
+    Array(self.repeated.prefix(Self.maxAddresses))
       + self.requests.firstItems(Self.maxAddresses).compactMap(\.registration)
   }
 
   /// Removes and returns the next flows of disconnected clients. One client may have had ten
   /// thousand flows.
   mutating func takeAbandoned() -> [FlowTable.Key] {
-    self.abandoned.popFirst(Self.slice)
+    let slice = Array(self.abandoned.prefix(Self.slice))
+    self.abandoned.removeFirst(slice.count)
+    // An empty Deque keeps its buffer.
+    if self.abandoned.isEmpty, !slice.isEmpty { self.abandoned = [] }
+    return slice
   }
 
   // MARK: - Answers

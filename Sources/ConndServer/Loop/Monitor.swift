@@ -1,4 +1,5 @@
 import Connectivity
+import DequeModule
 import Glibc
 import LinuxSupport
 import Logging
@@ -12,7 +13,7 @@ import UnixTransport
 /// thread.
 final class Monitor: Sendable {
   private let wakeUp: WakeUp
-  private let inputs = Mutex(Queue<Input>())
+  private let inputs = Mutex<Deque<Input>>([])
   private let state = Mutex(State.running)
   private let lastGuardian = Atomic<UInt64>(0)
   private let makeLoop: @Sendable () -> MonitorLoop
@@ -85,7 +86,11 @@ final class Monitor: Sendable {
   /// Removes and returns the next inputs.
   private func takeInputs() -> [Input] {
     let (inputs, hasMore) = self.inputs.withLock { inputs in
-      (inputs.popFirst(Self.maxInputs), !inputs.isEmpty)
+      let first = Array(inputs.prefix(Self.maxInputs))
+      inputs.removeFirst(first.count)
+      // An empty Deque keeps its buffer.
+      if inputs.isEmpty, !first.isEmpty { inputs = [] }
+      return (first, !inputs.isEmpty)
     }
     for input in inputs { self.recorder?.note(input) }
     if hasMore { self.wakeUp.signal() }
