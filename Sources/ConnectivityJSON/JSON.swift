@@ -117,8 +117,8 @@ private struct Output: ~Copyable {
 
   private mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
     self.reserve(bytes.count)
-    let rest = UnsafeMutableRawBufferPointer(self.buffer)[self.count...]
-    UnsafeMutableRawBufferPointer(rebasing: rest).copyMemory(from: UnsafeRawBufferPointer(bytes))
+    guard let source = bytes.baseAddress, let target = self.buffer.baseAddress else { return }
+    (target + self.count).update(from: source, count: bytes.count)
     self.count += bytes.count
   }
 
