@@ -29,6 +29,9 @@ struct QueryQueue {
   /// Drops a query whose client has disconnected.
   mutating func drop(_ query: KernelQuery.ID, of account: Account) {
     for query in self.queue.remove(of: account, where: { $0.id == query }) { query.drop() }
+    if let place = self.listing?.later.firstIndex(where: { $0.id == query }) {
+      self.listing?.later.remove(at: place).drop()
+    }
   }
 
   /// Drops all queries because connd is stopping.

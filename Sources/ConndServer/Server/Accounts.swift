@@ -60,6 +60,8 @@ struct SubordinateUsers: Sendable {
   private struct Range {
     var uids: ClosedRange<UInt32>
     var owner: UInt32
+    /// The greatest uid of this range and all before it.
+    var lastUID: UInt32 = 0
   }
 
   /// Sorted by their first uid.
@@ -84,18 +86,27 @@ struct SubordinateUsers: Sendable {
       self.ranges.append(Range(uids: first...last.partialValue, owner: owner))
     }
     self.ranges.sort { $0.uids.lowerBound < $1.uids.lowerBound }
+    var last: UInt32 = 0
+    for place in self.ranges.indices {
+      last = max(last, self.ranges[place].uids.upperBound)
+      self.ranges[place].lastUID = last
+    }
   }
 
-  /// Returns the user who may act as this uid, or `nil` if no user may. If ranges overlap, the
-  /// range with the greatest first uid up to this uid decides alone.
+  /// Returns the user who may act as this uid, or `nil` if no user may. If several may, the
+  /// range with the greatest first uid counts.
   func owner(of uid: UInt32) -> UInt32? {
     var (low, high) = (0, self.ranges.count)
     while low < high {
       let middle = (low + high) / 2
       if self.ranges[middle].uids.lowerBound <= uid { low = middle + 1 } else { high = middle }
     }
-    guard low > 0, self.ranges[low - 1].uids.contains(uid) else { return nil }
-    return self.ranges[low - 1].owner
+    // Ranges seldom overlap, so the first one usually ends the search.
+    for range in self.ranges[..<low].reversed() {
+      if range.uids.contains(uid) { return range.owner }
+      if range.lastUID < uid { return nil }
+    }
+    return nil
   }
 
   private static func fields(of text: [UInt8]) -> [[ArraySlice<UInt8>]] {

@@ -88,7 +88,7 @@ struct CostService: RegistrableRPCService {
   private func answer(
     _ request: CostRequest, _ peer: PeerCredentials
   ) async throws -> CostRequest.Answer {
-    switch try await self.queries.answer(for: peer, { .costs(request, $0) }) {
+    switch try await self.queries.change(for: peer, { .costs(request, $0) }) {
     case .success(let answer): return answer
     case .failure(.notFound(let reason)): throw RPCError(code: .notFound, message: reason)
     case .failure(.invalid(let reason)): throw RPCError(code: .invalidArgument, message: reason)

@@ -79,12 +79,19 @@ struct DiagnosticsService: RegistrableRPCService {
     _ request: Connectivity_V1_ListLinksRequest, _ caller: PeerCredentials
   ) async throws -> [UInt8] {
     let page = try PageRequest(size: request.pageSize, token: request.pageToken, of: "links")
-    let links = try await self.queries.answer(for: caller) { .listLinks($0) }.orUnavailable()
-    return try await self.encode(
-      links, on: page, for: caller, key: \.key,
-      token: { token in Connectivity_V1_ListLinksResponse.with { $0.nextPageToken = token } }
-    ) { link in
-      Connectivity_V1_ListLinksResponse.with { $0.links = [Connectivity_V1_Link(link)] }
+    // The links of many calls would take much memory, so a call reads them in its turn.
+    return try await self.queries.admitted(for: caller) {
+      try await self.inTurn(self.encodings, for: caller) { turn, memory in
+        let links = try await self.queries.admittedAnswer(for: caller) {
+          .listLinks($0)
+        }.orUnavailable()
+        return try await self.encode(
+          links, on: page, turn, memory, key: \.key,
+          token: { token in Connectivity_V1_ListLinksResponse.with { $0.nextPageToken = token } }
+        ) { link in
+          Connectivity_V1_ListLinksResponse.with { $0.links = [Connectivity_V1_Link(link)] }
+        }
+      }
     }
   }
 
@@ -97,11 +104,14 @@ struct DiagnosticsService: RegistrableRPCService {
     let past = self.store.past
     // Later pages continue after the previous one, however many transitions were added since.
     let first = request.pageToken.isEmpty ? past.generation(ofLatestTransitions: limit) : 0
-    return try await self.encode(
-      past.filter { $0.change.generation >= first && $0.change.isInHistory }, on: page,
-      for: caller, key: { PageRequest.key($0.change.generation) },
-      token: { token in Connectivity_V1_ListTransitionsResponse.with { $0.nextPageToken = token } }
-    ) { Connectivity_V1_ListTransitionsResponse($0.change) }
+    return try await self.inTurn(self.encodings, for: caller) { turn, memory in
+      try await self.encode(
+        past.filter { $0.change.generation >= first && $0.change.isInHistory }, on: page,
+        turn, memory, key: { PageRequest.key($0.change.generation) },
+        token: { token in Connectivity_V1_ListTransitionsResponse.with { $0.nextPageToken = token }
+        }
+      ) { Connectivity_V1_ListTransitionsResponse($0.change) }
+    }
   }
 
   private func listClients(
@@ -128,24 +138,21 @@ extension DiagnosticsService {
   /// The number of entries that are encoded before other users' tasks, about 60 µs.
   private static let part = 64
 
-  /// Encodes a page when it is the caller's turn, in parts. Thus a user with many calls delays
-  /// other users only by a part, and keeps only one unfinished page.
+  /// Encodes a page in parts. Thus a user with many calls delays other users only by a part.
   func encode<Entry, Response: Message>(
-    _ entries: [Entry], on page: PageRequest, for caller: PeerCredentials, key: (Entry) -> String,
-    token: (String) -> Response, _ response: (Entry) -> Response
+    _ entries: [Entry], on page: PageRequest, _ turn: AccountTurns.Turn, _ memory: CallMemory,
+    key: (Entry) -> String, token: (String) -> Response, _ response: (Entry) -> Response
   ) async throws -> [UInt8] {
-    try await self.inTurn(self.encodings, for: caller) { turn, memory in
-      var encoded = EncodedPage(page)
-      for (place, entry) in entries.enumerated() {
-        if place % Self.part == Self.part - 1 {
-          await self.reactor.yield()
-          if turn.isCancelled { throw CancellationError() }
-          try memory.keep(.answers, encoded.bytes.count)
-        }
-        guard encoded.append(response(entry), key: key(entry)) else { return encoded.ended(token) }
+    var encoded = EncodedPage(page)
+    for (place, entry) in entries.enumerated() {
+      if place % Self.part == Self.part - 1 {
+        await self.reactor.yield()
+        if turn.isCancelled { throw CancellationError() }
+        try memory.keep(.answers, encoded.bytes.count)
       }
-      return encoded.bytes
+      guard encoded.append(response(entry), key: key(entry)) else { return encoded.ended(token) }
     }
+    return encoded.bytes
   }
 
   /// Runs a call's work when its account's turn comes, and counts the memory that it keeps.

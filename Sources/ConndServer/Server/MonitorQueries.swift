@@ -28,6 +28,23 @@ struct MonitorQueries: Sendable {
   func admittedAnswer<Answer: Sendable>(
     for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
   ) async throws -> Answer {
+    let answer = try await self.reply(to: caller, kind)
+    // Preparing the answers of all users' calls would delay the exit.
+    if self.monitor.isStopping { throw RPCError.stopping }
+    return answer
+  }
+
+  /// Sends a query that changes something. The caller learns what was done even if connd is
+  /// stopping.
+  func change<Answer: Sendable>(
+    for caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
+  ) async throws -> Answer {
+    try await self.admitted(for: caller) { try await self.reply(to: caller, kind) }
+  }
+
+  private func reply<Answer: Sendable>(
+    to caller: PeerCredentials, _ kind: @Sendable (Reply<Answer>) -> KernelQuery.Kind
+  ) async throws -> Answer {
     let id = KernelQuery.nextID()
     let answer = await withRPCCancellationHandler {
       await self.monitor.ask {
@@ -36,8 +53,7 @@ struct MonitorQueries: Sendable {
     } onCancelRPC: {
       self.monitor.submit(.drop(id, of: caller.account))
     }
-    // Preparing the answers of all users' calls would delay the exit.
-    guard let answer, !self.monitor.isStopping else { throw RPCError.stopping }
+    guard let answer else { throw RPCError.stopping }
     return answer
   }
 }

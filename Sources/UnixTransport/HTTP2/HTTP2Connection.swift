@@ -72,7 +72,7 @@ final class HTTP2Connection: Pollable {
   /// Output that the socket has not accepted yet.
   private var unsent: [UInt8] = []
   private var isWaitingForRoom = false
-  private var willBeFlushed = false
+  private(set) var willBeFlushed = false
   private var pings = ControlFrameLimiter()
   private var fillers = ControlFrameLimiter()
   /// The reason to close the connection: too many ``HTTP2Session/Filler`` frames, or a forbidden

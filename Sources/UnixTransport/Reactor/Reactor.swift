@@ -245,9 +245,14 @@ package final class Reactor: TaskExecutor {
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
 
+  /// The maximum time for jobs and news before descriptors and alarms are handled, however many news
+  /// arrive.
+  private static let maxRun = Duration.milliseconds(4)
+
   /// Runs the waiting jobs, and new ones that they add, within the time limit.
   func runJobs() {
     var now = Thread.worked
+    let last = now + Self.maxRun
     var end = now + Self.maxTurn
     repeat {
       let (news, turn) = self.queue.withLock { queue in
@@ -262,7 +267,7 @@ package final class Reactor: TaskExecutor {
         // Send what this work has produced before running jobs that follow from it.
         self.takeTurns(for: Self.maxSending, untilNews: false)
         now = Thread.worked
-        end = now + Self.maxTurn
+        end = min(now + Self.maxTurn, last)
       }
       guard let turn else {
         if news.isEmpty { return }

@@ -49,7 +49,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
   func close(_ status: Status) {
     guard let connection = self.connection else { return }
     for case let stream as ServerStream in connection.streams.values { stream.end(status) }
-    connection.flush()
+    repeat { connection.flush() } while connection.willBeFlushed
     connection.close()
   }
 

@@ -43,6 +43,17 @@ struct AccountsTests {
   }
 
   @Test(
+    "D4 ranges of subordinate uids overlap → a uid has an owner if any range contains it",
+    arguments: [
+      (100_000, 1000), (119_999, 1000), (120_000, 1001), (120_010, 1001), (120_011, 1000),
+      (165_535, 1000), (165_536, nil), (170_000, 1002), (99_999, nil),
+    ] as [(UInt32, UInt32?)])
+  func overlaps(uid: UInt32, owner: UInt32?) {
+    let text = "1000:100000:65536\n1001:120000:11\n1002:170000:1\n"
+    #expect(SubordinateUsers(Array(text.utf8), passwd: []).owner(of: uid) == owner)
+  }
+
+  @Test(
     "D4 a subordinate uid counts as its owner; if the owner is not a person, all share one account",
     arguments: [
       (100_000, 1000), (165_535, 1000), (165_536, 1001), (231_071, 1001), (231_072, .max),

@@ -54,6 +54,21 @@ struct LinkListingTests {
     #expect(names.count == 302 && names.first == "eth0" && names.contains("new"))
   }
 
+  @Test("D4 a client disconnects while its query waits for the next listing → the query is dropped")
+  func droppedLater() throws {
+    var loop = try TestLoop.started { kernel in
+      for index in 100..<400 as Range<UInt32> { kernel.addLink(index, "v\(index)") }
+    }
+    loop.clock.tick = .microseconds(100)
+    for id in 1...3 as ClosedRange<UInt64> {
+      loop.loop.take(.query(KernelQuery(id: id, account: .root, kind: .listLinks(.unheard))))
+      loop.loop.turn()
+    }
+    #expect(loop.loop.queries.listing?.later.map(\.id) == [2, 3])
+    loop.loop.take(.drop(2, of: .root))
+    #expect(loop.loop.queries.listing?.later.map(\.id) == [3])
+  }
+
   @Test("D4 the client of a listing disconnects before the answer → others still get theirs")
   func dropped() async throws {
     var loop = try TestLoop.started { kernel in

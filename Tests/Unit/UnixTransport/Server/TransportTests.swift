@@ -144,7 +144,9 @@ struct TransportTests {
     }
   }
 
-  @Test("D2 the server is closed → a call ends with its status, and its handler is not awaited")
+  @Test(
+    "D2 the server is closed → a call ends with its status, and its handler is not awaited",
+    .timeLimit(.minutes(1)))
   func closing() async throws {
     defer { TestServer.ignored.open() }
     try await TestServer.run(connectedSocket) { socket, _, reactor, server in
