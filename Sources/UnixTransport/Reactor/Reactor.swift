@@ -245,8 +245,7 @@ package final class Reactor: TaskExecutor {
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
 
-  /// The maximum time for jobs and news before descriptors and alarms are handled, however many news
-  /// arrive.
+  /// The maximum time for jobs and news before descriptors and alarms are handled.
   private static let maxRun = Duration.milliseconds(4)
 
   /// Runs the waiting jobs, and new ones that they add, within the time limit.
