@@ -179,6 +179,22 @@ struct StallScenario {
     try bench.server.end()
   }
 
+  @Test("W4 W8 the cable returns after an attempt has failed → the running call ends")
+  func cableReturns() throws {
+    let bench = try OtherWayBench()
+    let (client, hanging) = try self.fail(bench, ["--recovery", "always"], withCable: false)
+    // An attempt has 20 s.
+    try waitUntil("an attempt has failed", within: .seconds(60)) {
+      client.command.standardError.contains("could not connect")
+    }
+    bench.cable.lose(0)
+    let end = try client.next("ended", of: hanging, within: .seconds(60))
+    #expect(end.code == "unavailable" && end.reason == "silent", "\(end)")
+    try client.expectNextCall(0, from: OtherWayBench.byCable, "the same call again")
+    try client.quit()
+    try bench.server.end()
+  }
+
   // MARK: The bed
 
   /// How one call went.

@@ -50,7 +50,7 @@ extension Channel {
     // A lookup that has not begun yet will use the changed network anyway.
     let search = self.state.withLock { $0.search }
     if let search, !search.hasBegun { return }
-    self.update { $0.machine.pathSatisfied(now: .now) }
+    self.update { $0.machine.pathSatisfied(isBusy: $0.isBusy, now: .now) }
     search?.changed()
   }
 

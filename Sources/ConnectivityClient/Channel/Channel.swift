@@ -151,7 +151,7 @@ final class Channel: Sendable {
             case .wake(let instant):
               alarms.addTask {
                 try? await Task.sleep(until: instant, clock: .continuous)
-                self.update { $0.machine.wake(now: .now) }
+                self.update { $0.machine.wake(isBusy: $0.isBusy, now: .now) }
               }
             }
           }
@@ -258,6 +258,11 @@ final class Channel: Sendable {
 }
 
 extension Channel.State {
+  /// Whether calls use the current connection.
+  var isBusy: Bool {
+    self.machine.current.flatMap { self.connections[$0] }?.isBusy ?? false
+  }
+
   /// Whether every attempt in progress has a path that passes no traffic.
   var hasNoPath: Bool {
     !self.attempts.isEmpty

@@ -3,21 +3,25 @@ extension ChannelMachine {
   /// Handles a timeout on a silent connection. The next call starts an attempt beside it, and
   /// waits. Has no effect during the backoff after an attempt that failed.
   mutating func holdCalls(on id: ConnectionID, now: Instant) {
-    guard case .ready(var current) = self.state, current.id == id, self.earliest ?? now <= now
-    else { return }
+    guard case .ready(var current) = self.state, current.id == id, self.mayConnect(now) else {
+      return
+    }
     current.holdsCalls = true
     self.state = .ready(current)
   }
 
-  /// Handles a stall. If calls run on the connection, starts an attempt beside it immediately.
-  /// Otherwise the next call does.
+  /// Whether the backoff is over.
+  private func mayConnect(_ now: Instant) -> Bool { self.earliest ?? now <= now }
+
+  /// Handles a stall. If calls use the connection, starts an attempt beside it once the backoff is
+  /// over. Otherwise the next call does.
   mutating func stalled(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
+    self.holdCalls(on: id, now: now)
     switch self.state {
     case .ready(var current) where current.id == id:
-      (current.holdsCalls, current.stalledSince) = (true, now)
-      if isBusy, !current.isSuspended { return self.connect(beside: current, now) }
+      current.stalledSince = now
       self.state = .ready(current)
-      return []
+      return isBusy ? self.connectBesideStalled(now) : []
     case .connecting(let attempt, let started, var silent?) where silent.id == id:
       silent.stalledSince = now
       self.state = .connecting(attempt, started: started, beside: silent)
@@ -27,11 +31,20 @@ extension ChannelMachine {
     }
   }
 
-  /// Handles connd's advice that the connection is silent (E2). If calls run on it, starts an
-  /// attempt beside it immediately, because connd compares both connections (contrast, E2).
+  /// Starts an attempt beside the connection in use if that has stalled, and the backoff is over.
+  mutating func connectBesideStalled(_ now: Instant) -> [Action] {
+    guard case .ready(let current) = self.state, current.stalledSince != nil, !current.isSuspended,
+      self.mayConnect(now)
+    else { return [] }
+    return self.connect(beside: current, now)
+  }
+
+  /// Handles connd's advice that the connection is silent (E2). If calls use it, starts an attempt
+  /// beside it immediately, because connd compares both connections (contrast, E2). Has no effect
+  /// during the backoff after an attempt that failed.
   mutating func silent(_ id: ConnectionID, isBusy: Bool, now: Instant) -> [Action] {
     guard isBusy, case .ready(let current) = self.state, current.id == id, !current.isSuspended,
-      current.trial == nil
+      current.trial == nil, self.mayConnect(now)
     else { return [] }
     return self.stalled(id, isBusy: isBusy, now: now)
   }

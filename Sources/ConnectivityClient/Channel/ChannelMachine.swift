@@ -7,8 +7,8 @@ internal import GRPCNIOTransportHTTP2Posix
 /// longer concern the machine. An attempt to connect and the resulting connection have the same ID.
 ///
 /// A silent connection (W4) takes no new calls. New calls wait for an attempt beside it, or until
-/// the connection recovers. While calls use the other way, a trial may return them to the default
-/// way (W7).
+/// the connection recovers. Calls that run on a stalled connection also cause attempts. While calls
+/// use the other way, a trial may return them to the default way (W7).
 struct ChannelMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
   typealias CallID = UInt64
@@ -17,7 +17,7 @@ struct ChannelMachine: Sendable {
   enum Action: Sendable {
     /// Start an attempt, limited to this duration.
     case connect(ConnectionID, atMost: Duration)
-    /// Call ``wake(now:)`` at this instant.
+    /// Call ``wake(isBusy:now:)`` at this instant.
     case wake(at: Instant)
     /// These calls may use the connection.
     case resume([CallID], on: ConnectionID)
@@ -63,7 +63,7 @@ struct ChannelMachine: Sendable {
   /// Whether the network improved during the attempt. If so, a failure does not predict the next
   /// attempt.
   private var hasNews = false
-  /// The instant of the pending ``wake(now:)``.
+  /// The instant of the ``wake(isBusy:now:)`` that waiting calls need.
   private var alarm: Instant?
   /// The waiting calls, in order. `forReady` means that the call waits through failures
   /// (wait-for-ready).
@@ -200,22 +200,21 @@ struct ChannelMachine: Sendable {
     guard case .connecting(id, let started, let silent) = self.state else { return [] }
     self.waiting.removeAll { refused[$0.id] != nil }
     let refusals = refused.sorted { $0.key < $1.key }.map { Action.fail([$0.key], $0.value) }
+    var next = started + self.backoff.next(random: random)
+    if self.hasNews {
+      (self.hasNews, next) = (false, now)
+      self.backoff.reset()
+    }
     if let silent {
-      // The calls use the silent connection. The backoff applies to the next attempt beside it.
-      self.earliest = atOnce ? nil : started + self.backoff.next(random: random)
-      return refusals + self.goBack(to: silent)
+      // Waiting calls use the silent connection. The next attempt is for all that run on it.
+      self.earliest = next
+      return refusals + self.goBack(to: silent) + [.wake(at: next)]
     }
     self.state = .transientFailure
     let calls = self.waiting.filter { !$0.forReady && !spared.contains($0.id) }.map(\.id)
     self.waiting.removeAll { calls.contains($0.id) }
-    let next = started + self.backoff.next(random: random)
     // Calls that wait through failures must not cause a busy loop.
     self.earliest = atOnce && self.waiting.isEmpty || !spared.isEmpty ? nil : next
-    if self.hasNews {
-      self.hasNews = false
-      self.earliest = nil
-      self.backoff.reset()
-    }
     return [.report(.transientFailure)] + refusals
       + [.fail(calls, error)] + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
   }
@@ -274,26 +273,34 @@ struct ChannelMachine: Sendable {
 
   /// Handles a path that became satisfied or was replaced. An attempt that failed before may
   /// succeed now (C4).
-  mutating func pathSatisfied(now: Instant) -> [Action] {
+  mutating func pathSatisfied(isBusy: Bool, now: Instant) -> [Action] {
     switch self.state {
-    case .transientFailure:
+    case .ready, .transientFailure:
       self.earliest = nil
       self.backoff.reset()
-      return self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
+      return self.retry(isBusy: isBusy, now)
     case .connecting:
       self.hasNews = true
       return []
-    case .idle, .ready, .shutdown:
+    case .idle, .shutdown:
       return []
     }
   }
 
-  /// Handles the pending wake-up. Early or late calls do no harm.
-  mutating func wake(now: Instant) -> [Action] {
+  /// Handles a wake-up. Early or late calls do no harm.
+  ///
+  /// - Parameter isBusy: Whether calls use the current connection.
+  mutating func wake(isBusy: Bool, now: Instant) -> [Action] {
     self.alarm = nil
+    return self.retry(isBusy: isBusy, now)
+  }
+
+  /// Starts an attempt if calls wait for one, or use a stalled connection.
+  private mutating func retry(isBusy: Bool, _ now: Instant) -> [Action] {
     switch self.state {
-    case .idle, .transientFailure: return self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
-    case .connecting, .ready, .shutdown: return []
+    case .idle, .transientFailure: self.waiting.isEmpty ? [] : self.connectWhenAllowed(now)
+    case .ready: isBusy ? self.connectBesideStalled(now) : []
+    case .connecting, .shutdown: []
     }
   }
 

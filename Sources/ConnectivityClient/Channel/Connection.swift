@@ -172,8 +172,8 @@ final class Connection: Sendable {
     self.eventLoop.execute { inquirer.value.ask(isBusy: isBusy) }
   }
 
-  /// Whether calls are running on the connection.
-  var isBusy: Bool { self.core.state.withLock { $0.calls > 0 } }
+  /// Whether calls have the connection, even if they have not started yet.
+  var isBusy: Bool { self.core.state.withLock { $0.holds > 0 } }
 
   /// Whether the connection takes no new calls.
   var isRetired: Bool { self.core.state.withLock { $0.isRetired } }

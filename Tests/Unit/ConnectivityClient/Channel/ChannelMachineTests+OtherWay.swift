@@ -86,7 +86,7 @@ struct OtherWayChannelMachineTests {
     story.holdCalls(1)
     _ = story.call(2)
     story.after(0.25)
-    #expect(story.failed(2) == ["ready", "resume [2] on 1"])
+    #expect(story.failed(2) == ["ready", "resume [2] on 1", "wake 1.0"])
     story.holdCalls(1)
     #expect(story.call(3) == ["resume [3] on 1"])
     // Counted from the start of the attempt.
@@ -135,7 +135,7 @@ struct OtherWayChannelMachineTests {
   func fails() {
     var story = self.stalled()
     _ = story.call(2)
-    #expect(story.failed(2) == ["ready", "resume [2] on 1"])
+    #expect(story.failed(2) == ["ready", "resume [2] on 1", "wake 1.0"])
     #expect(story.call(3) == ["resume [3] on 1"])
   }
 
@@ -147,7 +147,7 @@ struct OtherWayChannelMachineTests {
     _ = story.call(3)
     #expect(
       story.failed(2, refused: [2], spared: [])
-        == ["fail [2] permissionDenied", "ready", "resume [3] on 1"])
+        == ["fail [2] permissionDenied", "ready", "resume [3] on 1", "wake 1.0"])
   }
 
   @Test(

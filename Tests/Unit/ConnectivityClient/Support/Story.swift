@@ -53,14 +53,19 @@ struct Story {
   mutating func invalidated(_ id: UInt64) -> [String] {
     self.words(self.machine.invalidated(id, now: self.instant))
   }
-  mutating func pathSatisfied() -> [String] {
-    self.words(self.machine.pathSatisfied(now: self.instant))
+  mutating func pathSatisfied(isBusy: Bool = false) -> [String] {
+    self.words(self.machine.pathSatisfied(isBusy: isBusy, now: self.instant))
   }
-  mutating func wake() -> [String] { self.words(self.machine.wake(now: self.instant)) }
+  mutating func wake(isBusy: Bool = false) -> [String] {
+    self.words(self.machine.wake(isBusy: isBusy, now: self.instant))
+  }
   mutating func recovered(_ id: UInt64) -> [String] { self.words(self.machine.recovered(id)) }
   mutating func holdCalls(_ id: UInt64) { self.machine.holdCalls(on: id, now: self.instant) }
   mutating func stalled(_ id: UInt64, isBusy: Bool) -> [String] {
     self.words(self.machine.stalled(id, isBusy: isBusy, now: self.instant))
+  }
+  mutating func silent(_ id: UInt64) -> [String] {
+    self.words(self.machine.silent(id, isBusy: true, now: self.instant))
   }
   mutating func shutdown() -> [String] { self.words(self.machine.shutdown()) }
 
