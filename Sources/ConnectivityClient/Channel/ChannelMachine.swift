@@ -253,7 +253,7 @@ struct ChannelMachine: Sendable {
   }
 
   /// Handles the loss of the connection's or attempt's network. The next call reconnects
-  /// immediately (C3).
+  /// immediately (C3). An attempt beside a silent connection starts over.
   mutating func invalidated(_ id: ConnectionID, now: Instant) -> [Action] {
     self.forgetSilent(id)
     var silent: Current?
@@ -265,8 +265,8 @@ struct ChannelMachine: Sendable {
     self.state = .transientFailure
     self.earliest = nil
     self.backoff.reset()
-    return [.report(.transientFailure)] + Self.retire(silent)
-      + (self.waiting.isEmpty ? [] : self.connectWhenAllowed(now))
+    return [.report(.transientFailure)]
+      + (silent == nil && self.waiting.isEmpty ? [] : self.connect(beside: silent, now))
   }
 
   // MARK: Time and the network

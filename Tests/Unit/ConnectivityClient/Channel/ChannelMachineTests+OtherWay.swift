@@ -167,14 +167,15 @@ struct OtherWayChannelMachineTests {
     #expect(story.failed(2) == ["transientFailure", "fail [2] unavailable"])
   }
 
-  @Test("W4 C3 the attempt's network is gone → another attempt, and the stalled one is retired")
-  func invalidated() {
+  @Test(
+    "W4 C3 the attempt's network is gone → another attempt beside the stalled connection",
+    arguments: [true, false])
+  func invalidated(waits: Bool) {
     var story = self.stalled()
-    _ = story.call(2)
-    #expect(
-      story.invalidated(2)
-        == ["transientFailure", "retire 1", "connecting", "connect 3 20.0"])
-    #expect(story.machine.silentConnection(beside: 3) == nil)
+    if waits { _ = story.call(2) } else { _ = story.stalled(1, isBusy: true) }
+    #expect(story.invalidated(2) == ["transientFailure", "connecting", "connect 3 20.0"])
+    #expect(story.machine.silentConnection(beside: 3)?.id == 1)
+    #expect(story.recovered(1) == (waits ? ["ready", "resume [2] on 1"] : ["ready"]))
   }
 
   @Test("W4 I10 the stalled connection has no path → calls wait for that, and start no attempt")
