@@ -40,7 +40,7 @@ struct EndpointKeeper {
 
   /// Makes the changes that are due.
   ///
-  /// - Returns: Whether more may be due later without a notification.
+  /// - Returns: Whether further changes may be due later without a notification.
   /// - Throws: An error if netlink fails, or this process may not change endpoints. The failure of
   ///   a single change is logged, and the change is due again.
   mutating func apply(_ table: UplinkTable) throws(NetlinkError) -> Bool {
@@ -48,7 +48,7 @@ struct EndpointKeeper {
     for action in plan.actions {
       do throws(NetlinkError) {
         // The kernel tries to add subflows only once, as soon as it has the endpoint. An unanswered
-        // neighbour entry would make them fail (M3).
+        // neighbour entry would make the subflows fail (M3).
         if case .add(let endpoint) = action, let gateway = table.gateway(of: endpoint.place) {
           try self.routing.forgetUnanswered(gateway, on: endpoint.link)
         }
@@ -70,7 +70,7 @@ struct EndpointKeeper {
     }
   }
 
-  /// Lists the endpoints, and forgets own ones that are gone.
+  /// Lists the endpoints, and forgets this program's endpoints that are gone.
   private mutating func readEndpoints() throws(NetlinkError) -> [MultipathEndpoint] {
     let endpoints = try self.requester.endpoints()
     self.keep { (store) throws(StoreError) in try store.compare(with: endpoints) }

@@ -1,8 +1,8 @@
 package import Connectivity
 package import Netlink
 
-/// The changes that leave one endpoint for each link that connections may use, with the flag
-/// `backup` unless the link is the best.
+/// The changes after which each link that connections may use has one endpoint. All endpoints have
+/// the flag `backup`, except the best link's.
 ///
 /// Implements rules M2, M3, M4, M5 and M6.
 package struct EndpointPlan: Hashable, Sendable {
@@ -52,12 +52,13 @@ package struct EndpointPlan: Hashable, Sendable {
   /// best.
   package private(set) var unflagged: [MultipathEndpoint] = []
   package private(set) var excluded: [Place: Exclusion] = [:]
-  /// Whether traffic uses a tunnel, or has its own rule or route. Other links would bypass it.
+  /// Whether traffic uses a tunnel, or has its own rule or route. Other links would bypass the
+  /// tunnel, rule or route.
   package let isDenied: Bool
   /// Whether endpoints are kept only because their subflows are unknown.
   package private(set) var needsSubflows = false
   /// Whether endpoints are kept only because connections need them. The kernel does not report when
-  /// the last of a closed connection's data is sent.
+  /// it has sent the last data of a closed connection.
   package private(set) var mustLookAgain = false
 
   /// The maximum number of endpoints in the kernel (MPTCP_PM_ADDR_MAX).
@@ -68,7 +69,8 @@ package struct EndpointPlan: Hashable, Sendable {
   ///   - endpoints: The present endpoints.
   ///   - own: This program's endpoints, as it made them (``MultipathEndpoint/asMade``).
   ///   - adopts: Whether to set the flag `backup` of other endpoints.
-  ///   - subflows: All established subflows, or `nil` if unknown. Then no connection loses one.
+  ///   - subflows: All established subflows, or `nil` if unknown. If unknown, no connection loses a
+  ///     subflow.
   package init(
     _ uplinks: [Uplink], _ endpoints: [MultipathEndpoint], own: Set<MultipathEndpoint>,
     adopts: Bool = false, subflows: [Subflow]? = nil
@@ -102,7 +104,7 @@ package struct EndpointPlan: Hashable, Sendable {
     let kept = stale.filter { needed.contains($0.address) }
     let deleted = stale.filter { !needed.contains($0.address) }
     self.mustLookAgain = !kept.isEmpty
-    // An address that has moved to another link has the flag of its candidate.
+    // If an address has moved to another link, its candidate determines the flag.
     let addresses = Set(candidates.lazy.map(\.place.address))
     var flagged = kept.filter { endpoint in
       !endpoint.flags.contains(.backup) && !candidates.isEmpty
@@ -186,7 +188,7 @@ package struct EndpointPlan: Hashable, Sendable {
     return excluded
   }
 
-  /// Whether an own endpoint that no candidate wants is to be deleted.
+  /// Whether to delete one of this program's endpoints that no candidate wants.
   ///
   /// - Parameter mayBeLast: Whether no other link is usable. A connection then keeps the endpoints
   ///   of lost links (M6).
@@ -207,7 +209,7 @@ package struct EndpointPlan: Hashable, Sendable {
     }
   }
 
-  /// Whether the endpoint is of the family, and its link has no path at all.
+  /// Whether the endpoint belongs to the family, and its link has no path at all.
   private static func isLinkLost(
     _ endpoint: MultipathEndpoint, _ family: AddressFamily, _ uplinks: [Uplink]
   ) -> Bool {
@@ -222,8 +224,8 @@ package struct EndpointPlan: Hashable, Sendable {
     uplinks.first { $0.link == endpoint.link && $0.family == endpoint.address.family }
   }
 
-  /// Returns the addresses of endpoints without which a connection would have no subflow. If the
-  /// subflows are unknown, all may be needed.
+  /// Returns the addresses of endpoints that a connection needs, because it has no other subflow.
+  /// If the subflows are unknown, returns the addresses of all `stale` endpoints.
   private static func needed(
     _ stale: [MultipathEndpoint], _ uplinks: [Uplink], _ subflows: [Subflow]?
   ) -> Set<IPAddress> {
@@ -246,7 +248,7 @@ extension EndpointPlan.Action {
 extension MultipathEndpoint {
   package var place: EndpointPlan.Place { .init(self.address, link: self.link) }
 
-  /// The endpoint without the flag `backup`, which changes.
+  /// The endpoint without the flag `backup`, because that flag changes.
   package var asMade: MultipathEndpoint {
     var endpoint = self
     endpoint.flags.remove(.backup)

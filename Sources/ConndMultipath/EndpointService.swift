@@ -6,7 +6,7 @@ import Netlink
 struct EndpointService {
   let watcher: UplinkWatcher
   let links: Requester
-  /// The interval between looks while a connection needs a lost endpoint.
+  /// The interval of checks while a connection needs a lost endpoint.
   private static let interval = Duration.seconds(10)
 
   init(_ socket: ConndSocket, on executor: any TaskExecutor) throws {

@@ -29,8 +29,8 @@ struct EndpointStore {
     try self.replace(self.endpoints.subtracting([endpoint.asMade]))
   }
 
-  /// Learns the numbers of new endpoints, and forgets endpoints that are no longer in the kernel's
-  /// list as they were made. Another program may add one for the same address and link.
+  /// Learns the numbers of new endpoints, and forgets endpoints that the kernel's list no longer
+  /// has unchanged. Another program may add an endpoint for the same address and link.
   ///
   /// - Throws: An error if the file cannot be written.
   mutating func compare(with list: [MultipathEndpoint]) throws(StoreError) {

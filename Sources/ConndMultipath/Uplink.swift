@@ -10,7 +10,8 @@ package struct Uplink: Hashable, Sendable {
     /// A satisfied default path from this address.
     ///
     /// - isFree: Whether it costs nothing. A path of unknown cost is not free.
-    /// - limps: Whether connections over other links work, but not those over this link (Q2).
+    /// - limps: Whether connections over other links work while connections over this link do not
+    ///   (Q2).
     case usable(IPAddress, isFree: Bool, limps: Bool = false)
   }
 
@@ -33,7 +34,7 @@ package struct Uplink: Hashable, Sendable {
     self.objection = objection
   }
 
-  /// Whether the default path is lost, or not all paths are known yet. Endpoints stay, and none is
-  /// added.
+  /// Whether the default path is lost, or not all paths are known yet. Endpoints stay, and no
+  /// endpoint is added.
   var isPostponed: Bool { self.objection == .noDefaultPath }
 }

@@ -15,10 +15,10 @@ final class UplinkWatcher: Sendable {
   ].compactMapValues { $0 }
   /// The maximum number of links that are followed. Older links take precedence.
   private static let maxLinks = 64
-  /// How long connections are ignored after one was noticed, in milliseconds. They may begin and
-  /// end often.
+  /// How long to ignore events of connections after such an event, in milliseconds. Connections may
+  /// begin and end often.
   private static let pause: CInt = 100
-  /// Links whose packets travel inside those of another link.
+  /// Links that send their packets inside packets of another link.
   private static let tunnels: Set<String> = [
     "amt", "bareudp", "erspan", "geneve", "gre", "gretap", "gtp", "ip6erspan", "ip6gre",
     "ip6gretap", "ip6tnl", "ipip", "ipvti", "l2tp", "ovpn", "sit", "tun", "vti", "vti6", "vxlan",
@@ -50,8 +50,8 @@ final class UplinkWatcher: Sendable {
 
   var table: UplinkTable { self.state.withLock { $0.table } }
 
-  /// Adds an element to ``changes`` whenever the kernel reports a link, or a connection or subflow
-  /// of Multipath TCP, on a separate thread.
+  /// Starts a thread that adds an element to ``changes`` whenever the kernel reports a link, or a
+  /// connection or subflow of Multipath TCP.
   ///
   /// - Throws: An error if netlink is unavailable, or this process may not listen.
   func listen() throws {
@@ -101,7 +101,7 @@ final class UplinkWatcher: Sendable {
     }
     let (ended, begun) = self.state.withLock { state in
       state.table.replace(Set(names.keys))
-      // connd finds the link by its name whenever it is asked again.
+      // connd finds the link by its name for each new request.
       let ended = state.monitors.filter { names[$0.key] != $0.value.name }
       for key in ended.keys { state.monitors[key] = nil }
       return (ended.values.map(\.task), names.filter { state.monitors[$0.key] == nil })

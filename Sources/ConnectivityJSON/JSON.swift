@@ -1,6 +1,6 @@
 import Connectivity
 
-/// A JSON value (RFC 8259) whose objects keep the order of their keys.
+/// A JSON value (RFC 8259). Objects keep the order of their keys.
 package enum JSON: Hashable, Sendable {
   case null
   case bool(Bool)
@@ -168,11 +168,11 @@ private struct Output: ~Copyable {
     }
   }
 
-  /// Returns a word whose eight bytes are equal.
+  /// Returns a word of eight equal bytes.
   private static func each(_ byte: UInt64) -> UInt64 { byte &* 0x0101_0101_0101_0101 }
 
-  /// Returns a word in which the high bit of a byte is set only if some byte is less than a limit
-  /// of at most 128 (Bit Twiddling Hacks, hasless).
+  /// Returns a word with the high bit of some byte set only if a byte of `eight` is less than the
+  /// limit. The limit is at most 128 (Bit Twiddling Hacks, hasless).
   private static func lows(_ eight: UInt64, below limit: UInt64) -> UInt64 {
     (eight &- Self.each(limit)) & ~eight
   }

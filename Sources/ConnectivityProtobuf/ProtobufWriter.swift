@@ -88,7 +88,7 @@ public struct ProtobufWriter {
     self.endBytes(at: place)
   }
 
-  /// Begins a field whose length is known later. Returns the index of the length.
+  /// Begins a field before its length is known. Returns the index of the length.
   private mutating func beginBytes(_ field: UInt32) -> Int {
     self.append(UInt64(field << 3 | 2))
     // The length usually fits into one byte.

@@ -18,7 +18,7 @@ private import Synchronization
 ///   - networks: The initial networks, most preferred first.
 ///   - policy: The grace periods and the handling of better paths, as in connd's configuration.
 ///   - treatsLoopbackAsRemote: Whether traffic to loopback addresses uses the default network. Set
-///     it for tests whose servers run on the same machine.
+///     it for tests with servers on the same machine.
 ///   - clock: The clock for grace periods and for the pauses of scripts.
 ///   - body: The test.
 /// - Returns: The result of `body`.
@@ -68,7 +68,7 @@ public final class SimulatedNetwork: Sendable {
   /// The environment that makes programs in any language use the simulated connd: `CONND_SOCKET`.
   public var environment: [String: String] { ["CONND_SOCKET": self.socket.path] }
 
-  /// Creates a network whose connd is not running yet.
+  /// Creates a network, without starting its connd.
   ///
   /// - Parameters:
   ///   - networks: The initial networks, most preferred first.

@@ -1,6 +1,6 @@
 import CSystemd
 
-/// A method call whose arguments are appended in order.
+/// A method call. The caller appends its arguments in order.
 struct BusCall {
   private let message: OpaquePointer
 

@@ -88,7 +88,7 @@ public struct Notifier: Sendable {
   }
 
   /// Reports that the service is alive (`WATCHDOG=1`). Call it every ``watchdogInterval`` from the
-  /// loop whose hangs systemd should detect.
+  /// loop that systemd should watch for hangs.
   public func watchdog() {
     self.send(["WATCHDOG=1"], mayWait: false)
   }

@@ -135,8 +135,8 @@ struct BarsScenario {
         """#
       return ["bash", "--norc", "-c", script, "bash"]
     case "zsh":
-      // Completion needs a terminal. The shell says when its editor reads keys: keys that come
-      // before belong to the terminal, which would erase the line itself.
+      // Completion needs a terminal. The shell reports when its editor reads keys. Earlier keys go
+      // to the terminal, and the terminal would erase the line itself.
       let script = #"""
         zmodload zsh/zpty
         zpty shell zsh -f -i

@@ -3,8 +3,8 @@ import TestKit
 import TestTraits
 import Testing
 
-/// connd-multipath beside connections whose only subflow is on a lost link, links that cost money,
-/// and other programs' endpoints. `make multipath` repeats these tests.
+/// connd-multipath with connections that have their only subflow on a lost link, with links that
+/// cost money, and with other programs' endpoints. `make multipath` repeats these tests.
 @Suite("Endpoints beside connections, costs and others", .needsNamespaces, .blocking, .serialized)
 struct EndpointLossScenario {
   private static let wifi = EndpointsBench.wifi
@@ -76,7 +76,7 @@ struct EndpointLossScenario {
     try bench.stop()
   }
 
-  @Test("M3 M6 a connection beside it has another subflow → it goes on during the loss")
+  @Test("M3 M6 another connection has a second subflow → that connection goes on during the loss")
   func mixed() throws {
     let bench = try self.bench(.neighbour)
     try bench.start()
@@ -103,7 +103,7 @@ struct EndpointLossScenario {
     try bench.stop()
   }
 
-  @Test("M3 M6 no endpoint but the lost one exists → a new one takes the connection over")
+  @Test("M3 M6 only the lost endpoint exists → a new endpoint takes the connection over")
   func late() throws {
     let bench = try EndpointsBench(assist: "auto")
     try bench.start()
@@ -123,7 +123,7 @@ struct EndpointLossScenario {
 
   // MARK: - Costs
 
-  @Test("M4 W6 connctl assist → a metered modem has an endpoint only while it is on")
+  @Test("M4 W6 assist is switched → a metered modem has an endpoint only while assist is on")
   func assist() throws {
     let bench = try EndpointsBench(assist: "auto")
     try bench.start()
@@ -198,7 +198,7 @@ struct EndpointLossScenario {
     try bench.lab.namespace.ip("mptcp endpoint flush")
     try bench.lab.namespace.ip("mptcp endpoint add 10.1.0.2 id 77 dev wwan0 subflow fullmesh")
     try bench.modem.setCarrier(false)
-    // The change of the link brings the own endpoint back.
+    // The change of the link brings connd-multipath's own endpoint back.
     let foreign = "10.1.0.2 subflow fullmesh dev wwan0"
     try bench.expectEndpoints(Self.wifi, foreign)
     try bench.modem.setCarrier(true)
@@ -224,7 +224,7 @@ struct EndpointLossScenario {
       try bench.lab.namespace.run("ss", "-Htn", "state", "established", "src", "10.1.0.2")
         .contains(":7100")
     }
-    // Flushed again, the loss of a subflow brings them back.
+    // After another flush, the loss of a subflow brings the endpoints back.
     try bench.lab.namespace.ip("mptcp endpoint flush")
     try bench.expectEndpoints(Self.wifi, Self.modem)
     for pulses in [first, pulses] { try pulses.expectAnswers(10) }

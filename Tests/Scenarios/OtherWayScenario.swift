@@ -6,7 +6,7 @@ import Testing
 /// Calls over a Wi-Fi that loses packets, while a cable leads to the same internet (W1 to W7).
 @Suite("The other way", .needsNamespaces, .blocking, .serialized)
 struct OtherWayScenario {
-  /// The arguments of a client whose calls go on however long their connection is stalled (W8).
+  /// The arguments of a client that never ends the calls on a stalled connection (W8).
   private static let keeping = ["--recovery", "never"]
 
   @Test(

@@ -10,7 +10,8 @@ struct StallScenario {
   /// The number of channels with the full bed. `make stalls` sets it.
   private static let channels = getenv("CONND_STALLS").flatMap { Int(String(cString: $0)) }
 
-  /// A client with an answered call on the Wi-Fi, which then loses everything under a second call.
+  /// Returns a client with an answered call on the Wi-Fi, and with a second call. The Wi-Fi loses
+  /// all packets of the second call.
   private func fail(
     _ bench: OtherWayBench, _ arguments: [String] = [], withCable: Bool = true
   ) throws -> (CallProbe, call: String) {
@@ -37,7 +38,7 @@ struct StallScenario {
     try bench.server.end()
   }
 
-  @Test("W4 a call begins after the first timeout, and the Wi-Fi is well again → it stays there")
+  @Test("W4 a call begins after the first timeout, and the Wi-Fi recovers → the call uses Wi-Fi")
   func released() throws {
     let bench = try OtherWayBench()
     let (client, hanging) = try self.fail(bench, withCable: false)
@@ -76,7 +77,7 @@ struct StallScenario {
   ]
 
   @Test(
-    "W4 W8 calls meet another trouble than a dead link → nothing leaves by the cable",
+    "W4 W8 the trouble is not a dead link → nothing leaves by the cable",
     arguments: Self.troubles)
   func falseAlarms(_ trouble: Trouble) throws {
     let bench = try OtherWayBench()
@@ -197,7 +198,7 @@ struct StallScenario {
 
   // MARK: The bed
 
-  /// How one call went.
+  /// The outcome of one call.
   private struct Outcome {
     var duration: Duration
     /// The local address of its connection, or its error.
@@ -205,7 +206,7 @@ struct StallScenario {
   }
 
   @Test(
-    "W4 W8 calls begin at any time after the loss → none waits for its end",
+    "W4 W8 calls begin at any time after the loss → no call waits until the loss ends",
     arguments: [1.0, 0.6], [250, 500, 1000, 1300, 2000])
   func bed(loss: Double, gap: Int) throws {
     if gap > 250, Self.channels == nil { return }
@@ -219,7 +220,7 @@ struct StallScenario {
       try client.startSeries($0, count, every: .milliseconds(gap))
     }
     if loss < 1 {
-      // The race may be won by another connection on the Wi-Fi, which shows no contrast.
+      // Another connection on the Wi-Fi may win the race, which shows no contrast.
       try? waitUntil("all calls have ended", within: .seconds(20)) {
         try client.haveEnded(series.flatMap(\.self))
       }

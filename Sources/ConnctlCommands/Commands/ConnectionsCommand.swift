@@ -125,8 +125,8 @@ struct ConnectionChanges {
 
   private var known: [ListedConnection.ID: ListedConnection] = [:]
 
-  /// Returns the connections that are new or have ended, or whose state differs from the last
-  /// list.
+  /// Returns new connections, ended connections, and connections with another state than in the
+  /// last list.
   mutating func update(to connections: [ListedConnection]) -> [Change] {
     let before = self.known
     self.known = Dictionary(connections.map { ($0.id, $0) }) { first, _ in first }

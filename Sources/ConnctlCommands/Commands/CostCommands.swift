@@ -65,7 +65,7 @@ struct CostPlace: Hashable {
   var name: String
   /// The command-line arguments that select the target, with a space before each.
   var arguments = ""
-  /// Why the override has no effect yet, or `nil` if it has one.
+  /// Why the override has no effect yet, or `nil` if it has an effect.
   var remark: String?
 }
 

@@ -70,8 +70,8 @@ struct ExplainCommand: ConnctlCommand {
     let explanation = try await connector.withServices(at: self.socket) { [request] connd in
       var request = request
       if self.mark != 0 {
-        // A mark needs a destination. Without one, use the destination that connd explains by
-        // default.
+        // A mark needs a destination. If the request has none, use the destination that connd
+        // explains by default.
         if !request.hasDestination {
           request.destination = try await connd.call(
             ConndServices.Diagnostics.Explain.self, request

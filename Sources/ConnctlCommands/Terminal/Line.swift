@@ -24,8 +24,7 @@ struct Line: Hashable, Sendable {
   /// overlap the neighbouring lines.
   private static let maxMarks = 2
 
-  /// Appends text. Characters that cannot be shown, or whose width is unknown, are replaced by
-  /// ASCII.
+  /// Appends text. Replaces each character by ASCII if it cannot be shown or has an unknown width.
   mutating func append(_ text: String, _ ink: TextStyle? = nil, rightToLeft: Bool = false) {
     var marks = Self.maxMarks
     for scalar in text.unicodeScalars where !scalar.isVariationSelector {

@@ -6,7 +6,7 @@ import UnixTransport
 
 /// A picture on the terminal at standard output, until the user quits.
 ///
-/// A separate thread waits for keys, signals and the next reading, and alone writes to the
+/// A separate thread waits for keys, signals and the next reading. Only that thread writes to the
 /// terminal. The terminal is restored however the view ends, except after SIGKILL. A stopped view
 /// does nothing. In the background, the kernel stops the view (SIGTTOU).
 final class LiveView: Sendable {

@@ -12,8 +12,8 @@ enum Pager {
       ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_row > 0, lines >= size.ws_row,
       let command = self.command(Console.variable)
     else { return false }
-    // By these options, less passes colours on, and exits immediately for a short text. In secure
-    // mode less starts no other program, because sudo(8) may have allowed only connctl.
+    // With these options, less passes colours on, and exits immediately if the text is short. In
+    // secure mode, less starts no other program, because sudo(8) may have allowed only connctl.
     let variables = [("LESS", Console.variable("LESS") ?? "FRX"), ("LESSSECURE", "1")]
     guard let pager = try? ChildProcess(command, variables: variables, input: text) else {
       return false

@@ -25,8 +25,8 @@ extension FlowTable {
     return (reports, after)
   }
 
-  /// The number of flows that are queried before kernel messages are read again: they take about
-  /// half a millisecond.
+  /// The maximum number of flows to query before kernel messages are read again. These queries take
+  /// about half a millisecond.
   private static let maxQuestions = 256
 
   /// Queries the sockets of the inquiry's next flows, and watches flows with unacknowledged data

@@ -154,7 +154,7 @@ extension FlowTable {
     self.spared += machine.timesSpared
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
-    // A connection that its client made before it lost contact with connd is not new.
+    // A connection is not new if its client made it before losing contact with connd.
     let isNew = registration.sinceGeneration == nil && !registration.hasWaited
     let madeAt =
       isNew && flow.namesSocket && !self.inDoubt.isEmpty

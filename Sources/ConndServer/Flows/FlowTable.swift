@@ -88,7 +88,7 @@ struct FlowTable {
   var counts: [UInt64: Int] { self.ids.mapValues(\.count) }
   func contains(_ key: Key) -> Bool { self.entries[key] != nil }
 
-  /// The addresses whose routes matter.
+  /// The addresses with routes that matter.
   var addresses: Set<IPAddress> { Set(self.addressCounts.keys) }
 
   /// Whether evaluating all flows takes more than about 20 ms.
@@ -126,7 +126,7 @@ struct FlowTable {
     self.check()
   }
 
-  /// Marks flows whose grace period is over as due, and begins the inquiry after a change.
+  /// Marks flows with an expired grace period as due, and begins the inquiry after a change.
   mutating func examineOverdue(at now: Instant) {
     guard !self.isBusy else { return }
     for key in self.inDoubt {
@@ -247,7 +247,7 @@ struct FlowTable {
     self.check()
   }
 
-  /// Returns the memory of many flows. Otherwise the empty collections keep it.
+  /// Releases the memory of many flows. Otherwise the empty collections keep that memory.
   private mutating func releaseMemory() {
     guard self.flows.capacity > Self.maxIdle else { return }
     (self.entries, self.flows, self.ids, self.addressCounts) = ([:], [], [:], [:])

@@ -27,10 +27,10 @@ struct GuardClients {
   private static let slice = 64
   /// The maximum processor time per turn for requests, as for queries.
   private static let maxTime = QueryQueue.maxTime
-  /// The usual cost of one request, by which slices are measured and users are charged. Only the
-  /// cost of many requests together can be measured.
+  /// The usual cost of one request. It limits the size of a slice, and users are charged for it.
+  /// Only the total cost of many requests can be measured.
   private var costOfRequest = Duration.microseconds(20)
-  /// The number of waiting requests of each user whose addresses are added to the filter together.
+  /// The maximum number of waiting requests of each user that a new filter takes into account.
   private static let maxAddresses = 256
 
   init(
@@ -102,7 +102,7 @@ struct GuardClients {
     self.costOfRequest = max(.microseconds(1), (self.costOfRequest * 3 + time / requests) / 4)
   }
 
-  /// The registrations that wait for their users' turns, as far as they are handled soon.
+  /// The registrations that wait for their users' turns and are handled soon.
   var waitingRegistrations: [FlowTable.Registration] {
     Array(self.repeated.prefix(Self.maxAddresses))
       + self.requests.firstItems(Self.maxAddresses).compactMap(\.registration)

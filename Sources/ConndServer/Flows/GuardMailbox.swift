@@ -37,7 +37,7 @@ final class GuardMailbox: FlowMailbox {
     var generation: UInt64
     /// When the client's time to ask its peer ends, or `nil` if it need not ask (E4).
     var askedUntil: WallTime?
-    /// Whether the message answers a request. Messages with its ID before it are about another
+    /// Whether the message answers a request. Earlier messages with the same ID are about another
     /// flow.
     var isAnswer = false
   }
@@ -53,10 +53,10 @@ final class GuardMailbox: FlowMailbox {
     var messages: Deque<Message> = []
     /// The number of messages above which the messages of each flow are merged.
     var limit = GuardMailbox.maxMessages
-    /// The number of accepted requests whose answers have not been sent.
+    /// The number of accepted requests without a sent answer.
     var requests = 0
-    /// The number of answers among the messages that ``GuardMailbox/next()`` returned last. They
-    /// may not have been sent yet.
+    /// The number of answers among the messages that ``GuardMailbox/next()`` returned last. These
+    /// answers may not have been sent yet.
     var taken = 0
     /// A request is accepted while `requests` is below this number.
     var acceptsBelow = GuardMailbox.maxMessages

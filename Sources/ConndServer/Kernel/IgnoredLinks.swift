@@ -55,7 +55,7 @@ struct IgnoredLinks {
     return UnheardLinks(above: above, except: all.sorted(), masters: self.used.sorted())
   }
 
-  /// Whether irrelevant messages are so many that ``ignore(after:)`` is worthwhile.
+  /// Whether there are so many irrelevant messages that ``ignore(after:)`` is worthwhile.
   var areLoud: Bool {
     if case .learning(let vain) = self.state { vain >= self.threshold } else { false }
   }

@@ -41,8 +41,8 @@ extension Engine {
 
   mutating func unwatch(_ destination: Destination) { self.watched.forget(destination) }
 
-  /// Stores modems that change no path, except that roaming ones may not be used beside the default
-  /// path (W6).
+  /// Stores modems that change no path. Only the use of links beside the default path changes when
+  /// a modem begins or stops roaming (W6).
   mutating func update(toUnchanged modems: [String: ModemLink]) {
     let roaming = self.context.modems.roaming
     self.context.modems.update(to: modems)

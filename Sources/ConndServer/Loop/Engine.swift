@@ -117,7 +117,7 @@ struct Engine {
     self.context.wireless.beginStep()
     self.context.subscriptions.gateways.now = now
     if case .events(let events) = trigger { self.context.note(events) }
-    // Messages of the time in which the kernel was unavailable are lost, as after an overrun.
+    // Messages from the time when the kernel was unavailable are lost, as after an overrun.
     if self.isKernelLost { self.context.note([.overrun]) }
     try kernel.waitForChanges()
     let reading = try self.settledReading(kernel, Removals(trigger))

@@ -3,7 +3,7 @@ import Netlink
 
 /// The installed socket filter, compared with the filter that is needed (D6).
 struct InstalledFilter {
-  /// The addresses whose routes pass.
+  /// The addresses with routes that pass the filter.
   private var addresses = AddressList()
   /// The number of these addresses that are no longer needed.
   private var unneeded = 0
@@ -23,7 +23,7 @@ struct InstalledFilter {
     self.addresses.isSuperset(of: addresses)
   }
 
-  /// Returns the addresses whose routes pass now, together with `addresses`.
+  /// Returns `addresses` and the addresses with routes that pass the filter now.
   func widened(to addresses: [IPAddress]) -> [IPAddress] {
     var wider = self.addresses
     wider.insert(addresses)
@@ -31,7 +31,7 @@ struct InstalledFilter {
   }
 
   /// Whether the filter passes so many addresses that narrowing cannot wait until connd is idle.
-  /// Refused registrations leave addresses, which nothing else counts.
+  /// Refused registrations leave addresses in the filter that no other counter includes.
   ///
   /// - Parameter needed: The number of clients' addresses that are needed now.
   func isFull(with needed: Int) -> Bool {

@@ -142,7 +142,7 @@ extension MonitorLoop {
 }
 
 extension [FlowTable.Registration] {
-  /// The addresses whose routes must pass the filter.
+  /// The addresses with routes that must pass the filter.
   fileprivate var addresses: [IPAddress] {
     self.flatMap { [$0.flow.destination.address] + ($0.flow.local.map { [$0] } ?? []) }
   }

@@ -44,8 +44,8 @@ extension MonitorLoop {
   }
 
   /// Examines the sockets of other persons' flows on a link, because a user's report counts for
-  /// that user only (Q3). A socket that another user has registered does not count. Returns `nil`
-  /// if the link has no such flows, or if they were examined within the last second.
+  /// that user only (Q3). A socket counts only if the user that owns it has registered it. Returns
+  /// `nil` if the link has no such flows, or if they were examined within the last second.
   private mutating func census(
     of link: UInt32, beside person: Account, at now: Instant
   ) -> SocketCensus? {
@@ -78,8 +78,7 @@ extension FlowTable {
   /// The maximum number of one person's sockets: enough for several hosts.
   private static let maxOfPerson = 16
 
-  /// Returns connections on a link that do not belong to a person: the last that each other person
-  /// registered.
+  /// Returns the last connections on a link that each person except `person` has registered.
   fileprivate func connections(on link: UInt32, beside person: Account) -> [GuardedFlow] {
     var counts: [Account: Int] = [person: Self.maxOfPerson]
     let found = self.flows.reversed().lazy.filter { flow in

@@ -26,7 +26,7 @@ struct QueryQueue {
     self.queue.remove { if case .listLinks = $0.kind { true } else { false } }
   }
 
-  /// Drops a query whose client has disconnected.
+  /// Drops a query of a disconnected client.
   mutating func drop(_ query: KernelQuery.ID, of account: Account) {
     for query in self.queue.remove(of: account, where: { $0.id == query }) { query.drop() }
     if let place = self.listing?.later.firstIndex(where: { $0.id == query }) {

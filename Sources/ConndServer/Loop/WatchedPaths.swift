@@ -1,7 +1,7 @@
 import Connectivity
 import DequeModule
 
-/// The destinations whose paths clients watch, and the path that was last reported for each.
+/// The destinations of the paths that clients watch, each with the path that was last reported.
 ///
 /// The destinations are evaluated in slices, so that kernel messages are read in between.
 struct WatchedPaths {
@@ -51,7 +51,7 @@ struct WatchedPaths {
 
   /// Resets all paths to unknown.
   ///
-  /// - Returns: The destinations whose path was known before.
+  /// - Returns: The destinations that had a known path before.
   mutating func lose() -> [Destination] {
     self.due = []
     let known = self.reported.filter { $0.value.status != .unknown }.map(\.key)

@@ -21,7 +21,7 @@ final class ChangeRate: Sendable {
 
   /// Counts one action of a person.
   ///
-  /// - Returns: Whether the person may act, and does not act too often.
+  /// - Returns: Whether the person has not exceeded the rate.
   func take(of peer: PeerCredentials, at now: Instant = .now()) -> Bool {
     self.state.withLock { state in
       if state.buckets.count > state.maxBuckets {

@@ -9,7 +9,7 @@ import UnixTransport
 /// action allows the user at the machine's seat. On a machine without polkit, connd allows that
 /// user and the members of a group.
 struct CostAuthorization: Sendable {
-  /// The group whose members may set costs without polkit. The polkit rule names it, too.
+  /// The group of users that may set costs without polkit. The polkit rule also names this group.
   static let group = "connd"
   /// The polkit action, which `packaging/polkit/org.connd.policy` defines.
   static let action = "org.connd.set-cost"

@@ -7,7 +7,7 @@ extension OverrideRequests {
   /// computed, unless the user wrote the network's name.
   ///
   /// - Parameters:
-  ///   - user: The only user whose overrides to return, or `nil` for all users.
+  ///   - user: The user that set the overrides to return, or `nil` for the overrides of all users.
   ///   - key: The other connd's key.
   func copy(
     of user: UInt32?, key: NetworkKey = NetworkKey()

@@ -5,7 +5,8 @@ import ConnectivityRules
 struct OverrideState {
   /// Stores the overrides, or `nil` if they end with connd.
   let store: OverrideStore?
-  /// Whether the kernel was read since connd last looked for overrides whose network was left.
+  /// Whether connd has read the kernel since it last checked whether the machine left a network
+  /// with an override.
   var mayHaveLeft = true
   /// The links and networks with an override that was set with a duration in this run.
   private var timed: Set<CostOverrides.Subject> = []

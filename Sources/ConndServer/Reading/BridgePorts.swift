@@ -23,7 +23,8 @@ struct BridgePorts {
   /// Whether the socket filter does not pass messages about all entries yet.
   private(set) var isNew = false
 
-  /// The maximum number of followed MAC addresses. Beyond it, all are forgotten and learnt again.
+  /// The maximum number of followed MAC addresses. If there are more, all are forgotten and learnt
+  /// again.
   private static let maxPorts = 64
 
   /// The MAC addresses that are followed on bridges.

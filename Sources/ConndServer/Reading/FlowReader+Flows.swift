@@ -98,7 +98,7 @@ extension FlowReader {
     guard case .route(let route) = try self.view.route(to: question.ofNew),
       route.outLink == index, let source = route.source, source != question.source
     else { return .mayReturn }
-    // A modem or a tunnel has one network, whose new address replaces the lost one.
+    // A modem or a tunnel has only one network, and a new address there replaces the lost address.
     guard link.hasNeighbours else { return .final }
     var (lost, new) = (made, made)
     lost.source = question.source
@@ -164,7 +164,8 @@ extension FlowReader {
     }
     // With several nexthops, each is correct. But if the flow's address belongs to the link and the
     // query has the flow's port, the kernel must keep choosing that nexthop. IPv6 skips a nexthop
-    // whose router seems silent, but the connection keeps it while it works (rt6_score_route).
+    // if its router seems silent, but the connection keeps that nexthop while the router works
+    // (rt6_score_route).
     let isUp = try self.view.link(link)?.link.state == .up
     let isOwn = owner == link && question.transport?.localPort ?? 0 != 0
     if !isOwn || isUp && question.address.family == .ipv6, try self.isLeg(link, of: question) {

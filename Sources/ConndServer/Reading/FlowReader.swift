@@ -101,7 +101,7 @@ final class FlowReader {
     return try self.add(question, facts, self.reader.path(facts, self.view), key)
   }
 
-  /// Returns the default path, whose facts are already known.
+  /// Returns the default path from facts that are already known.
   func flowPath(
     to question: Destination, _ facts: PathFacts, _ path: KernelPath
   ) throws(KernelUnavailable) -> FlowPath {

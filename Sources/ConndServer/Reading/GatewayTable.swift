@@ -20,7 +20,7 @@ struct GatewayTable {
   private var known = OrderedDictionary<Gateway, KnownGateway>()
   private var carriers = OrderedDictionary<UInt32, Carrier>()
   private var lastEpoch: UInt64 = 0
-  /// The epochs of links whose neighbours have no MAC addresses.
+  /// The epochs of links on which neighbours have no MAC addresses.
   private var linkEpochs: [UInt32: [AddressFamily: UInt64]] = [:]
   /// Whether the socket filter does not match ``gateways`` yet.
   private(set) var isNew = false
@@ -86,8 +86,8 @@ struct GatewayTable {
     self.known[gateway]?.isInDoubt == true && self.carriers[gateway.link]?.isUp == true
   }
 
-  /// Whether a neighbour entry differs from a certain MAC address. If so, the caller queries the
-  /// links again, because a link may have been lost before the neighbour was queried.
+  /// Whether a neighbour entry contradicts a MAC address that was not in doubt. If so, the caller
+  /// queries the links again, because a link may have been lost before the neighbour was queried.
   func contradicts(_ neighbour: Neighbour?, _ gateway: Gateway) -> Bool {
     guard let address = neighbour?.hardwareAddress, let known = self.known[gateway] else {
       return false
@@ -108,7 +108,7 @@ struct GatewayTable {
     self.known[gateway]?.use(source, prefixLengths: prefixLengths)
   }
 
-  /// Awaits a message about a gateway whose MAC address is in doubt.
+  /// Awaits a message about a gateway if its MAC address is in doubt.
   mutating func awaitIfSuspect(_ gateway: Gateway) {
     if self.known[gateway]?.suspicion != nil { self.awaitRouter(gateway) }
   }

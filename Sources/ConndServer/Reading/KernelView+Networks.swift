@@ -5,8 +5,8 @@ import ConnectivityRules
 extension KernelView {
   /// Returns what is known about the network behind a path's link.
   ///
-  /// - Parameter isDefault: Whether this is a default path, whose source address is that of new
-  ///   connections.
+  /// - Parameter isDefault: Whether this is a default path. New connections then use its source
+  ///   address.
   func identity(
     of path: KernelPath, _ facts: PathFacts, isDefault: Bool = false
   ) throws(KernelUnavailable) -> NetworkIdentity {

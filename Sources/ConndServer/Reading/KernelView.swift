@@ -24,7 +24,7 @@ final class KernelView {
   private var onLinks = OrderedDictionary<OnLink, Address?>()
   /// The prefix lengths of an address on a link, if there are several.
   private var prefixLengths: [OnLink: Set<Int>] = [:]
-  /// The links whose IPv4 addresses are all known.
+  /// The links of which all IPv4 addresses are known.
   private var listed: Set<UInt32> = []
   private var owners = OrderedDictionary<IPAddress, UInt32?>()
   private var neighbours = OrderedDictionary<OnLink, Neighbour?>()

@@ -6,7 +6,8 @@ import ConnectivityRules
 struct LinkListing {
   /// The number of links per part. A part takes about a tenth of a millisecond.
   private static let part = 16
-  /// The maximum number of tunnels whose lower link is looked up. A hub may have many more.
+  /// The maximum number of tunnels for which the lower link is looked up. A hub may have many more
+  /// tunnels.
   private static let maxTunnels = 64
 
   private let observed: Observation

@@ -34,7 +34,7 @@ struct LinkReport: Sendable {
   /// the properties below.
   var master: String?
   var lower: Lower?
-  /// The families whose default path uses the link.
+  /// The address families with a default path over the link.
   var defaultFamilies: Set<AddressFamily> = []
 }
 

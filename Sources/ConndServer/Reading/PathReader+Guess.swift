@@ -36,7 +36,7 @@ extension PathReader {
 
   /// - Parameters:
   ///   - chain: The links from the out-link to the tunnel.
-  ///   - table: The routing table whose route uses the tunnel, or `nil` if it is unknown.
+  ///   - table: The routing table with the route over the tunnel, or `nil` if it is unknown.
   private func guess(
     below chain: [LinkFacts], table: (family: AddressFamily, number: UInt32)?, _ view: KernelView
   ) throws(KernelUnavailable) -> GuessedLinks? {

@@ -30,8 +30,8 @@ extension PathReader {
     return rule.choice(among: candidates)
   }
 
-  /// Returns why connections that are not bound may not use the path of traffic that is bound to a
-  /// link, or `nil` if they may or the traffic is not bound.
+  /// Returns why unbound connections may not use the path of traffic that is bound to a link, or
+  /// `nil` if they may. Also returns `nil` for traffic that is not bound.
   func objection(
     toUsing destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> OtherWay.Reason? {

@@ -8,8 +8,8 @@ import Netlink
 struct ConnectionListing: Sendable {
   /// The maximum number of connections on a page. Each has a few hundred bytes.
   static let maxPage = 4096
-  /// The number of connections that the monitor thread judges in one query. They take about a third
-  /// of a millisecond.
+  /// The number of connections that the monitor thread judges in one query. Such a query takes
+  /// about a third of a millisecond.
   static let part = 16
   /// The maximum number of concurrent listings of a user. Further listings wait.
   static let maxPerUser = 2

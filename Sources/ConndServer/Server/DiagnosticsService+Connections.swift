@@ -4,7 +4,7 @@ import GRPCCore
 import Netlink
 import UnixTransport
 
-/// The call ListConnections, the only one whose answer may need megabytes of memory.
+/// The call ListConnections, the only call with an answer that may need megabytes of memory.
 ///
 /// Implements rule D4.
 extension DiagnosticsService {

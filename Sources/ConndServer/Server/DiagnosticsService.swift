@@ -133,9 +133,9 @@ struct DiagnosticsService: RegistrableRPCService {
   }
 }
 
-// Lists whose encoding takes long (D4).
+// Lists that take long to encode (D4).
 extension DiagnosticsService {
-  /// The number of entries that are encoded before other users' tasks, about 60 µs.
+  /// The number of entries to encode before other users' tasks run. They take about 60 µs.
   private static let part = 64
 
   /// Encodes a page in parts. Thus a user with many calls delays other users only by a part.

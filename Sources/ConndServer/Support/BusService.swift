@@ -92,7 +92,7 @@ final class BusService<Question: Hashable> {
     }
   }
 
-  /// Drops the queries whose answers are no longer needed.
+  /// Drops the queries with answers that are no longer needed.
   func forget(where isForgotten: (Question) -> Bool) {
     self.calls = self.calls.filter { !isForgotten($0.value) }
   }

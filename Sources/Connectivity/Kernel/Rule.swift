@@ -33,7 +33,7 @@ package struct Rule: Hashable, Sendable {
   /// The table to look up, or `nil` for other actions, or if the VRF determines the table
   /// (`l3mdev`).
   package var table: UInt32?
-  /// Ignores routes whose prefix has at most this many bits: 0 ignores default routes.
+  /// Ignores routes with a prefix of at most this many bits. 0 ignores default routes.
   package var suppressPrefixLength: UInt32?
 
   package init(

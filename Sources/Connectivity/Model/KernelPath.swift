@@ -73,8 +73,8 @@ public struct KernelPath: Hashable, Sendable {
   public var validation = Validation.unknown
   /// How well this user's traffic passes on the path, as far as connd knows.
   public var quality = LinkQuality.unknown
-  /// Why connections that are not bound may not use the path beside the default path (W5, W6), or
-  /// `nil` if they may. Known only for a followed path of traffic that is bound to a link.
+  /// Why unbound connections may not use this path beside the default path (W5, W6), or `nil` if
+  /// they may. Known only if a client follows the path of traffic that is bound to a link.
   package var objection: OtherWay.Reason?
 
   public init(

@@ -5,7 +5,7 @@
   case cellular
   case bluetooth
   case loopback
-  /// A tunnel whose underlay is unknown.
+  /// A tunnel with an unknown underlay.
   case tunnel
   case unknown
 }
@@ -117,7 +117,7 @@ extension Medium.Traits {
     number: 5, category: .other, isMetered: false, place: 6, typical: (.hardwareType, "loopback"),
     signs: .init(hardwareTypes: [772: "loopback"]))
 
-  // Links whose packets use another path (K6).
+  // Links that send their packets over another path (K6).
   fileprivate static let tunnel = Medium.Traits(
     number: 6, category: .other, isMetered: nil, place: 4, typical: (.kind, "wireguard"),
     signs: .init(

@@ -38,10 +38,10 @@ public struct OtherWay: Hashable, Sendable {
   /// Whether connections may use the path.
   public var isAllowed: Bool { self.path != nil && self.whyNot == nil }
 
-  /// Creates the other way, which connections may use.
+  /// Creates an `OtherWay` that connections may use.
   public init(_ path: KernelPath) { self.path = path }
 
-  /// Creates the other way, with the reason why connections may not use it.
+  /// Creates an `OtherWay` that connections may not use, with the reason.
   public init(_ path: KernelPath? = nil, whyNot: Reason) {
     self.path = path
     self.whyNot = whyNot

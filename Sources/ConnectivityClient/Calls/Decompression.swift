@@ -73,7 +73,7 @@ final class DecompressionGuard: Sendable {
     }
   }
 
-  /// Ends a call whose responses are no longer read.
+  /// Ends a call when its responses are no longer read.
   func end(_ sizes: ResponseSizes) {
     self.state.withLock { _ = $0.open.removeValue(forKey: sizes.id) }
   }
@@ -206,8 +206,8 @@ struct MessagePrefixParser: Sendable {
   }
 }
 
-/// Records the sizes of responses on one HTTP/2 stream, for the call whose mark is in the request's
-/// headers.
+/// Records the sizes of responses on one HTTP/2 stream. A mark in the request's headers identifies
+/// the call.
 final class ResponseSizesHandler: ChannelDuplexHandler {
   typealias InboundIn = HTTP2Frame.FramePayload
   typealias InboundOut = HTTP2Frame.FramePayload

@@ -176,7 +176,7 @@ extension Channel {
     }
     return await withTaskGroup(of: (Int, KernelPath?).self) { group in
       for (place, one) in tries.enumerated() where one.path == nil {
-        // A try that sent nothing has already waited for the answer.
+        // A try that sent nothing has already waited for connd's answer.
         guard one.outcome.wasMade, let flow = one.flow else { continue }
         group.addTask { (place, await flow.answer(isRestricted: true).path) }
       }

@@ -155,8 +155,8 @@ extension Channel {
     if wasSilent { self.recovered(connection.id, connection.serial) }
   }
 
-  /// Handles a new path of the connection. An attempt whose former path was unusable starts over,
-  /// because TCP itself retries only after a second, and then with growing delays.
+  /// Handles a new path of the connection. If the former path was unusable, the attempt starts
+  /// over, because TCP itself retries only after a second, and then with growing delays.
   private func moved(_ connection: Connection, to path: KernelPath) {
     let couldNot = connection.path.map { $0.status != .satisfied } ?? false
     connection.path = path

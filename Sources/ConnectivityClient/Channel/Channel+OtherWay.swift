@@ -22,7 +22,7 @@ extension Channel {
   /// after a second (RFC 6298), and the answer needs a moment. One lost packet does not justify the
   /// other way.
   static let otherWayDelay = Duration.milliseconds(1100)
-  /// The same time beside a stalled connection (W4), or if the link is in doubt (Q1).
+  /// The delay of the other way beside a stalled connection (W4), or if the link is in doubt (Q1).
   static let otherWayDelayInDoubt = Duration.milliseconds(250)
 
   /// The time after which a state that may change soon is examined again.
@@ -181,7 +181,7 @@ extension Channel {
 
   // MARK: - Stalls
 
-  /// Handles the silence of a connection's peer, or its end.
+  /// Handles an event of the watch for stalls of a connection.
   func handle(_ event: StallWatch.Event, of id: UInt64, _ serial: UInt64) {
     let connection = self.state.withLock { $0.connections[id] }
     guard let connection, connection.serial == serial else { return }
@@ -193,7 +193,7 @@ extension Channel {
     }
   }
 
-  /// Ends the calls on a connection whose server another link reaches (W8).
+  /// Ends the calls on a connection because another link reaches its server (W8).
   private func endCalls(on connection: Connection, _ testimony: SocketTestimony) {
     let path = connection.path
     let cause = ChangeCause(.quality, "stalled", interface: path?.interface)
@@ -203,8 +203,8 @@ extension Channel {
         reason: .silent, severity: .destroy, cause: cause, path: path, socket: testimony))
   }
 
-  /// Returns when the connection in use was last heard, or `nil` if it may have the same link as
-  /// this one, or another server (W8).
+  /// Returns when the connection in use was last heard, or `nil` if it may use the same link as the
+  /// given connection, or has another server (W8).
   func heardElsewhere(than id: UInt64, _ serial: UInt64) -> ContinuousClock.Instant? {
     let connections = self.state.withLock { state in
       (state.connections[id], state.machine.ready.flatMap { state.connections[$0] })
@@ -216,7 +216,7 @@ extension Channel {
     return other.lastHeard
   }
 
-  /// Lets calls wait for the peer of a silent connection, or for a connection beside it (W4).
+  /// Makes new calls wait for the peer of a silent connection, or for a connection beside it (W4).
   private func holdCalls(on connection: Connection) {
     self.update { state in
       guard state.connections[connection.id] === connection else { return [] }
@@ -226,7 +226,7 @@ extension Channel {
     self.logger?.debug("the peer is silent; new calls wait", metadata: connection.metadata)
   }
 
-  /// Handles a stalled connection: later calls get another one (W4).
+  /// Handles a stalled connection. Later calls get another connection (W4).
   private func stalled(_ connection: Connection) {
     let isBusy = connection.isBusy
     self.update { state in
@@ -238,7 +238,7 @@ extension Channel {
     if connection.link == nil { self.report(.stalled, connection) }
   }
 
-  /// Handles the recovery of a silent connection: calls that wait for another one use it.
+  /// Handles the recovery of a silent connection. Calls that wait for another connection use it.
   func recovered(_ id: UInt64, _ serial: UInt64) {
     let obsolete = self.update { state -> ([ChannelMachine.Action], [Connection]) in
       guard state.connections[id]?.serial == serial else { return ([], []) }

@@ -15,8 +15,7 @@ extension Channel {
   /// Reports each state to the log and the configuration's observer until the channel is shut down.
   /// A slow observer delays nothing else.
   ///
-  /// - Returns: A stream that ends after the last report. It also ends for a task that is
-  ///   cancelled.
+  /// - Returns: A stream that ends after the last report. It also ends if the task is cancelled.
   func observe() -> AsyncStream<Never> {
     let (end, ended) = AsyncStream.makeStream(of: Never.self)
     guard self.isObserved else {

@@ -1,7 +1,7 @@
 // Silent connections (W4), and the return from the other way (W7).
 extension ChannelMachine {
-  /// Handles a timeout on a silent connection. The next call starts an attempt beside it, and
-  /// waits. Has no effect during the backoff after an attempt that failed.
+  /// Handles a timeout on a silent connection. The next call starts an attempt beside that
+  /// connection, and waits. Has no effect during the backoff after a failed attempt.
   mutating func holdCalls(on id: ConnectionID, now: Instant) {
     guard case .ready(var current) = self.state, current.id == id, self.mayConnect(now) else {
       return
@@ -64,7 +64,7 @@ extension ChannelMachine {
     }
   }
 
-  /// Gives up the attempt beside a silent connection, which takes calls again.
+  /// Gives up the attempt beside a silent connection. That connection takes calls again.
   mutating func goBack(to silent: Current) -> [Action] {
     var current = silent
     current.holdsCalls = false

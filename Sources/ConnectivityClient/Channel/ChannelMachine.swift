@@ -58,7 +58,7 @@ struct ChannelMachine: Sendable {
 
   var state = State.idle
   private var backoff: ConnectionBackoff
-  /// No attempt starts before this instant, and no connection holds calls.
+  /// Before this instant, no attempt starts and no connection holds calls.
   private(set) var earliest: Instant?
   /// Whether the network improved during the attempt. If so, a failure does not predict the next
   /// attempt.

@@ -20,7 +20,7 @@ final class Connection: Sendable {
     case closed(broken: Bool, (any Error)?)
     /// The connection is no longer guarded.
     case unguarded(GuardObstacle)
-    /// The peer is silent although data waits for it, or answers again (W4).
+    /// The peer is silent while data is unacknowledged, or answers again (W4).
     case stall(StallWatch.Event)
   }
 
@@ -112,7 +112,8 @@ final class Connection: Sendable {
   }
 
   /// Shuts gRPC's transport down, and returns when it has ended. A shutdown while connecting may
-  /// not end the transport. So its task is cancelled after a second, when it takes no more calls.
+  /// not end the transport. Therefore its task is cancelled after a second. By then, the transport
+  /// takes no more calls.
   func ended() async {
     self.transport.beginGracefulShutdown()
     guard let connecting = self.core.state.withLock({ $0.connecting }) else { return }
@@ -141,7 +142,7 @@ final class Connection: Sendable {
     self.core.state.withLock { $0.holds > 0 ? .zero : $0.idleSince.duration(to: .now) }
   }
 
-  /// Reads the socket if a call begins in a silence, and may then let new calls wait (W4).
+  /// Reads the socket if a call begins in a silence. New calls may then have to wait (W4).
   ///
   /// - Returns: Whether the socket was read.
   func examine() async -> Bool {

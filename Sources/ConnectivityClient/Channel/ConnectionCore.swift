@@ -17,7 +17,7 @@ final class ConnectionCore: Sendable {
     /// The last error of the socket.
     var failure: (any Error)?
     var (wasReady, wasUsed) = (false, false)
-    /// The numbers of running calls, those of them that may stream, and calls that got the
+    /// The numbers of running calls, of running calls that may stream, and of calls that got the
     /// connection.
     var (calls, streams, holds) = (0, 0, 0)
     var idleSince = ContinuousClock.now

@@ -145,7 +145,7 @@ private final class HTTP2Observer: ChannelInboundHandler {
   private let onGoAway: () -> Void
   private var context: ChannelHandlerContext?
 
-  /// Marks this handler's own PINGs, whose answers gRPC's handler does not expect.
+  /// Marks this handler's own PINGs. gRPC's handler does not expect answers to them.
   private static let question = HTTP2PingData(withInteger: 0x636F_6E6E_6400_5734)
 
   init(

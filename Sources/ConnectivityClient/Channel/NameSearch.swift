@@ -7,7 +7,7 @@ private import Synchronization
 final class NameSearch: Sendable {
   typealias Addresses = Resolution.Addresses
   typealias Answer = Result<Addresses, any Error>
-  /// Cancels a lookup, whose answer is then dropped.
+  /// Cancels a lookup, so that its answer is dropped.
   typealias Cancellation = @Sendable () -> Void
   /// Starts a lookup, which calls the closure at most once, perhaps immediately.
   typealias Lookup = @Sendable (@escaping @Sendable (Answer) -> Void) -> Cancellation

@@ -27,7 +27,7 @@ extension NetworkAwareTransport {
     /// leaves the choice to the kernel's routes. Needs no privileges. Connecting fails if the link
     /// does not exist.
     public var interface: String?
-    /// When new calls may move from a network that works badly to another one (W).
+    /// When new calls may move from a network that works badly to another network (W).
     public var assist: Assistance
     /// Whether calls end on a connection that has stalled while another network reaches its server
     /// (W8). The default is ``Recovery/always``.
@@ -81,8 +81,8 @@ extension NetworkAwareTransport {
       /// None. Calls continue until the network passes traffic again, or until the kernel gives
       /// their connection up after about 15 minutes (`net.ipv4.tcp_retries2`).
       case never
-      /// All calls, unless one that may stream runs on the same connection. Calls whose
-      /// `MethodDescriptor.type` is `nil` may stream.
+      /// All calls, unless a call that may stream runs on the same connection. A call may stream if
+      /// its `MethodDescriptor.type` is not `unary`, or is `nil`.
       case exceptStreams
       /// All calls.
       case always

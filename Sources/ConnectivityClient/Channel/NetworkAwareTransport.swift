@@ -4,7 +4,7 @@ public import GRPCNIOTransportHTTP2Posix
 public import NIOCore
 public import NIOPosix
 
-/// A transport for `GRPCClient` whose calls fail as soon as their network is gone.
+/// A transport for `GRPCClient` that fails calls as soon as their network is gone.
 ///
 /// The transport wraps gRPC's HTTP/2 transport, with and without TLS. Every generated stub works
 /// unchanged:
@@ -207,7 +207,7 @@ public final class NetworkAwareTransport: ClientTransport {
 }
 
 extension ClientTransport where Self == NetworkAwareTransport {
-  /// A transport whose calls fail as soon as their network is gone: see ``NetworkAwareTransport``.
+  /// A transport that fails calls as soon as their network is gone: see ``NetworkAwareTransport``.
   ///
   /// The parameters are those of its initializer.
   public static func networkAware(

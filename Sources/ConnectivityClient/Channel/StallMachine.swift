@@ -7,8 +7,8 @@
 /// within the second that follows.
 ///
 /// The socket is read only while calls run, a second after the last byte, and once for each silence
-/// unless data is unacknowledged. A call that begins in a silence reads it, too. A connection that
-/// waits for a server has no timer.
+/// unless data is unacknowledged. A call that begins in a silence also reads the socket. A
+/// connection that only waits for its server has no timer.
 struct StallMachine: Sendable {
   typealias Instant = ContinuousClock.Instant
 
@@ -27,7 +27,7 @@ struct StallMachine: Sendable {
   struct Sample: Sendable {
     /// The number of calls that are running.
     var calls: Int
-    /// Whether the channel allows that the calls end.
+    /// Whether the channel allows the calls to end.
     var mayEnd = false
     /// When a connection to the same server by another link was last heard, or `nil` without one.
     var heardElsewhere: Instant?
@@ -57,7 +57,7 @@ struct StallMachine: Sendable {
     case hold
     /// The connection takes no more calls.
     case stalled
-    /// The peer of a connection that holds calls, or has stalled, answers again.
+    /// The peer answers again, after the connection held calls or stalled.
     case recovered
     /// The running calls end (W8). Nothing was received for the given time.
     case end(SocketState, silence: Duration)
@@ -65,7 +65,7 @@ struct StallMachine: Sendable {
 
   /// The silence after which the socket is examined.
   static let minSilence = Duration.seconds(1)
-  /// Linux's shortest timeout (`TCP_RTO_MIN`). A call that begins earlier reads nothing.
+  /// Linux's shortest timeout (`TCP_RTO_MIN`). A call that begins earlier does not read the socket.
   static let minTimeout = Duration.milliseconds(200)
   /// gRPC servers close connections that send too many PINGs.
   static let pingInterval = Duration.seconds(60)
@@ -89,10 +89,10 @@ struct StallMachine: Sendable {
   private var silentSince: Instant?
   /// When a reading last showed that the peer had acknowledged something since the last timeout.
   private var lastAnswer: Instant?
-  /// The number of packets that were retransmitted before the silence, as far as is known, and
-  /// until the last reading.
+  /// The known numbers of packets that were retransmitted before the silence, and until the last
+  /// reading.
   private var (formerRetransmissions, lastRetransmissions) = (0, 0)
-  /// Whether calls may end, so that the socket of a stalled connection is read.
+  /// Whether calls may end. If so, the socket of a stalled connection is read.
   private let endsCalls: Bool
 
   init(endsCalls: Bool) { self.endsCalls = endsCalls }
@@ -107,7 +107,7 @@ struct StallMachine: Sendable {
   mutating func handle(_ input: Input, at now: Instant) -> [Action] {
     switch input {
     case .called:
-      // Before its call, the peer had nothing to send.
+      // Before the call, the peer had nothing to send.
       if !self.isStalled, !self.isAwaiting || !self.isWatching { self.silentSince = now }
       (self.isAwaiting, self.lastCall) = (true, now)
       if self.isWatching || self.isStalled && !self.endsCalls { return [] }
@@ -161,12 +161,13 @@ struct StallMachine: Sendable {
     _ socket: SocketState, _ sample: Sample, _ silentSince: Instant, at now: Instant
   ) -> [Action] {
     guard self.endsCalls, sample.calls > 0 else { return [] }
-    // The peer of an upload may only acknowledge.
+    // During an upload, the peer may only acknowledge data.
     let unanswered = max(silentSince, self.lastAnswer ?? silentSince)
     let rest =
       Self.minCallSilence - max(unanswered, self.lastCall ?? unanswered).duration(to: now)
     if rest > .zero { return self.sample(after: Self.sampleInterval(rest)) }
-    // A timeout counts if something was sent at it. Data that waits in this machine proves nothing.
+    // A timeout counts only if it retransmitted something. Data that still waits in this machine
+    // proves nothing.
     let timeouts = min(socket.timeouts, socket.retransmissions - self.formerRetransmissions)
     let isContrast = sample.heardElsewhere.map { $0 > unanswered } ?? false
     guard timeouts >= Self.minTimeoutsToEnd, isContrast, sample.mayEnd else {

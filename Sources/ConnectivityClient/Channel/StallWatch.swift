@@ -144,7 +144,7 @@ struct TCPInformation: BitwiseCopyable, Sendable {
   /// The number of unacknowledged packets.
   private var unacknowledged: UInt32 = 0
   private var packets: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
-  /// In milliseconds. The first one is the time since the last packet with data was sent.
+  /// Times in milliseconds. The first one is the time since the last packet with data was sent.
   private var times: (UInt32, UInt32, UInt32, UInt32) = (0, 0, 0, 0)
   /// The sizes of path and window, the round-trip time in microseconds, and others.
   private var metrics: (UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32, UInt32) =

@@ -45,8 +45,8 @@ public import NIOCore
 ///    Every connection that is not guarded receives ``ConnectivityEvents/Unguarded``.
 /// 6. A Multipath TCP connection survives the loss of a network as long as one of its subflows
 ///    remains. (Before Linux 5.16 it is not guarded.)
-/// 7. The handler does not guard a connection whose local address belongs to another machine, such
-///    as a connection of a transparent proxy.
+/// 7. The handler does not guard a connection if its local address belongs to another machine, as
+///    for a transparent proxy.
 /// 8. If connd asks whether the peer is alive, the handler briefly enables keepalive, and the
 ///    kernel sends one probe (E4).
 ///
@@ -197,7 +197,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
   ///
   /// - Parameter isRestricted: Whether the network must be known even if the connection is not
   ///   guarded.
-  /// - Returns: The guard, which may only ask for the network, or `nil` if no guard is needed.
+  /// - Returns: The guard, or `nil` if no guard is needed. The guard may exist only to ask for the
+  ///   network.
   @discardableResult
   private func begin(
     to address: SocketAddress, context: ChannelHandlerContext, isRestricted: Bool = false

@@ -17,8 +17,9 @@ internal import NIOCore
   case none
   /// Another network takes over when the first one stops passing traffic.
   case handover
-  /// All networks whose endpoints are not `backup` pass traffic, and each answer uses the fastest.
-  /// Linux decides that by endpoint and not by connection, so on Linux this equals `handover`.
+  /// All networks with an endpoint that is not `backup` pass traffic, and each answer uses the
+  /// fastest network. Linux decides that by endpoint and not by connection, so on Linux this equals
+  /// `handover`.
   case interactive
 }
 

@@ -9,8 +9,8 @@ private import LinuxSupport
   private import Darwin
 #endif
 
-/// The check of which user listens on connd's socket. Another user could put a socket at the path.
-/// The answers of that socket would start and stop programs and end connections.
+/// Checks which user listens on connd's socket. Another user could put a socket at the path. The
+/// answers of that socket would start and stop programs and end connections.
 package enum ServerOwner {
   /// - Parameter connection: A socket that is connected to the path.
   /// - Throws: ``ConndError/notThere(_:)`` if the user that listens is not trusted.

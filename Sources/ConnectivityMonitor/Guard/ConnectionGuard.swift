@@ -194,8 +194,8 @@ package final class ConnectionGuard: Sendable {
   /// - Parameters:
   ///   - link: The link of the connection. The default is the link of its last path, or else the
   ///     link that has its address.
-  ///   - awaitsReturn: Whether to report the loss of the better path because of which connd gave
-  ///     the connection up.
+  ///   - awaitsReturn: Whether to report the loss of the better path. connd gave the connection up
+  ///     because of that path.
   /// - Returns: Whether the connection is guarded. `false` if the link is unknown.
   @discardableResult
   package func keep(on link: String? = nil, awaitsReturn: Bool = false) -> Bool {

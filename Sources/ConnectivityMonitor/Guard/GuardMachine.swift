@@ -215,7 +215,7 @@ package struct GuardMachine: Sendable {
     }
   }
 
-  /// Handles an event of the path of new connections, while the own connection is kept.
+  /// Handles an event about the path of new connections while the guarded connection is kept.
   private mutating func received(
     _ event: FlowEvent, _ own: Registration, _ back: Return
   ) -> [Action] {

@@ -3,7 +3,7 @@ public import Connectivity
 /// The networks that an application may use, by cost and medium.
 ///
 /// Named as in `URLRequest`. A ``PathMonitor`` reports any other path as unsatisfied. A connection
-/// whose path becomes forbidden is invalidated (C8, I8). If connd is not running, the network is
+/// is invalidated if its path becomes forbidden (C8, I8). If connd is not running, the network is
 /// unknown, and ``whenUnknown`` decides (C7).
 public struct NetworkAccess: Hashable, Sendable {
   /// Whether paths that cost money may be used: cellular networks, a phone's hotspot.
@@ -50,7 +50,7 @@ public struct NetworkAccess: Hashable, Sendable {
   public static let inexpensive = NetworkAccess(
     allowsExpensiveAccess: false, allowsConstrainedAccess: false)
 
-  /// Allows only paths whose lowest link has one of these media.
+  /// Allows only paths with one of these media at the lowest link.
   public static func requiring(_ media: Set<Medium>) -> NetworkAccess {
     NetworkAccess(prohibitedMedia: Set(Medium.allCases).subtracting(media))
   }

@@ -119,7 +119,7 @@ extension NetworkPath {
   /// Whether this machine has DNS servers. Equals ``isOnline`` if the servers are unknown.
   public var supportsDNS: Bool { self.dns.map { !$0.servers.isEmpty } ?? self.isOnline }
 
-  /// Whether traffic flows over a path whose lowest link has this medium.
+  /// Whether traffic flows over a path with this medium at the lowest link.
   public func usesMedium(_ medium: Medium) -> Bool {
     self.carrying.contains { $0.medium == medium }
   }

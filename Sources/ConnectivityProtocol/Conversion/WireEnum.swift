@@ -2,7 +2,7 @@ package import ConnectivityProtobuf
 
 /// An enum of the model that messages contain.
 ///
-/// Each type has one table: its cases, whose raw values are the names; ``wireValue`` with the value
+/// Each type has one table: its cases, with the names as raw values; ``wireValue`` with the value
 /// in messages; and the meaning of unknown values. The numbers come from the .proto files, and a
 /// test compares the table with the files.
 package protocol WireEnum: CaseIterable, Hashable, Sendable {

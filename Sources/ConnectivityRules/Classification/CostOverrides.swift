@@ -171,7 +171,7 @@ package struct CostOverrides: Hashable, Sendable {
 
   /// Shifts the ends of overrides after the wall clock was set. The remaining time stays the same.
   ///
-  /// - Parameter subjects: The subjects whose end times were computed in this run of connd. All
+  /// - Parameter subjects: The subjects with end times that were computed in this run of connd. All
   ///   other end times were computed with the correct clock.
   package mutating func shiftEnds(of subjects: Set<Subject>, by step: Duration) {
     func shifted(_ setting: CostOverride.Setting?) -> CostOverride.Setting? {

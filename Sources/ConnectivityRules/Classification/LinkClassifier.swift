@@ -258,7 +258,7 @@ private let stackingKinds: Set<String> = [
   "openvswitch", "team", "vlan", "vrf",
 ]
 
-/// Masters whose `rx_handler` takes all frames of their ports. A VRF and batman-adv leave IP
+/// Masters that take all frames of their ports by an `rx_handler`. A VRF and batman-adv leave IP
 /// packets to the port.
 private let takingKinds: Set<String> = ["bond", "bridge", "openvswitch", "team"]
 
@@ -272,8 +272,8 @@ private let pairKinds: Set<String> = ["netkit", "veth"]
 /// Kinds of links that drop all packets. A VPN's kill switch routes traffic into such a link.
 private let sinkKinds: Set<String> = ["dummy", "ifb", "nlmon"]
 
-/// Tunnels whose remote end the kernel reveals only with CAP_NET_ADMIN, or does not know because
-/// only a program does.
+/// Tunnels with a hidden remote end. The kernel reveals it only with CAP_NET_ADMIN, or only a
+/// program knows it.
 private let secretiveKinds: Set<String> = [
   "l2tpeth", "ovpn", "ovpn-dco", "tun", "wireguard", "xfrm",
 ]

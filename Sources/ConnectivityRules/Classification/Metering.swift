@@ -2,9 +2,9 @@ package import Connectivity
 
 /// The costs of links according to sources other than the kernel, by the links' names.
 package struct MeteringReports: Hashable, Sendable {
-  /// The answers of NetworkManager, without links whose cost it does not know.
+  /// NetworkManager's answers, without links of unknown cost.
   package var manager: [String: Metering]
-  /// The links whose DHCP server is a phone with a metered connection (option 43,
+  /// The links with a phone as DHCP server that has a metered connection (option 43,
   /// `ANDROID_METERED`).
   package var phones: Set<String>
 

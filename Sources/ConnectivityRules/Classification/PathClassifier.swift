@@ -3,7 +3,7 @@ package import Connectivity
 /// Everything that the kernel and sysfs reported about the path to a destination.
 package struct PathFacts: Hashable, Sendable {
   package var destination: IPAddress
-  /// The user whose traffic takes the path.
+  /// The user that sends the traffic.
   package var user: UInt32
   package var answer: RouteAnswer
   /// The out-link and the links below it, the out-link first. Empty without a route.

@@ -21,7 +21,7 @@ extension SocketEvidence {
   private static let maxPatienceWithLoss = Duration.seconds(1)
 
   /// Returns how long the flow may be silent after the change. A flow that has lost packets may
-  /// lose more, so it gets the time of two timeouts, of which the second takes twice as long.
+  /// lose more, so it gets the time of two timeouts. The second takes twice as long as the first.
   private func maxWait(isUrgent: Bool, wasSpared: Bool) -> Duration {
     if self.hasLost, !isUrgent { return min(self.timeout * 3, Self.maxPatienceWithLoss) }
     return wasSpared

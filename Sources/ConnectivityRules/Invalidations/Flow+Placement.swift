@@ -14,7 +14,7 @@ extension Flow {
     guard remote.address.needsLink, remote.outLink == nil else { return self }
     guard let local = self.local, local.isLinkLocal else { return nil }
     let links = try links(local)
-    // A connection whose address is gone is registered too, so that connd reports its end.
+    // A connection is registered even if its address is gone, so that connd reports its end.
     guard let link = links.first else { return self }
     guard links.count == 1 else { return nil }
     var placed = self
@@ -24,7 +24,7 @@ extension Flow {
 }
 
 extension FlowRefusal {
-  /// The refusal of a flow whose link is unknown.
+  /// The refusal of a flow with an unknown link.
   package static func needsLink(_ remote: IPAddress) -> Self {
     .invalid("add.interface: \(remote) is link-local: set its interface")
   }

@@ -125,7 +125,7 @@ package struct FlowTracker: Hashable, Sendable {
 
   /// When the flow must be evaluated again even without a kernel message.
   ///
-  /// After a grace period at whose end the socket spared the flow, no further evaluation is needed.
+  /// If the socket spared the flow at the end of a grace period, no further evaluation is needed.
   package var deadline: Instant? {
     guard case .inGrace(_, let grace) = self.state, !self.holds(.interfaceLost),
       !self.holds(.sourceAddressLost)

@@ -52,7 +52,7 @@ extension Invalidation {
   /// Whether the invalidation applied to a flow that is registered only now.
   ///
   /// Ignores causes that the flow's own path shows. Another category, or a lost link, is irrelevant
-  /// to a connection whose address and path still exist (I0).
+  /// to a connection if its address and path still exist (I0).
   fileprivate func covers(_ flow: Flow, _ path: KernelPath) -> Bool {
     guard self.scope != .everything else { return false }
     if let family = self.scope.family, family != flow.destination.address.family { return false }

@@ -5,7 +5,7 @@ package struct LinkAttempt: Hashable, Sendable {
   package var outcome: AttemptOutcome
   package var host: IPAddress
   package var user: UInt32
-  /// The number of the user's account, which all users that one person may act as share.
+  /// The number of the user's account. All users that one person may act as share an account.
   package var person: UInt32
 
   /// - Parameter person: The default is `user`, for a person with a single user.
@@ -55,10 +55,10 @@ package struct SocketCensus: Hashable, Sendable {
 
   private var silentPersons: [UInt32: Connections] { self.persons.filter(\.value.areSilent) }
 
-  /// Two of the persons whose connections are silent. Two suffice, because for the limp of any
-  /// person, at least one of them is another person.
+  /// Two of the persons with silent connections. Two are enough, because at least one of them is
+  /// not the person with the limp.
   var witnesses: Set<UInt32> { Set(self.silentPersons.keys.sorted().prefix(2)) }
-  /// Whether the connections of more persons are silent than heard.
+  /// Whether more than half of the persons have silent connections.
   var isTroubled: Bool { 2 * self.silentPersons.count > self.persons.count }
   /// Whether the link, rather than a single dead host, is the cause of the silence.
   var isOfLink: Bool {

@@ -3,7 +3,7 @@ package import Connectivity
 /// The evidence for doubt (Q1) and limps (Q2) on one link. A value without a clock.
 ///
 /// Doubt comes from the Wi-Fi driver, or from sockets that connd examined. A limp comes from
-/// clients whose connections worked by another link while their connections by this link did not.
+/// clients' reports that connections by another link worked while connections by this link did not.
 ///
 /// Implements rules Q1, Q2, Q3 and Q4.
 package struct LinkTrouble: Hashable, Sendable {
@@ -19,7 +19,7 @@ package struct LinkTrouble: Hashable, Sendable {
   package struct Report: Hashable, Sendable {
     package static let none = LinkTrouble().report
 
-    /// The users for whose traffic the link limps.
+    /// The users for which the link limps.
     fileprivate var limping: Set<UInt32> = []
     fileprivate var limpsForAll = false
     fileprivate var common = LinkQuality.unknown
@@ -41,7 +41,7 @@ package struct LinkTrouble: Hashable, Sendable {
     var end: Instant
   }
 
-  /// Persons whose silent connections are evidence for the limps of other persons (Q3).
+  /// Persons with silent connections that are evidence for the limps of other persons (Q3).
   private struct Witnesses: Hashable {
     var persons: Set<UInt32>
     /// When the evidence expires.
@@ -59,15 +59,15 @@ package struct LinkTrouble: Hashable, Sendable {
   private static let window = 5
   private static let minContrasts = 3
   package static let maxUsers = 32
-  /// The minimum duration of a limp. It bounds how often the reports of one person can change the
-  /// quality for others, and make connd examine the person's own flows.
+  /// The minimum duration of a limp. It bounds how often one person's reports can change the
+  /// quality for others, and make connd examine that person's flows.
   private static let minLimp = Duration.seconds(5)
 
   private var users: [UInt32: History] = [:]
   private var isSignalLow: Bool?
   /// When the doubt after lost frames or silent sockets ends.
   private var doubtEnd: Instant?
-  /// When the driver's evidence, which makes a limp count for all users, expires (Q3).
+  /// When the driver's evidence expires. Until then a limp counts for all users (Q3).
   private var confirmedUntil: Instant?
   private var witnesses: Witnesses?
 
@@ -115,7 +115,7 @@ package struct LinkTrouble: Hashable, Sendable {
       self.isSignalLow = true
       self.confirm(at: now)
     case .signal(.high):
-      // A link whose signal is good again gets another chance (W7).
+      // A link gets another chance when its signal is good again (W7).
       self = LinkTrouble()
       self.isSignalLow = false
     case .signal(.framesLost):
@@ -155,7 +155,7 @@ package struct LinkTrouble: Hashable, Sendable {
     }
   }
 
-  /// When a user last reported, or `nil` if there is evidence from anything but users.
+  /// When a user last reported, or `nil` if there is also evidence from another source.
   var lastReport: Instant? {
     let hasOther = self.isSignalLow != nil || self.doubtEnd != nil || self.confirmedUntil != nil
     return hasOther ? nil : self.users.values.map(\.lastReport).max()
@@ -210,7 +210,7 @@ package struct LinkTrouble: Hashable, Sendable {
 }
 
 extension LinkTrouble.Report {
-  /// Returns the users whose quality differs between two reports, or `nil` for all users.
+  /// Returns the users for which the quality differs between two reports, or `nil` for all users.
   package static func changes(_ former: Self, _ new: Self) -> Set<UInt32>? {
     guard former.limpsForAll == new.limpsForAll, former.common == new.common else { return nil }
     return new.limpsForAll ? [] : former.limping.symmetricDifference(new.limping)

@@ -82,9 +82,9 @@ package struct OtherWayRule {
     return self.objection(to: best).map { OtherWay(best.path, whyNot: $0) } ?? OtherWay(best.path)
   }
 
-  /// Returns why connections may not use a path beside the default path, or `nil` if they may. They
-  /// may always use the default path's own links, unless it is a tunnel, or has a rule or route of
-  /// its own.
+  /// Returns why connections may not use a path beside the default path, or `nil` if they may.
+  /// Connections may always use the default path's own links, unless the default path is a tunnel,
+  /// or has its own rule or route.
   package func objection(toUsing candidate: Candidate) -> OtherWay.Reason? {
     let objection = self.objectionToLeaving
     if let objection, objection != .noDefaultPath { return objection }

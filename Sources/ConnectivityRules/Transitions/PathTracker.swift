@@ -80,7 +80,7 @@ extension CandidatePath {
     }
   }
 
-  /// Whether the path is the earlier one, back after the first message reported its loss.
+  /// Whether the earlier path was lost, as the first message reports, and is back.
   fileprivate func isBack(_ before: CandidatePath, since events: ArraySlice<KernelEvent>) -> Bool {
     switch events.first {
     case .link(let link), .linkRemoved(let link):
@@ -97,8 +97,8 @@ extension CandidatePath {
     }
   }
 
-  /// Returns the first link whose count of carrier losses has grown between the two paths, or `nil`
-  /// if none has.
+  /// Returns the first link that has lost its carrier more often than in the earlier path, or `nil`
+  /// if no link has.
   fileprivate func lostCarrier(since before: CandidatePath) -> PathLink? {
     self.path.chain.first { link in
       guard let now = self.carrierDownCounts[link.index],

@@ -95,7 +95,8 @@ package final class Listener: Sendable {
       for await _ in closed {}
       await connections.close { server.beginGracefulShutdown() }
       // Cancel last: NIO traps if a cancelled task drops an open connection or stream. Cancelling
-      // is needed because gRPC does not notify handlers whose call ended before they began.
+      // is needed because gRPC does not notify a handler if its call ended before the handler
+      // began.
       serving.cancel()
       _ = await serving.result
     }
@@ -171,7 +172,7 @@ package final class Listener: Sendable {
   }
 }
 
-/// A directory whose path is short enough for a socket. Removed with the last reference.
+/// A directory with a path that is short enough for a socket. Removed with the last reference.
 final class SocketDirectory: Sendable {
   private let path: String
   var socket: String { "\(self.path)/connd.sock" }

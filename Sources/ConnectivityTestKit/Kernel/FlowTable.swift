@@ -49,7 +49,7 @@ struct FlowTable {
 }
 
 extension Simulation {
-  /// Evaluates all flows, or only those whose grace period is over.
+  /// Evaluates all flows, or only flows with an expired grace period.
   mutating func evaluateFlows(
     _ occasion: ReadTrigger, slept: Duration? = nil, onlyOverdue: Bool = false, at now: Instant
   ) -> [Announcement] {

@@ -14,7 +14,7 @@ package struct Account: Hashable, Sendable {
   package let number: UInt32
 
   package static let root = Account(number: 0)
-  /// All users whose owner is unknown. No user has this uid (setreuid(2)).
+  /// All users without a known owner. No user has this uid (setreuid(2)).
   package static let unknown = Account(number: .max)
 
   package init(number: UInt32) {

@@ -60,7 +60,7 @@ package struct DeviceReader {
       || self.mayHold("\(self.proc)/net/ip_vs") { $0.split(separator: "\n").count > 3 }
   }
 
-  /// Whether a file's text meets a condition, or cannot be read although the file may exist.
+  /// Whether a file's text meets a condition. Also `true` if the file may exist but cannot be read.
   private func mayHold(_ path: String, _ condition: (String) -> Bool) -> Bool {
     switch self.files.answer(FileQuestion(.page, path)) {
     case .success(let bytes): condition(String(decoding: bytes, as: UTF8.self))
@@ -117,7 +117,7 @@ package struct DeviceReader {
       .compactMap { self.index(in: "\(directory)/\($0)") }
   }
 
-  /// Returns the USB interface of the link's device. Only needed for drivers whose devices identify
+  /// Returns the USB interface of the link's device. Needed only if a driver's devices identify
   /// themselves in several ways.
   private func usbInterface(in directory: String) -> USBInterface? {
     func code(_ name: String) -> UInt8? {

@@ -12,7 +12,7 @@
 /// A separate thread for blocking system calls, which must not occupy a thread of Swift's pool.
 package enum Thread {
   /// The processor time of the calling thread, by which turns are charged. By wall-clock time, a
-  /// user whose turn the kernel interrupts would pay for the interruption.
+  /// user would pay if the kernel interrupts that user's turn.
   package static var worked: Duration {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)

@@ -1,14 +1,14 @@
 package import Connectivity
 
-/// The subjects whose notifications a listener receives, in addition to rules, nexthop objects,
-/// default routes, and addresses with more than link scope.
+/// The subjects of the notifications that a listener receives, in addition to rules, nexthop
+/// objects, default routes, and addresses with more than link scope.
 package struct FilterSpec: Hashable, Sendable {
-  /// The destinations whose routes matter.
+  /// The destinations with routes that matter.
   package var destinations: [IPAddress]
-  /// The neighbours whose MAC address and reachability matter, each with its known state. A
-  /// neighbour whose MAC address is unknown has `nil`.
+  /// The neighbours to watch for changes of MAC address and reachability, each with its known
+  /// state. If the MAC address of a neighbour is unknown, it is `nil`.
   package var gateways: [Neighbour]
-  /// The MAC addresses whose bridge port matters.
+  /// The MAC addresses to watch for changes of the bridge port.
   package var bridged: [[UInt8]]
   /// The links to ignore, or `nil` for none.
   package var unheard: UnheardLinks?

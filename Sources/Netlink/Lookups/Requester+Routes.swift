@@ -6,7 +6,7 @@ import Glibc
 extension Requester {
   /// Queries how the kernel would send to a destination, with all its rules, tables and metrics.
   ///
-  /// A missing route is also an answer, whose reason follows from the kernel's errno. The kernel
+  /// A missing route is also an answer. The reason follows from the kernel's errno. The kernel
   /// returns a link's route even if the link is dead, so the caller must check the link. If no
   /// table has a route for IPv4 traffic bound to a link, the kernel returns a route of table 0.
   /// That route treats all addresses as neighbours.

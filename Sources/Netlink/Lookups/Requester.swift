@@ -191,7 +191,7 @@ package final class Requester {
     throw failure
   }
 
-  /// Sends a request, whose answer the caller must read.
+  /// Sends a request. The caller must read the answer.
   func begin(_ request: inout Request) throws(NetlinkError) -> Exchange {
     self.sequence &+= 1
     let bytes = request.bytes(sequence: self.sequence)

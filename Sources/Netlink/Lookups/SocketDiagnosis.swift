@@ -117,7 +117,8 @@ extension SocketReport {
   /// The values of `idiag_timer` while a retransmission, tail-loss probe or window probe is due.
   private static let timers: Set<UInt8> = [1, 4]
 
-  /// Offsets in `struct tcp_info`, whose header cannot be included together with netinet/tcp.h.
+  /// Offsets in `struct tcp_info`. The header that declares it cannot be included beside
+  /// netinet/tcp.h.
   private enum TCPInfo {
     static let retransmits = 2
     static let probes = 3

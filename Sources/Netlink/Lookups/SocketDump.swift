@@ -10,8 +10,8 @@ package struct OpenConnection: Hashable, Sendable {
   /// The inode number of the connection's socket.
   package var inode: UInt64
   package var report: SocketReport
-  /// Whether it is a subflow of Multipath TCP. All subflows of a connection have the same `inode`.
-  /// Kernels before 6.15 report this only with CAP_NET_ADMIN.
+  /// Whether the socket is a subflow of Multipath TCP. All subflows of a connection have the same
+  /// `inode`. Kernels before 6.15 report this only with CAP_NET_ADMIN.
   package var isSubflow = false
 }
 

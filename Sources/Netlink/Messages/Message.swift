@@ -7,7 +7,7 @@ struct Message {
   var type: UInt16
   var flags: UInt16 = 0
   var sequence: UInt32 = 0
-  /// The port of the process that sent the request, or whose request caused the notification.
+  /// The port of the process that sent the request, or that caused the notification by a request.
   var port: UInt32 = 0
   var payload: Bytes
 }

@@ -37,7 +37,8 @@ package struct MultipathEndpoint: Hashable, Sendable {
 /// The numbers of linux/mptcp.h, which are ABI. The header is missing in old kernel headers.
 enum MultipathNumbers {
   static let family = "mptcp_pm"
-  /// The multicast group of events of connections. The kernel sends none for changes of endpoints.
+  /// The multicast group of events about connections. The kernel sends no events about changed
+  /// endpoints.
   static let events = "mptcp_pm_events"
 
   enum Command: UInt8 {

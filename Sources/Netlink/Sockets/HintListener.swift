@@ -22,7 +22,7 @@ package final class HintListener {
     try HintListener(NETLINK_ROUTE, group: UInt32(RTNLGRP_LINK.rawValue), "RTNLGRP_LINK")
   }
 
-  /// Listens for connections of Multipath TCP and their subflows that begin and end. Needs
+  /// Listens for the start and end of Multipath TCP connections and of their subflows. Needs
   /// CAP_NET_ADMIN.
   ///
   /// - Returns: The listener, or `nil` if the kernel does not report them (before 5.12).

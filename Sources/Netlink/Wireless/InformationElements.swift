@@ -39,8 +39,8 @@ extension Bytes {
 }
 
 extension InformationElements {
-  /// Whether an element marks the network as metered: vendor 00:50:F2, type 0x11, whose first byte
-  /// is the cost level (MS-NCT 2.2.1.2).
+  /// Whether an element marks the network as metered: vendor 00:50:F2, type 0x11. Its first byte is
+  /// the cost level (MS-NCT 2.2.1.2).
   var isMetered: Bool {
     var elements = self
     while let (id, element) = elements.next() {

@@ -30,8 +30,8 @@ protocol HTTP2ConnectionOwner: AnyObject {
   var account: Account { get }
   /// Returns the object for a stream that the peer starts, or `nil` if the peer may not start one.
   func stream(_ id: Int32) -> (any HTTP2Stream)?
-  /// Whether the peer may send headers of this encoded size. The session keeps them until they are
-  /// complete. Then the size is 0.
+  /// Whether the peer may send headers of this encoded size. The session keeps headers until they
+  /// are complete. Then the size is 0.
   func admitsHeaders(_ size: Int) -> Bool
   /// Called before the connection is closed because of the peer's input.
   ///

@@ -123,13 +123,14 @@ final class HTTP2Session {
     nghttp2_session_resume_data(self.session, stream)
   }
 
-  /// Closes a stream whose response has ended, but whose request has not. This is not an error.
+  /// Closes a stream after its response has ended and before its request has ended. This is not an
+  /// error.
   func resetQuietly(_ stream: Int32) { self.reset(stream, NGHTTP2_NO_ERROR) }
 
   /// Closes a stream because no task waits for its response.
   func cancel(_ stream: Int32) { self.reset(stream, NGHTTP2_CANCEL) }
 
-  /// Closes a stream whose request is malformed.
+  /// Closes a stream with a malformed request.
   func resetMalformed(_ stream: Int32) { self.reset(stream, NGHTTP2_PROTOCOL_ERROR) }
 
   private func reset(_ stream: Int32, _ error: nghttp2_error_code) {

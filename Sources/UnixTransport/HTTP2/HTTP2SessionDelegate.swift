@@ -9,7 +9,7 @@ protocol HTTP2SessionDelegate: AnyObject {
   func received(_ stream: Int32, header name: Bytes, _ value: Bytes)
   /// Called when a frame with headers begins.
   ///
-  /// - Parameter size: The encoded size of these headers so far, with that of this frame.
+  /// - Parameter size: The encoded size of these headers so far, including this frame.
   func receivingHeaders(_ size: Int)
   /// - Parameter isEnd: Whether the headers end the peer's input.
   func receivedHeaders(_ stream: Int32, isEnd: Bool)
@@ -28,7 +28,7 @@ protocol HTTP2SessionDelegate: AnyObject {
   func sent(_ stream: Int32)
   /// Called when this side resets a stream because of the peer's input.
   func sentReset(_ stream: Int32)
-  /// Called when the connection ends because of the peer's error, of which the peer is notified.
+  /// Called when the connection ends because of an error of the peer. The peer is notified.
   ///
   /// - Parameter error: The HTTP/2 error (RFC 9113, 7).
   func gaveUp(_ error: UInt32)

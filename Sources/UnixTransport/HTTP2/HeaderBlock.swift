@@ -37,7 +37,7 @@ struct HeaderBlock: Sendable {
 extension HeaderBlock {
   static let response: HeaderBlock = [":status": "200", "content-type": "application/grpc"]
 
-  /// Returns the trailers of a call whose response has begun.
+  /// Returns the trailers of a call after its response has begun.
   static func trailers(_ status: Status) -> HeaderBlock {
     var block = HeaderBlock([:])
     block.append(status)

@@ -16,7 +16,7 @@ final class MessageInbox: Sendable {
 
   fileprivate struct State {
     var reader: MessageReader
-    /// The size of the last message. The task may use it until it reads another one.
+    /// The size of the last message. The task may use that message until it reads another message.
     var lastSize = 0
     var hasBegun: Bool
     var isBeginRead = false
@@ -122,7 +122,8 @@ extension MessageInbox.State {
     case over
   }
 
-  /// The last message counts twice, because a task keeps its bytes and what it decodes from them.
+  /// The last message counts twice, because a task keeps the message's bytes and the decoded
+  /// message.
   fileprivate var kept: Int { self.reader.kept + 2 * self.lastSize }
 
   fileprivate var hasNews: Bool {

@@ -1,13 +1,15 @@
 /// A queue of work in turns by user.
 ///
 /// Each user has a virtual time, which grows by the time that the user's turns take. The user with
-/// the earliest time is next (start-time fair queueing). So busy users share the time equally.
+/// the earliest virtual time gets the next turn (start-time fair queueing). Thus busy users share
+/// the time equally.
 ///
-/// A user that returns starts at most a credit before the present time, which is that of the busy
-/// users' turns, so it cannot save up turns. Users that have lately used little have a larger
-/// credit than busy ones, of which each may ask again only after its answer. So a user that asks
-/// seldom is next. If times are equal, the user that has lately used the least is next. The caller
-/// bounds how much work one user may add.
+/// The present time is the virtual time of the busy users' turns. A user that returns starts at
+/// most a credit before the present time, so that it cannot save up turns. A user that has lately
+/// used little time gets a larger credit than a busy user. Thus a user that asks seldom gets the
+/// next turn, although each busy user asks again after its answer. If virtual times are equal, the
+/// user that has lately used the least time is next. The caller bounds how much work one user may
+/// add.
 ///
 /// A turn costs O(log n) for n waiting users.
 ///
@@ -22,9 +24,9 @@ package struct FairShare<User: Hashable, Item> {
     var items = Queue<Item>()
     /// The virtual time of the user's next turn.
     var time: Duration
-    /// The time that the user has used lately in nanoseconds, which halves in each period.
+    /// The time that the user has used lately, in nanoseconds. It halves in each period.
     var recent = 0
-    /// The period in which `recent` is right.
+    /// The period in which `recent` was updated last.
     var period: Int
     /// Whether the queue has an entry for the account.
     var isQueued = false
@@ -44,22 +46,23 @@ package struct FairShare<User: Hashable, Item> {
   private var period = 0
   /// The time that users have used in this period.
   private var usedInPeriod = Duration.zero
-  /// Unneeded accounts are forgotten once there are more than this.
+  /// The number of accounts above which unneeded accounts are forgotten.
   private var maxAccounts = 16
-  /// The only user, which is the usual case. Its time is not counted.
+  /// The user and its items if there is only one user, which is the usual case. The time of that
+  /// user is not counted.
   private var alone: (user: User, items: Queue<Item>)?
 
   private(set) package var count = 0
 
   /// How far before the present time a new user starts: about the length of a turn.
   private static var credit: Duration { .milliseconds(1) }
-  /// The recent use in nanoseconds that is little, below which a user may be forgotten.
+  /// The recent use, in nanoseconds, below which a user has used little and may be forgotten.
   private static var littleUse: Int { 1_000_000 }
-  /// How much later a user starts that has lately used more than a little.
+  /// How much later a user starts if it has lately used more than a little.
   private static var busyDelay: Duration { .microseconds(500) }
-  /// The least time that a turn counts as. A clock may stand still.
+  /// The minimum time to charge for a turn, because a clock may stand still.
   private static var minTurn: Duration { .microseconds(1) }
-  /// The time of all users after which past use counts half.
+  /// The total time used by all users after which past use counts half.
   private static var halfLife: Duration { .milliseconds(50) }
 
   package init() {}
@@ -124,7 +127,7 @@ package struct FairShare<User: Hashable, Item> {
     self.queue.insert(place, at: self.accounts[place].time, recent)
   }
 
-  /// Takes the first item of the user whose turn it is.
+  /// Takes the first item of the user with the next turn.
   package mutating func popFirst() -> (item: Item, user: User)? {
     if let user = self.alone?.user {
       guard let item = self.alone?.items.popFirst() else { return nil }
@@ -140,7 +143,7 @@ package struct FairShare<User: Hashable, Item> {
     return (item, self.accounts[place].user)
   }
 
-  /// Returns the account whose turn is next. Accounts that have used time since they were queued
+  /// Returns the account with the next turn. Accounts that have used time since they were queued
   /// move back first.
   private mutating func nextPlace() -> Int? {
     while let (place, time) = self.queue.first {
@@ -161,8 +164,8 @@ package struct FairShare<User: Hashable, Item> {
     guard let place = self.places[user] else { return }
     let time = max(time, Self.minTurn)
     if self.accounts[place].time < self.time - Self.busyDelay {
-      // Otherwise new users would starve busy ones. At the whole speed, busy users that were new at
-      // the same time would never use up their credit.
+      // If the present time stood still, new users would starve busy ones. If it advanced at full
+      // speed, busy users that were new at the same time would never use up their credit.
       let waiting = self.waitingUsers - (self.accounts[place].items.isEmpty ? 0 : 1)
       self.time += time / ((self.accounts[place].recent == 0 ? 1 : 2) * (waiting + 1))
     }
@@ -193,7 +196,7 @@ package struct FairShare<User: Hashable, Item> {
     self.accounts[place].period = self.period
   }
 
-  /// Forgets users that would start like a new one.
+  /// Forgets users that would start like a new user.
   private mutating func forget() {
     if self.isEmpty {
       self.queue = TurnQueue()

@@ -20,7 +20,7 @@ protocol Pollable: AnyObject {
 /// An idle connd must not wake up (D7).
 ///
 /// Users take turns (``FairShare``): a user with much to read, do and send delays only itself.
-/// Published changes wait for the present turn or job only, and then are sent for up to 2 ms.
+/// Published changes wait only for the present turn or job. Then they are sent for up to 2 ms.
 /// While many jobs of a user are waiting, nothing more is read from that user.
 ///
 /// Code that runs here must not block for long, because it stops everything else. Tasks and work
@@ -238,9 +238,10 @@ package final class Reactor: TaskExecutor {
 
   // MARK: The thread
 
-  /// How long jobs run before descriptors are handled, and descriptors before jobs run.
+  /// How long jobs run before descriptors are handled, and how long descriptors are handled before
+  /// jobs run.
   private static let maxTurn = Duration.microseconds(200)
-  /// How long news are sent before other work. Users with little work are first.
+  /// How long news is sent before other work. Users that have lately used little come first.
   private static let maxSending = Duration.milliseconds(2)
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
@@ -311,7 +312,7 @@ package final class Reactor: TaskExecutor {
     }
   }
 
-  /// - Parameter untilNews: Whether news end the turns early.
+  /// - Parameter untilNews: Whether news ends the turns early.
   private func takeTurns(for time: Duration = Reactor.maxTurn, untilNews: Bool = true) {
     guard !self.turns.isEmpty else { return }
     var now = Thread.worked

@@ -135,7 +135,7 @@ final class SocketWatch: Pollable {
     return (directory.isEmpty ? "/" : directory, String(path[path.index(after: slash)...]))
   }
 
-  /// Returns the sockets of which the events report the name or the directory.
+  /// Returns the sockets with a name or a directory that the events report.
   private func concerned(by events: UnsafeRawBufferPointer) -> Set<ID> {
     let header = MemoryLayout<inotify_event>.size
     var (rest, concerned) = (events[...], Set<ID>())

@@ -156,7 +156,7 @@ extension CallMemory {
   }
 }
 
-/// Receives the single request of a call whose response comes from a source.
+/// Receives the single request of a call that a source answers.
 final class SingleRequest: RequestSink {
   private let stream: ServerStream
   private let peer: PeerCredentials

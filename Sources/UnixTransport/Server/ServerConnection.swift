@@ -11,7 +11,7 @@ final class ServerConnection: HTTP2ConnectionOwner {
   private let socket: CInt
   private var connection: HTTP2Connection?
   private var charge: Charge?
-  /// Accounts for large headers that are not complete, or `nil` without any.
+  /// Accounts for large headers that are not complete, or `nil` without such headers.
   private var headers: CallMemory?
 
   /// Takes ownership of the non-blocking socket.

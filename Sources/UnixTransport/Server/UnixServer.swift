@@ -27,7 +27,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
   private var runningCalls = 0
   /// Whether the server accepts no more connections and calls.
   private var isFinishing = false
-  /// Whether the end waits for the handlers of calls, and for accepted connections.
+  /// Whether the server ends only after the handlers of calls and the accepted connections have
+  /// ended.
   private var awaitsHandlers = true
   private var ended: CheckedContinuation<Void, Never>?
   /// Tasks that wait until connections are accepted.
@@ -137,8 +138,8 @@ final class UnixServer: Pollable, @unchecked Sendable {
     }
   }
 
-  /// Lets a connection wait for its user's turn. This costs little, so that the listen backlog, in
-  /// which all users wait in the order of their arrival, is nearly always empty.
+  /// Lets a connection wait for its user's turn. This costs little, so the listen backlog is nearly
+  /// always empty. All users wait there in the order of their arrival.
   private func accept(_ socket: CInt) {
     self.admission.accepted()
     // Do as little as possible for a client that has already left, so that a reconnect loop cannot
@@ -165,7 +166,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
     }
   }
 
-  /// Serves a connection whose user's turn has come.
+  /// Serves a connection when its user's turn has come.
   private func begin(_ accepted: AcceptedConnection) {
     self.acceptedConnections -= 1
     guard let charge = accepted.charge.take(), !self.isFinishing else {
@@ -215,7 +216,7 @@ final class UnixServer: Pollable, @unchecked Sendable {
     return call
   }
 
-  /// Returns the status of a call whose request cannot be accepted.
+  /// Returns the status of a call with a request that cannot be accepted.
   func status(of fault: MessageReader.Fault, _ peer: PeerCredentials) -> Status {
     switch fault {
     case .tooLong:

@@ -10,7 +10,7 @@ import NIOPosix
 ///     start CHANNEL unary|client|server|bidi ID    a call that stays open
 ///     quick CHANNEL ID                             a unary call, answered immediately
 ///     series CHANNEL COUNT MILLISECONDS ID         quick calls ID-0, ID-1, …, at this interval
-///     spare CHANNEL ID                             the same, but not on an expensive path
+///     spare CHANNEL ID                             a quick call, not on an expensive path
 ///     write CHANNEL ID                             one more message on a stream
 ///     finish CHANNEL ID                            completes an open call
 ///     sync ID                                      is answered with "synced"

@@ -230,7 +230,7 @@ struct EndpointPlanTests {
     #expect(words.joined(separator: " ") == row.expected, "\(row.name)")
   }
 
-  @Test("M6 the subflows are unknown → an endpoint is not deleted, and they are asked for")
+  @Test("M6 the subflows are unknown → no endpoint is deleted, and the subflows are queried")
   func unknownSubflows() {
     let endpoints = [Self.endpoint(1), Self.endpoint(2, [.subflow, .backup])]
     let plan = EndpointPlan(

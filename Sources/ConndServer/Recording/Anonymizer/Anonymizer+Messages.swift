@@ -110,8 +110,8 @@ extension AttributeRule {
     Int(NDA_CACHEINFO): .number(of: 16),
   ]
 
-  /// The addresses in `RTA_ENCAP`, whose format depends on `RTA_ENCAP_TYPE`. Attributes of other
-  /// types do not have the length of an address, and are removed.
+  /// The addresses in `RTA_ENCAP`. `RTA_ENCAP_TYPE` determines the format of `RTA_ENCAP`.
+  /// Attributes of other types do not have the length of an address, and are removed.
   private static let outerHeader: [Int: AttributeRule] = [
     Int(CLINUX_LWTUNNEL_IP_DST): .address, Int(CLINUX_LWTUNNEL_IP_SRC): .address,
   ]

@@ -87,8 +87,8 @@ extension Anonymizer {
     }
   }
 
-  /// Replaces nexthops. Each begins with a header (struct rtnexthop), whose first field is the
-  /// length including the attributes.
+  /// Replaces nexthops. Each begins with a header (struct rtnexthop). The first field of the header
+  /// is the length including the attributes.
   private func legs(_ bytes: ArraySlice<UInt8>, _ rules: [Int: AttributeRule]) -> [UInt8] {
     let headerSize = 8
     var (written, rest): ([UInt8], ArraySlice<UInt8>) = ([], bytes)

@@ -1,7 +1,8 @@
 import ConnectivityRules
 import Glibc
 
-/// A source whose facts are recorded, but not the messages behind them, which reveal more.
+/// A source with recorded facts. The messages behind the facts are not recorded, because they
+/// reveal more.
 struct RecordedSource: FactSource {
   let source: any FactSource
   let recorder: Recorder

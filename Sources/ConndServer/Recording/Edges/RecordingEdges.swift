@@ -5,7 +5,7 @@ import Netlink
 
 // Wrappers around the interfaces of the monitor thread that record each answer.
 
-/// A netlink socket whose traffic is recorded.
+/// A netlink socket that records its traffic.
 final class RecordedSocket: DatagramSocket {
   private let socket: any DatagramSocket
   private let role: SocketRole
@@ -87,7 +87,7 @@ final class RecordedSocket: DatagramSocket {
   }
 }
 
-/// Netlink sockets whose traffic is recorded.
+/// Netlink sockets that record their traffic.
 struct RecordedSockets: SocketSource {
   let sockets: any SocketSource
   let recorder: Recorder
@@ -122,7 +122,7 @@ struct RecordedSockets: SocketSource {
   }
 }
 
-/// Files whose contents are recorded.
+/// A reader that records the contents of files.
 struct RecordedFiles: FileReader {
   let files: any FileReader
   let recorder: Recorder
@@ -134,7 +134,7 @@ struct RecordedFiles: FileReader {
   }
 }
 
-/// A clock whose readings are recorded.
+/// A clock that records its readings.
 struct RecordedClock: MonitorClock {
   let clock: any MonitorClock
   let recorder: Recorder

@@ -45,7 +45,7 @@ extension RecordedFacts {
     }
   }
 
-  /// The facts, without links whose state is unknown, or `nil` if their kind is unknown.
+  /// The facts, without links in an unknown state, or `nil` if the facts have an unknown kind.
   var update: FactUpdate? {
     switch self.kind {
     case .modems(let modems)?: .modems(Self.byName(modems.links) { ($0.link, $0.modem) })

@@ -35,7 +35,7 @@ extension RecordedInput {
     }
   }
 
-  /// The request, whose answer no client receives, or `nil` if it is invalid.
+  /// The request, or `nil` if the request is invalid. No client receives the answer.
   var input: Input? {
     switch self.kind {
     case .configure(let text)?:

@@ -33,7 +33,7 @@ struct FlowLimitTests {
     return (0, "")
   }
 
-  @Test("D4 a user without a known owner guards all flows that it gets → another one gets some")
+  @Test("D4 a user without a known owner guards all flows it can → another such user gets some")
   func unknownUsers() throws {
     var table = FlowTable()
     let limits = Self.limits(300)

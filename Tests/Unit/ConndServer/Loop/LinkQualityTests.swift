@@ -83,7 +83,7 @@ struct LinkQualityTests {
     #expect(self.loop.invalidations == [])
   }
 
-  @Test("Q3 a user's races are lost → only what that user watches is read")
+  @Test("Q3 a user's races are lost → only the paths that this user watches are read")
   mutating func readings() throws {
     let host = try IPAddress(spelt: "203.0.113.9")
     for user: UInt32 in [1000, 1001] { _ = self.loop.loop.watch(Destination(host, uid: user)) }

@@ -53,7 +53,7 @@ struct ConnectionLimiterTests {
   }
 
   @Test(
-    "D4 users without a known owner hold all that they get → another one is served",
+    "D4 users without a known owner hold all that they get → another such user is served",
     arguments: LimitedResource.allCases)
   func unknownUsers(resource: LimitedResource) throws {
     let limiter = self.limiter()

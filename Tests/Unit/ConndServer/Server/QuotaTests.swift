@@ -125,7 +125,7 @@ struct QuotaTests {
   private static let unknown: UInt32 = 100_000
 
   @Test(
-    "D4 users without a known owner take turns to take all they can → another one gets the last",
+    "D4 users without a known owner take all they can in turn → another such user gets the rest",
     arguments: [
       // users, limit, the most that one gets, what one more gets
       (1, 1024, 682, 228), (2, 1024, 410, 136), (3, 1024, 293, 83), (15, 1024, 64, 4),

@@ -5,11 +5,11 @@ import StandardServices
 /// connd's reflection service serves.
 struct ServiceDescriptors {
   struct Field: Hashable {
-    /// The name with that of its message: `Flow.known_path`.
+    /// The name of the message and that of the field: `Flow.known_path`.
     var name: String
     /// The full name of a message, or an empty text.
     var type: String
-    /// Whether a client chooses its size: a list, a text, bytes or a message.
+    /// Whether a client chooses the size of the field: a list, a text, bytes or a message.
     var isLarge: Bool
   }
 
@@ -25,7 +25,7 @@ struct ServiceDescriptors {
     }
   }
 
-  /// The fields of all requests, and of the messages in them, whose size a client chooses.
+  /// The fields with a size that a client chooses, of all requests and of the messages in requests.
   var largeFields: Set<String> {
     var (fields, seen): (Set<String>, Set<String>) = ([], [])
     var next = Array(self.methods.values)

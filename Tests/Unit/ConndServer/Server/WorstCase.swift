@@ -9,7 +9,7 @@ import UnixTransport
 /// docs/limits.md has the table of objects. A new call, or a new field of a request, needs a row in
 /// `calls` or `fields`.
 struct WorstCase {
-  /// A kind of thing that clients make connd keep.
+  /// A kind of object that connd keeps for clients.
   struct Object {
     var name: String
     /// How many one user may have, or `nil` if only the number of all is limited.
@@ -19,7 +19,7 @@ struct WorstCase {
     var cost: Int
     /// The kinds of `Tests/Oracles/storms/weigh` that measure the cost.
     var measures: [String] = []
-    /// The attacks of `make adversary` that take as many as the limits allow.
+    /// The attacks of `make adversary` that take as many objects as the limits allow.
     var attacks: [String] = []
 
     var total: Int { self.inAll * self.cost }
@@ -30,7 +30,7 @@ struct WorstCase {
     var name: String
     /// The memory of the call itself, in bytes, rounded up.
     var cost = 6 << 10
-    /// The objects that it takes beside its stream.
+    /// The objects that the call takes beside its stream.
     var takes: [String] = []
     var attacks = Self.all
 
@@ -38,23 +38,24 @@ struct WorstCase {
     static let all = ["all calls", "all calls, unread"]
   }
 
-  /// The fate of a field of a request whose size a client chooses.
+  /// The fate of a request's field with a size that a client chooses.
   enum Fate: Hashable {
-    /// It is counted as pending memory while its call runs.
+    /// The field is counted as pending memory while its call runs.
     case counted
-    /// Only numbers of a fixed size are made from it.
+    /// connd makes only numbers of a fixed size from the field.
     case parsed
-    /// It is a message, and each of its fields has a row.
+    /// The field is a message, and each of its fields has a row.
     case message
-    /// An object keeps at most this many bytes of it.
+    /// An object keeps at most this many bytes of the field.
     case kept(by: String, bytes: Int)
-    /// connd forgets it when it has read the request.
+    /// connd forgets the field after reading the request.
     case dropped
   }
 
   static let limits = Limits()
 
-  /// connd without clients on a cold start: its history, and the part of its program that was read.
+  /// The memory of connd without clients after a cold start: its history, and the part of its
+  /// program that was read.
   static let base = 40 << 20
   /// The memory of the unit that must be left, for fragments of the heap and for surprises.
   static let margin = 64 << 20
@@ -88,11 +89,12 @@ struct WorstCase {
     Object(
       name: "flow", ofOneUser: limits.flowsPerUser, inAll: limits.flows, cost: 3 << 10,
       measures: ["flows", "large-flows"], attacks: ["holds flows", "registers and removes"]),
-    // In memory, on the way to the file, as it is in the file, and the file's text.
+    // An override is kept in memory, on the way to the file, as it is in the file, and in the
+    // file's text.
     Object(
       name: "override", inAll: OverrideRequests.maxOverrides, cost: 4 << 10,
       attacks: ["sets costs"]),
-    // With a thread.
+    // The cost includes a thread.
     Object(
       name: "polkit query", ofOneUser: PolkitClient.maxQuestionsPerUser,
       inAll: 2 * PolkitClient.maxQuestions, cost: 128 << 10, attacks: ["asks polkit, which is mute"]

@@ -101,7 +101,7 @@ struct OtherWayRuleTests {
     #expect(Self.objection({ $0.path.table = 51820 }, assist: false, toDefault: true) == .ownRoute)
   }
 
-  @Test("W6 assist is off, or costs are not allowed → also without a default path")
+  @Test("W6 the default path is lost → a cost, roaming, or assist off still forbids a link")
   func besideLost() {
     let lost: Edit = { $0.path.status = .requiresConnection }
     #expect(Self.objection(lost, assist: false) == .switchedOff)

@@ -55,7 +55,7 @@ struct OtherWayChannelMachineTests {
     #expect(story.connected(3) == ["ready", "resume [3] on 3", "retire 1"])
   }
 
-  @Test("W3 W4 a connection that holds calls stalls during the attempt → the attempt knows when")
+  @Test("W3 W4 a connection that holds calls stalls during the attempt → the attempt learns when")
   func stallsLater() {
     var story = Story()
     _ = story.call(1)

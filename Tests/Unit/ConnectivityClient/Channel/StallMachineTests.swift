@@ -2,7 +2,7 @@ import Testing
 
 @testable import ConnectivityClient
 
-/// A machine whose time is given in milliseconds.
+/// A machine with times in milliseconds.
 private struct StallStory {
   private var machine: StallMachine
   private let start = ContinuousClock.now
@@ -258,7 +258,7 @@ struct StallMachineTests {
 
 @Suite("Calls on a stalled connection")
 struct StalledCallTests {
-  /// A story whose call began at 0, and whose connection has stalled.
+  /// A story with a call that began at 0, on a connection that has stalled.
   private func stalled() -> StallStory {
     var story = StallStory(endsCalls: true)
     _ = story.at(0, .called)
@@ -278,7 +278,7 @@ struct StalledCallTests {
   }
 
   @Test(
-    "W8 less is known → the calls go on, and the socket is read again",
+    "W8 a condition is not met → the calls go on, and the socket is read again",
     arguments: [
       // No other link reaches the server, or it was not heard in this silence.
       (nil, true, 4, 5), (-1, true, 4, 5), (0, true, 4, 5),

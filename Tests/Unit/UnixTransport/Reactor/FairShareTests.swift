@@ -152,7 +152,7 @@ struct FairShareTests {
   }
 
   @Test(
-    "D4 users whose turns take different times ask again after each answer → equal shares, and one that asks seldom is next"
+    "D4 users with turns of different lengths ask again after each answer → equal shares, and a user that asks seldom is next"
   )
   func differentTurns() {
     var loops = ClosedLoops(users: 25) { .microseconds(20 + 40 * $0) }
@@ -283,7 +283,7 @@ private struct ClosedLoops {
 extension FairShare<UInt32, Int> {
   fileprivate mutating func takeTurn() -> UInt32? { self.popFirst()?.user }
 
-  /// The user whose turn it is, charged with this many milliseconds.
+  /// The user with the next turn, charged with this many milliseconds.
   fileprivate mutating func takeTurn(of milliseconds: Int) -> UInt32? {
     guard let turn = self.popFirst() else { return nil }
     self.charge(.milliseconds(milliseconds), to: turn.user)
