@@ -245,7 +245,6 @@ package final class Reactor: TaskExecutor {
   private static let maxSending = Duration.milliseconds(2)
   /// The number of a user's waiting jobs at which reading from that user stops.
   private static let manyJobs = 64
-
   /// The maximum time for jobs and news before descriptors and alarms are handled.
   private static let maxRun = Duration.milliseconds(4)
 

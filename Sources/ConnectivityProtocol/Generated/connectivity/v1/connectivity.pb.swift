@@ -1704,9 +1704,9 @@ public struct Connectivity_V1_Path: Message {
   public mutating func clearQuality() { self._quality = nil }
   private var _quality: Connectivity_V1_Quality?
 
-  /// Why connections that are not bound may not use this path beside the default path, as Multipath
-  /// TCP does. Set only by WatchPath with `via`, and not if they may. NO_DEFAULT_PATH concerns only
-  /// new uses.
+  /// Why unbound connections, such as those of Multipath TCP, may not use this path beside the
+  /// default path. Not set if they may. Only WatchPath with `via` sets this field. NO_DEFAULT_PATH
+  /// concerns only new uses.
   public var objection: Connectivity_V1_OtherWayReason {
     get { self._objection ?? Connectivity_V1_OtherWayReason() }
     set { self._objection = newValue }
@@ -2647,8 +2647,8 @@ public enum Connectivity_V1_Connectivity {
     /// Reports how an attempt to connect by the default way ended, after one failed while a connection
     /// by another link worked. connd cannot know that otherwise. The report counts for traffic of the
     /// calling user. It counts for other users only if connd has evidence of its own. A person may
-    /// make 16 reports in a row, and then four a second; more are ignored, and answered without a
-    /// quality.
+    /// make 16 reports in a row, and then four a second; further reports are ignored, and answered
+    /// without a quality.
     public enum ReportAttempt: ServiceMethod {
       public typealias Input = Connectivity_V1_ReportAttemptRequest
       public typealias Output = Connectivity_V1_ReportAttemptResponse
