@@ -81,14 +81,8 @@ struct EndpointKeeper {
   private func subflows() -> [EndpointPlan.Subflow]? {
     do throws(NetlinkError) {
       var subflows: [EndpointPlan.Subflow] = []
-      let dump = try SocketDump()
-      while let part = try dump.next() {
-        for connection in part where connection.isSubflow {
-          guard let source = connection.destination.source else { continue }
-          // All subflows of a connection have its socket's number.
-          subflows.append(.init(of: connection.inode, from: source))
-        }
-      }
+      let dump = try SocketDump(.subflows)
+      while let part = try dump.next() { subflows += part.compactMap { .init($0) } }
       return subflows
     } catch {
       self.logger.warning("endpoints stay, because subflows are unknown: \(error)")

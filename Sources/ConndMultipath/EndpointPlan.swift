@@ -20,12 +20,21 @@ package struct EndpointPlan: Hashable, Sendable {
 
   /// An established subflow.
   package struct Subflow: Hashable, Sendable {
-    /// Identifies the connection.
-    package var connection: UInt64
+    /// Identifies a connection.
+    package enum Connection: Hashable, Sendable {
+      /// The kernel's number of the connection.
+      case token(UInt32)
+      /// The inode number of the connection's socket.
+      case inode(UInt64)
+      /// The connection is unknown, so the subflow counts as a connection of its own.
+      case unknown(Destination)
+    }
+
+    package var connection: Connection
     /// This machine's address.
     package var address: IPAddress
 
-    package init(of connection: UInt64, from address: IPAddress) {
+    package init(of connection: Connection, from address: IPAddress) {
       self.connection = connection
       self.address = address
     }
@@ -243,6 +252,23 @@ package struct EndpointPlan: Hashable, Sendable {
 
 extension EndpointPlan.Action {
   fileprivate var setsBackup: Bool { if case .setBackup(true, _) = self { true } else { false } }
+}
+
+extension EndpointPlan.Subflow {
+  /// Returns the subflow of a socket, or `nil` if its own address is unknown.
+  package init?(_ socket: OpenConnection) {
+    guard let address = socket.destination.source else { return nil }
+    // The subflows of a connection that waits for accept(2), or is closed, have no inode.
+    let connection: Connection =
+      if let token = socket.token {
+        .token(token)
+      } else if socket.inode != 0 {
+        .inode(socket.inode)
+      } else {
+        .unknown(socket.destination)
+      }
+    self.init(of: connection, from: address)
+  }
 }
 
 extension MultipathEndpoint {

@@ -7,33 +7,49 @@ package struct OpenConnection: Hashable, Sendable {
   /// The remote end, with the connection's user, ports, and the link it is bound to. The
   /// connection's own address is `source`.
   package var destination: Destination
-  /// The inode number of the connection's socket.
+  /// The inode number of the connection's socket, or 0 if no process has it open.
   package var inode: UInt64
   package var report: SocketReport
-  /// Whether the socket is a subflow of Multipath TCP. All subflows of a connection have the same
-  /// `inode`. Kernels before 6.15 report this only with CAP_NET_ADMIN.
+  /// Whether it is a subflow of Multipath TCP, or was one before the connection fell back to TCP.
+  /// All subflows of a connection have the same `inode`. Kernels before 6.15 report this only with
+  /// CAP_NET_ADMIN.
   package var isSubflow = false
+  /// The kernel's number of the Multipath TCP connection, which all its subflows have. It is `nil`
+  /// without CAP_NET_ADMIN, and if the connection fell back to TCP before it had a number.
+  package var token: UInt32?
 }
 
 /// All established TCP connections, read from the kernel in parts (sock_diag(7)).
 ///
-/// Any user may read the connections of all users. Omits connections that no process has open, and
-/// connections of loopback addresses.
+/// Any user may read the connections of all users. Omits connections of loopback addresses.
 ///
 /// Not thread-safe: one thread owns it.
 package final class SocketDump {
+  /// The connections that a dump returns.
+  package enum Selection {
+    /// Connections that a process has open.
+    case open
+    /// Subflows of Multipath TCP, including connections that no process has open: they wait for
+    /// accept(2), or they are closed and the kernel still sends their data.
+    case subflows
+  }
+
   private let requester: Requester
+  private let selection: Selection
   private var families = AddressFamily.allCases
   private var exchange: Exchange?
 
   /// Opens a socket for the dump.
-  package convenience init() throws(NetlinkError) {
-    try self.init(on: NetlinkSocket(NETLINK_SOCK_DIAG, nonBlocking: false))
+  package convenience init(_ selection: Selection = .open) throws(NetlinkError) {
+    try self.init(selection, on: NetlinkSocket(NETLINK_SOCK_DIAG, nonBlocking: false))
   }
 
   /// - Parameter socket: A netlink socket of the protocol `NETLINK_SOCK_DIAG` for this dump alone.
-  package init(on socket: any DatagramSocket) throws(NetlinkError) {
+  package init(
+    _ selection: Selection = .open, on socket: any DatagramSocket
+  ) throws(NetlinkError) {
     self.requester = try Requester(on: socket)
+    self.selection = selection
   }
 
   /// Reads the connections of one datagram: about 80.
@@ -50,7 +66,9 @@ package final class SocketDump {
     }
     var connections: [OpenConnection] = []
     let outcome = self.requester.readPart(of: &exchange, request.operation) { message in
-      if let connection = OpenConnection(message: message) { connections.append(connection) }
+      if let connection = OpenConnection(message: message, self.selection) {
+        connections.append(connection)
+      }
     }
     self.exchange = exchange
     switch outcome {
@@ -84,7 +102,7 @@ extension Request {
 
 extension OpenConnection {
   /// Reads an `inet_diag_msg` with its `tcp_info`, or returns `nil` for a socket to omit.
-  init?(message: Message) {
+  init?(message: Message, _ selection: SocketDump.Selection) {
     let bytes = message.payload
     guard
       let family = bytes.load(UInt8.self, at: 0),
@@ -94,7 +112,7 @@ extension OpenConnection {
       let remote = bytes.address(at: Offset.remote, family),
       let link = bytes.load(UInt32.self, at: Offset.link),
       let user = bytes.load(UInt32.self, at: Offset.user),
-      let inode = bytes.load(UInt32.self, at: Offset.inode), inode != 0,
+      let inode = bytes.load(UInt32.self, at: Offset.inode),
       !local.isLoopback, !remote.isLoopback, local.family == remote.family,
       let report = SocketReport(message: message)
     else { return nil }
@@ -105,7 +123,22 @@ extension OpenConnection {
         remotePort: UInt16(bigEndian: remotePort)))
     self.inode = UInt64(inode)
     self.report = report
-    self.isSubflow = Self.isSubflow(bytes)
+    (self.isSubflow, self.token) = Self.multipath(bytes)
+    switch selection {
+    case .open: if inode == 0 { return nil }
+    case .subflows: if !self.isSubflow || inode == 0 && Self.hasSentAll(bytes) { return nil }
+    }
+  }
+
+  /// Whether this machine has ended the connection, and the peer has acknowledged all data. The
+  /// kernel keeps such a subflow for minutes if its link is lost, because the FIN is
+  /// unacknowledged, even after the connection ended over another link.
+  private static func hasSentAll(_ bytes: Bytes) -> Bool {
+    guard let state = bytes.load(UInt8.self, at: Offset.state),
+      let queued = bytes.load(UInt32.self, at: Offset.queued)
+    else { return false }
+    // TCP_FIN_WAIT1 and TCP_FIN_WAIT2. A FIN counts as one byte.
+    return [4, 5].contains(state) && queued <= 1
   }
 
   /// Returns the mark, or 0 without CAP_NET_ADMIN, because the kernel does not report it then.
@@ -117,22 +150,46 @@ extension OpenConnection {
     return 0
   }
 
-  private static func isSubflow(_ bytes: Bytes) -> Bool {
+  /// Whether a socket is a subflow, and the token of its connection.
+  private static func multipath(_ bytes: Bytes) -> (isSubflow: Bool, token: UInt32?) {
     var attributes = AttributeReader(bytes, after: MemoryLayout<inet_diag_msg>.size)
-    guard var protocols = attributes.nested(in: Int(INET_DIAG_ULP_INFO)) else { return false }
-    while let attribute = protocols.next() {
-      if attribute.type == Int(INET_ULP_INFO_NAME) { return attribute.payload.string == "mptcp" }
+    guard var protocols = attributes.nested(in: Int(INET_DIAG_ULP_INFO)) else {
+      return (false, nil)
     }
-    return false
+    var isSubflow = false
+    var token: UInt32?
+    while let attribute = protocols.next() {
+      switch attribute.type {
+      case Int(INET_ULP_INFO_NAME): isSubflow = attribute.payload.string == "mptcp"
+      case Int(INET_ULP_INFO_MPTCP): token = Self.token(AttributeReader(attribute.payload))
+      default: break
+      }
+    }
+    return (isSubflow, token)
   }
+
+  private static func token(_ attributes: AttributeReader) -> UInt32? {
+    var attributes = attributes
+    while let attribute = attributes.next() {
+      guard attribute.type == Self.localToken else { continue }
+      let token = attribute.payload.load(UInt32.self, at: 0)
+      return token == 0 ? nil : token
+    }
+    return nil
+  }
+
+  /// `MPTCP_SUBFLOW_ATTR_TOKEN_LOC` (linux/mptcp.h).
+  private static let localToken = 2
 
   /// Offsets in `struct inet_diag_msg`: four octets, an `inet_diag_sockid`, and five numbers.
   private enum Offset {
+    static let state = 1
     static let localPort = 4
     static let remotePort = 6
     static let local = 8
     static let remote = 24
     static let link = 40
+    static let queued = 60
     static let user = 64
     static let inode = 68
   }

@@ -220,7 +220,7 @@ struct EndpointPlanTests {
     arguments: rows + neededRows)
   private func changes(row: Row) {
     let subflows = row.connections.enumerated().flatMap { number, links in
-      links.map { EndpointPlan.Subflow(of: UInt64(number), from: Self.address($0)) }
+      links.map { EndpointPlan.Subflow(of: .token(UInt32(number)), from: Self.address($0)) }
     }
     let plan = EndpointPlan(
       row.uplinks, row.endpoints + row.foreign, own: Set(row.endpoints.map(\.asMade)),
