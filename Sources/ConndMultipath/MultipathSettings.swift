@@ -20,9 +20,9 @@ struct MultipathSettings: Hashable {
 
   init(_ text: String, file: String) throws(SettingsError) {
     var keys: Set<String> = []
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
     for (number, line) in lines.enumerated() {
-      let content = line.prefix { $0 != "#" }.filter { $0 != "\r" }
+      let content = line.prefix { $0 != "#" }
       let words = content.split(separator: ":", maxSplits: 1).map { $0.split(separator: " ") }
       guard !words.allSatisfy(\.isEmpty) else { continue }
       func fail(_ message: String) -> SettingsError {

@@ -312,6 +312,7 @@ struct EndpointPlanTests {
   @Test("M2 the configuration is read with comments and empty lines")
   func settings() throws {
     #expect(try MultipathSettings("\n# x\nadopt: true  # y\n", file: "f").adopt)
+    #expect(try MultipathSettings("# x\r\nadopt: true\r\n", file: "f").adopt)
     #expect(try !MultipathSettings("", file: "f").adopt)
   }
 }
