@@ -7,18 +7,57 @@ import Logging
 /// Stores published changes across restarts, so that generations never repeat and clients can
 /// resume.
 ///
-/// The file begins with a line that names the format. Records (`RecordFrame`) with one message each
-/// follow. A record is appended before it is published. An incomplete record after a crash is cut
-/// off at the next start. A file that has become too long is replaced atomically. If the file may
-/// lack a published change, connd does not use the file, because the missing change may matter. The
+/// The file begins with a ``Header``. Records (`RecordFrame`) with one message each follow. Changes
+/// are appended after they are published, and before later ones are. After a crash the file may lack
+/// the last of them, so the next run leaves out their generations. An incomplete record is cut off
+/// at the next start. A file that has become too long is replaced atomically. If the file may lack
+/// other published changes, connd does not use the file, because a missing change may matter. The
 /// file stays open, so that a lack of descriptors loses nothing. Not thread-safe.
 ///
 /// Implements rule D5.
 final class HistoryFile {
-  private static let header = Array("connd history 3\n".utf8)
-  /// The header of a file that lacks published changes. It has the same length as the other header,
-  /// which it overwrites even on a full disk.
-  private static let abandoned = Array("connd history -\n".utf8)
+  /// The first line: the format, and what the file lacks. All headers have the same length, so that
+  /// one replaces another even on a full disk.
+  private struct Header {
+    enum State: Character {
+      /// The run ended in order, and the file has all its changes.
+      case complete = "="
+      /// The file may lack the changes that were published last.
+      case running = "+"
+      /// The file lacks published changes.
+      case abandoned = "-"
+    }
+
+    var state: State
+    /// The generation after which the run began.
+    var start: UInt64
+
+    static let count = 36
+    private static let format = "connd history 4 "
+
+    init(_ state: State, start: UInt64) {
+      (self.state, self.start) = (state, start)
+    }
+
+    init?(_ bytes: ArraySlice<UInt8>) {
+      let line = String(decoding: bytes.prefix(Self.count), as: UTF8.self)
+      guard line.utf8.count == Self.count, line.hasPrefix(Self.format), line.hasSuffix("\n"),
+        let state = line.dropFirst(Self.format.count).first.flatMap(State.init),
+        let start = UInt64(line.dropFirst(Self.format.count + 1).dropLast(), radix: 16)
+      else { return nil }
+      self.init(state, start: start)
+    }
+
+    var bytes: [UInt8] {
+      let digits = String(self.start, radix: 16)
+      let zeros = String(repeating: "0", count: Self.count - Self.format.count - 2 - digits.count)
+      return Array("\(Self.format)\(self.state.rawValue)\(zeros)\(digits)\n".utf8)
+    }
+  }
+
+  /// The maximum number of changes that are published before they are stored: a change and its
+  /// invalidations.
+  private static let maxUnstored: UInt64 = 64
   /// The file is replaced when it has this many more records than the store.
   private static let slack = Store.capacity
 
@@ -28,6 +67,7 @@ final class HistoryFile {
   private let path: String
   private var descriptor: CInt = -1
   private var records = 0
+  private var start: UInt64 = 0
   private var clockSteps = 0
   /// Whether the loss of the history has been logged.
   private var hasComplained = false
@@ -54,7 +94,8 @@ final class HistoryFile {
     let past = self.load()
     // If published changes have been lost, an empty history is not complete.
     let isLost = past.changes.isEmpty && past.generation > 0
-    let isWritten = self.rewrite(past.changes, header: isLost ? Self.abandoned : Self.header)
+    self.start = past.generation
+    let isWritten = self.rewrite(past.changes, isLost ? .abandoned : .running)
     // Appending the first change rewrites the closed file, which is complete then.
     if isLost { self.closeFile() }
     return isWritten || !past.changes.isEmpty ? past : .lost
@@ -70,45 +111,46 @@ final class HistoryFile {
       if error.code == ENOENT { return access(self.damagedPath, F_OK) == 0 ? .lost : Past() }
       return self.putAside("cannot be read: \(error)")
     }
-    if bytes.elementsEqual(Self.abandoned) {
+    let header = Header(bytes)
+    if header?.state == .abandoned, bytes.count == Header.count {
       self.logger.notice(
         "the previous history was not stored, so clients cannot resume",
         metadata: ["path": "\(self.path)"])
       return .lost
     }
-    guard bytes.starts(with: Self.header) else {
-      let isOurs = bytes.starts(with: Self.abandoned)
-      return self.putAside(
-        isOurs ? "is incomplete" : "has an unknown format")
+    guard let header, header.state != .abandoned else {
+      return self.putAside(header == nil ? "has an unknown format" : "is incomplete")
     }
-    bytes.removeFirst(Self.header.count)
+    bytes.removeFirst(Header.count)
     var past: [Published] = []
     while let record = RecordFrame.take(&bytes) {
       guard let message = record, let published = try? Published(decoding: message) else {
         return self.putAside("has an unreadable record")
       }
-      if let last = past.last, published.change.generation != last.change.generation + 1 {
-        return self.putAside("has records that are not consecutive")
+      if let last = past.last, published.change.generation <= last.change.generation {
+        return self.putAside("has records in the wrong order")
       }
       past.append(published)
     }
     if !bytes.isEmpty {
-      // connd did not publish the incomplete record, because it writes before it publishes.
       self.logger.notice(
         "removed an incomplete record from the end of the history",
         metadata: ["path": "\(self.path)", "bytes": "\(bytes.count)"])
     }
-    return Past(changes: past.suffix(Store.capacity))
+    let last = max(header.start, past.last?.change.generation ?? 0)
+    return Past(
+      changes: past.suffix(Store.capacity),
+      generation: header.state == .complete ? last : last &+ Self.maxUnstored)
   }
 
   /// Replaces the file by a file with only these changes.
   ///
   /// - Returns: Whether that succeeded.
-  private func rewrite(_ past: [Published], header: [UInt8] = HistoryFile.header) -> Bool {
+  private func rewrite(_ past: [Published], _ state: Header.State = .running) -> Bool {
     let temporary = "\(self.path).new"
     let descriptor = open(
       temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    var bytes = header
+    var bytes = Header(state, start: self.start).bytes
     for published in past { bytes += Self.record(of: published) }
     guard descriptor >= 0, RecordFrame.write(bytes, to: descriptor),
       rename(temporary, self.path) == 0
@@ -128,7 +170,8 @@ final class HistoryFile {
     return true
   }
 
-  /// Appends records. `past` returns the changes before them, for replacing the file.
+  /// Appends records of changes that were just published. `past` returns the changes before them,
+  /// for replacing the file.
   ///
   /// - Parameter clockSteps: The number of times that the wall clock was set. Each step shifts the
   ///   times in the file.
@@ -147,14 +190,22 @@ final class HistoryFile {
     self.records += changes.count
   }
 
+  /// Notes that the run ends in order. Nothing is published afterwards.
+  func finish() { if self.descriptor >= 0 { self.mark(.complete) } }
+
   /// Marks the file as incomplete, because it will lack the next changes.
   private func abandon() {
     // Truncating needs neither space nor another descriptor.
     if self.descriptor >= 0 { ftruncate(self.descriptor, 0) }
+    self.mark(.abandoned)
+  }
+
+  private func mark(_ state: Header.State) {
     self.closeFile()
+    // The descriptor for appending cannot write elsewhere.
     let descriptor = open(self.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else { return }
-    _ = RecordFrame.write(Self.abandoned, to: descriptor)
+    _ = RecordFrame.write(Header(state, start: self.start).bytes, to: descriptor)
     close(descriptor)
   }
 
@@ -181,7 +232,7 @@ final class HistoryFile {
   struct Past {
     /// Oldest first.
     var changes: [Published] = []
-    /// The generation to continue after, if `changes` is empty.
+    /// The generation to continue after. Earlier runs used none above it.
     var generation: UInt64 = 0
 
     /// The state after unknown changes were published. Generations continue far beyond any that can

@@ -4,9 +4,15 @@ import Connectivity
 protocol Publisher {
   /// Publishes changes in their order.
   func publish(_ changes: [ConnectivityChange])
+  /// Notes that nothing will be published again.
+  func finish()
 }
 
-/// Stores changes for the next run, then publishes them. Used on the monitor thread.
+extension Publisher {
+  func finish() {}
+}
+
+/// Publishes changes, then stores them for the next run. Used on the monitor thread.
 struct HistoryPublisher: Publisher {
   private let store: Store
   private let history: HistoryFile
@@ -18,7 +24,11 @@ struct HistoryPublisher: Publisher {
 
   func publish(_ changes: [ConnectivityChange]) {
     let published = changes.map { Published($0) }
-    self.history.append(published, clockSteps: self.store.clockSteps, past: { self.store.past })
     self.store.publish(published)
+    self.history.append(
+      published, clockSteps: self.store.clockSteps,
+      past: { self.store.past.dropLast(published.count) })
   }
+
+  func finish() { self.history.finish() }
 }

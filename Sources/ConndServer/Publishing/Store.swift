@@ -17,8 +17,10 @@ final class Store: Sendable {
     var clockSteps = 0
     /// When the machine was started, by the wall clock as it is set now.
     var boot: WallTime
-    /// Oldest first. Generations increase by one.
+    /// Oldest first. Generations increase by one, except at the start of a run.
     var history: Deque<Published>
+    /// The generation after which this run continues.
+    var start: UInt64
     /// Called when there is something new for subscribers.
     var onNews: @Sendable () -> Void = {}
     var subscribers: Set<Subscriber.ID> = []
@@ -37,11 +39,11 @@ final class Store: Sendable {
 
   /// - Parameters:
   ///   - past: The changes of an earlier run, oldest first.
-  ///   - generation: The generation to continue after, if `past` is empty.
+  ///   - generation: The generation to continue after, if later than those of `past`.
   init(_ past: [Published] = [], after generation: UInt64 = 0) {
     var snapshot = TransitionDetector().snapshot
-    snapshot.generation = generation
     for published in past { snapshot.apply(published.change) }
+    snapshot.generation = max(snapshot.generation, generation)
     self.state = Mutex(State(snapshot, Deque(past.suffix(Self.capacity))))
   }
 
@@ -192,7 +194,8 @@ extension Store.State {
     let (now, time) = (Instant.now(), WallTime.now())
     self.init(
       snapshot: snapshot, clocks: ClockSteps(from: now, time),
-      boot: time.advanced(by: .zero - now.sinceStart), history: history)
+      boot: time.advanced(by: .zero - now.sinceStart), history: history,
+      start: snapshot.generation)
   }
 
   /// Shifts times if the wall clock was set, so that events are as long ago as before. Events
@@ -218,15 +221,30 @@ extension Store.State {
       return .snapshot(self.snapshot)
     }
     if seen == current { return nil }
-    guard seen < current, let first = self.history.first?.change.generation, first <= seen + 1
-    else {
+    guard seen < current, let unread = self.history(after: seen) else {
       self.followClock()
       subscriber.generation = current
       return .gap(self.snapshot)
     }
-    let unread = self.history.dropFirst(Int(seen + 1 - first))
+    guard !unread.isEmpty else { return nil }
     let changes = Array(unread.prefix(Store.maxBatch))
     subscriber.generation = changes.last?.change.generation ?? current
     return .changes(changes)
+  }
+
+  /// Returns the changes after a generation, or `nil` if some are missing, or if connd never used
+  /// the generation.
+  private func history(after generation: UInt64) -> Deque<Published>.SubSequence? {
+    guard let first = self.history.first?.change.generation, first <= generation + 1 else {
+      return nil
+    }
+    var place = Int(min(generation + 1 - first, UInt64(self.history.count)))
+    // Generations that were left out make the place smaller.
+    while place > 0, self.history[place - 1].change.generation > generation { place -= 1 }
+    guard
+      place == 0 || self.history[place - 1].change.generation == generation
+        || generation == self.start
+    else { return nil }
+    return self.history[place...]
   }
 }

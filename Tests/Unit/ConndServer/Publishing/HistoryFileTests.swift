@@ -16,6 +16,8 @@ struct HistoryFileTests {
     self.directory = try TemporaryDirectory()
   }
 
+  private static let headerLength = "connd history 4 +0000000000000000\n".utf8.count
+
   private var file: HistoryFile { HistoryFile(path: self.path, logger: self.logger) }
 
   private func load() -> [UInt64] { self.file.begin().changes.map(\.change.generation) }
@@ -50,12 +52,26 @@ struct HistoryFileTests {
     #expect(loaded.changes.map(\.message) == changes.map(\.message))
   }
 
+  @Test("D5 a run that was killed → the next one uses no generation that it may have published")
+  func killed() throws {
+    #expect(self.file.begin().generation == 0)
+    self.keep(StoreTests.changes(3))
+    let past = self.file.begin()
+    #expect(past.changes.count == 3 && past.generation == 67)
+    // Killed before it has stored anything.
+    #expect(self.file.begin().generation == 131)
+    let last = self.file
+    #expect(last.begin().generation == 195)
+    last.finish()
+    #expect(self.file.begin().generation == 195)
+  }
+
   @Test("every truncation loses the last records and no others")
   func truncation() throws {
     self.keep(StoreTests.changes(3))
     let whole = try self.bytes()
     var counts: [Int] = []
-    for length in stride(from: whole.count, through: "connd history 3\n".utf8.count, by: -7) {
+    for length in stride(from: whole.count, through: Self.headerLength, by: -7) {
       try self.write(whole.prefix(length))
       let generations = self.load()
       #expect(generations == Array([1, 2, 3].prefix(generations.count)))
@@ -67,7 +83,7 @@ struct HistoryFileTests {
 
   @Test(
     "D5 a damaged or foreign file → nothing of it is used, and no generation is used twice",
-    arguments: ["record", "length", "header", "empty", "foreign", "gap", "link", "abandoned"])
+    arguments: ["record", "length", "header", "empty", "foreign", "order", "link", "abandoned"])
   func damage(_ what: String) throws {
     let changes = StoreTests.changes(4)
     self.keep(Array(changes.prefix(3)))
@@ -76,13 +92,13 @@ struct HistoryFileTests {
     // A flipped bit in the middle record: what follows may be incomplete.
     case "record": bytes[bytes.count / 2] ^= 0xff
     // A length beyond the end looks like a record that was cut off.
-    case "length": bytes[18] ^= 0x40
+    case "length": bytes[Self.headerLength + 2] ^= 0x40
     case "header": bytes = Array(bytes.prefix(9))
     case "empty": bytes = []
     // The disk was full, so changes are missing.
-    case "abandoned": bytes.replaceSubrange(0..<16, with: "connd history -\n".utf8)
-    case "gap":
-      self.keep([changes[0], changes[3]])
+    case "abandoned": bytes[Self.headerLength - 18] = UInt8(ascii: "-")
+    case "order":
+      self.keep([changes[3], changes[0]])
       bytes = try self.bytes()
     default: bytes = Array("somebody's diary\n".utf8)
     }
@@ -151,7 +167,7 @@ struct HistoryFileTests {
       largest = max(largest, Int(file.st_size))
     }
     let record = try #require(changes.map(\.message.count).max()) + 12
-    #expect(largest <= 16 + record * (2 * Store.capacity + 1))
+    #expect(largest <= Self.headerLength + record * (2 * Store.capacity + 1))
     #expect(
       self.load().suffix(Store.capacity)
         == changes.suffix(Store.capacity).map(\.change.generation)[...])

@@ -61,7 +61,7 @@ private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   func number(_ number: UInt32) -> [UInt8] {
     withUnsafeBytes(of: number.littleEndian) { Array($0) }
   }
-  var history = Array("connd history 3\n".utf8)
+  var history = Array("connd history 4 =0000000000000000\n".utf8)
   var rest = bytes[...]
   while let length = rest.popFirst() {
     let message = Array(rest.prefix(Int(length)))
@@ -74,8 +74,8 @@ private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   return history
 }
 
-/// A history has its file's changes, in order and without a gap, or says that some were lost; and
-/// it is the same at the next start.
+/// A history has its file's changes in order, or says that some were lost; and it is the same at the
+/// next start.
 private func readHistory(_ bytes: [UInt8]) {
   let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
   expect(file >= 0 && write(file, bytes, bytes.count) == bytes.count)
@@ -83,7 +83,7 @@ private func readHistory(_ bytes: [UInt8]) {
   defer { for name in ["", ".new", ".damaged"] { unlink(path + name) } }
   let past = HistoryFile(path: path, logger: logger).begin()
   let generations = past.changes.map(\.change.generation)
-  expect(zip(generations, generations.dropFirst()).allSatisfy { $0 + 1 == $1 }, "\(generations)")
+  expect(zip(generations, generations.dropFirst()).allSatisfy { $0 < $1 }, "\(generations)")
   let again = HistoryFile(path: path, logger: logger).begin()
   expect(again.changes.map(\.message) == past.changes.map(\.message))
   // A loss is also known at the next start.
