@@ -11,6 +11,8 @@ struct GuardClients {
   private let logger: Logger
   /// Called with the change in the number of flows.
   private let countFlows: @Sendable (Int) -> Void
+  /// Runs a function that posts to mailboxes, and possibly what that causes.
+  private let deliver: @Sendable (() -> Void) -> Void
   private var countedFlows = 0
 
   private var mailboxes: [UInt64: any FlowMailbox] = [:]
@@ -35,10 +37,11 @@ struct GuardClients {
 
   init(
     _ limits: Limits, _ statistics: Statistics, _ logger: Logger,
-    countFlows: @escaping @Sendable (Int) -> Void
+    countFlows: @escaping @Sendable (Int) -> Void,
+    deliver: @escaping @Sendable (() -> Void) -> Void
   ) {
     (self.limits, self.statistics, self.logger) = (limits, statistics, logger)
-    self.countFlows = countFlows
+    (self.countFlows, self.deliver) = (countFlows, deliver)
   }
 
   var count: Int { self.mailboxes.count }
@@ -162,13 +165,16 @@ struct GuardClients {
 
   /// Notifies clients about their flows.
   func notify(_ notifications: [FlowTable.FlowNotification], generation: UInt64) {
+    guard !notifications.isEmpty else { return }
     for notification in notifications { self.statistics.count(notification) }
-    for (number, notifications) in Dictionary(grouping: notifications, by: \.key.mailbox) {
-      self.mailboxes[number]?.post(
-        notifications.map {
-          .init(
-            id: $0.key.id, event: $0.event, generation: generation, askedUntil: $0.askedUntil)
-        })
+    self.deliver {
+      for (number, notifications) in Dictionary(grouping: notifications, by: \.key.mailbox) {
+        self.mailboxes[number]?.post(
+          notifications.map {
+            .init(
+              id: $0.key.id, event: $0.event, generation: generation, askedUntil: $0.askedUntil)
+          })
+      }
     }
   }
 

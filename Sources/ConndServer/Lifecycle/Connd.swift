@@ -50,7 +50,8 @@ struct Connd {
         boot: OverrideFile.bootID(),
         logger: self.logger))
     let trimmer = MemoryTrimmer(on: reactor)
-    let monitor = try self.makeMonitor(store, statistics, history, overrideStore, trimmer)
+    let monitor = try self.makeMonitor(
+      store, statistics, history, overrideStore, trimmer, on: reactor)
     let reporter = StatisticsReporter(
       statistics: statistics, store: store, monitor: monitor, logger: self.logger)
 
@@ -116,7 +117,7 @@ struct Connd {
 
   private func makeMonitor(
     _ store: Store, _ statistics: Statistics, _ history: HistoryFile,
-    _ overrideStore: OverrideStore, _ trimmer: MemoryTrimmer
+    _ overrideStore: OverrideStore, _ trimmer: MemoryTrimmer, on reactor: Reactor
   ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs
@@ -140,7 +141,8 @@ struct Connd {
         countFlows: { count in
           let bytes = abs(count) * MemoryTrimmer.costOfFlow
           if count > 0 { trimmer.use(bytes) } else { trimmer.free(bytes) }
-        }
+        },
+        deliver: { reactor.runHere($0) }
       ) { (destinations) throws(KernelUnavailable) in
         try NetlinkKernel(
           watching: destinations, on: edges.sockets(adopting: netlink.take()),

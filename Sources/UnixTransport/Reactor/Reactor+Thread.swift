@@ -9,8 +9,8 @@ extension Reactor {
   package func runBlocking<Success: Sendable>(
     _ body: @escaping @Sendable () async throws -> Success
   ) throws -> Success {
-    self.thread.store(UInt(pthread_self()), ordering: .relaxed)
-    defer { self.thread.store(0, ordering: .relaxed) }
+    self.begin()
+    defer { self.end() }
     let outcome = Outcome<Success>()
     Task(executorPreference: self) {
       do {
@@ -33,7 +33,7 @@ extension Reactor {
   package static func onNewThread(named name: String) throws(SystemError) -> Reactor {
     let reactor = try Reactor()
     let isRunning = Thread.start(named: name) {
-      reactor.thread.store(UInt(pthread_self()), ordering: .relaxed)
+      reactor.begin()
       while true {
         reactor.runJobs()
         reactor.wait()

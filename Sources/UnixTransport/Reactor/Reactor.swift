@@ -23,6 +23,9 @@ protocol Pollable: AnyObject {
 /// Published changes wait only for the present turn or job. Then they are sent for up to 2 ms.
 /// While many jobs of a user are waiting, nothing more is read from that user.
 ///
+/// While the reactor's thread waits for descriptors, a thread with news runs the reactor in its
+/// place, because waking a thread takes longer than sending the news to a few subscribers.
+///
 /// Code that runs here must not block for long, because it stops everything else. Tasks and work
 /// may be submitted from any thread. Everything else belongs to the reactor's thread.
 package final class Reactor: TaskExecutor {
@@ -38,6 +41,8 @@ package final class Reactor: TaskExecutor {
     var jobs = FairShare<Account?, Job>()
     /// Whether the thread waits for descriptors, so that only the bell wakes it for jobs.
     var isWaiting = false
+
+    var isEmpty: Bool { self.news.isEmpty && self.jobs.count == 0 }
   }
 
   /// Work that is due later.
@@ -53,13 +58,17 @@ package final class Reactor: TaskExecutor {
   private let epoll: CInt
   /// An eventfd that is never read, because each write triggers an edge.
   private let bell: CInt
-  /// The thread that runs the reactor, or 0 if none does.
+  /// The thread that runs the reactor now, or 0 if none does.
   let thread = Atomic<UInt>(0)
+  /// Held while the reactor runs, and free while its thread waits for descriptors.
+  private let baton = Baton()
 
   // Used only on the reactor's thread, which `checkThread` verifies:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [AlarmID: Alarm] = [:]
   private nonisolated(unsafe) var lastAlarm: AlarmID = 0
+  /// Whether an alarm was added since the thread began to wait.
+  private nonisolated(unsafe) var hasNewAlarm = false
   private nonisolated(unsafe) var socketWatch: SocketWatch?
   private nonisolated(unsafe) var turns = FairShare<Account, Turn>()
   /// Descriptors that are ready but have not had their turn.
@@ -123,12 +132,37 @@ package final class Reactor: TaskExecutor {
     self.add(.work(work), of: nil)
   }
 
-  /// Runs work on the reactor's thread, before everything else.
+  /// Runs work before everything else, on the reactor's thread or on the calling one.
   package func executeNext(_ work: @escaping @Sendable () -> Void) {
-    self.add { queue in
-      queue.news.append(work)
-      self.newsFlag.store(true, ordering: .relaxed)
+    self.runHere {
+      self.add { queue in
+        queue.news.append(work)
+        self.newsFlag.store(true, ordering: .relaxed)
+      }
     }
+  }
+
+  /// Submits work. If the reactor's thread waits for descriptors, the calling thread runs that work
+  /// in its place, except what takes long.
+  package func runHere(_ submit: () -> Void) {
+    let isIdle = self.queue.withLock { queue in
+      guard queue.isWaiting, self.baton.take() else { return false }
+      queue.isWaiting = false
+      return true
+    }
+    submit()
+    guard isIdle else { return }
+    let owner = self.thread.exchange(UInt(pthread_self()), ordering: .relaxed)
+    self.runJobs(for: Self.maxTurn)
+    self.takeTurns()
+    self.thread.store(owner, ordering: .relaxed)
+    // Alarms that are due earlier also need another wait.
+    let isDone = self.queue.withLock { queue in
+      queue.isWaiting = queue.isEmpty && self.turns.isEmpty && !self.hasNewAlarm
+      return queue.isWaiting
+    }
+    self.baton.pass()
+    if !isDone { eventfd_write(self.bell, 1) }
   }
 
   /// Runs work on the reactor's thread, immediately if that is the current thread.
@@ -159,6 +193,7 @@ package final class Reactor: TaskExecutor {
     self.checkThread()
     self.lastAlarm += 1
     self.alarms[self.lastAlarm] = Alarm(due: .now.advanced(by: delay), work: work)
+    self.hasNewAlarm = true
     return self.lastAlarm
   }
 
@@ -238,6 +273,17 @@ package final class Reactor: TaskExecutor {
 
   // MARK: The thread
 
+  /// Makes the calling thread the one that runs the reactor.
+  func begin() {
+    self.baton.await()
+    self.thread.store(UInt(pthread_self()), ordering: .relaxed)
+  }
+
+  func end() {
+    self.thread.store(0, ordering: .relaxed)
+    self.baton.pass()
+  }
+
   /// How long jobs run before descriptors are handled, and how long descriptors are handled before
   /// jobs run.
   private static let maxTurn = Duration.microseconds(200)
@@ -249,9 +295,9 @@ package final class Reactor: TaskExecutor {
   private static let maxRun = Duration.milliseconds(4)
 
   /// Runs the waiting jobs, and new ones that they add, within the time limit.
-  func runJobs() {
+  func runJobs(for limit: Duration = Reactor.maxRun) {
     var now = Thread.worked
-    let last = now + Self.maxRun
+    let last = now + limit
     var end = now + Self.maxTurn
     repeat {
       let (news, turn) = self.queue.withLock { queue in
@@ -264,7 +310,7 @@ package final class Reactor: TaskExecutor {
       for work in news { work() }
       if !news.isEmpty {
         // Send what this work has produced before running jobs that follow from it.
-        self.takeTurns(for: Self.maxSending, untilNews: false)
+        self.takeTurns(for: min(Self.maxSending, limit), untilNews: false)
         now = Thread.worked
         end = min(now + Self.maxTurn, last)
       }
@@ -292,9 +338,12 @@ package final class Reactor: TaskExecutor {
       queue.isWaiting = count == 0 && !isBusy
       return count
     }
+    let timeout = jobs > 0 || isBusy ? 0 : self.timeout
+    self.hasNewAlarm = false
+    self.baton.pass()
     let count = epoll_wait(
-      self.epoll, self.events.baseAddress, CInt(self.events.count),
-      jobs > 0 || isBusy ? 0 : self.timeout)
+      self.epoll, self.events.baseAddress, CInt(self.events.count), timeout)
+    self.baton.await()
     self.queue.withLock { $0.isWaiting = false }
     for event in self.events.prefix(Int(max(0, count))) { self.becameReady(event.data.fd) }
     self.takeTurns()
