@@ -7,7 +7,9 @@ import Netlink
 ///
 /// The engine is a value without a thread or a clock. The monitor thread drives it with real time,
 /// tests drive it with their own time. A step covers only the default paths, because every client
-/// depends on them. Single destinations and flows are evaluated after the step has been published.
+/// depends on them. Its first look finds what new connections get, which is published at once. Its
+/// conclusion finds which channels that invalidates. Single destinations and flows are evaluated
+/// afterwards.
 struct Engine {
   private(set) var reader: PathReader
   /// Whether clients may learn which Wi-Fi networks were joined.
@@ -20,6 +22,10 @@ struct Engine {
   var flows = FlowTable()
   private var clocks = ClockSteps()
   private var isKernelLost = false
+  /// The routes that were removed since the state of the channels was read.
+  private var removals = Removals()
+  /// The number of steps in succession during which routes have changed.
+  private var unsettled = 0
   /// When the next grace period of the stream of changes ends.
   private var grace: Instant?
   /// When the kernel's answers expire (D9).
@@ -27,11 +33,26 @@ struct Engine {
   /// Whether `expiry` is the time of the second reading after an expiry.
   private var looksAgain = false
 
-  struct Step {
-    /// The changes in the order of publication.
+  /// The first part of a step.
+  struct FirstLook {
+    /// The changes to publish before the step continues: a transition or a path change, or none.
+    let changes: [ConnectivityChange]
+    fileprivate let paths: DefaultPathReader.Paths
+    /// The families whose paths have changed.
+    fileprivate let changed: [AddressFamily]
+    fileprivate let view: KernelView
+    fileprivate let trigger: ReadTrigger
+    fileprivate let time: Instant
+  }
+
+  struct Conclusion {
+    /// The invalidations to publish, in their order.
     var changes: [ConnectivityChange]
     /// The trigger and time of the reading, for the sweep of the flows after the publication.
     var followers: PendingCauses.Step
+    /// Whether routes have changed since the first look, so that another step must follow even
+    /// without a message.
+    var mustRepeat: Bool
   }
 
   /// - Parameters:
@@ -109,41 +130,73 @@ struct Engine {
 
   // MARK: - Steps
 
-  /// Reads the default paths and compares them with the published ones.
-  mutating func step(
+  /// Reads the default paths and compares them with the published ones. The caller publishes the
+  /// change, and then calls ``conclude(_:_:)``.
+  mutating func look(
     _ trigger: ReadTrigger, _ kernel: any Kernel, at now: Instant, time: WallTime
-  ) throws(KernelUnavailable) -> Step {
+  ) throws(KernelUnavailable) -> FirstLook {
     self.clocks.step(to: now, time).map { self.changes.shiftTimes(by: $0) }
     self.context.wireless.beginStep()
     self.context.subscriptions.gateways.now = now
     if case .events(let events) = trigger { self.context.note(events) }
     // Messages from the time when the kernel was unavailable are lost, as after an overrun.
     if self.isKernelLost { self.context.note([.overrun]) }
+    self.removals.note(trigger)
     try kernel.waitForChanges()
-    let reading = try self.settledReading(kernel, Removals(trigger))
+    let (paths, changed, view) = try self.settledPaths(kernel)
     let trigger = self.isKernelLost ? .kernelBack : trigger
     self.isKernelLost = false
-    self.renewExpiry(kernel, at: now)
-    let made = self.changes.update(to: reading, on: trigger, at: now, time: time)
-    self.grace = made.deadline
-    let slept: Duration? = if case .resumed(let slept) = trigger { slept } else { nil }
-    let change = trigger == .timer ? nil : now
-    return Step(
-      changes: made.changes, followers: .init(trigger: trigger, time: change, slept: slept))
+    return FirstLook(
+      changes: self.changes.compare(paths.observation, on: trigger, time: time),
+      paths: paths, changed: changed, view: view, trigger: trigger, time: now)
   }
 
-  /// Reads until the reading is settled. If routes change even faster, the kernel's messages cause
-  /// another step.
-  private mutating func settledReading(
-    _ kernel: any Kernel, _ removals: Removals
-  ) throws(KernelUnavailable) -> ChangeDetector.Reading {
-    let paths = DefaultPathReader(reader: self.reader, changes: self.changes)
+  /// Reads the state of the channels on the default paths, and determines which are invalid. If
+  /// routes have changed since the first look, the next step does that (K8).
+  mutating func conclude(
+    _ look: FirstLook, _ kernel: any Kernel
+  ) throws(KernelUnavailable) -> Conclusion {
+    let reader = DefaultPathReader(reader: self.reader)
+    let (changes, removals) = (self.changes, self.removals)
+    let (reading, isSettled) = try self.context.read(look.view) {
+      (view) throws(KernelUnavailable) in
+      let reading = try reader.channels(look.paths, of: changes, view, removals)
+      return (reading, try reader.areSettled(look.paths, of: look.changed, view))
+    }
+    self.renewExpiry(kernel, at: look.time)
+    self.unsettled = isSettled ? 0 : self.unsettled + 1
+    let mustRepeat = !isSettled && self.unsettled <= Self.maxRepetitions
+    let made =
+      mustRepeat
+      ? self.changes.concludeUnread(at: look.time)
+      : self.changes.conclude(with: reading, at: look.time)
+    if !mustRepeat { self.removals = Removals() }
+    self.grace = made.deadline
+    let slept: Duration? = if case .resumed(let slept) = look.trigger { slept } else { nil }
+    return Conclusion(
+      changes: made.changes,
+      followers: .init(
+        trigger: look.trigger, time: look.trigger == .timer ? nil : look.time, slept: slept),
+      mustRepeat: mustRepeat)
+  }
+
+  /// Reads the default paths until they are settled. If routes change even faster, the kernel's
+  /// messages cause another step.
+  private mutating func settledPaths(
+    _ kernel: any Kernel
+  ) throws(KernelUnavailable) -> (DefaultPathReader.Paths, [AddressFamily], KernelView) {
+    let reader = DefaultPathReader(reader: self.reader)
+    let status = self.changes.snapshot.status
     var repetitions = 0
     while true {
-      let reading = try self.context.read(kernel) { (view) throws(KernelUnavailable) in
-        try paths.read(view, removals)
+      let view = KernelView(kernel, self.context)
+      let (paths, changed, isSettled) = try self.context.read(view) {
+        (view) throws(KernelUnavailable) in
+        let paths = try reader.paths(view)
+        let changed = paths.changed(from: status)
+        return (paths, changed, try reader.areSettled(paths, of: changed, view))
       }
-      if reading.isSettled || repetitions == Self.maxRepetitions { return reading.state }
+      if isSettled || repetitions == Self.maxRepetitions { return (paths, changed, view) }
       repetitions += 1
     }
   }
@@ -179,7 +232,7 @@ struct Engine {
 
   /// Marks guarded flows and watched destinations as due after a publication. `evaluateFlows` and
   /// `evaluatePaths` then evaluate them slice by slice.
-  mutating func follow(_ step: Step) {
+  mutating func follow(_ step: Conclusion) {
     self.flows.examineAll(step.followers)
     self.watched.examineAll()
   }
@@ -197,11 +250,12 @@ struct Engine {
     _ reason: KernelUnavailable, at now: Instant, time: WallTime
   ) -> (changes: [ConnectivityChange], paths: [(destination: Destination, path: KernelPath)]) {
     self.isKernelLost = true
+    let unread = self.changes.concludeUnread(at: now).changes
     let made = self.changes.update(
       to: ChangeDetector.Reading(.unknown), on: .kernelLost(reason.description), at: now, time: time
     )
     (self.grace, self.expiry, self.looksAgain) = (made.deadline, nil, false)
-    return (made.changes, self.watched.lose().map { ($0, .unknown) })
+    return (unread + made.changes, self.watched.lose().map { ($0, .unknown) })
   }
 }
 

@@ -26,7 +26,8 @@ extension MonitorLoop {
     self.engine.validations.forget(after: events)
     let now = self.clock.now
     self.engine.conditions.note(events, at: now)
-    if self.engine.mayMatter(events) { self.note(.events(events)) }
+    if self.engine.mayMatter(events) || self.messages.mustRepeat { self.note(.events(events)) }
+    self.messages.mustRepeat = false
     if !self.messages.areDue { self.engine.context.subscriptions.ignoredLinks.endDraining() }
   }
 
@@ -159,6 +160,8 @@ extension MonitorLoop {
 struct WaitingMessages {
   /// Whether the next pass reads messages even if nothing has woken the loop for them.
   var areDue = false
+  /// Whether the next messages cause a reading even if they do not matter.
+  var mustRepeat = false { didSet { if self.mustRepeat { self.areDue = true } } }
   /// Whether messages were about links and the fact sources were not notified yet.
   var haveNamedLinks = false
   /// How often the flows that are due have waited for messages that may explain their loss (K8).

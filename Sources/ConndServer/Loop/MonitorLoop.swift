@@ -45,6 +45,7 @@ struct MonitorLoop {
     notifier: Notifier, clock: any MonitorClock, logger: Logger, sources: [any FactSource] = [],
     costs: OverrideFile.Contents = OverrideFile.Contents(), overrideStore: OverrideStore? = nil,
     countFlows: @escaping @Sendable (Int) -> Void = { _ in },
+    deliver: @escaping @Sendable (() -> Void) -> Void = { $0() },
     openKernel: @escaping (_ watching: FilterSpec) throws(KernelUnavailable) -> any Kernel
   ) {
     self.clock = clock
@@ -54,7 +55,8 @@ struct MonitorLoop {
     self.engine = Engine(
       configuration, restored: snapshot.generation > 0 ? snapshot : nil, costs: costs)
     self.feed = ChangeFeed(store, publisher, statistics, logger)
-    self.guards = GuardClients(configuration.limits, statistics, logger, countFlows: countFlows)
+    self.guards = GuardClients(
+      configuration.limits, statistics, logger, countFlows: countFlows, deliver: deliver)
     self.overrides = OverrideState(overrideStore)
     self.watchdog = Watchdog(notifier)
   }
@@ -182,15 +184,19 @@ struct MonitorLoop {
     }
   }
 
-  /// Reads the kernel until the reading is settled, and publishes changes. Destinations and flows
-  /// of clients are then due.
+  /// Reads the kernel until the reading is settled, and publishes changes, each as soon as it is
+  /// known. Destinations and flows of clients are then due.
   private mutating func read(_ trigger: ReadTrigger) {
     guard let kernel = self.kernel else { return }
     self.overrides.mayHaveLeft = true
     do throws(KernelUnavailable) {
-      let step = try self.engine.step(trigger, kernel, at: self.clock.now, time: self.clock.time)
+      let look = try self.engine.look(trigger, kernel, at: self.clock.now, time: self.clock.time)
+      self.publish(look.changes)
+      let step = try self.engine.conclude(look, kernel)
       self.publish(step.changes)
-      self.feed.statistics.count(step.followers.trigger, published: step.changes.count)
+      if step.mustRepeat { self.messages.mustRepeat = true }
+      self.feed.statistics.count(
+        step.followers.trigger, published: look.changes.count + step.changes.count)
       // Registrations that waited for the kernel come before later requests about the same flows.
       self.guards.repeatRegistrations(self.engine.flows.takePending())
       self.engine.follow(step)
@@ -321,5 +327,6 @@ struct MonitorLoop {
     self.queries.finish()
     self.watchers.finish()
     self.guards.finish()
+    self.feed.publisher.finish()
   }
 }

@@ -1,64 +1,50 @@
 import Connectivity
 import ConnectivityRules
 
-/// Reads the default paths, and the state that the stream of changes follows: the paths on which
+/// Reads what the stream of changes follows: first the default paths, then the paths on which
 /// channels were made, and former source addresses.
 struct DefaultPathReader {
   let reader: PathReader
-  let changes: ChangeDetector
 
-  typealias FamilyPath = (family: AddressFamily, path: DefaultPath)
+  /// The default paths of all address families.
+  struct Paths {
+    fileprivate var paths: [(family: AddressFamily, path: DefaultPath)]
 
-  struct Reading {
-    var paths: [FamilyPath]
-    var state = ChangeDetector.Reading(.unknown)
-    /// Whether the answers for changed paths stayed the same from the first query to the last. If
-    /// not, the reading mixes the states of two moments (K8).
-    var isSettled = false
+    var observation: Observation {
+      var observation = Observation.unknown
+      for (family, path) in self.paths { observation[family] = path.observed }
+      return observation
+    }
+
+    /// The families whose paths differ from the published ones.
+    func changed(from status: ConnectivityStatus) -> [AddressFamily] {
+      self.paths.filter { $0.path.observed.path != status[$0.family] }.map(\.family)
+    }
+
+    fileprivate subscript(family: AddressFamily) -> DefaultPath? {
+      self.paths.first { $0.family == family }?.path
+    }
   }
 
-  func read(_ view: KernelView, _ removals: Removals) throws(KernelUnavailable) -> Reading {
-    let flows = FlowReader(self.reader, view, removals: removals)
-    var reading = Reading(paths: try self.defaultPaths(view))
-    for (family, path) in reading.paths {
-      reading.state.observation[family] = path.observed
-      let flowPath = try view.unlessRefused { () throws(KernelUnavailable) in
-        try flows.flowPath(to: path.destination, path.facts, path.observed.path)
-      }
-      reading.state.networks[family] = flowPath?.network
-      // Reading the paths over equal routes subscribes to their links and gateways.
-      for equal in path.equals {
-        _ = try view.unlessRefused { () throws(KernelUnavailable) in
-          try flows.flowPath(to: equal.question, equal.answer)
+  func paths(_ view: KernelView) throws(KernelUnavailable) -> Paths {
+    try self.reader.askProbes(AddressFamily.allCases, view)
+    return Paths(
+      paths: try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
+        let path = try view.unlessRefused { () throws(KernelUnavailable) in
+          try self.reader.defaultPath(family, view)
         }
-      }
-    }
-    for followed in self.changes.followed {
-      guard var question = reading.path(followed.family)?.destination else { continue }
-      question.source = followed.source
-      let source = question
-      reading.state.followed[followed.id] = try view.unlessRefused { () throws(KernelUnavailable) in
-        var flowPath = try flows.flowPath(to: source)
-        return try flows.reading(
-          of: source, madeOn: followed.path, by: followed.firstGateway, &flowPath)
-      }
-    }
-    for former in self.changes.formerSources {
-      guard let path = reading.path(former.address.family) else { continue }
-      let loss = try view.unlessRefused { () throws(KernelUnavailable) in
-        try flows.loss(of: former, to: path.destination)
-      }
-      reading.state.lostSources[former] = loss ?? nil
-    }
-    reading.isSettled = try self.isSettled(reading.paths, view)
-    return reading
+        let probe = self.reader.destinations[family].first ?? .unspecified(family)
+        return (family, path ?? DefaultPath(unknownTo: Destination(probe)))
+      })
   }
 
-  private func isSettled(
-    _ paths: [FamilyPath], _ view: KernelView
+  /// Whether the kernel still gives the answers that some paths were read from. If not, what was
+  /// read since then mixes the states of two moments (K8).
+  func areSettled(
+    _ paths: Paths, of families: [AddressFamily], _ view: KernelView
   ) throws(KernelUnavailable) -> Bool {
-    for (family, path) in paths
-    where path.observed.path != self.changes.published(family) {
+    for family in families {
+      guard let path = paths[family] else { continue }
       let isSettled = try view.unlessRefused { () throws(KernelUnavailable) in
         try self.reader.isSettled(path, view)
       }
@@ -67,26 +53,46 @@ struct DefaultPathReader {
     return true
   }
 
-  private func defaultPaths(_ view: KernelView) throws(KernelUnavailable) -> [FamilyPath] {
-    // Usually the first probe represents the majority.
-    let followed = self.changes.followed.compactMap { followed in
-      self.reader.destinations[followed.family].first.map {
-        Destination($0, source: followed.source)
+  /// Reads the state of the channels on published paths.
+  func channels(
+    _ paths: Paths, of changes: ChangeDetector, _ view: KernelView, _ removals: Removals
+  ) throws(KernelUnavailable) -> ChangeDetector.Reading {
+    let flows = FlowReader(self.reader, view, removals: removals)
+    var reading = ChangeDetector.Reading(paths.observation)
+    for (family, path) in paths.paths {
+      let flowPath = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.flowPath(to: path.destination, path.facts, path.observed.path)
+      }
+      reading.networks[family] = flowPath?.network
+      // Reading the paths over equal routes subscribes to their links and gateways.
+      for equal in path.equals {
+        _ = try view.unlessRefused { () throws(KernelUnavailable) in
+          try flows.flowPath(to: equal.question, equal.answer)
+        }
       }
     }
-    try self.reader.askProbes(AddressFamily.allCases, and: followed, view)
-    return try AddressFamily.allCases.map { (family) throws(KernelUnavailable) in
-      let path = try view.unlessRefused { () throws(KernelUnavailable) in
-        try self.reader.defaultPath(family, view)
+    let followed = changes.followed.compactMap { followed in
+      paths[followed.family].map { path in
+        var question = path.destination
+        question.source = followed.source
+        return (followed, question)
       }
-      let probe = self.reader.destinations[family].first ?? .unspecified(family)
-      return (family, path ?? DefaultPath(unknownTo: Destination(probe)))
     }
-  }
-}
-
-extension DefaultPathReader.Reading {
-  fileprivate func path(_ family: AddressFamily) -> DefaultPath? {
-    self.paths.first { $0.family == family }?.path
+    if !followed.isEmpty { try view.askAnew(followed.map(\.1)) }
+    for (followed, question) in followed {
+      reading.followed[followed.id] = try view.unlessRefused { () throws(KernelUnavailable) in
+        var flowPath = try flows.flowPath(to: question)
+        return try flows.reading(
+          of: question, madeOn: followed.path, by: followed.firstGateway, &flowPath)
+      }
+    }
+    for former in changes.formerSources {
+      guard let path = paths[former.address.family] else { continue }
+      let loss = try view.unlessRefused { () throws(KernelUnavailable) in
+        try flows.loss(of: former, to: path.destination)
+      }
+      reading.lostSources[former] = loss ?? nil
+    }
+    return reading
   }
 }

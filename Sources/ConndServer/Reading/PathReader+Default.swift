@@ -112,18 +112,14 @@ extension PathReader {
   }
 
   /// Looks up, in one batch, just enough probes for a majority if all of them agree.
-  ///
-  /// - Parameter others: Further lookups of the reading. They follow the probes, so that repeating
-  ///   a probe at the end covers them, too (K8).
   func askProbes(
-    _ families: [AddressFamily], and others: [Destination] = [], _ view: KernelView
+    _ families: [AddressFamily], _ view: KernelView
   ) throws(KernelUnavailable) {
     var questions: [Destination] = []
     for family in families {
       let all = self.destinations[family]
       questions += all.prefix(all.count / 2 + 1).map { Destination($0) }
     }
-    questions += others
     if !questions.isEmpty { try view.askAnew(questions) }
   }
 

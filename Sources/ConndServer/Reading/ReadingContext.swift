@@ -15,7 +15,13 @@ struct ReadingContext {
   mutating func read<Answer>(
     _ kernel: any Kernel, _ reading: (KernelView) throws(KernelUnavailable) -> Answer
   ) throws(KernelUnavailable) -> Answer {
-    let view = KernelView(kernel, self)
+    try self.read(KernelView(kernel, self), reading)
+  }
+
+  /// Continues a reading. The context must not have changed since the reading's first part.
+  mutating func read<Answer>(
+    _ view: KernelView, _ reading: (KernelView) throws(KernelUnavailable) -> Answer
+  ) throws(KernelUnavailable) -> Answer {
     // If both this context and the view kept the sets, the first addition would copy them.
     self = ReadingContext()
     defer { self = view.used }

@@ -31,10 +31,12 @@ struct CategoryInvalidation: Hashable, Sendable {
 
   /// - Parameter isOnlyNamed: Whether the path is unchanged and only its classification differs,
   ///   which ends no connections (I0).
+  /// - Parameter isSettled: Whether the followed paths are known. If not, the path of the old category
+  ///   may be back already.
   /// - Returns: The severity for all channels, or `nil` for no invalidation.
   mutating func severity(
     of change: ConnectivityChange?, _ status: ConnectivityStatus, _ followed: [TrackedDefaultPath],
-    _ policy: InvalidationPolicy, isOnlyNamed: Bool = false
+    _ policy: InvalidationPolicy, isOnlyNamed: Bool = false, isSettled: Bool = true
   ) -> Invalidation.Severity? {
     guard status.category != .unknown else { return nil }
     let isChanged = self.isChanged(by: change, status)
@@ -46,7 +48,7 @@ struct CategoryInvalidation: Hashable, Sendable {
     }
     if isChanged {
       let isBack = fate == .alive && self.base?.category == status.category
-      guard fate == .inGrace || isBack else {
+      guard fate == .inGrace || isBack || !isSettled else {
         self.settle(on: status, followed)
         return policy.categoryChanged
       }

@@ -7,6 +7,7 @@ package import Connectivity
 package struct ChangeDetector: Hashable, Sendable {
   private var transitions: TransitionDetector
   private var invalidations: InvalidationDetector
+  private var open: OpenComparison?
 
   /// The result of a reading.
   package struct Step: Hashable, Sendable {
@@ -85,37 +86,75 @@ package struct ChangeDetector: Hashable, Sendable {
     self.transitions.update(to: settings, learntLate: learntLate, time: time)
   }
 
-  /// Compares a reading with the published state.
+  /// A comparison whose invalidations are not determined yet.
+  private struct OpenComparison: Hashable {
+    /// The transition or path change.
+    var change: ConnectivityChange?
+    /// The status before the change.
+    var before: ConnectivityStatus
+    var isSameRoute: Bool
+    var trigger: ReadTrigger
+    var time: WallTime
+  }
+
+  /// Compares the default paths with the published ones. ``conclude(with:isSettled:at:)`` must
+  /// follow.
   ///
   /// - Parameters:
   ///   - trigger: The reason for the reading.
+  ///   - time: The wall-clock time of the reading.
+  /// - Returns: The transition or path change to publish, or nothing.
+  package mutating func compare(
+    _ observation: Observation, on trigger: ReadTrigger, time: WallTime
+  ) -> [ConnectivityChange] {
+    let before = self.transitions.snapshot.status
+    let (change, isSameRoute) = self.transitions.compare(observation, on: trigger, time: time)
+    self.open = OpenComparison(
+      change: change, before: before, isSameRoute: isSameRoute, trigger: trigger, time: time)
+    return change.map { [$0] } ?? []
+  }
+
+  /// Determines which channels the last comparison invalidates.
+  ///
+  /// - Parameters:
+  ///   - reading: The paths of the comparison and their channels.
+  ///   - isSettled: Whether the channels were read. If not, another step must follow.
   ///   - now: The instant of the reading, never earlier than the previous one.
-  ///   - time: The same moment by the wall clock.
+  package mutating func conclude(
+    with reading: Reading, isSettled: Bool = true, at now: Instant
+  ) -> Step {
+    guard let open = self.open else { return Step(deadline: self.invalidations.deadline) }
+    self.open = nil
+    let slept: Duration? = if case .resumed(let duration) = open.trigger { duration } else { nil }
+    let drafts = self.invalidations.update(
+      to: reading, change: open.change, from: open.before, slept: slept,
+      isSameRoute: open.isSameRoute, isSettled: isSettled, at: now)
+    let invalidations = drafts.map { draft in
+      let family = draft.scope.family
+      return ConnectivityChange.invalidation(
+        Invalidation(
+          generation: self.transitions.takeGeneration(), reason: draft.reason,
+          severity: draft.severity, scope: draft.scope,
+          cause: open.trigger.cause(
+            of: draft, open.change, from: family.map { open.before[$0] },
+            to: family.map { reading.observation[$0].path }),
+          time: open.time))
+    }
+    return Step(changes: invalidations, deadline: self.invalidations.deadline)
+  }
+
+  /// Concludes a comparison whose channels cannot be read, or have changed since the comparison.
+  package mutating func concludeUnread(at now: Instant) -> Step {
+    self.conclude(with: Reading(self.transitions.observation), isSettled: false, at: now)
+  }
+
+  /// Compares a reading with the published state, and concludes.
   package mutating func update(
     to reading: Reading, on trigger: ReadTrigger, at now: Instant, time: WallTime
   ) -> Step {
-    let before = self.transitions.snapshot.status
-    let (change, isSameRoute) = self.transitions.compare(
-      reading.observation, on: trigger, time: time)
-    let slept: Duration? = if case .resumed(let duration) = trigger { duration } else { nil }
-    let drafts = self.invalidations.update(
-      to: reading, change: change, from: before, slept: slept, isSameRoute: isSameRoute, at: now)
-
-    var step = Step()
-    step.changes = change.map { [$0] } ?? []
-    for draft in drafts {
-      let family = draft.scope.family
-      step.changes.append(
-        .invalidation(
-          Invalidation(
-            generation: self.transitions.takeGeneration(), reason: draft.reason,
-            severity: draft.severity, scope: draft.scope,
-            cause: trigger.cause(
-              of: draft, change, from: family.map { before[$0] },
-              to: family.map { reading.observation[$0].path }),
-            time: time)))
-    }
-    step.deadline = self.invalidations.deadline
+    let changes = self.compare(reading.observation, on: trigger, time: time)
+    var step = self.conclude(with: reading, at: now)
+    step.changes = changes + step.changes
     return step
   }
 }

@@ -63,11 +63,12 @@ package struct InvalidationDetector: Hashable, Sendable {
   ///   - before: The status before that change.
   ///   - slept: How long the machine slept before the reading.
   ///   - isSameRoute: Whether traffic flows as before, and only connd's knowledge differs.
+  ///   - isSettled: Whether the followed paths were read.
   /// - Returns: The invalidations to publish after the change, narrow scopes first.
   mutating func update(
     to reading: ChangeDetector.Reading, change: ConnectivityChange?,
     from before: ConnectivityStatus,
-    slept: Duration? = nil, isSameRoute: Bool = false, at now: Instant
+    slept: Duration? = nil, isSameRoute: Bool = false, isSettled: Bool = true, at now: Instant
   ) -> [Draft] {
     var drafts = self.loseFormerSources(reading.lostSources, at: now)
     let reported = self.lookAtFollowed(reading, slept, at: now)
@@ -85,7 +86,8 @@ package struct InvalidationDetector: Hashable, Sendable {
     let category = self.category.severity(
       of: change, after, self.followed, self.policy,
       isOnlyNamed: isSameRoute
-        || change?.isBounce != true && before.path.differsByGuess(from: after.path))
+        || change?.isBounce != true && before.path.differsByGuess(from: after.path),
+      isSettled: isSettled)
     let sleep = slept.map { self.policy.severity(ofSleep: $0) }
     // All channels must begin again, under the current category.
     if sleep == .destroy { self.category.settle(on: after, self.followed) }

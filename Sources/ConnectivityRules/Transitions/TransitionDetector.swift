@@ -30,6 +30,11 @@ package struct TransitionDetector: Hashable, Sendable {
     self.ipv6 = PathTracker(CandidatePath(self.snapshot.status.ipv6, knownLinks: 1))
   }
 
+  /// The paths that were compared last.
+  var observation: Observation {
+    Observation(ipv4: self.ipv4.published, ipv6: self.ipv6.published)
+  }
+
   /// Returns a new generation for another event after the last change.
   mutating func takeGeneration() -> UInt64 {
     self.snapshot.generation += 1

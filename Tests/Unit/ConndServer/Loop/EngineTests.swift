@@ -25,16 +25,19 @@ struct EngineTests {
   }
 
   func step(_ engine: inout Engine, _ trigger: ReadTrigger, _ second: Int) throws
-    -> Engine.Step
+    -> Engine.Conclusion
   {
-    try engine.step(
+    let look = try engine.look(
       trigger, self.kernel, at: self.second(second),
       time: WallTime(microseconds: Int64(second)))
+    var step = try engine.conclude(look, self.kernel)
+    step.changes = look.changes + step.changes
+    return step
   }
 
   /// Returns the paths that changed for the clients that follow them.
   private func follow(
-    _ engine: inout Engine, _ step: Engine.Step, _ second: Int
+    _ engine: inout Engine, _ step: Engine.Conclusion, _ second: Int
   ) throws -> [(destination: Destination, path: KernelPath)] {
     engine.follow(step)
     return try engine.evaluatePaths(self.kernel, at: self.second(second))

@@ -99,9 +99,10 @@ final class PathReaderTests {
       #expect(throws: Never.self) { try kernel.lead("0.0.0.0", 0, self.after) }
     }
     let view = self.view
-    let paths = DefaultPathReader(reader: self.reader, changes: ChangeDetector())
-    let reading = try paths.read(view, Removals())
-    #expect(reading.state.observation.ipv4.path.interface == "eth1")
+    let reader = DefaultPathReader(reader: self.reader)
+    let paths = try reader.paths(view)
+    _ = try reader.channels(paths, of: ChangeDetector(), view, Removals())
+    #expect(paths.observation.ipv4.path.interface == "eth1")
     #expect(
       view.subscriptions.gateways.gateways.map(\.address)
         == [IPAddress("192.0.2.1"), IPAddress("198.51.100.1")])
