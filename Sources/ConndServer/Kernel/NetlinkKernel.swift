@@ -14,9 +14,10 @@ final class NetlinkKernel: Kernel {
   private let waiting: WaitSet?
   private let sockets: any SocketSource
   private let devices: DeviceReader
-  /// The devices as sysfs describes them. A device never changes while the link exists under its
-  /// name. The devices of stacked links are not remembered, because the links below them change.
-  private var knownDevices: [UInt32: (name: String, device: Device)] = [:]
+  /// The links that were read last, with their devices as sysfs describes them. A device never
+  /// changes while the link exists under its name. Stacked links are not remembered, because the
+  /// links below their devices change.
+  private var known: [UInt32: LinkFacts] = [:]
   private var unheard: UnheardLinks?
   /// The socket for sock_diag(7), opened by the first query, and by the next query after a failure.
   private var diagnosis: SocketDiagnosis?
@@ -63,10 +64,10 @@ final class NetlinkKernel: Kernel {
     }
     for event in events[first...] {
       switch event {
-      case .linkRemoved(let link): self.knownDevices[link.index] = nil
+      case .linkRemoved(let link): self.known[link.index] = nil
       // The device of a ppp link changes when its session begins.
-      case .link(let link) where link.kind == "ppp": self.knownDevices[link.index] = nil
-      case .overrun: self.knownDevices = [:]
+      case .link(let link) where link.kind == "ppp": self.known[link.index] = nil
+      case .overrun: self.known = [:]
       default: break
       }
     }
@@ -94,7 +95,7 @@ final class NetlinkKernel: Kernel {
       // If connd receives no messages about a link, the stored data of its device may become
       // outdated.
       self.unheard = watched.unheard
-      self.knownDevices = [:]
+      self.known = [:]
     }
     try exchange { () throws(NetlinkError) in try self.listener.watch(watched) }
   }
@@ -154,7 +155,7 @@ final class NetlinkKernel: Kernel {
     let links = try self.requester.links()
     // The kernel does not always report that a link was removed.
     let present = Set(links.map(\.index))
-    self.knownDevices = self.knownDevices.filter { present.contains($0.key) }
+    self.known = self.known.filter { present.contains($0.key) }
     return links.map(self.withDevice)
   }
 
@@ -173,11 +174,13 @@ final class NetlinkKernel: Kernel {
   }
 
   private func withDevice(_ link: Link) -> LinkFacts {
-    if let known = self.knownDevices[link.index], known.name == link.name {
-      return LinkFacts(link, device: known.device)
+    var device: Device?
+    if let known = self.known[link.index], known.link.name == link.name {
+      if known.link == link { return known }
+      device = known.device
     }
-    let facts = LinkFacts(link, device: self.devices.device(of: link))
-    if !facts.isStacked { self.knownDevices[link.index] = (link.name, facts.device) }
+    let facts = LinkFacts(link, device: device ?? self.devices.device(of: link))
+    if !facts.isStacked { self.known[link.index] = facts }
     return facts
   }
 }

@@ -8,7 +8,9 @@ extension Requester {
     guard let number = Int32(exactly: index), number > 0 else { return nil }
     var header = ifinfomsg()
     header.ifi_index = number
-    return try self.link(Self.linkRequest(header))
+    return try self.object(Self.linkRequest(header), absentIf: [ENODEV]) {
+      self.knownLinks.link(index, of: $0)
+    }
   }
 
   /// Returns the link with a name or alternative name, or `nil` if it does not exist.
@@ -17,7 +19,7 @@ extension Requester {
     var request = Self.linkRequest(ifinfomsg())
     // A name has at most 15 bytes (IFNAMSIZ). Kernels before 5.5 have no alternative names.
     request.put(Int(name.utf8.count < 16 ? IFLA_IFNAME : IFLA_ALT_IFNAME), name)
-    return try self.link(request)
+    return try self.object(request, absentIf: [ENODEV]) { Link(message: $0) }
   }
 
   /// The request of ``waitForChanges()``: for a link that does not exist.
@@ -37,10 +39,6 @@ extension Requester {
 
   static func link(of message: Message) -> Link? {
     Int(message.type) == Int(RTM_NEWLINK) ? Link(message: message) : nil
-  }
-
-  private func link(_ request: consuming Request) throws(NetlinkError) -> Link? {
-    try self.object(request, absentIf: [ENODEV]) { Link(message: $0) }
   }
 
   private static func linkRequest(_ header: ifinfomsg, isDump: Bool = false) -> Request {

@@ -15,6 +15,7 @@ package final class Requester {
   private let timeout: Duration
   /// The earliest expiry of the returned answers.
   var expiry = Expiry()
+  var knownLinks = KnownLinks()
   /// Whether the next datagram begins with the request that waits for changes.
   private var waitsForChanges = false
 

@@ -1,4 +1,5 @@
 internal import Connectivity
+import Glibc
 
 /// Untrusted bytes of a message. Reads outside of them return `nil` or nothing.
 ///
@@ -40,6 +41,15 @@ struct Bytes {
   }
 
   var array: [UInt8] { Array(self.buffer) }
+
+  func isEqual(to array: [UInt8]) -> Bool {
+    array.withUnsafeBytes { other in
+      guard other.count == self.count, let others = other.baseAddress,
+        let bytes = self.buffer.baseAddress
+      else { return other.count == self.count }
+      return memcmp(others, bytes, self.count) == 0
+    }
+  }
 
   /// The address of the family that has this number of bytes.
   var address: IPAddress? { IPAddress(bytes: self.buffer) }
