@@ -1,9 +1,9 @@
 /// A notification of the kernel. It is a hint that something changed, never the new state itself.
 package enum KernelEvent: Hashable, Sendable {
   /// A link appeared or changed (`RTM_NEWLINK`).
-  case link(Link)
+  indirect case link(Link)
   /// A link is gone, at least from this namespace (`RTM_DELLINK`).
-  case linkRemoved(Link)
+  indirect case linkRemoved(Link)
   /// An address appeared, or its flags changed (`RTM_NEWADDR`).
   case address(Address)
   case addressRemoved(Address)

@@ -1,5 +1,5 @@
-/// A published change, as subscribers receive it.
-@nonexhaustive public enum ConnectivityChange: Hashable, Sendable {
+/// A published change, as subscribers receive it. Indirect, because changes are copied often.
+@nonexhaustive public indirect enum ConnectivityChange: Hashable, Sendable {
   case transition(Transition)
   case path(PathChange)
   case invalidation(Invalidation)
