@@ -6,6 +6,10 @@ SYSCONFDIR ?= /etc
 STRIP ?= --strip
 DEB ?= .build/deb
 DIST ?= .build/dist
+# The directory of the module for GIO when it is built. With GIO=yes it is installed, in GIO_MODULES.
+GIO_BUILD ?= .build/gio
+GIO_MODULES ?= $(if $(at_home),$(PREFIX)/lib/gio/modules,$(shell $(PKG_CONFIG) --variable=giomoduledir gio-2.0))
+PKG_CONFIG ?= pkg-config
 # The image of the test VM. It is built again when its inputs change.
 VM_IMAGE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/connd/vm
 
@@ -31,8 +35,14 @@ release := dev/swift build --configuration release --static-swift-stdlib -Xswift
     -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
     -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
 programs := connd connctl connd-multipath
+# GLib 2.64 is the oldest that the module runs with. CFLAGS comes last.
+gio_flags = -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wall -Wextra -Werror \
+    -ffile-prefix-map=$(CURDIR)=connd -DGLIB_VERSION_MIN_REQUIRED=GLIB_VERSION_2_64 -DGLIB_VERSION_MAX_ALLOWED=GLIB_VERSION_2_64 \
+    -DSYSCONFDIR='"$(SYSCONFDIR)"' -shared -Wl,-z,relro,-z,now,-z,defs
 sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'
 
+gio_packages := gcc libc6-dev libglib2.0-dev pkg-config
+gio_test_packages := curl dbus-daemon iproute2 libglib2.0-bin python3 python3-gi python3-pyqt6 util-linux valgrind xdg-desktop-portal
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev protoc-gen-go
@@ -47,7 +57,7 @@ bench_packages := gcc libc6-dev procps valgrind
 peers_packages := dbus-daemon iproute2 libsystemd-dev pkg-config systemd
 protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
 unit_packages := systemd
-deb_packages := debhelper dpkg-dev lintian python3 xz-utils
+deb_packages := $(gio_packages) debhelper dpkg-dev lintian python3 xz-utils
 vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux gcc-12 make libelf1
 
 ##@ Use
@@ -77,10 +87,10 @@ demo demo-build: deps
 	Examples/demo $(only)
 
 .PHONY: install install-built
-install: release ## install under PREFIX (and DESTDIR, if set), with sudo if needed
+install: release $(if $(GIO),release-gio) ## install under PREFIX (and DESTDIR, if set), with sudo if needed; with GIO=yes also the module for desktop programs
 	@[ -z "$(findstring needs-root,$(call as_owner,$(DESTDIR)$(PREFIX)))" ] || echo "to install it for you alone: make install PREFIX=$(HOME)/.local" >&2
 	$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built BUILT="$$($(release) --show-bin-path)" \
-	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)"
+	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)" $(if $(GIO),GIO=yes GIO_MODULES="$(GIO_MODULES)")
 
 # Everything is passed on the command line, because sudo drops make's variables and Swift's path.
 # CONNCTL prints the completions. It is another connctl if BUILT is for another architecture.
@@ -113,6 +123,13 @@ install-built:
 	completion fish fish/vendor_completions.d/connctl.fish
 	for page in man/*.[1-8]; do install -D -m 644 "$$page" "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	install -D -m 644 -t "$$root/share/connd/monitoring" config/monitoring/*
+	if [ -n "$(GIO)" ]; then
+	    install -D -m 644 $(STRIP) -t "$(DESTDIR)$(GIO_MODULES)" "$(BUILT)/libgioconnd.so"
+	    config="$(DESTDIR)$(SYSCONFDIR)/connd/gio.conf"
+	    [ -n "$(at_home)" ] || [ -e "$$config" ] || install -D -m 644 config/gio.conf "$$config"
+	    # Packages leave this to a trigger of GLib's package.
+	    [ -n "$(DESTDIR)$(at_home)" ] || "$$($(PKG_CONFIG) --variable=gio_querymodules gio-2.0)" "$(GIO_MODULES)"
+	fi
 	cd Sources/ConnectivityProtocol/Protos
 	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$root/share/connd/proto/{}" \;
 
@@ -122,6 +139,8 @@ uninstall: ## remove what install has installed, except the configuration
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
 	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
+	module="$(DESTDIR)$(GIO_MODULES)/libgioconnd.so"
+	[ ! -e "$$module" ] || $(call as_owner,$(DESTDIR)$(GIO_MODULES)) rm "$$module"
 	for unit in systemd/*.* systemd/user/*; do
 	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
 	done
@@ -132,12 +151,12 @@ uninstall: ## remove what install has installed, except the configuration
 	done
 
 .PHONY: deb
-deb: release deps-deb ## build the Debian packages in DEB (.build/deb)
+deb: release release-gio deps-deb ## build the Debian packages in DEB (.build/deb)
 	@rm -f "$(DEB)"/connd*.deb
 	BUILT="$$($(release) --show-bin-path)" packaging/build "$(DEB)"
 
 .PHONY: dist
-dist: release deps-deb ## make the files of a release in DIST (.build/dist): packages, archive, checksums, contents
+dist: release release-gio deps-deb ## make the files of a release in DIST (.build/dist): packages, archive, checksums, contents
 	@BUILT="$$($(release) --show-bin-path)" packaging/dist "$(DIST)"
 
 ##@ Work on it
@@ -149,6 +168,19 @@ build: deps ## build everything, with debug information
 .PHONY: release
 release: deps ## build the programs to install
 	@for program in $(programs); do $(release) --product "$$program"; done
+
+.PHONY: gio release-gio check-gio
+gio: deps-gio ## build the module for desktop programs in GIO_BUILD (.build/gio); CFLAGS are added
+	@mkdir -p "$(GIO_BUILD)"
+	$(CC) $(gio_flags) $(CFLAGS) -o "$(GIO_BUILD)/libgioconnd.so" clients/gio/*.c $$($(PKG_CONFIG) --cflags --libs gio-2.0)
+
+release-gio:
+	@$(MAKE) gio GIO_BUILD="$$($(release) --show-bin-path)"
+
+check-gio: deps gio ## check the module for desktop programs beside GLib's own monitor and curl (GIO_SIZE=full CASES= CONND=)
+	@dev/install-packages $(gio_test_packages)
+	[ -n "$(CONND)" ] || dev/build connd
+	$(sudo) Tests/Oracles/gio/run "$(GIO_BUILD)" "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)" "$(or $(GIO_SIZE),small)" $(CASES)
 
 .PHONY: test test-all test-busy check
 # The tests that need neither gRPC's own transport, which is most of the build, nor a server.
@@ -368,9 +400,11 @@ clean: ## remove everything that was built
 
 ##@ System packages (the targets above call these)
 
-.PHONY: deps deps-test deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
+.PHONY: deps deps-gio deps-test deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
 deps: ## install the packages for building
 	@dev/install-packages $(build_packages)
+deps-gio: ## install the packages for building the module for desktop programs
+	@dev/install-packages $(gio_packages)
 deps-test: ## install the packages for testing
 	@dev/install-packages $(test_packages)
 deps-bench: ## install the packages for benchmarks
