@@ -24,6 +24,7 @@ enum { max_queries = http2_max_calls - 1 };
 struct client {
   GThread *thread;
   GSource *changed;
+  struct sockaddr_un address;
   /// The inode of this process's network namespace, or 0 if unknown.
   guint64 namespace;
   /// An eventfd that wakes the thread.
@@ -50,20 +51,19 @@ struct client {
 
 static void take_status(struct client *client, struct proto message) {
   struct status status = client->status;
-  enum status_news news = status_read(&status, message);
+  gboolean is_first = !status.connectivity;
+  int found = status_read(&status, message);
   // A connd in another network namespace knows nothing about this process's network.
-  if (news == status_malformed ||
-      (client->namespace && status.namespace && status.namespace != client->namespace)) {
-    client->is_lost = TRUE;
-    return;
-  }
-  if (news == status_none) return;
+  gboolean is_foreign =
+      client->namespace && status.namespace && status.namespace != client->namespace;
+  if (found < 0 || is_foreign) client->is_lost = TRUE;
+  if (found <= 0 || is_foreign) return;
   client->pause = 0;
   g_mutex_lock(&client->lock);
   client->status = status;
-  if (news == status_change) client->changes++;
+  client->changes++;
   g_mutex_unlock(&client->lock);
-  if (news == status_change) g_source_set_ready_time(client->changed, 0);
+  if (!is_first) g_source_set_ready_time(client->changed, 0);
 }
 
 /// Removes and returns the query of a call, or returns NULL if it has been answered.
@@ -109,7 +109,7 @@ static void disconnect(struct client *client) {
 static gboolean connect_and_watch(struct client *client) {
   struct http2_handler handler = {take_message, take_end, client};
   struct proto_request request = {0};
-  int descriptor = connect_to_connd();
+  int descriptor = connect_to_connd(&client->address);
   client->is_lost = FALSE;
   if (descriptor < 0 || !(client->connection = http2_open(descriptor, handler))) return FALSE;
   status_request(&request, client->status.generation);
@@ -213,7 +213,8 @@ struct client *client_new(GSource *changed, GError **error) {
   client->changed = g_source_ref(changed);
   client->namespace = own_namespace();
   client->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (client->wake < 0 || !connect_and_watch(client) || !await_status(client, end)) {
+  if (client->wake < 0 || !find_connd(&client->address) || !connect_and_watch(client) ||
+      !await_status(client, end)) {
     g_set_error_literal(error, G_IO_ERROR, G_IO_ERROR_FAILED, "connd does not answer");
   } else if ((client->thread = start_thread(client, error))) {
     return client;

@@ -2,14 +2,11 @@
 
 #include "socket.h"
 
-#include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static const char directory[] = "/run/connd";
@@ -21,18 +18,16 @@ static const char *variable(const char *name) {
   return value && *value ? value : NULL;
 }
 
-/// Writes the path of the socket. Returns whether it fits.
-static int find_socket(char *path, size_t size) {
-  const char *named = variable("CONND_SOCKET");
-  const char *runtime = variable("XDG_RUNTIME_DIR");
-  int length;
+int find_connd(struct sockaddr_un *address) {
+  const char *named = variable("CONND_SOCKET"), *runtime = variable("XDG_RUNTIME_DIR");
+  const char *folder = "", *name = system_socket;
   if (named)
-    length = snprintf(path, size, "%s", named);
-  else if (geteuid() == 0 || !runtime || access(system_socket, F_OK) == 0)
-    length = snprintf(path, size, "%s", system_socket);
-  else
-    length = snprintf(path, size, "%s/connd.sock", runtime);
-  return length >= 0 && (size_t)length < size;
+    name = named;
+  else if (geteuid() != 0 && runtime && access(system_socket, F_OK) != 0)
+    folder = runtime, name = "/connd.sock";
+  address->sun_family = AF_UNIX;
+  int length = snprintf(address->sun_path, sizeof(address->sun_path), "%s%s", folder, name);
+  return length >= 0 && (size_t)length < sizeof(address->sun_path);
 }
 
 static int is_trusted(int connection, const char *path) {
@@ -45,20 +40,12 @@ static int is_trusted(int connection, const char *path) {
          server.uid == status.st_uid;
 }
 
-int connect_to_connd(void) {
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (!find_socket(address.sun_path, sizeof(address.sun_path))) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
+int connect_to_connd(const struct sockaddr_un *address) {
   int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (connection < 0) return -1;
-  if (connect(connection, (const struct sockaddr *)&address, sizeof(address)) == 0) {
-    if (is_trusted(connection, address.sun_path)) return connection;
-    errno = EPERM;
-  }
-  int error = errno;
+  if (connect(connection, (const struct sockaddr *)address, sizeof(*address)) == 0 &&
+      is_trusted(connection, address->sun_path))
+    return connection;
   close(connection);
-  errno = error;
   return -1;
 }

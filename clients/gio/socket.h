@@ -1,11 +1,15 @@
 // Finds connd's socket, and connects to it.
 #pragma once
+#include <sys/un.h>
+
+/// Finds the path: CONND_SOCKET, or else the system's socket, or else the user's own. Reads the
+/// environment, so it is for the thread of the program. Returns whether the path fits.
+int find_connd(struct sockaddr_un *address);
 
 /// Connects to connd without blocking.
 ///
-/// The path is CONND_SOCKET, or else the system's socket, or else the user's own. The process that
-/// listens must be root's, the caller's own, or for the system's socket that of the owner of its
-/// directory. Other users could put a socket at the path.
+/// The process that listens must be root's, the caller's own, or for the system's socket that of
+/// the owner of its directory. Other users could put a socket at the path.
 ///
-/// Returns the descriptor, or -1 with errno. EPERM means that another user listens.
-int connect_to_connd(void);
+/// Returns the descriptor, or -1.
+int connect_to_connd(const struct sockaddr_un *address);

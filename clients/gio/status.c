@@ -72,31 +72,35 @@ static gboolean read_status(struct status *status, struct proto message) {
   return TRUE;
 }
 
-enum status_news status_read(struct status *status, struct proto response) {
+/// The field with the status of an event, or 0 if the field of a WatchResponse is not such an event.
+static guint64 status_field(guint64 event) {
+  switch (event) {
+    case response_snapshot:
+    case response_path:
+    case response_gap:
+      return event_status;
+    case response_transition:
+      return transition_status;
+    default:
+      return 0;
+  }
+}
+
+int status_read(struct status *status, struct proto response) {
   struct status read = *status;
-  enum status_news news = status_none;
-  struct proto_field field, inner;
-  int result;
-  while ((result = proto_next(&response, &field)) > 0) switch (field.tag) {
-      case response_generation:
-        read.generation = field.number;
-        break;
-      case response_snapshot:
-      case response_transition:
-      case response_path:
-      case response_gap:
-        result =
-            proto_find(field.message,
-                       field.tag == response_transition ? transition_status : event_status, &inner);
-        if (result <= 0 || !read_status(&read, inner.message)) return status_malformed;
-        news = field.tag == response_snapshot ? status_snapshot : status_change;
-        break;
-      default:
-        break;
-    }
-  if (result < 0) return status_malformed;
-  if (news != status_none) *status = read;
-  return news;
+  struct proto_field field, message;
+  int result, found = 0;
+  while ((result = proto_next(&response, &field)) > 0) {
+    guint64 tag = status_field(field.tag);
+    if (field.tag == response_generation) read.generation = field.number;
+    if (!tag) continue;
+    if (proto_find(field.message, tag, &message) <= 0) return -1;
+    if (!read_status(&read, message.message)) return -1;
+    found = 1;
+  }
+  if (result < 0) return -1;
+  if (found) *status = read;
+  return found;
 }
 
 void status_request(struct proto_request *request, guint64 generation) {

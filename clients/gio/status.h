@@ -13,17 +13,10 @@ struct status {
   guint64 namespace;
 };
 
-enum status_news {
-  status_malformed = -1,
-  /// The message has no status: it is of a kind that this version does not know.
-  status_none,
-  /// The first status of a stream.
-  status_snapshot,
-  status_change,
-};
-
-/// Reads a WatchResponse. Leaves the status as it is unless the message has one.
-enum status_news status_read(struct status *status, struct proto response);
+/// Reads a WatchResponse. Returns 1, 0 if it has no status because it is of a kind that this
+/// version does not know, or -1 if it is malformed. Leaves the status as it is unless the message
+/// has one.
+int status_read(struct status *status, struct proto response);
 
 /// Writes a WatchRequest, which resumes after a generation unless that is 0.
 void status_request(struct proto_request *request, guint64 generation);

@@ -47,6 +47,10 @@ def default(link):
 
 
 def make():
+    # Addresses can be used immediately.
+    for name in ["all", "default"]:
+        with open(f"/proc/sys/net/ipv6/conf/{name}/accept_dad", "w") as file:
+            file.write("0")
     subprocess.run(["ip", "netns", "add", "world"], check=True)
     ip("link set lo up", f"address add {PEER}/32 dev lo", world=True)
     for link, (network, _) in LINKS.items():
