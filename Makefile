@@ -177,9 +177,8 @@ gio: deps-gio ## build the module for desktop programs in GIO_BUILD (.build/gio)
 release-gio:
 	@$(MAKE) gio GIO_BUILD="$$($(release) --show-bin-path)"
 
-check-gio: deps gio ## check the module for desktop programs beside GLib's own monitor and curl (GIO_SIZE=full CASES= CONND=)
-	@dev/install-packages $(gio_test_packages)
-	[ -n "$(CONND)" ] || dev/build connd
+check-gio: deps deps-check-gio gio ## check the module for desktop programs beside GLib's own monitor and curl (GIO_SIZE=full CASES= CONND=)
+	@[ -n "$(CONND)" ] || dev/build connd
 	$(sudo) Tests/Oracles/gio/run "$(GIO_BUILD)" "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)" "$(or $(GIO_SIZE),small)" $(CASES)
 
 .PHONY: test test-all test-busy check
@@ -400,11 +399,13 @@ clean: ## remove everything that was built
 
 ##@ System packages (the targets above call these)
 
-.PHONY: deps deps-gio deps-test deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
+.PHONY: deps deps-gio deps-check-gio deps-test deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
 deps: ## install the packages for building
 	@dev/install-packages $(build_packages)
 deps-gio: ## install the packages for building the module for desktop programs
 	@dev/install-packages $(gio_packages)
+deps-check-gio: ## install the packages for checking that module
+	@dev/install-packages $(gio_packages) $(gio_test_packages)
 deps-test: ## install the packages for testing
 	@dev/install-packages $(test_packages)
 deps-bench: ## install the packages for benchmarks
