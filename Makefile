@@ -8,7 +8,7 @@ DEB ?= .build/deb
 DIST ?= .build/dist
 # The directory of the module for GIO when it is built. With GIO=yes it is installed, in GIO_MODULES.
 GIO_BUILD ?= .build/gio
-GIO_MODULES ?= $(if $(at_home),$(PREFIX)/lib/gio/modules,$(shell $(PKG_CONFIG) --variable=giomoduledir gio-2.0))
+GIO_MODULES ?= $(if $(at_home),$(PREFIX)/lib/gio/modules,$(shell $(PKG_CONFIG) --variable=giomoduledir gio-2.0 2>/dev/null))
 PKG_CONFIG ?= pkg-config
 # The image of the test VM. It is built again when its inputs change.
 VM_IMAGE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/connd/vm
@@ -145,7 +145,7 @@ uninstall: ## remove what install has installed, except the configuration
 	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
 	done
 	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
-	for folder in {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
+	for folder in lib/gio{/modules,} {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
 	    share/zsh/{site-functions,vendor-completions} share/zsh lib/sysusers.d share/polkit-1{/actions,/rules.d,} share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
 	    [ ! -d "$$root/$$folder" ] || [ -L "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
 	done

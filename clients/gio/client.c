@@ -47,7 +47,7 @@ struct client {
   gint64 retry, pause;
 };
 
-// MARK: What connd sends
+// MARK: Messages of connd
 
 static void take_status(struct client *client, struct proto message) {
   struct status status = client->status;

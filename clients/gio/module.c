@@ -1,7 +1,6 @@
 // The functions that GIO calls in libgioconnd.so.
 #include <errno.h>
 #include <gio/gio.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,14 +29,13 @@ static gboolean read_line(char *line, gint *priority) {
 
 static gint read_priority(void) {
   gint priority = default_priority;
-  char line[128];
-  FILE *file = fopen(CONFIGURATION, "re");
-  if (!file) return priority;
-  for (int number = 1; number <= max_lines && fgets(line, sizeof(line), file); number++)
-    if (!read_line(line, &priority))
-      g_message(CONFIGURATION ":%d: the line is ignored: expected priority=NUMBER, from 1 to %d",
-                number, max_priority);
-  fclose(file);
+  g_autofree char *text = NULL;
+  if (!g_file_get_contents(CONFIGURATION, &text, NULL, NULL)) return priority;
+  g_auto(GStrv) lines = g_strsplit(text, "\n", max_lines);
+  for (int i = 0; lines[i]; i++)
+    if (!read_line(lines[i], &priority))
+      g_message(CONFIGURATION ":%d: ignored: expected priority=NUMBER, from 1 to %d", i + 1,
+                max_priority);
   return priority;
 }
 

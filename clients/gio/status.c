@@ -72,7 +72,8 @@ static gboolean read_status(struct status *status, struct proto message) {
   return TRUE;
 }
 
-/// The field with the status of an event, or 0 if the field of a WatchResponse is not such an event.
+/// Returns the field with the status of an event, or 0 if a field of WatchResponse is not an event
+/// with a status.
 static guint64 status_field(guint64 event) {
   switch (event) {
     case response_snapshot:

@@ -131,12 +131,13 @@ class Program:
     """A program whose lines are read as they come."""
 
     def __init__(self, command, **variables):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("GIO_", "CONND_"))}
+        own = "GIO_", "CONND_", "XDG_"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(own)}
         self.process = subprocess.Popen(command, env=environment | variables, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.command, self.lines, self.seen = command, queue.Queue(), []
         self.errors = ""
-        self.threads = [threading.Thread(target=self.read, daemon=True), threading.Thread(target=self.read_errors, daemon=True)]
+        self.threads = [threading.Thread(target=read, daemon=True) for read in [self.read, self.read_errors]]
         for thread in self.threads:
             thread.start()
 

@@ -1,4 +1,4 @@
-// bytes COUNT: gives the module's parsers COUNT conversations of a server that are valid but for
+// bytes COUNT: gives the module's parsers COUNT valid conversations of a server with
 // random changes. They must neither crash nor keep more than the bounds; sanitizers check that.
 #include <assert.h>
 #include <stdio.h>

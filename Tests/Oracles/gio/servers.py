@@ -110,7 +110,8 @@ BEFORE_A_STATUS = {
     "zeros": sends(bytes(100_000)),
     "a frame of 16 MB": sends(frame(DATA, 0, 1, b"x" * 50_000, length=0xFFFFFF)),
     "a message of 4 GB": sends(GREETING + frame(DATA, 0, 1, message(b"x" * 1000, length=0xFFFFFFFF))),
-    "a message without an end": floods(frame(DATA, 0, 1, b"x" * 16_000), GREETING + frame(DATA, 0, 1, message(b"", length=256 << 10))),
+    "a message without an end": floods(
+        frame(DATA, 0, 1, b"x" * 16_000), GREETING + frame(DATA, 0, 1, message(b"", length=256 << 10))),
     "a message of 300 kB": sends(GREETING + message_in_frames(field(99, bytes(300_000)) + SNAPSHOT)),
     "compression": sends(GREETING + frame(DATA, 0, 1, b"\x01" + message(SNAPSHOT)[1:])),
     "padding beyond the frame": sends(GREETING + frame(DATA, PADDED, 1, b"\xff" + message(SNAPSHOT))),
@@ -142,7 +143,8 @@ AFTER_A_STATUS = {
 VALID_STATUS = {
     "silence": (sends(VALID), "online free 4"),
     "padding": (sends(GREETING + frame(DATA, PADDED, 1, b"\x02" + message(SNAPSHOT) + bytes(2))), "online free 4"),
-    "a byte at a time": (sends(GREETING, *(frame(DATA, 0, 1, bytes([byte])) for byte in message(SNAPSHOT))), "online free 4"),
+    "a byte at a time": (sends(
+        GREETING, *(frame(DATA, 0, 1, bytes([byte])) for byte in message(SNAPSHOT))), "online free 4"),
     "unknown frames and fields": (sends(frame(0xFA, 0xFF, 7, b"x" * 99) + GREETING + data(
         field(99, b"x") + SNAPSHOT + field(98, 5))), "online free 4"),
     "no path": (sends(GREETING + data(snapshot(1, metered=1))), "offline free 1"),
@@ -157,12 +159,12 @@ VALID_STATUS = {
 class Server:
     """A process that serves each connection in this way, as a user."""
 
-    def __init__(self, serve, user=0):
-        if os.path.exists(SOCKET):
-            os.remove(SOCKET)
+    def __init__(self, serve, user=0, path=SOCKET):
+        if os.path.exists(path):
+            os.remove(path)
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(SOCKET)
-        os.chmod(SOCKET, 0o666)
+        listener.bind(path)
+        os.chmod(path, 0o666)
         self.news, news = os.pipe()
         self.process = os.fork()
         if self.process == 0:

@@ -8,7 +8,8 @@ import sys
 
 
 def say(event, is_online, is_metered, connectivity):
-    print(event, "online" if is_online else "offline", "metered" if is_metered else "free", connectivity, flush=True)
+    words = "online" if is_online else "offline", "metered" if is_metered else "free"
+    print(event, *words, connectivity, flush=True)
 
 
 def follow_gio():
@@ -17,7 +18,8 @@ def follow_gio():
     monitor = Gio.NetworkMonitor.get_default()
 
     def say_status(event):
-        say(event, monitor.get_network_available(), monitor.get_network_metered(), monitor.get_connectivity().value_nick)
+        connectivity = monitor.get_connectivity().value_nick
+        say(event, monitor.get_network_available(), monitor.get_network_metered(), connectivity)
 
     print("monitor", type(monitor).__name__)
     monitor.connect("network-changed", lambda *_: say_status("changed"))
@@ -36,7 +38,8 @@ def follow_qt():
 
     def say_status(event):
         reachability = information.reachability()
-        say(event, reachability != QNetworkInformation.Reachability.Disconnected, information.isMetered(), reachability.name)
+        is_online = reachability != QNetworkInformation.Reachability.Disconnected
+        say(event, is_online, information.isMetered(), reachability.name)
 
     print("monitor", information.backendName())
     information.reachabilityChanged.connect(lambda _: say_status("changed"))
