@@ -215,12 +215,15 @@ def foreign(connd):
     outside = watcher(wrapper=("ip", "netns", "exec", "world"))
     check(begin(outside)[0] == GLIBS, outside.seen)
     outside.end()
-    # The owner of the system's directory is trusted, as connd's own user. The environment names no socket.
+    # Without a socket in the environment, the owner of the system's directory is trusted, too.
     connd.stop()
     for owner, kind in [(65534, OURS), (0, GLIBS)]:
         os.chown(os.path.dirname(SOCKET), owner, owner)
         with servers.Server(servers.sends(servers.VALID), user=65534, path=SOCKET):
             check(begin(program := watcher(socket=""))[0] == kind, program.seen)
+            program.end()
+        with servers.Server(servers.sends(servers.VALID), user=65534):
+            check(begin(program := watcher(socket=servers.SOCKET))[0] == GLIBS, program.seen)
             program.end()
     with servers.Server(servers.sends(servers.VALID), user=65534, path="/mnt/connd.sock"):
         os.remove(SOCKET)
