@@ -36,7 +36,7 @@ release := dev/swift build --configuration release --static-swift-stdlib -Xswift
     -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
 programs := connd connctl connd-multipath
 # GLib 2.64 is the oldest that the module runs with. CFLAGS comes last.
-gio_flags = -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wall -Wextra -Werror \
+gio_flags = -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -Wall -Wextra -Werror \
     -ffile-prefix-map=$(CURDIR)=connd -DGLIB_VERSION_MIN_REQUIRED=GLIB_VERSION_2_64 -DGLIB_VERSION_MAX_ALLOWED=GLIB_VERSION_2_64 \
     -DSYSCONFDIR='"$(SYSCONFDIR)"' -shared -Wl,-z,relro,-z,now,-z,defs
 sources := find Package.swift Sources Tests Examples -name '*.swift' -not -path '*/Generated/*' -not -path '*/.build/*'

@@ -18,8 +18,8 @@ enum {
   min_pause = G_TIME_SPAN_SECOND,
   max_pause = 60 * G_TIME_SPAN_SECOND
 };
-/// One call is Watch.
-enum { max_queries = http2_max_calls - 1 };
+/// One call is Watch. Further queries wait for a second at most.
+enum { max_queries = http2_max_calls - 1, max_asked = 1000 };
 
 struct client {
   GThread *thread;
@@ -29,13 +29,13 @@ struct client {
   guint64 namespace;
   /// An eventfd that wakes the thread.
   int wake;
+  gint is_stopping;
 
-  /// Guards the next fields. The others are the thread's, except while it is not running.
+  /// Guards the next three fields. The later ones are the thread's, except while it is not running.
   GMutex lock;
   struct status status;
   guint changes;
   GQueue asked;
-  gboolean is_stopping;
 
   struct http2 *connection;
   uint32_t watch;
@@ -122,16 +122,28 @@ static gboolean receive(struct client *client) {
   return http2_receive(client->connection) && !client->is_lost;
 }
 
-static void send_query(struct client *client, struct query *query) {
-  uint32_t call =
-      client->connection ? http2_call(client->connection, "GetPath", &query->request) : 0;
-  for (gsize i = 0; call && i < max_queries; i++)
-    if (!client->pending[i].call) {
-      client->pending[i].call = call;
-      client->pending[i].query = query;
-      return;
-    }
-  query_answer(query, answer_none);
+/// Returns a place in the pending queries that is free, or their number if none is.
+static gsize free_place(const struct client *client) {
+  gsize place = 0;
+  while (place < max_queries && client->pending[place].call) place++;
+  return place;
+}
+
+/// Sends the queries that were asked, as long as there is room.
+static void send_queries(struct client *client) {
+  gsize place;
+  while ((place = free_place(client)) < max_queries) {
+    g_mutex_lock(&client->lock);
+    struct query *query = g_queue_pop_head(&client->asked);
+    g_mutex_unlock(&client->lock);
+    if (!query) return;
+    uint32_t call = 0;
+    if (client->connection && !query_is_over(query))
+      call = http2_call(client->connection, "GetPath", &query->request);
+    client->pending[place].call = call;
+    client->pending[place].query = call ? query : NULL;
+    if (!call) query_answer(query, answer_none);
+  }
 }
 
 // MARK: The thread
@@ -164,14 +176,8 @@ static gpointer run(gpointer data) {
     if (!client->connection && g_get_monotonic_time() >= client->retry &&
         !connect_and_watch(client))
       disconnect(client);
-    g_mutex_lock(&client->lock);
-    GQueue asked = client->asked;
-    g_queue_init(&client->asked);
-    gboolean is_stopping = client->is_stopping;
-    g_mutex_unlock(&client->lock);
-    struct query *query;
-    while ((query = g_queue_pop_head(&asked))) send_query(client, query);
-    if (is_stopping) break;
+    send_queries(client);
+    if (g_atomic_int_get(&client->is_stopping)) break;
   }
   return NULL;
 }
@@ -225,9 +231,7 @@ struct client *client_new(GSource *changed, GError **error) {
 
 void client_free(struct client *client) {
   if (client->thread) {
-    g_mutex_lock(&client->lock);
-    client->is_stopping = TRUE;
-    g_mutex_unlock(&client->lock);
+    g_atomic_int_set(&client->is_stopping, TRUE);
     (void)eventfd_write(client->wake, 1);
     g_thread_join(client->thread);
   }
@@ -249,7 +253,7 @@ struct status client_status(struct client *client, guint *changes) {
 void client_ask(struct client *client, GInetSocketAddress *address, GTask *task) {
   struct query *query = query_new(address, task);
   g_mutex_lock(&client->lock);
-  gboolean has_room = g_queue_get_length(&client->asked) < max_queries;
+  gboolean has_room = g_queue_get_length(&client->asked) < max_asked;
   if (has_room) g_queue_push_tail(&client->asked, query);
   g_mutex_unlock(&client->lock);
   if (has_room)

@@ -3,6 +3,7 @@
 #include <gio/gio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "monitor.h"
 
@@ -11,6 +12,11 @@
 /// Between GIO's monitors for NetworkManager (30) and for the routing table (20). The one for
 /// sandboxes has 40.
 enum { default_priority = 25, max_priority = 1000, max_lines = 100 };
+
+/// NetworkManager makes this directory when it starts. Without it, the module is tried before GIO's
+/// monitor for NetworkManager, which would read the whole routing table before it fails.
+#define NETWORK_MANAGER "/run/NetworkManager"
+enum { priority_without_network_manager = 35 };
 
 /// Reads a line of the configuration. Returns whether it is valid.
 static gboolean read_line(char *line, gint *priority) {
@@ -29,6 +35,7 @@ static gboolean read_line(char *line, gint *priority) {
 
 static gint read_priority(void) {
   gint priority = default_priority;
+  if (access(NETWORK_MANAGER, F_OK) != 0) priority = priority_without_network_manager;
   g_autofree char *text = NULL;
   if (!g_file_get_contents(CONFIGURATION, &text, NULL, NULL)) return priority;
   g_auto(GStrv) lines = g_strsplit(text, "\n", max_lines);

@@ -40,7 +40,8 @@ static void put_link(struct proto_request *request, GInetSocketAddress *address)
 struct query *query_new(GInetSocketAddress *address, GTask *task) {
   struct query *query = g_new0(struct query, 1);
   g_autofree char *text = g_inet_address_to_string(g_inet_socket_address_get_address(address));
-  proto_put_bytes(&query->request, request_destination, text, strlen(text));
+  // Newer versions of GLib may append the link, which is sent apart.
+  proto_put_bytes(&query->request, request_destination, text, strcspn(text, "%"));
   put_link(&query->request, address);
   proto_put_number(&query->request, request_port, g_inet_socket_address_get_port(address));
 
@@ -52,6 +53,8 @@ struct query *query_new(GInetSocketAddress *address, GTask *task) {
   g_source_attach(query->timeout, g_task_get_context(task));
   return query;
 }
+
+gboolean query_is_over(struct query *query) { return g_atomic_int_get(&query->is_answered); }
 
 void query_answer(struct query *query, enum answer answer) {
   return_once(query, answer);

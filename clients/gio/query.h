@@ -14,6 +14,9 @@ struct query {
 
 struct query *query_new(GInetSocketAddress *address, GTask *task);
 
+/// Whether the time is over.
+gboolean query_is_over(struct query *query);
+
 /// Answers the query, unless the time is over, and releases it. Any thread may call it.
 void query_answer(struct query *query, enum answer answer);
 

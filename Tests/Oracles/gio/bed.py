@@ -58,7 +58,8 @@ def make():
            f"address add {network}.2/24 dev {link}")
         ip(f"link set {link} up", f"address add {network}.1/24 dev {link}", world=True)
         ip(f"route add {default(link)}")
-    subprocess.Popen(["ip", "netns", "exec", "world", "python3", "-c", SERVER], cwd="/mnt", stderr=subprocess.DEVNULL)
+    command = ["ip", "netns", "exec", "world", "python3", "-c", SERVER]
+    subprocess.Popen(command, cwd="/run/gio", stderr=subprocess.DEVNULL)
     check(eventually(reaches_peer), "the world's server does not answer")
 
 
@@ -88,15 +89,15 @@ def eventually(holds):
 class Connd:
     def __init__(self, binary):
         self.binary = binary
-        with open("/mnt/connd.yaml", "w") as file:
+        with open("/run/gio/connd.yaml", "w") as file:
             file.write(CONFIGURATION)
 
     def start(self):
-        with open("/mnt/connd.log", "a") as log:
+        with open("/run/gio/connd.log", "a") as log:
             self.process = subprocess.Popen(
-                [self.binary, "--socket", SOCKET, "--config", "/mnt/connd.yaml"],
+                [self.binary, "--socket", SOCKET, "--config", "/run/gio/connd.yaml"],
                 env={"PATH": os.environ["PATH"], "RUNTIME_DIRECTORY": "/run/connd"}, stdout=log, stderr=log)
-        check(eventually(self.answers), "connd does not start: see /mnt/connd.log")
+        check(eventually(self.answers), "connd does not start: see /run/gio/connd.log")
 
     def answers(self):
         """Whether connd accepts a connection and sends its settings."""

@@ -7,7 +7,7 @@ import socket
 import struct
 
 DEADLINE = 30  # seconds: limits a hang
-SOCKET = "/mnt/hostile.sock"
+SOCKET = "/run/gio/hostile.sock"
 DATA, HEADERS, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS, PADDED = 1, 1, 4, 8
 
