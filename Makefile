@@ -89,7 +89,7 @@ demo demo-build: deps
 .PHONY: install install-built
 install: release $(if $(GIO),release-gio) ## install under PREFIX (and DESTDIR, if set), with sudo if needed; with GIO=yes also the module for desktop programs
 	@[ -z "$(findstring needs-root,$(call as_owner,$(DESTDIR)$(PREFIX)))" ] || echo "to install it for you alone: make install PREFIX=$(HOME)/.local" >&2
-	$(call as_owner,$(DESTDIR)$(PREFIX)) $(MAKE) install-built BUILT="$$($(release) --show-bin-path)" \
+	$(or $(call as_owner,$(DESTDIR)$(PREFIX)),$(if $(GIO),$(call as_owner,$(DESTDIR)$(GIO_MODULES)))) $(MAKE) install-built BUILT="$$($(release) --show-bin-path)" \
 	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)" $(if $(GIO),GIO=yes GIO_MODULES="$(GIO_MODULES)")
 
 # Everything is passed on the command line, because sudo drops make's variables and Swift's path.
