@@ -46,6 +46,7 @@ gio_test_packages := curl dbus-daemon iproute2 libglib2.0-bin python3 python3-gi
 build_packages := binutils libmnl-dev libnghttp2-dev libsystemd-dev libyaml-dev pkg-config
 example_packages := g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 go_packages := golang-go golang-google-grpc-dev golang-google-protobuf-dev protoc-gen-go
+go_test_packages := $(go_packages) gcc iproute2 libc6-dev util-linux
 # With systemd, these would start when they are installed. So they are left out, and their tests are
 # skipped.
 served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus)
@@ -228,6 +229,11 @@ test-examples-by-version: deps ## test them as external applications: release bu
 check-light: deps ## check the number of packages and the size of a program that only follows the network
 	@Tests/Programs/examples/light
 
+.PHONY: check-go
+check-go: deps deps-go ## check the Go package in clients/go, and test it with connd (CONND=)
+	@[ -n "$(CONND)" ] || dev/build connd connctl
+	clients/go/test "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
+
 .PHONY: test-sanitized
 test-sanitized: deps ## run tests under sanitizers, each in a separate build (SANITIZERS=thread address)
 	@for sanitizer in $(or $(SANITIZERS),thread address); do Tests/Support/sanitizers/run "$$sanitizer"; done
@@ -399,7 +405,7 @@ clean: ## remove everything that was built
 
 ##@ System packages (the targets above call these)
 
-.PHONY: deps deps-gio deps-check-gio deps-test deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
+.PHONY: deps deps-gio deps-check-gio deps-test deps-go deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
 deps: ## install the packages for building
 	@dev/install-packages $(build_packages)
 deps-gio: ## install the packages for building the module for desktop programs
@@ -408,6 +414,8 @@ deps-check-gio: ## install the packages for checking that module
 	@dev/install-packages $(gio_packages) $(gio_test_packages)
 deps-test: ## install the packages for testing
 	@dev/install-packages $(test_packages)
+deps-go: ## install the packages for testing the Go package
+	@dev/install-packages $(go_test_packages)
 deps-bench: ## install the packages for benchmarks
 	@dev/install-packages $(bench_packages)
 deps-peers: ## install the packages for the comparison with other programs, but not these

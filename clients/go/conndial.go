@@ -1,0 +1,114 @@
+// Package conndial dials TCP connections that end as soon as their network is gone.
+//
+// TCP by itself notices a lost network after a quarter of an hour. connd notices it within
+// milliseconds. A connection made by [DialContext] is registered with connd. When connd says that
+// it is dead, it is closed: reads and writes in progress and later ones fail immediately with an
+// error for which errors.Is(err, [ErrInvalidated]) holds. The caller dials again, and the new
+// connection uses the network that is available.
+//
+// DialContext fits wherever a library takes a function that dials:
+//
+//	transport := http.DefaultTransport.(*http.Transport).Clone()
+//	transport.DialContext = conndial.DialContext
+//
+//	grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+//		return conndial.DialContext(ctx, "tcp", address)
+//	})
+//
+//	config.DialFunc = conndial.DialContext // pgconn.Config, pgx.ConnConfig
+//
+// All connections of a process share one stream to connd. Without connd, connections work as usual,
+// and are guarded as soon as connd runs. After a restart of connd, they are registered again with
+// what connd had reported about them.
+//
+// These connections are not guarded: Unix sockets, UDP, loopback, Multipath TCP (which survives the
+// loss of a network), transparent proxies, and all if connd is in another network namespace.
+package conndial
+
+import (
+	"context"
+	"log"
+	"net"
+	"runtime"
+	"time"
+)
+
+// A Dialer makes guarded connections. The zero value is ready to use. Its fields must not be
+// changed after the first call of DialContext.
+type Dialer struct {
+	// Dial makes the connections. Only those of type *net.TCPConn are guarded. If it is nil, a
+	// net.Dialer with a timeout of 30 seconds is used.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// EndOn is the mildest severity that ends a connection. If it is 0, only Destroy does. With
+	// Drain or Advise, connections end that might have recovered.
+	EndOn Severity
+
+	// OnInvalidation, if not nil, is called with each report that a connection is dead or in doubt,
+	// also if the connection continues. It must not block.
+	OnInvalidation func(*Invalidation)
+
+	// Logf writes messages about connections that are not guarded because connd is wrong, refused
+	// them, or is not usable. If it is nil, log.Printf is used. The absence of connd is not logged.
+	Logf func(format string, arguments ...any)
+
+	// Socket is the path of connd's socket. If it is empty, CONND_SOCKET of the environment is
+	// used, or else /run/connd/connd.sock, or $XDG_RUNTIME_DIR/connd.sock if the former does not
+	// exist and the user is not root.
+	Socket string
+}
+
+var defaultDialer Dialer
+
+// DialContext dials as net.Dialer.DialContext does, and guards the connection. It does not wait for
+// connd.
+func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return defaultDialer.DialContext(ctx, network, address)
+}
+
+// DialContext dials as net.Dialer.DialContext does, and guards the connection. It does not wait for
+// connd.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := d.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second}).DialContext
+	}
+	connection, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		return d.guard(tcp), nil
+	}
+	return connection, nil
+}
+
+// guard returns the guarded connection, or the connection itself if it must not be guarded.
+func (d *Dialer) guard(tcp *net.TCPConn) net.Conn {
+	socket, ok := inspect(tcp)
+	if !ok {
+		return tcp
+	}
+	hub := sharedHub(socketPath(d.Socket))
+	if !hub.allows(socket.remote) {
+		return tcp
+	}
+	f := &flow{hub: hub, dialer: d, socket: socket, made: time.Now()}
+	connection := &guardedConn{TCPConn: tcp, flow: f}
+	// The hub refers to the flow only, so a connection that was never closed can still be collected.
+	runtime.SetFinalizer(connection, (*guardedConn).Close)
+	hub.add(f)
+	return connection
+}
+
+func (d *Dialer) endsOn(severity Severity) bool {
+	return severity <= Destroy || severity <= d.EndOn
+}
+
+func (d *Dialer) logf(format string, arguments ...any) {
+	if d.Logf != nil {
+		d.Logf(format, arguments...)
+	} else {
+		log.Printf(format, arguments...)
+	}
+}

@@ -1,0 +1,3 @@
+module connd.org/conndial
+
+go 1.19
