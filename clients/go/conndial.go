@@ -4,7 +4,8 @@
 // milliseconds. A connection made by [DialContext] is registered with connd. When connd says that
 // it is dead, it is closed: reads and writes in progress and later ones fail immediately with an
 // error for which errors.Is(err, [ErrInvalidated]) holds. The caller dials again, and the new
-// connection uses the network that is available.
+// connection uses the network that is available. An attempt to connect that hangs is repeated as
+// soon as connd knows another path.
 //
 // DialContext fits wherever a library takes a function that dials:
 //
@@ -36,9 +37,9 @@ import (
 // A Dialer makes guarded connections. The zero value is ready to use. Its fields must not be
 // changed after the first call of DialContext.
 type Dialer struct {
-	// Dial makes the connections. Only those of type *net.TCPConn are guarded. If it is nil, a
-	// net.Dialer with a timeout of 30 seconds is used.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Net makes the connections. If it is nil, one with a timeout of 30 seconds is used. If it has a
+	// ControlContext, attempts to connect are not guarded.
+	Net *net.Dialer
 
 	// EndOn is the mildest severity that ends a connection. If it is 0, only Destroy does. With
 	// Drain or Advise, connections end that might have recovered.
@@ -60,44 +61,37 @@ type Dialer struct {
 
 var defaultDialer Dialer
 
-// DialContext dials as net.Dialer.DialContext does, and guards the connection. It does not wait for
-// connd.
+// DialContext dials as net.Dialer.DialContext does, and guards the attempt and the connection. It
+// does not wait for connd.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return defaultDialer.DialContext(ctx, network, address)
 }
 
-// DialContext dials as net.Dialer.DialContext does, and guards the connection. It does not wait for
-// connd.
+// DialContext dials as net.Dialer.DialContext does, and guards the attempt and the connection. It
+// does not wait for connd.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	dial := d.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 30 * time.Second}).DialContext
-	}
-	connection, err := dial(ctx, network, address)
+	h := sharedHub(socketPath(d.Socket))
+	connection, err := d.dial(ctx, h, network, address)
 	if err != nil {
 		return nil, err
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
-		return d.guard(tcp), nil
+		return d.guard(h, tcp), nil
 	}
 	return connection, nil
 }
 
 // guard returns the guarded connection, or the connection itself if it must not be guarded.
-func (d *Dialer) guard(tcp *net.TCPConn) net.Conn {
-	socket, ok := inspect(tcp)
-	if !ok {
+func (d *Dialer) guard(h *hub, tcp *net.TCPConn) net.Conn {
+	s, ok := inspect(tcp)
+	if !ok || !h.allows(s.remote) {
 		return tcp
 	}
-	hub := sharedHub(socketPath(d.Socket))
-	if !hub.allows(socket.remote) {
-		return tcp
-	}
-	f := &flow{hub: hub, dialer: d, socket: socket, made: time.Now()}
+	f := &flow{hub: h, dialer: d, socket: s, made: time.Now()}
 	connection := &guardedConn{TCPConn: tcp, flow: f}
 	// The hub refers to the flow only, so a connection that was never closed can still be collected.
 	runtime.SetFinalizer(connection, (*guardedConn).Close)
-	hub.add(f)
+	h.add(f)
 	return connection
 }
 

@@ -70,6 +70,34 @@ func TestCablePulled(t *testing.T) {
 	l.expectEcho(next)
 }
 
+func TestAttemptHangs(t *testing.T) {
+	l := newLab(t)
+	l.start()
+	l.outside("ip link set cable down")
+	waitUntil(t, "the cable is pulled", func() bool {
+		_, err := l.connctl("is", "online")
+		return err != nil
+	})
+	made := make(chan net.Conn, 1)
+	go func() { made <- l.dial() }()
+	h := sharedHub(l.socket)
+	waitUntil(t, "connd guards the attempt", func() bool {
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		for _, f := range h.flows {
+			return f.attempt != nil && f.knownPath != nil
+		}
+		return false
+	})
+	// The attempt began by a route that still stood.
+	l.machine("ip route del default dev eth0")
+	connection := <-made
+	if local := connection.LocalAddr().String(); !strings.HasPrefix(local, "198.51.100.20:") {
+		t.Fatalf("the connection has the address %s", local)
+	}
+	l.expectEcho(connection)
+}
+
 func TestBlockedWriter(t *testing.T) {
 	l := newLab(t)
 	l.start()
@@ -150,7 +178,7 @@ func TestThreeRefutations(t *testing.T) {
 	for _, link := range []string{"eth0", "wlan0"} {
 		l.machine("ip route del default dev " + link)
 	}
-	l.dialer.Dial = (&net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+	l.dialer.Net = &net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		failure := c.Control(func(fd uintptr) {
 			err = syscall.SetsockoptInt(int(fd), syscall.SOL_IP, syscall.IP_TOS, 0x10)
 		})
@@ -158,7 +186,7 @@ func TestThreeRefutations(t *testing.T) {
 			err = failure
 		}
 		return err
-	}}).DialContext
+	}}
 	l.start()
 	for i := 0; i < 3; i++ {
 		expectEnded(t, l.dial(), InterfaceLost)

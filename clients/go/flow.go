@@ -14,6 +14,8 @@ type flow struct {
 	dialer *Dialer
 	socket socket
 	made   time.Time
+	// attempt is set while the connection is being made.
+	attempt *attempt
 
 	// invalidation is set when connd has ended the connection.
 	invalidation atomic.Pointer[Invalidation]
@@ -29,6 +31,9 @@ type flow struct {
 	link int
 	// knownPath is the last path that connd reported, or nil.
 	knownPath []byte
+	// isAnswered is whether connd has answered an attempt, and hasPath whether its path was
+	// satisfied last.
+	isAnswered, hasPath bool
 }
 
 // A trial is the state of a new connection as evidence of whether connd is right (rule I11).

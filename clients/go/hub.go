@@ -175,10 +175,13 @@ func (h *hub) received(message []byte) error {
 	if text != "" {
 		f.dialer.logf("conndial: %s: %s", h.path, text)
 	}
-	if r.invalidation != nil {
+	switch {
+	case f.attempt != nil && ends:
+		f.attempt.abort()
+	case f.attempt == nil && r.invalidation != nil:
 		f.report(r.invalidation, link, ends)
 	}
-	if r.asks && !ends {
+	if r.asks && f.attempt == nil && !ends {
 		f.socket.ask(&f.isAsking)
 	}
 	return nil
@@ -187,6 +190,9 @@ func (h *hub) received(message []byte) error {
 // take notes a response about a flow. It returns a message for the log, or an empty one, and
 // whether the connection ends.
 func (h *hub) take(f *flow, r response) (text string, ends bool) {
+	if f.attempt != nil {
+		ends = f.isObsolete(r)
+	}
 	switch {
 	case r.isRefused:
 		h.forget(f)
@@ -197,15 +203,19 @@ func (h *hub) take(f *flow, r response) (text string, ends bool) {
 			f.link = r.path.link
 		}
 	case r.invalidation != nil:
-		ends = f.dialer.endsOn(r.invalidation.severity)
-		if ends {
-			h.forget(f)
-			// After Destroy connd has removed the flow by itself.
-			if r.invalidation.severity != Destroy {
-				h.removed[f.id] = struct{}{}
-				h.signal()
-			}
+		if f.attempt == nil {
+			ends = f.dialer.endsOn(r.invalidation.severity)
 		}
+		if r.invalidation.severity == Destroy {
+			h.forget(f) // connd has removed the flow by itself.
+		} else if ends {
+			h.forget(f)
+			h.removed[f.id] = struct{}{}
+			h.signal()
+		}
+	}
+	if f.attempt != nil {
+		return "", ends
 	}
 	switch f.trial.judge(r) {
 	case verdictConfirmed:

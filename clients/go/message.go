@@ -16,7 +16,9 @@ const (
 func addRequest(id uint64, s socket, knownPath []byte, generation uint64) []byte {
 	flow := appendNumber(nil, 1, id)
 	flow = appendBytes(flow, 2, s.remote.Addr().String())
-	flow = appendBytes(flow, 3, s.local.Addr().String())
+	if s.local.IsValid() {
+		flow = appendBytes(flow, 3, s.local.Addr().String())
+	}
 	flow = appendNumber(flow, 4, uint64(s.mark))
 	flow = appendBytes(flow, 5, s.link)
 	if knownPath != nil {
@@ -26,7 +28,9 @@ func addRequest(id uint64, s socket, knownPath []byte, generation uint64) []byte
 	flow = appendNumber(flow, 10, uint64(s.local.Port()))
 	flow = appendNumber(flow, 11, uint64(s.remote.Port()))
 	flow = appendNumber(flow, 12, protocolTCP)
-	flow = appendNumber(flow, 13, questionByKeepalive)
+	if s.tcp != nil {
+		flow = appendNumber(flow, 13, questionByKeepalive)
+	}
 	return appendBytes(nil, 1, flow)
 }
 

@@ -11,7 +11,8 @@ const (
 	// The pauses between attempts to reach connd.
 	minPause = 100 * time.Millisecond
 	maxPause = time.Minute
-	// minWakePause is the pause after which a new or closed connection causes an attempt.
+	// minWakePause is the pause after which a new or closed connection causes an attempt, so that
+	// there is at most one a second.
 	minWakePause = time.Second
 	// maxIdle is how long the stream stays open without a connection.
 	maxIdle = 10 * time.Second
@@ -129,7 +130,7 @@ func (h *hub) rest() {
 		case <-timer.C:
 			return
 		case <-h.wake:
-			if time.Since(begin) >= minWakePause || h.isEmpty() {
+			if time.Since(begin) >= minWakePause {
 				return
 			}
 		}

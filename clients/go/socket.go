@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// A socket is a connected TCP socket with the data by which the kernel routes its packets.
+// A socket is a TCP socket with the data by which the kernel routes its packets. Before it is
+// connected, tcp and local are not set.
 type socket struct {
 	tcp           *net.TCPConn
 	local, remote netip.AddrPort

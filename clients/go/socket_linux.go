@@ -51,23 +51,30 @@ func isTrusted(connection *net.UnixConn, path string) (bool, error) {
 	return ok && status.Uid == credentials.Uid, nil
 }
 
-// inspect reads the data of a socket. It reports whether the connection may be guarded.
+// inspect reads the data of a connected socket. It reports whether the connection may be guarded.
 func inspect(tcp *net.TCPConn) (socket, bool) {
-	s := socket{tcp: tcp}
 	local, isLocal := tcp.LocalAddr().(*net.TCPAddr)
 	remote, isRemote := tcp.RemoteAddr().(*net.TCPAddr)
 	if !isLocal || !isRemote {
-		return s, false
+		return socket{}, false
 	}
-	s.local, s.remote = plain(local.AddrPort()), plain(remote.AddrPort())
-	if s.remote.Addr().IsLoopback() || s.remote.Addr() == s.local.Addr() {
-		return s, false
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return socket{}, false
 	}
-	s.link = remote.Zone // connect(2) binds a socket to the link of a link-local address.
+	s, ok := inspectAttempt(remote.AddrPort(), raw)
+	s.tcp, s.local = tcp, plain(local.AddrPort())
+	return s, ok && s.local.Addr() != s.remote.Addr()
+}
+
+// inspectAttempt reads the data of a socket that is about to be connected.
+func inspectAttempt(remote netip.AddrPort, raw syscall.RawConn) (socket, bool) {
+	// connect(2) binds a socket to the link of a link-local address.
+	s := socket{remote: plain(remote), link: remote.Addr().Zone()}
 	isOwn := true
-	err := s.control(func(fd int) {
+	err := raw.Control(func(fd uintptr) {
 		option := func(level, name int) int {
-			value, err := syscall.GetsockoptInt(fd, level, name)
+			value, err := syscall.GetsockoptInt(int(fd), level, name)
 			if err != nil {
 				return 0
 			}
@@ -90,7 +97,7 @@ func inspect(tcp *net.TCPConn) (socket, bool) {
 			s.namespace = status.Ino
 		}
 	}
-	return s, err == nil && isOwn
+	return s, err == nil && isOwn && !s.remote.Addr().IsLoopback()
 }
 
 // plain returns an address as connd takes it: without a zone, and as IPv4 if it is mapped to IPv6.

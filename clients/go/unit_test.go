@@ -102,9 +102,41 @@ func TestTrial(t *testing.T) {
 	}
 }
 
+func TestObsoleteAttempts(t *testing.T) {
+	seen := response{path: &path{status: statusSatisfied}}
+	missing := response{path: &path{status: statusRequiresConnection}}
+	advice := response{invalidation: &invalidation{severity: Advise}}
+	end := response{invalidation: &invalidation{severity: Destroy}}
+	for name, test := range map[string]struct {
+		responses  []response
+		isObsolete bool
+	}{
+		"a path":                      {[]response{seen}, false},
+		"no path":                     {[]response{missing}, false},
+		"destroyed at once":           {[]response{end}, false},
+		"another path":                {[]response{seen, seen}, false},
+		"the path is lost":            {[]response{seen, missing}, false},
+		"in doubt":                    {[]response{seen, advice}, false},
+		"destroyed":                   {[]response{seen, end}, true},
+		"no path, then a path":        {[]response{missing, seen}, true},
+		"in doubt, then a path":       {[]response{advice, seen}, true},
+		"lost, in doubt, then a path": {[]response{seen, missing, advice, seen}, true},
+		"in doubt, then the path":     {[]response{seen, advice, seen}, false},
+	} {
+		f := &flow{}
+		isObsolete := false
+		for _, r := range test.responses {
+			isObsolete = f.isObsolete(r)
+		}
+		if isObsolete != test.isObsolete {
+			t.Errorf("%s: %v", name, isObsolete)
+		}
+	}
+}
+
 func TestRequests(t *testing.T) {
 	s := socket{
-		local:  netip.MustParseAddrPort("192.0.2.7:4711"),
+		tcp: &net.TCPConn{}, local: netip.MustParseAddrPort("192.0.2.7:4711"),
 		remote: plain(netip.MustParseAddrPort("[::ffff:203.0.113.9]:443")), mark: 16, link: "eth0",
 	}
 	// As protoc encodes them, in the order of the numbers.
@@ -120,9 +152,14 @@ func TestRequests(t *testing.T) {
 
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte{8, 1, 16, 7, 34, 8, 8, 2, 16, 1, 26, 2, 18, 0})
-	f.Add([]byte{26, 6, 8, 1, 34, 2, 16, 3})
+	f.Add([]byte{16, 1, 26, 6, 8, 1, 34, 2, 16, 3, 66, 0})
+	f.Add([]byte{16, 2, 34, 4, 8, 2, 16, 1, 66, 0})
 	f.Fuzz(func(t *testing.T, message []byte) {
-		if _, err := parseResponse(message); err != nil && err != errMalformed {
+		d := &Dialer{Logf: func(string, ...any) {}}
+		h := &hub{flows: map[uint64]*flow{}, removed: map[uint64]struct{}{}, breakers: breakers{}}
+		h.flows[1] = &flow{id: 1, hub: h, dialer: d, isSent: true, attempt: &attempt{abort: func() {}}}
+		h.flows[2] = &flow{id: 2, hub: h, dialer: d, isSent: true, socket: socket{tcp: &net.TCPConn{}}}
+		if err := h.received(message); err != nil && err != errMalformed {
 			t.Fatal(err)
 		}
 	})

@@ -4,11 +4,15 @@ package conndial
 
 import (
 	"net"
+	"net/netip"
 	"sync/atomic"
+	"syscall"
 )
 
 // connd runs on Linux only. On other systems, connections are not guarded.
 func inspect(*net.TCPConn) (socket, bool) { return socket{}, false }
+
+func inspectAttempt(netip.AddrPort, syscall.RawConn) (socket, bool) { return socket{}, false }
 
 func isTrusted(*net.UnixConn, string) (bool, error) { return false, nil }
 
