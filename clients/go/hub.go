@@ -89,7 +89,6 @@ func (h *hub) remove(f *flow) {
 		if f.isSent {
 			h.removed[f.id] = struct{}{}
 		}
-		h.signal()
 	}
 }
 
@@ -97,6 +96,7 @@ func (h *hub) remove(f *flow) {
 func (h *hub) forget(f *flow) {
 	delete(h.flows, f.id)
 	delete(h.unsent, f.id)
+	h.signal()
 }
 
 // begin begins a new stream, in which connd does not know any flow yet.
@@ -211,7 +211,6 @@ func (h *hub) take(f *flow, r response) (text string, ends bool) {
 		} else if ends {
 			h.forget(f)
 			h.removed[f.id] = struct{}{}
-			h.signal()
 		}
 	}
 	if f.attempt != nil {

@@ -15,7 +15,7 @@ const (
 	// there is at most one a second.
 	minWakePause = time.Second
 	// maxIdle is how long the stream stays open without a connection.
-	maxIdle = 10 * time.Second
+	maxIdle = 2 * time.Second
 )
 
 // run keeps a stream to connd while there are connections.
