@@ -297,11 +297,11 @@ struct HostileClientsScenario {
     #expect(access("\(inside)/connd.history.new", F_OK) != 0)
     // A reader now learns that there was more.
     let header = ["head", "-n", "1", "\(inside)/connd.history"]
-    try waitUntil("it is closed") { try Command.run(header) == "connd history -\n" }
+    try waitUntil("it is closed") { try Command.run(header).hasPrefix("connd history 4 -") }
     try Command.run(["rm", "\(inside)/fill"])
     try lab.change(1)
     try waitUntil("connd says so") { connd.standardError.contains("the history is stored again") }
-    #expect(try Command.run(header) == "connd history 3\n")
+    #expect(try Command.run(header).hasPrefix("connd history 4 +"))
     try lab.change(20)
     #expect(connd.standardError.count(of: "the history cannot be stored") == 1)
     #expect(connd.standardError.count(of: "the history is stored again") == 1)

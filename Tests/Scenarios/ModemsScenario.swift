@@ -47,12 +47,18 @@ struct ModemsScenario {
     try lines.line { $0.contains("\"snapshot\"") }
     try self.bus.publishModem()
     #expect(try lab.event().to == "cellular")
+    // A connd that stops does not send what it has just published.
+    var live: [String] = []
+    while live.last?.contains("\"invalidation\"") != true {
+      live.append(try #require(try lines.nextLine()))
+    }
     #expect(try lab.connd?.terminate() == 0)
     let replay = try Command.outcome(of: [Programs.connd, "--replay", file])
     #expect(replay.standardError == "")
     let told = replay.output.split(separator: "\n").dropFirst()
     #expect(told.contains { $0.contains("modemConnected") })
-    for line in told { #expect(try lines.nextLine() == String(line)) }
+    #expect(told.prefix(live.count).map(String.init) == live)
+    for line in told.dropFirst(live.count) { #expect(try lines.nextLine() == String(line)) }
   }
 
   @Test("K5 ModemManager has a bearer for a link → cellular and expensive")

@@ -8,11 +8,11 @@ import Logging
 /// resume.
 ///
 /// The file begins with a ``Header``. Records (`RecordFrame`) with one message each follow. Changes
-/// are appended after they are published, and before later ones are. After a crash the file may lack
-/// the last of them, so the next run leaves out their generations. An incomplete record is cut off
-/// at the next start. A file that has become too long is replaced atomically. If the file may lack
-/// other published changes, connd does not use the file, because a missing change may matter. The
-/// file stays open, so that a lack of descriptors loses nothing. Not thread-safe.
+/// are appended after they are published, and before later ones are. After a crash the file may
+/// lack the last of them, so the next run leaves out their generations. An incomplete record is cut
+/// off at the next start. A file that has become too long is replaced atomically. If the file may
+/// lack other published changes, connd does not use the file, because a missing change may matter.
+/// The file stays open, so that a lack of descriptors loses nothing. Not thread-safe.
 ///
 /// Implements rule D5.
 final class HistoryFile {

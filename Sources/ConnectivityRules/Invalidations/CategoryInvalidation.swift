@@ -31,8 +31,8 @@ struct CategoryInvalidation: Hashable, Sendable {
 
   /// - Parameter isOnlyNamed: Whether the path is unchanged and only its classification differs,
   ///   which ends no connections (I0).
-  /// - Parameter isSettled: Whether the followed paths are known. If not, the path of the old category
-  ///   may be back already.
+  /// - Parameter isSettled: Whether the followed paths are known. If not, the path of the old
+  ///   category may be back already.
   /// - Returns: The severity for all channels, or `nil` for no invalidation.
   mutating func severity(
     of change: ConnectivityChange?, _ status: ConnectivityStatus, _ followed: [TrackedDefaultPath],

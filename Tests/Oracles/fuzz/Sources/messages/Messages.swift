@@ -74,7 +74,7 @@ private func recorded(_ bytes: [UInt8]) -> [UInt8] {
   return history
 }
 
-/// A history has its file's changes in order, or says that some were lost; and it is the same at the
+/// A history has its file's changes in order, or says that some were lost. It is the same at the
 /// next start.
 private func readHistory(_ bytes: [UInt8]) {
   let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
