@@ -1,10 +1,14 @@
 import Connectivity
 
-/// A JSON value (RFC 8259), stored as its text on one line. So no tree is built, and most values
-/// need no memory of their own. Objects keep the order of their keys.
-package struct JSON: Hashable, Sendable, CustomStringConvertible {
-  /// The JSON text on one line.
-  package private(set) var description: String
+/// A JSON value (RFC 8259). Objects keep the order of their keys.
+package enum JSON: Hashable, Sendable {
+  case null
+  case bool(Bool)
+  case number(UInt64)
+  case signed(Int64)
+  case string(String)
+  case array([JSON])
+  case object([Pair])
 
   package struct Pair: Hashable, Sendable {
     package var key: String
@@ -14,46 +18,6 @@ package struct JSON: Hashable, Sendable, CustomStringConvertible {
       self.key = key
       self.value = value
     }
-  }
-
-  private init(text: String) { self.description = text }
-
-  package static let null = JSON(text: "null")
-  package static func bool(_ value: Bool) -> JSON { JSON(text: value ? "true" : "false") }
-  package static func number(_ number: UInt64) -> JSON { JSON(text: String(number)) }
-  package static func signed(_ number: Int64) -> JSON { JSON(text: String(number)) }
-
-  package static func string(_ text: String) -> JSON {
-    var quoted = ""
-    quoted.append(quoted: text)
-    return JSON(text: quoted)
-  }
-
-  package static func array(_ elements: [JSON]) -> JSON {
-    var text = "["
-    for element in elements {
-      if text.utf8.count > 1 { text.append(", ") }
-      text.append(element.description)
-    }
-    text.append("]")
-    return JSON(text: text)
-  }
-
-  package static func object(_ pairs: [Pair]) -> JSON {
-    Self.object(pairs.lazy.map { ($0.key, $0.value) })
-  }
-
-  private static func object(_ pairs: some Sequence<(String, JSON)>) -> JSON {
-    var text = "{"
-    text.reserveCapacity(256)
-    for (key, value) in pairs {
-      if text.utf8.count > 1 { text.append(", ") }
-      text.append(quoted: key)
-      text.append(": ")
-      text.append(value.description)
-    }
-    text.append("}")
-    return JSON(text: text)
   }
 }
 
@@ -66,58 +30,151 @@ extension JSON {
     number.map { .signed(Int64($0)) } ?? .null
   }
 
-  private var isObject: Bool { self.description.utf8.first == UInt8(ascii: "{") }
-
   /// Returns the object with more pairs appended, or any other value unchanged.
   package func appending(_ more: JSON) -> JSON {
-    guard self.isObject, more.isObject, more.description.utf8.count > 2 else { return self }
-    if self.description.utf8.count == 2 { return more }
-    var text = self.description
-    text.removeLast()
-    text.append(", ")
-    text.append(contentsOf: more.description.dropFirst())
-    return JSON(text: text)
+    guard case .object(let pairs) = self, case .object(let others) = more else { return self }
+    return .object(pairs + others)
   }
-
-  /// Returns the JSON text on one line, followed by the terminator.
-  package func line(terminator: String) -> String { self.description + terminator }
 }
 
 extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral,
   ExpressibleByStringLiteral, ExpressibleByNilLiteral, ExpressibleByBooleanLiteral
 {
-  package init(dictionaryLiteral elements: (String, JSON)...) { self = .object(elements) }
+  package init(dictionaryLiteral elements: (String, JSON)...) {
+    self = .object(elements.map { Pair(key: $0, value: $1) })
+  }
+
   package init(arrayLiteral elements: JSON...) { self = .array(elements) }
   package init(stringLiteral value: String) { self = .string(value) }
   package init(nilLiteral: ()) { self = .null }
   package init(booleanLiteral value: Bool) { self = .bool(value) }
 }
 
-extension String {
-  fileprivate mutating func append(quoted text: String) {
-    self.append("\"")
-    if text.isPlain {
-      self.append(text)
-    } else {
+extension JSON: CustomStringConvertible {
+  /// The JSON text on one line, without a newline at the end.
+  package var description: String { self.line(terminator: "") }
+
+  /// Returns the JSON text on one line, followed by the terminator.
+  package func line(terminator: StaticString) -> String {
+    var output = Output()
+    self.write(to: &output)
+    output.append(terminator)
+    return output.text
+  }
+
+  private func write(to output: inout Output) {
+    switch self {
+    case .null: output.append("null")
+    case .bool(let value): output.append(value ? "true" : "false")
+    case .number(let number): output.append(plain: String(number))
+    case .signed(let number): output.append(plain: String(number))
+    case .string(let string): output.append(quoted: string)
+    case .array(let elements):
+      output.append("[")
+      for (position, element) in elements.enumerated() {
+        if position > 0 { output.append(", ") }
+        element.write(to: &output)
+      }
+      output.append("]")
+    case .object(let pairs):
+      output.append("{")
+      for (position, pair) in pairs.enumerated() {
+        if position > 0 { output.append(", ") }
+        output.append(quoted: pair.key)
+        output.append(": ")
+        pair.value.write(to: &output)
+      }
+      output.append("}")
+    }
+  }
+}
+
+/// A growing buffer of UTF-8. An array would check uniqueness and bounds for each of the hundreds
+/// of pieces of a line.
+private struct Output: ~Copyable {
+  private var buffer = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: 2048)
+  private var count = 0
+
+  deinit { self.buffer.deallocate() }
+
+  var text: String { String(decoding: self.buffer[..<self.count], as: UTF8.self) }
+
+  /// Makes room for more bytes.
+  private mutating func reserve(_ more: Int) {
+    guard self.buffer.count - self.count < more else { return }
+    let capacity = max(2 * self.buffer.count, self.count + more)
+    let larger = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: capacity)
+    _ = larger.initialize(fromContentsOf: self.buffer[..<self.count])
+    self.buffer.deallocate()
+    self.buffer = larger
+  }
+
+  private mutating func append(_ byte: UInt8) {
+    self.reserve(1)
+    self.buffer[self.count] = byte
+    self.count += 1
+  }
+
+  private mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) {
+    self.reserve(bytes.count)
+    guard let source = bytes.baseAddress, let target = self.buffer.baseAddress else { return }
+    (target + self.count).update(from: source, count: bytes.count)
+    self.count += bytes.count
+  }
+
+  mutating func append(_ text: StaticString) {
+    text.withUTF8Buffer { self.append($0) }
+  }
+
+  mutating func append(plain text: String) {
+    var text = text
+    text.withUTF8 { self.append($0) }
+  }
+
+  mutating func append(quoted text: String) {
+    var text = text
+    self.append(UInt8(ascii: "\""))
+    // Most strings need no escapes.
+    let isPlain = text.withUTF8 { bytes in
+      guard Self.arePlain(UnsafeRawBufferPointer(bytes)) else { return false }
+      self.append(bytes)
+      return true
+    }
+    if !isPlain {
       for scalar in text.unicodeScalars {
         if Self.needsEscape(scalar) {
           self.append(escaped: scalar)
         } else {
-          self.unicodeScalars.append(scalar)
+          for byte in UTF8.encode(scalar) ?? UTF8.encodedReplacementCharacter { self.append(byte) }
         }
       }
     }
-    self.append("\"")
+    self.append(UInt8(ascii: "\""))
   }
 
-  /// Whether all characters are ASCII and need no escape, as those of most strings.
-  private var isPlain: Bool {
-    var text = self
-    return text.withUTF8 { bytes in
-      bytes.allSatisfy { byte in
-        byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
-      }
+  /// Whether all bytes are ASCII characters that need no escape. Tests eight at a time.
+  private static func arePlain(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    let whole = bytes.count & ~7
+    for offset in stride(from: 0, to: whole, by: 8) {
+      let eight = bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+      let special =
+        eight | Self.lows(eight, below: 0x20) | Self.lows(eight ^ Self.each(0x7F), below: 1)
+        | Self.lows(eight ^ Self.each(UInt64(UInt8(ascii: "\""))), below: 1)
+        | Self.lows(eight ^ Self.each(UInt64(UInt8(ascii: "\\"))), below: 1)
+      if special & Self.each(0x80) != 0 { return false }
     }
+    return bytes[whole...].allSatisfy { byte in
+      byte >= 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+    }
+  }
+
+  /// Returns a word of eight equal bytes.
+  private static func each(_ byte: UInt64) -> UInt64 { byte &* 0x0101_0101_0101_0101 }
+
+  /// Returns a word with the high bit of some byte set only if a byte of `eight` is less than the
+  /// limit. The limit is at most 128 (Bit Twiddling Hacks, hasless).
+  private static func lows(_ eight: UInt64, below limit: UInt64) -> UInt64 {
+    (eight &- Self.each(limit)) & ~eight
   }
 
   private static func needsEscape(_ scalar: Unicode.Scalar) -> Bool {
@@ -134,8 +191,11 @@ extension String {
     case "\r": self.append("\\r")
     case "\t": self.append("\\t")
     default:
-      let digits = String(scalar.value, radix: 16)
-      self.append("\\u\(String(repeating: "0", count: 4 - digits.count))\(digits)")
+      self.append("\\u")
+      for shift in [12, 8, 4, 0] {
+        let digit = UInt8(truncatingIfNeeded: scalar.value >> UInt32(shift)) & 0xF
+        self.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+      }
     }
   }
 }

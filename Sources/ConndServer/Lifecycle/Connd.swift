@@ -50,8 +50,7 @@ struct Connd {
         boot: OverrideFile.bootID(),
         logger: self.logger))
     let trimmer = MemoryTrimmer(on: reactor)
-    let monitor = try self.makeMonitor(
-      store, statistics, history, overrideStore, trimmer, on: reactor)
+    let monitor = try self.makeMonitor(store, statistics, history, overrideStore, trimmer, reactor)
     let reporter = StatisticsReporter(
       statistics: statistics, store: store, monitor: monitor, logger: self.logger)
 
@@ -117,7 +116,7 @@ struct Connd {
 
   private func makeMonitor(
     _ store: Store, _ statistics: Statistics, _ history: HistoryFile,
-    _ overrideStore: OverrideStore, _ trimmer: MemoryTrimmer, on reactor: Reactor
+    _ overrideStore: OverrideStore, _ trimmer: MemoryTrimmer, _ reactor: Reactor
   ) throws -> Monitor {
     let (configuration, notifier, logger, sysfs) = (
       self.configuration, self.notifier, self.logger, self.sysfs

@@ -25,20 +25,19 @@ protocol Pollable: AnyObject {
 ///
 /// While the reactor's thread waits for descriptors, a thread with news runs the reactor in its
 /// place, because waking a thread takes longer than sending the news to a few subscribers.
-///
 /// Code that runs here must not block for long, because it stops everything else. Tasks and work
 /// may be submitted from any thread. Everything else belongs to the reactor's thread.
 package final class Reactor: TaskExecutor {
-  private enum Job {
+  enum Job {
     case task(UnownedJob, UnownedTaskExecutor)
     case work(@Sendable () -> Void)
   }
 
-  private struct Queue {
+  struct Queue {
     /// Work that runs before jobs.
-    var news: [@Sendable () -> Void] = []
+    fileprivate(set) var news: [@Sendable () -> Void] = []
     /// The account `nil` means the program itself.
-    var jobs = FairShare<Account?, Job>()
+    fileprivate var jobs = FairShare<Account?, Job>()
     /// Whether the thread waits for descriptors, so that only the bell wakes it for jobs.
     var isWaiting = false
 
@@ -51,26 +50,27 @@ package final class Reactor: TaskExecutor {
     var work: @Sendable () -> Void
   }
 
-  private let queue = Mutex(Queue())
+  let queue = Mutex(Queue())
   /// Whether the queue has news, so that other work ends as soon as possible.
   private let newsFlag = Atomic(false)
   var hasNews: Bool { self.newsFlag.load(ordering: .relaxed) }
   private let epoll: CInt
   /// An eventfd that is never read, because each write triggers an edge.
-  private let bell: CInt
+  let bell: CInt
   /// The thread that runs the reactor now, or 0 if none does.
   let thread = Atomic<UInt>(0)
   /// Held while the reactor runs, and free while its thread waits for descriptors.
-  private let baton = Baton()
+  let baton = Baton()
 
   // Used only on the reactor's thread, which `checkThread` verifies:
   private nonisolated(unsafe) var pollables: [CInt: any Pollable] = [:]
   private nonisolated(unsafe) var alarms: [AlarmID: Alarm] = [:]
   private nonisolated(unsafe) var lastAlarm: AlarmID = 0
   /// Whether an alarm was added since the thread began to wait.
-  private nonisolated(unsafe) var hasNewAlarm = false
+  private(set) nonisolated(unsafe) var hasNewAlarm = false
   private nonisolated(unsafe) var socketWatch: SocketWatch?
   private nonisolated(unsafe) var turns = FairShare<Account, Turn>()
+  var hasTurns: Bool { !self.turns.isEmpty }
   /// Descriptors that are ready but have not had their turn.
   private nonisolated(unsafe) var readyDescriptors: Set<CInt> = []
   /// The buffer in which output is combined.
@@ -112,21 +112,6 @@ package final class Reactor: TaskExecutor {
     self.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: nil)
   }
 
-  /// Runs the tasks of a user's calls on the reactor's thread, in the user's turn.
-  final class Executor: TaskExecutor {
-    let reactor: Reactor
-    private let account: Account
-
-    init(_ reactor: Reactor, of account: Account) {
-      self.reactor = reactor
-      self.account = account
-    }
-
-    func enqueue(_ job: consuming ExecutorJob) {
-      self.reactor.add(.task(UnownedJob(job), self.asUnownedTaskExecutor()), of: self.account)
-    }
-  }
-
   /// Runs work on the reactor's thread, after the program's earlier work.
   package func execute(_ work: @escaping @Sendable () -> Void) {
     self.add(.work(work), of: nil)
@@ -140,29 +125,6 @@ package final class Reactor: TaskExecutor {
         self.newsFlag.store(true, ordering: .relaxed)
       }
     }
-  }
-
-  /// Submits work. If the reactor's thread waits for descriptors, the calling thread runs that work
-  /// in its place, except what takes long.
-  package func runHere(_ submit: () -> Void) {
-    let isIdle = self.queue.withLock { queue in
-      guard queue.isWaiting, self.baton.take() else { return false }
-      queue.isWaiting = false
-      return true
-    }
-    submit()
-    guard isIdle else { return }
-    let owner = self.thread.exchange(UInt(pthread_self()), ordering: .relaxed)
-    self.runJobs(for: Self.maxTurn)
-    self.takeTurns()
-    self.thread.store(owner, ordering: .relaxed)
-    // Alarms that are due earlier also need another wait.
-    let isDone = self.queue.withLock { queue in
-      queue.isWaiting = queue.isEmpty && self.turns.isEmpty && !self.hasNewAlarm
-      return queue.isWaiting
-    }
-    self.baton.pass()
-    if !isDone { eventfd_write(self.bell, 1) }
   }
 
   /// Runs work on the reactor's thread, immediately if that is the current thread.
@@ -203,7 +165,7 @@ package final class Reactor: TaskExecutor {
     self.alarms[alarm] = nil
   }
 
-  private func add(_ job: Job, of account: Account?) {
+  func add(_ job: Job, of account: Account?) {
     self.add { $0.jobs.append(job, of: account) }
   }
 
@@ -273,20 +235,9 @@ package final class Reactor: TaskExecutor {
 
   // MARK: The thread
 
-  /// Makes the calling thread the one that runs the reactor.
-  func begin() {
-    self.baton.await()
-    self.thread.store(UInt(pthread_self()), ordering: .relaxed)
-  }
-
-  func end() {
-    self.thread.store(0, ordering: .relaxed)
-    self.baton.pass()
-  }
-
   /// How long jobs run before descriptors are handled, and how long descriptors are handled before
   /// jobs run.
-  private static let maxTurn = Duration.microseconds(200)
+  static let maxTurn = Duration.microseconds(200)
   /// How long news is sent before other work. Users that have lately used little come first.
   private static let maxSending = Duration.milliseconds(2)
   /// The number of a user's waiting jobs at which reading from that user stops.
@@ -332,7 +283,7 @@ package final class Reactor: TaskExecutor {
   /// and alarms.
   func wait() {
     self.takeTurns()
-    let isBusy = !self.turns.isEmpty
+    let isBusy = self.hasTurns
     let jobs = self.queue.withLock { queue in
       let count = queue.news.count + queue.jobs.count
       queue.isWaiting = count == 0 && !isBusy
@@ -361,7 +312,7 @@ package final class Reactor: TaskExecutor {
   }
 
   /// - Parameter untilNews: Whether news ends the turns early.
-  private func takeTurns(for time: Duration = Reactor.maxTurn, untilNews: Bool = true) {
+  func takeTurns(for time: Duration = Reactor.maxTurn, untilNews: Bool = true) {
     guard !self.turns.isEmpty else { return }
     var now = Thread.worked
     let end = now + time
