@@ -4,6 +4,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SYSCONFDIR ?= /etc
 STRIP ?= --strip
+# With "yes", make install also installs the files of clients/.
+CLIENTS ?=
 DEB ?= .build/deb
 DIST ?= .build/dist
 # The directory of the module for GIO when it is built. With GIO=yes it is installed, in GIO_MODULES.
@@ -88,10 +90,10 @@ demo demo-build: deps
 	Examples/demo $(only)
 
 .PHONY: install install-built
-install: release $(if $(GIO),release-gio) ## install under PREFIX (and DESTDIR, if set), with sudo if needed; with GIO=yes also the module for desktop programs
+install: release $(if $(GIO),release-gio) ## install under PREFIX (and DESTDIR, if set), with sudo if needed; with GIO=yes also the module for desktop programs, with CLIENTS=yes also clients/
 	@[ -z "$(findstring needs-root,$(call as_owner,$(DESTDIR)$(PREFIX)))" ] || echo "to install it for you alone: make install PREFIX=$(HOME)/.local" >&2
 	$(or $(call as_owner,$(DESTDIR)$(PREFIX)),$(if $(GIO),$(call as_owner,$(DESTDIR)$(GIO_MODULES)))) $(MAKE) install-built BUILT="$$($(release) --show-bin-path)" \
-	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" HOME="$(HOME)" $(if $(GIO),GIO=yes GIO_MODULES="$(GIO_MODULES)")
+	    PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" SYSCONFDIR="$(SYSCONFDIR)" STRIP="$(STRIP)" CLIENTS="$(CLIENTS)" HOME="$(HOME)" $(if $(GIO),GIO=yes GIO_MODULES="$(GIO_MODULES)")
 
 # Everything is passed on the command line, because sudo drops make's variables and Swift's path.
 # CONNCTL prints the completions. It is another connctl if BUILT is for another architecture.
@@ -131,6 +133,11 @@ install-built:
 	    # Packages leave this to a trigger of GLib's package.
 	    [ -n "$(DESTDIR)$(at_home)" ] || "$$($(PKG_CONFIG) --variable=gio_querymodules gio-2.0)" "$(GIO_MODULES)"
 	fi
+	if [ "$(CLIENTS)" = yes ]; then
+	    install -D -m 644 -t "$$root/include" clients/c/connd.h
+	    install -D -m 644 -t "$$root/share/connd/python" clients/python/{connd.py,pyproject.toml}
+	    install -D -m 644 -t "$$root/share/connd/node" clients/node/guard.mjs
+	fi
 	cd Sources/ConnectivityProtocol/Protos
 	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$root/share/connd/proto/{}" \;
 
@@ -138,7 +145,7 @@ install-built:
 uninstall: ## remove what install has installed, except the configuration
 	@root="$(DESTDIR)$(PREFIX)"
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
-	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
+	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/include/connd.h" "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
 	module="$(DESTDIR)$(GIO_MODULES)/libgioconnd.so"
 	[ ! -e "$$module" ] || $(call as_owner,$(DESTDIR)$(GIO_MODULES)) rm "$$module"
@@ -210,6 +217,11 @@ check: lint check-rules deps ## run the two-minute checks: format, rules, tests 
 .PHONY: check-run
 check-run: ## check the output of make run, and that Ctrl-C ends it
 	@dev/check-run
+
+.PHONY: check-clients
+check-clients: deps deps-test ## check that the clients for C, Python and Node end dead connections only (test-all does, too)
+	@Tests/Programs/python/setup >/dev/null
+	dev/test --filter ClientsScenario
 
 .PHONY: check-demo
 check-demo: deps ## check the last line of make demo, and that it leaves nothing behind
