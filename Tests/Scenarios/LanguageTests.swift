@@ -30,4 +30,40 @@ struct LanguageTests {
     #expect(Set(csharp.split(separator: "\n")) == ["namespace Connd.V1 {"])
     for language in languages { #expect(try !files(language).isEmpty, "\(language)") }
   }
+
+  /// The commands of `docs/how-to/other-languages.md`.
+  @Test(
+    "gRPC's plugins in Debian generate clients",
+    .needsAll("protobuf-compiler-grpc"),
+    arguments: [
+      ("cpp", "connectivity/v1/connectivity.grpc.pb.cc"),
+      ("php", "Connectivity/V1/ConnectivityClient.php"),
+      ("python", "connectivity/v1/connectivity_pb2_grpc.py"),
+      ("ruby", "connectivity/v1/connectivity_services_pb.rb"),
+    ])
+  func plugins(_ language: String, _ file: String) throws {
+    let directory = try TemporaryDirectory()
+    try Command.run([
+      "protoc", "--proto_path", Checkout.path("Sources/ConnectivityProtocol/Protos"),
+      "--grpc_out=\(directory.path)",
+      "--plugin=protoc-gen-grpc=/usr/bin/grpc_\(language)_plugin",
+      "connectivity/v1/connectivity.proto",
+    ])
+    try Command.run(["test", "-s", "\(directory.path)/\(file)"])
+  }
+
+  @Test("pip builds the client for Python, with connd's version", .needsAll("setuptools"))
+  func wheel() throws {
+    let directory = try TemporaryDirectory()
+    let environment = try Programs.made(by: "Tests/Programs/python/setup")
+    // pip writes into the directory that it builds.
+    let sources = "\(directory.path)/sources"
+    try Command.run(["cp", "-r", Checkout.path("clients/python"), sources])
+    try Command.run([
+      "\(environment)/bin/pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
+      "--no-build-isolation", "--wheel-dir", directory.path, sources,
+    ])
+    let version = try Command.run(["cat", Checkout.path("VERSION")]).prefix { !$0.isNewline }
+    try Command.run(["test", "-s", "\(directory.path)/connd-\(version)-py3-none-any.whl"])
+  }
 }
