@@ -263,11 +263,16 @@ function report(flow, kind, number, status) {
     const error = new Error('read ECONNRESET', { cause: `connd: ${reason}` })
     socket.destroy(Object.assign(error, { code: 'ECONNRESET', errno: -104, syscall: 'read' }))
   }
-  events.emit(kind, socket, reason)
+  tell(kind, socket, reason)
   if (rest === undefined) return
   process.emitWarning(`connd wrongly rejects new connections to ${flow.destination} (${reason}).`
     + ` They are not guarded for ${rest / 60_000} minutes.`)
-  events.emit('suspended', socket, reason)
+  tell('suspended', socket, reason)
+}
+
+// An error of the program's function is not an error of the call.
+function tell(kind, socket, reason) {
+  process.nextTick(() => events.emit(kind, socket, reason))
 }
 
 // Asks the peer by a keepalive probe, and restores the options afterwards (E4). libuv has the kernel

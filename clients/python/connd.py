@@ -635,7 +635,7 @@ class _Agent:
                 self.received(_decode(message), events)
             if self.call.is_over:
                 raise _Lost("connd has ended the call")
-        except OSError as error:
+        except Exception as error:  # Whatever connd sends, the thread goes on.
             self.lost(error)
 
     def received(self, message, events):
