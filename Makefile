@@ -221,7 +221,7 @@ check-run: ## check the output of make run, and that Ctrl-C ends it
 .PHONY: check-clients
 check-clients: deps deps-test ## check that the clients for C, Python and Node end dead connections only (test-all does, too)
 	@Tests/Programs/python/setup >/dev/null
-	dev/test --filter ClientsScenario
+	dev/test --filter '\.ClientsScenario'
 
 .PHONY: check-demo
 check-demo: deps ## check the last line of make demo, and that it leaves nothing behind
