@@ -23,12 +23,12 @@ struct PlainClientTests {
         return try namespace.spawn(["java", self.file] + arguments, environment: environment)
       case .rust:
         try Self.needs("rustc")
-        return try namespace.spawn([try Self.rust.get()] + arguments, environment: environment)
+        return try namespace.spawn([try Self.compiledRust.get()] + arguments, environment: environment)
       }
     }
 
     /// The compiled program in Rust.
-    private static let rust: Result<String, any Error> = Result {
+    private static let compiledRust: Result<String, any Error> = Result {
       let program = "\(buildDirectory)/plain-guard"
       let source = Program.rust.file
       try Command.run(["rustc", "--edition=2021", "-o", program, source], within: .seconds(60))
