@@ -78,8 +78,10 @@ extension JSON: CustomStringConvertible {
       output.append("]")
     case .object(let pairs):
       output.append("{")
-      for (position, pair) in pairs.enumerated() {
-        if position > 0 { output.append(", ") }
+      var isFirst = true
+      for pair in pairs {
+        if !isFirst { output.append(", ") }
+        isFirst = false
         output.append(quoted: pair.key)
         output.append(": ")
         pair.value.write(to: &output)
@@ -133,20 +135,29 @@ private struct Output: ~Copyable {
 
   mutating func append(quoted text: String) {
     var text = text
-    self.append(UInt8(ascii: "\""))
     // Most strings need no escapes.
     let isPlain = text.withUTF8 { bytes in
       guard Self.arePlain(UnsafeRawBufferPointer(bytes)) else { return false }
-      self.append(bytes)
+      self.reserve(bytes.count + 2)
+      guard let target = self.buffer.baseAddress else { return true }
+      target[self.count] = UInt8(ascii: "\"")
+      if let source = bytes.baseAddress {
+        (target + self.count + 1).update(from: source, count: bytes.count)
+      }
+      target[self.count + bytes.count + 1] = UInt8(ascii: "\"")
+      self.count += bytes.count + 2
       return true
     }
-    if !isPlain {
-      for scalar in text.unicodeScalars {
-        if Self.needsEscape(scalar) {
-          self.append(escaped: scalar)
-        } else {
-          for byte in UTF8.encode(scalar) ?? UTF8.encodedReplacementCharacter { self.append(byte) }
-        }
+    if !isPlain { self.append(escaping: text) }
+  }
+
+  private mutating func append(escaping text: String) {
+    self.append(UInt8(ascii: "\""))
+    for scalar in text.unicodeScalars {
+      if Self.needsEscape(scalar) {
+        self.append(escaped: scalar)
+      } else {
+        for byte in UTF8.encode(scalar) ?? UTF8.encodedReplacementCharacter { self.append(byte) }
       }
     }
     self.append(UInt8(ascii: "\""))
