@@ -5,13 +5,15 @@ extension NetworkAwareTransport {
   /// An event of the connection that the channel uses, as SwiftNIO connections receive them
   /// (``ConnectivityEvents``).
   @nonexhaustive public enum Event: Hashable, Sendable {
-    /// The connection's path. Sent for each new connection and after each change.
+    /// The connection's path. Sent after each change, and for a new connection if its path differs
+    /// from that of the previous one.
     case path(KernelPath)
     /// Whether packets can be sent and received. A connection that is not viable may become viable
     /// again, or a new one replaces it.
     case viability(Bool)
-    /// Whether the kernel now prefers another path. By default the channel drains its connection,
-    /// and new calls use a new one.
+    /// Whether the kernel now prefers another path. By default new calls then use a new connection,
+    /// and calls in progress end a second later with UNAVAILABLE, unless the better path is gone by
+    /// then or the connection's socket shows that it is alive (I3).
     case betterPath(Bool)
     /// The connection is dead or in doubt. The channel reacts as ``Config/onInvalidation`` says.
     case invalidated(FlowInvalidation)
