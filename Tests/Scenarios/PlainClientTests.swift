@@ -23,7 +23,8 @@ struct PlainClientTests {
         return try namespace.spawn(["java", self.file] + arguments, environment: environment)
       case .rust:
         try Self.needs("rustc")
-        return try namespace.spawn([try Self.compiledRust.get()] + arguments, environment: environment)
+        let program = try Self.compiledRust.get()
+        return try namespace.spawn([program] + arguments, environment: environment)
       }
     }
 
