@@ -82,7 +82,9 @@ struct StormsScenario {
     let transitions = events.filter { $0.event == "transition" }
     let gains = transitions.filter { $0.to == "other" && $0.bounced != true }
     let losses = transitions.filter { $0.to == "none" }
-    #expect(losses.count == gains.count, "\(transitions.map { "\($0.from ?? "") \($0.to ?? "")" })")
+    #expect(
+      losses.count == gains.count,
+      "\(events.map { "\($0.event) \($0.from ?? "") \($0.to ?? "") \($0.generation)" })")
     #expect(losses.count >= 3)
     #expect(gains.allSatisfy { $0.cause?.trigger != "timer" }, "\(gains)")
     try lab.step("\(flaps) flaps") {}

@@ -156,13 +156,7 @@ struct Engine {
   mutating func conclude(
     _ look: FirstLook, _ kernel: any Kernel
   ) throws(KernelUnavailable) -> Conclusion {
-    let reader = DefaultPathReader(reader: self.reader)
-    let (changes, removals) = (self.changes, self.removals)
-    let (reading, isSettled) = try self.context.read(look.view) {
-      (view) throws(KernelUnavailable) in
-      let reading = try reader.channels(look.paths, of: changes, view, removals)
-      return (reading, try reader.areSettled(look.paths, of: look.changed, view))
-    }
+    let (reading, isSettled) = try self.channels(look)
     self.renewExpiry(kernel, at: look.time)
     self.unsettled = isSettled ? 0 : self.unsettled + 1
     let mustRepeat = !isSettled && self.unsettled <= Self.maxRepetitions
@@ -178,6 +172,22 @@ struct Engine {
       followers: .init(
         trigger: look.trigger, time: look.trigger == .timer ? nil : look.time, slept: slept),
       mustRepeat: mustRepeat)
+  }
+
+  /// Returns the state of the channels, and whether it belongs to the moment of the first look. If
+  /// the kernel refuses a query, nothing is known about the channels.
+  private mutating func channels(
+    _ look: FirstLook
+  ) throws(KernelUnavailable) -> (ChangeDetector.Reading, Bool) {
+    let reader = DefaultPathReader(reader: self.reader)
+    let (changes, removals) = (self.changes, self.removals)
+    return try self.context.read(look.view) { (view) throws(KernelUnavailable) in
+      let read = try view.unlessRefused { () throws(KernelUnavailable) in
+        let reading = try reader.channels(look.paths, of: changes, view, removals)
+        return (reading, try reader.areSettled(look.paths, of: look.changed, view))
+      }
+      return read ?? (ChangeDetector.Reading(look.paths.observation), false)
+    }
   }
 
   /// Reads the default paths until they are settled. If routes change even faster, the kernel's
