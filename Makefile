@@ -126,6 +126,7 @@ install-built:
 	completion fish fish/vendor_completions.d/connctl.fish
 	for page in man/*.[1-8]; do install -D -m 644 "$$page" "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	install -D -m 644 -t "$$root/share/connd/monitoring" config/monitoring/*
+	install -D -m 644 -t "$$root/share/doc/connd" LICENSE packaging/THIRD-PARTY-NOTICES
 	if [ -n "$(GIO)" ]; then
 	    install -D -m 644 $(STRIP) -t "$(DESTDIR)$(GIO_MODULES)" "$(BUILT)/libgioconnd.so"
 	    config="$(DESTDIR)$(SYSCONFDIR)/connd/gio.conf"
@@ -145,7 +146,7 @@ install-built:
 uninstall: ## remove what install has installed, except the configuration
 	@root="$(DESTDIR)$(PREFIX)"
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
-	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/include/connd.h" "$$root/share/connd" "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
+	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/include/connd.h" "$$root"/share{,/doc}/connd "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
 	module="$(DESTDIR)$(GIO_MODULES)/libgioconnd.so"
 	[ ! -e "$$module" ] || $(call as_owner,$(DESTDIR)$(GIO_MODULES)) rm "$$module"
@@ -338,6 +339,15 @@ instructions: release deps-bench ## commit the present number of instructions of
 .PHONY: check-sizes
 check-sizes: release ## check that README names the sizes of the installed programs
 	@dev/check-sizes "$$($(release) --show-bin-path)"
+
+.PHONY: notices check-notices
+notices: release ## write the licences of all software in the programs to packaging/THIRD-PARTY-NOTICES and debian/copyright
+	@dev/install-packages python3
+	packaging/notices "$$($(release) --show-bin-path)"
+
+check-notices: release ## check these files, and that each licence is known
+	@dev/install-packages python3
+	packaging/notices --check "$$($(release) --show-bin-path)"
 
 .PHONY: bench
 bench: release deps-test deps-bench ## measure speed and memory, also in storms (BENCH=--quick for less; APPLICATIONS= the directory that test-examples-by-version built)
