@@ -398,9 +398,9 @@ check-newcomer: deps-vm ## run make run and make test in a fresh Debian, and pri
 	@$(sudo) env PATH="$$PATH" Tests/Support/fresh/newcomer
 
 .PHONY: check-package
-check-package: dist deps-test deps-vm ## check DIST: the list of contents, and the package in a minimal Debian (also a substitute for arm64)
+check-package: dist deps-test deps-vm ## check DIST: the list of contents, the package and the archive in a minimal Debian (also a substitute for arm64)
 	@"$$(Tests/Programs/python/setup)/bin/python" -B Tests/Programs/python/contents.py "$(DIST)"/*.cdx.json
-	$(sudo) Tests/Support/fresh/package "$$($(release) --show-bin-path)"
+	$(sudo) Tests/Support/fresh/package "$$($(release) --show-bin-path)" "$(DIST)"
 
 .PHONY: lint-units
 lint-units: deps-units ## check the systemd units and their sandbox
