@@ -23,6 +23,8 @@ MAKEFLAGS += --no-print-directory
 
 # Not empty if PREFIX is in the user's home directory.
 at_home := $(if $(HOME),$(filter $(HOME)/%,$(PREFIX)))
+# Not empty if this machine's polkit does not read PREFIX.
+old_polkit = $(if $(DESTDIR)$(filter /usr,$(PREFIX)),,$(shell pkaction --version 2>/dev/null | awk '$$NF < 125 { print "yes" }'))
 # as_owner DIRECTORY: the prefix for a command that writes there (empty, or sudo).
 as_owner = $(if $(shell d="$(1)"; until [ -e "$$d" ]; do d=$$(dirname "$$d"); done; [ -w "$$d" ] || echo no),$(sudo))
 sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/needs-root))
@@ -113,6 +115,11 @@ install-built:
 	    [ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemd-sysusers "$$root/lib/sysusers.d/connd.conf"
 	    install -D -m 644 -t "$$root/share/polkit-1/actions" packaging/polkit/*.policy
 	    install -D -m 644 -t "$$root/share/polkit-1/rules.d" packaging/polkit/*.rules
+	    if [ -n "$(old_polkit)" ]; then
+	        echo 'polkit before version 125 reads only /usr/share, so its files are also installed there' >&2
+	        install -D -m 644 -t /usr/share/polkit-1/actions packaging/polkit/*.policy
+	        install -D -m 644 -t /usr/share/polkit-1/rules.d packaging/polkit/*.rules
+	    fi
 	    install $(STRIP) "$(BUILT)/connd-multipath" "$$root/bin"
 	    for name in connd multipath; do
 	        config="$(DESTDIR)$(SYSCONFDIR)/connd/$$name.yaml"
