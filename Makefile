@@ -150,8 +150,18 @@ install-built:
 	find connectivity -name '*.proto' -exec install -D -m 644 {} "$$root/share/connd/proto/{}" \;
 
 .PHONY: uninstall
-uninstall: ## remove what install has installed, except the configuration
+uninstall: ## stop connd and remove what install has installed, except the configuration, the overrides and the users
 	@root="$(DESTDIR)$(PREFIX)"
+	# A package under /usr has units of the same names, and files for polkit.
+	is_here=$(if $(DESTDIR),,yes)
+	[ "$(PREFIX)" = /usr ] || [ ! -e /usr/bin/connd ] || is_here=
+	manager() { $(if $(at_home),systemctl --user,$(call as_owner,/etc) systemctl) "$$@" || true; }
+	is_running=
+	[ -z "$$is_here" ] || [ ! -d /run/systemd/system ] || is_running=yes
+	if [ -n "$$is_running" ]; then
+	    manager disable --now $(notdir $(shell grep -l '^\[Install\]' $(if $(at_home),systemd/user/*,systemd/*.*)))
+	    $(if $(at_home),,manager stop 'connd-metrics@*.service')
+	fi
 	remove() { $(call as_owner,$(DESTDIR)$(PREFIX)) rm "$$@"; }
 	remove -rf "$$root"/bin/{connd,connctl,connd-multipath} "$$root/include/connd.h" "$$root"/share{,/doc}/connd "$$root"/share/polkit-1/{actions,rules.d}/org.connd.* "$$root/lib/sysusers.d/connd.conf" \
 	    "$$root"/share/{bash-completion/completions/connctl,zsh/{site-functions,vendor-completions}/_connctl,fish/vendor_completions.d/connctl.fish}
@@ -160,11 +170,19 @@ uninstall: ## remove what install has installed, except the configuration
 	for unit in systemd/*.* systemd/user/*; do
 	    remove -f "$$root"/{lib/systemd/system,lib/systemd/user,share/systemd/user}/"$${unit##*/}"
 	done
+	[ -z "$$is_here" ] || [ -z "$(old_polkit)" ] || $(call as_owner,/usr/share) rm -f /usr/share/polkit-1/{actions/org.connd.policy,rules.d/org.connd.rules}
 	for page in man/*.[1-8]; do remove -f "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	for folder in lib/gio{/modules,} {lib,share}/systemd/{system,user} {lib,share}/systemd share/bash-completion{/completions,} \
 	    share/zsh/{site-functions,vendor-completions} share/zsh lib/sysusers.d share/polkit-1{/actions,/rules.d,} share/fish{/vendor_completions.d,} share/man/man{1,5,8}; do
 	    [ ! -d "$$root/$$folder" ] || [ -L "$$root/$$folder" ] || $(call as_owner,$(DESTDIR)$(PREFIX)) rmdir --ignore-fail-on-non-empty "$$root/$$folder"
 	done
+	[ -z "$$is_running" ] || manager daemon-reload
+	if [ -n "$$is_here" ] && [ -n "$(at_home)" ]; then
+	    echo 'These remain: ~/.config/connd and ~/.local/state/connd.'
+	elif [ -n "$$is_here" ]; then
+	    echo 'The configuration, the overrides and the users remain. To remove them, as root:'
+	    echo '    rm -rf $(SYSCONFDIR)/connd /var/lib/connd /var/lib/private/connd; userdel _connd; groupdel connd'
+	fi
 
 .PHONY: deb
 deb: release release-gio deps-deb ## build the Debian packages in DEB (.build/deb)
