@@ -32,12 +32,14 @@ sudo := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo,dev/
 # -cross-module-optimization, which specializes generic code across modules, an event takes 5%
 # longer.
 # Tests run with checks of exclusive access; in a release they would take 3% of an event.
+# All symbols of libraries are bound at the start, so that their table is read-only afterwards, and no
+# library is loaded from the directory of the program.
 # The programs export no symbols and have packed relocations. Otherwise the runtime would fill their
 # dynamic symbol tables, and the loader would make 8 MB of tables resident.
-release := dev/swift build --configuration release --static-swift-stdlib -Xswiftc -cross-module-optimization \
+release := dev/swift build --configuration release --static-swift-stdlib --disable-local-rpath -Xswiftc -cross-module-optimization \
     -Xswiftc -enforce-exclusivity=unchecked \
     -Xswiftc -file-prefix-map -Xswiftc $(CURDIR)=connd -Xcc -ffile-prefix-map=$(CURDIR)=connd \
-    -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs
+    -Xswiftc -use-ld=lld -Xlinker --no-export-dynamic -Xlinker -z -Xlinker pack-relative-relocs -Xlinker -z -Xlinker now
 programs := connd connctl connd-multipath
 # GLib 2.64 is the oldest that the module runs with. CFLAGS comes last.
 gio_flags = -std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -Wall -Wextra -Werror \
@@ -61,7 +63,7 @@ bench_packages := gcc libc6-dev procps valgrind
 # The compared network managers are not installed: the benchmark unpacks their packages.
 peers_packages := dbus-daemon iproute2 libsystemd-dev pkg-config systemd
 protobuf_packages := git libprotobuf-dev protobuf-compiler python3-protobuf
-unit_packages := systemd
+unit_packages := mandoc systemd
 deb_packages := $(gio_packages) debhelper dpkg-dev lintian python3 xz-utils
 vm_packages := qemu-system-x86 mmdebstrap squashfs-tools cpio kmod xz-utils util-linux gcc-12 make libelf1
 
@@ -129,7 +131,7 @@ install-built:
 	# Completion scripts are read by a shell and not run, so they need no #! line.
 	completion() { "$(or $(CONNCTL),$(BUILT)/connctl)" completion "$$1" | sed '1{/^#!/d}' | install -D -m 644 /dev/stdin "$$root/share/$$2"; }
 	completion bash bash-completion/completions/connctl
-	completion zsh $(if $(filter /usr,$(PREFIX)),zsh/vendor-completions,zsh/site-functions)/_connctl
+	completion zsh zsh/site-functions/_connctl
 	completion fish fish/vendor_completions.d/connctl.fish
 	for page in man/*.[1-8]; do install -D -m 644 "$$page" "$$root/share/man/man$${page##*.}/$${page##*/}"; done
 	install -D -m 644 -t "$$root/share/connd/monitoring" config/monitoring/*
@@ -428,8 +430,9 @@ check-package: dist deps-test deps-vm ## check DIST: the list of contents, the p
 	$(sudo) Tests/Support/fresh/package "$$($(release) --show-bin-path)" "$(DIST)"
 
 .PHONY: lint-units
-lint-units: deps-units ## check the systemd units and their sandbox
+lint-units: deps-units ## check the systemd units and their sandbox, and the man pages
 	@dev/check-units
+	mandoc -T lint -W warning man/*.[1-8]
 
 .PHONY: format
 format: ## format the sources
@@ -469,7 +472,7 @@ deps-peers: ## install the packages for the comparison with other programs, but 
 	@dev/install-packages $(peers_packages)
 deps-protobuf: ## install the packages for generating code
 	@dev/install-packages $(protobuf_packages)
-deps-units: ## install the packages for checking the units
+deps-units: ## install the packages for checking the units and the man pages
 	@dev/install-packages $(unit_packages)
 deps-deb: ## install the packages for packaging
 	@dev/install-packages $(deb_packages)

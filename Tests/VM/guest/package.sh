@@ -114,6 +114,8 @@ check "the package is installed again → connd answers" "${nobody[@]}" connctl 
 check "the package is installed again → the hand-edited configuration is unchanged" grep 'by hand' /etc/connd/connd.yaml
 check "apt purges the package" apt purge connd
 check "the package is purged → no file named connd is left" is '' find /etc /usr /lib/systemd /var/lib/systemd /run/systemd/system -name '*connd*'
+check "the package is purged → the overrides and the key are gone" test ! -e /var/lib/connd -a ! -e /var/lib/private/connd
+check "the package is purged → its user is gone" exits 2 getent passwd _connd
 
 echo "# network-online.target"
 check "apt installs the package after the purge" apt install "$new"
