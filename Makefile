@@ -192,7 +192,7 @@ deb: release release-gio deps-deb ## build the Debian packages in DEB (.build/de
 	BUILT="$$($(release) --show-bin-path)" packaging/build "$(DEB)"
 
 .PHONY: dist
-dist: release release-gio deps-deb ## make the files of a release in DIST (.build/dist): packages, archive, checksums, contents
+dist: release release-gio deps-deb ## make the files of a release in DIST (.build/dist): packages, archive, sources, checksums, contents
 	@BUILT="$$($(release) --show-bin-path)" packaging/dist "$(DIST)"
 
 ##@ Work on it
