@@ -39,6 +39,7 @@ let package = Package(
   ],
   targets: [
     ours("CLinux"),
+    ours("Invariants"),
     .systemLibrary(name: "CMnl", path: "connd/CMnl", pkgConfig: "libmnl"),
     .systemLibrary(name: "CNghttp2", path: "connd/CNghttp2", pkgConfig: "libnghttp2"),
     .systemLibrary(name: "CSystemd", path: "connd/CSystemd", pkgConfig: "libsystemd"),
@@ -55,10 +56,10 @@ let package = Package(
     ours("LinuxSupport", "CLinux", "Connectivity", deque),
     ours("Netlink", "CLinux", "CMnl", "Connectivity", "LinuxSupport"),
     ours("Systemd", "CLinux", "CSystemd", "LinuxSupport", logging),
-    ours("UnixTransport", "CLinux", "CNghttp2", "LinuxSupport", deque, grpc),
+    ours("UnixTransport", "CLinux", "CNghttp2", "Invariants", "LinuxSupport", deque, grpc),
     ours(
       "ConndServer", exclude: ["Recording/Format/Protos"], "CLinux", "Netlink", "Connectivity",
-      "ConnectivityJSON",
+      "ConnectivityJSON", "Invariants",
       "ConnectivityRules", "ConnectivityProtocol", "ConnectivityProtobuf", "LinuxSupport",
       "StandardServices", "Systemd", "UnixTransport", "CYaml", arguments, deque, grpc, logging,
       ordered,
