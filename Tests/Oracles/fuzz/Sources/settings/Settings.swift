@@ -50,7 +50,7 @@ private func readConfiguration(_ text: String) {
 private func readArgument(_ text: String) {
   if let timeout = Timeout(argument: text) {
     expect(timeout.duration >= .zero && timeout.duration <= .seconds(3_600_000_000_001))
-    expect(Timeout(argument: timeout.words)?.duration == timeout.duration)
+    expect(Timeout(argument: timeout.text)?.duration == timeout.duration)
   }
   if let condition = Condition(argument: text) { expect(condition.description == text) }
   if let address = IPAddress(text) {
