@@ -42,18 +42,19 @@ private final class SystemBus {
       let watch = NetworkManagerWatch()
       self.send(rest) {
         watch.process()
-        for name in watch.words.keys { expect(ResolvConf.isLinkName(name), name) }
-        expect(watch.words.count <= 256)
+        for name in watch.reports.keys { expect(ResolvConf.isLinkName(name), name) }
+        expect(watch.reports.count <= 256)
       }
     } else {
       let watch = ModemWatch()
       self.send(rest) {
-        let links = watch.process() ?? [:]
-        for (name, link) in links {
-          expect(ResolvConf.isLinkName(name), name)
-          expect(!link.isSuspended || link.isConnected, "\(link)")
+        for case .modems(let links) in watch.process() {
+          for (name, link) in links {
+            expect(ResolvConf.isLinkName(name), name)
+            expect(!link.isSuspended || link.isConnected, "\(link)")
+          }
+          expect(links.count <= 64)
         }
-        expect(links.count <= 64)
       }
     }
   }

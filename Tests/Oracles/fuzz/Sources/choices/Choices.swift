@@ -18,6 +18,14 @@ private func sealed(_ body: [UInt8]) -> [UInt8] {
   body + Array("end \(OverrideFile.checksum(body[...]))\n".utf8)
 }
 
+private func afterReboot(_ override: CostOverride) -> CostOverride? {
+  var override = override
+  if override.constrained?.end == .boot { override.constrained = nil }
+  if override.expensive?.end == .boot { override.expensive = nil }
+  if override.assist?.end == .boot { override.assist = nil }
+  return override.isEmpty ? nil : override
+}
+
 /// The bytes are foreign, or reading and writing them is stable.
 private func read(_ bytes: [UInt8]) {
   guard let contents = try? OverrideFile.read(bytes, boot: "1f-2e") else { return }
@@ -28,9 +36,9 @@ private func read(_ bytes: [UInt8]) {
   let text = OverrideFile.text(contents, boot: "1f-2e")
   let written = Array(text.utf8)
   expect((try? OverrideFile.read(written, boot: "1f-2e")) == contents, text)
-  // A reboot ends the overrides until then, and no others.
+  // A reboot ends the settings until then, and no others.
   let later = (try? OverrideFile.read(written, boot: "3d-4c"))?.overrides.all
-  expect(later == overrides.all.filter { $0.value.end != .boot }, text)
+  expect(later == overrides.all.compactMapValues(afterReboot), text)
   var ending = overrides
   for subject in ending.end(at: .init(microseconds: .max), on: [NetworkHash(0)]) {
     expect(ending[subject] == nil)
