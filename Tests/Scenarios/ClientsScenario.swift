@@ -121,7 +121,7 @@ struct ClientsScenario {
   }
 
   @Test(
-    "I7 connd restarts → a connection whose path is the same goes on, and one whose path has changed ends",
+    "I7 connd restarts → a connection with the same path goes on, and one with another path ends",
     arguments: PlainClient.allCases)
   func restarted(_ client: PlainClient) throws {
     let (lab, server) = try self.laboratory()

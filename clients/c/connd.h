@@ -46,7 +46,7 @@ enum connd_kind {
   CONND_PATH = 1,
   // The connection is dead or in doubt, for a `reason` and with a `severity`.
   CONND_INVALIDATED,
-  // connd refused the connection. It is no longer guarded.
+  // connd refused the connection, and does not guard it any more.
   CONND_REFUSED,
   // connd wrongly rejected three connections in a row. New ones to this destination are not guarded
   // for five minutes or longer.

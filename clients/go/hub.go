@@ -92,7 +92,7 @@ func (h *hub) remove(f *flow) {
 	}
 }
 
-// forget removes a flow that connd does not know, or no longer.
+// forget removes a flow that connd does not know, or has forgotten.
 func (h *hub) forget(f *flow) {
 	delete(h.flows, f.id)
 	delete(h.unsent, f.id)

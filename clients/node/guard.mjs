@@ -10,8 +10,8 @@
 //   await status()                        the state of the network
 //   for await (const status of watch())   follows it; null while connd is not running
 //
-// When connd finds a guarded connection dead, its socket is destroyed with an error whose code is
-// ECONNRESET, and whose cause is the reason. The program then connects again. If connd is not
+// When connd finds a guarded connection dead, its socket is destroyed with an error. The error's
+// code is ECONNRESET, and its cause is the reason. The program then connects again. If connd is not
 // running, or speaks for another network namespace, nothing happens. Nothing here keeps the process
 // running.
 //

@@ -38,7 +38,7 @@ struct Engine {
     /// The changes to publish before the step continues: a transition or a path change, or none.
     let changes: [ConnectivityChange]
     fileprivate let paths: DefaultPathReader.Paths
-    /// The families whose paths have changed.
+    /// The families with changed paths.
     fileprivate let changed: [AddressFamily]
     fileprivate let view: KernelView
     fileprivate let trigger: ReadTrigger

@@ -16,7 +16,7 @@ struct DefaultPathReader {
       return observation
     }
 
-    /// The families whose paths differ from the published ones.
+    /// The families with other paths than the published ones.
     func changed(from status: ConnectivityStatus) -> [AddressFamily] {
       self.paths.filter { $0.path.observed.path != status[$0.family] }.map(\.family)
     }

@@ -86,7 +86,7 @@ package struct ChangeDetector: Hashable, Sendable {
     self.transitions.update(to: settings, learntLate: learntLate, time: time)
   }
 
-  /// A comparison whose invalidations are not determined yet.
+  /// A comparison before its invalidations are determined.
   private struct OpenComparison: Hashable {
     /// The transition or path change.
     var change: ConnectivityChange?
@@ -143,7 +143,8 @@ package struct ChangeDetector: Hashable, Sendable {
     return Step(changes: invalidations, deadline: self.invalidations.deadline)
   }
 
-  /// Concludes a comparison whose channels cannot be read, or have changed since the comparison.
+  /// Concludes a comparison without the state of the channels: it cannot be read, or has changed
+  /// since the comparison.
   package mutating func concludeUnread(at now: Instant) -> Step {
     self.conclude(with: Reading(self.transitions.observation), isSettled: false, at: now)
   }

@@ -20,6 +20,8 @@ extension Reactor {
       } catch {
         outcome.result.withLock { $0 = .failure(error) }
       }
+      // Another thread may have run this while the reactor's waits.
+      eventfd_write(self.bell, 1)
     }
     while true {
       self.runJobs()

@@ -129,7 +129,7 @@ class Connd:
 
 
 class Program:
-    """A program whose lines are read as they come."""
+    """A program with output that is read line by line as it comes."""
 
     def __init__(self, command, **variables):
         own = "GIO_", "CONND_", "XDG_"

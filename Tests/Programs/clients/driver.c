@@ -1,4 +1,4 @@
-// A program whose connections clients/c/connd.h guards. Reads commands, a line each, and prints
+// A program with connections that clients/c/connd.h guards. Reads commands, a line each, and prints
 // events. See driver.py.
 #define CONND_IMPLEMENTATION
 #include "../../../clients/c/connd.h"

@@ -1,5 +1,5 @@
-// A program whose connections guard.mjs guards: node --import guard.mjs driver.mjs. Reads commands, a
-// line each, and prints events. See driver.py.
+// A program with connections that guard.mjs guards: node --import guard.mjs driver.mjs.
+// Reads commands, a line each, and prints events. See driver.py.
 import net from 'node:net'
 import readline from 'node:readline'
 import { events, status } from '../../../clients/node/guard.mjs'

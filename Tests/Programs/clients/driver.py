@@ -1,4 +1,4 @@
-"""A program whose connections connd.py guards. Reads commands, a line each, and prints events.
+"""A program with connections that connd.py guards. Reads commands, a line each, and prints events.
 
     python driver.py                 # guards by connd.install
     python -m connd driver.py        # is guarded by the command

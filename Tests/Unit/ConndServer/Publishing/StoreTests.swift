@@ -63,7 +63,7 @@ struct StoreTests {
     #expect(changes.map(\.change.generation) == [8, 9, 10])
   }
 
-  @Test("D5 a killed run may have published more → who has seen that gets a gap, others go on")
+  @Test("D5 a killed run may have published more → subscribers that saw that get a gap")
   func leftOut() throws {
     let changes = Self.changes(80)
     let store = Store(Array(changes.prefix(10)), after: 74)
