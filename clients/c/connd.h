@@ -109,6 +109,7 @@ int connd_get_status(struct connd_status *status, int timeout_ms);
 #define CONND_IMPLEMENTED
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -561,6 +562,15 @@ static int connd__is_open(const struct connd__flow *flow) {
   return flow->cookie != 0 && connd__cookie(flow->fd) == flow->cookie;
 }
 
+// A descriptor of our own for the flow's socket, or -1 if the program has closed its own. The
+// program may close it at any time, and its number may then be another socket's.
+static int connd__hold(const struct connd__flow *flow) {
+  int fd = fcntl(flow->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0 || (flow->cookie != 0 && connd__cookie(fd) == flow->cookie)) return fd;
+  close(fd);
+  return -1;
+}
+
 static struct connd__breaker *connd__breaker(const struct connd__flow *flow, int adds) {
   struct connd__breaker *breakers = connd__state.breakers, *oldest = breakers;
   for (int i = 0; i < connd__state.breaker_count; i++) {
@@ -599,17 +609,20 @@ static void connd__end_probe(struct connd__flow *flow) {
   if (flow->probe.start == 0) return;
   flow->probe.start = 0;
   connd__state.probes--;
-  if (!connd__is_open(flow)) return;
+  int fd = connd__hold(flow);
+  if (fd < 0) return;
   // Keepalive is off meanwhile, so that no probe is due immediately.
-  connd__set(flow->fd, SOL_SOCKET, SO_KEEPALIVE, 0);
-  connd__set(flow->fd, IPPROTO_TCP, TCP_KEEPIDLE, flow->probe.idle_time);
-  if (flow->probe.was_on) connd__set(flow->fd, SOL_SOCKET, SO_KEEPALIVE, flow->probe.was_on);
+  connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
+  connd__set(fd, IPPROTO_TCP, TCP_KEEPIDLE, flow->probe.idle_time);
+  if (flow->probe.was_on) connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, flow->probe.was_on);
+  close(fd);
 }
 
 // Asks the peer by a keepalive probe, unless the probe might end the connection (E4).
 static void connd__begin_probe(struct connd__flow *flow) {
-  if (flow->probe.start != 0 || !connd__is_open(flow)) return;
-  int fd = flow->fd, idle_time = connd__option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 0);
+  int fd = flow->probe.start == 0 ? connd__hold(flow) : -1;
+  if (fd < 0) return;
+  int idle_time = connd__option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 0);
   uint8_t information[4] = {0};  // the beginning of struct tcp_info; the last is tcpi_probes
   socklen_t size = sizeof information;
   getsockopt(fd, IPPROTO_TCP, TCP_INFO, information, &size);
@@ -618,16 +631,18 @@ static void connd__begin_probe(struct connd__flow *flow) {
   // With an interval of one second, a second probe follows before the options are restored.
   int left = connd__option(fd, IPPROTO_TCP, TCP_KEEPCNT, 0) - 1 - information[3] -
              (connd__option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1) > 1 ? 1 : 2);
-  if (idle_time < 1 || idle_time > 32767 || left < 0) return;
-  if (has_timeout && (was_on || information[3] != 0)) return;
-  // connd may ask twice more before it gives the connection up (E2).
-  struct connd__probe probe = {was_on, idle_time, has_timeout ? 0 : left - 2, 0, connd__now()};
-  flow->probe = probe;
-  connd__state.probes++;
-  // The order matters: only the second option restarts the timer with the elapsed idle time.
-  if (connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, 1) != 0 ||
-      connd__set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1) != 0)
-    connd__end_probe(flow);
+  if (idle_time >= 1 && idle_time <= 32767 && left >= 0 &&
+      !(has_timeout && (was_on || information[3] != 0))) {
+    // connd may ask twice more before it gives the connection up (E2).
+    struct connd__probe probe = {was_on, idle_time, has_timeout ? 0 : left - 2, 0, connd__now()};
+    flow->probe = probe;
+    connd__state.probes++;
+    // The order matters: only the second option restarts the timer with the elapsed idle time.
+    if (connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, 1) != 0 ||
+        connd__set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1) != 0)
+      connd__end_probe(flow);
+  }
+  close(fd);
 }
 
 // Repeats or ends the probes that are due. Returns when the next one is due.
@@ -640,8 +655,11 @@ static int64_t connd__continue_probes(int64_t now) {
     while (flow->probe.start != 0 && now >= flow->probe.start + steps[flow->probe.step]) {
       if (++flow->probe.step == 3) {
         connd__end_probe(flow);
-      } else if (flow->probe.left-- > 0 && connd__is_open(flow)) {
-        connd__set(flow->fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+      } else if (flow->probe.left-- > 0) {
+        int held = connd__hold(flow);
+        if (held < 0) continue;
+        connd__set(held, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+        close(held);
       }
     }
     if (flow->probe.start != 0 && flow->probe.start + steps[flow->probe.step] < next)
@@ -655,17 +673,19 @@ static int64_t connd__continue_probes(int64_t now) {
 // spin.
 static void connd__end(const struct connd__flow *flow) {
   struct sockaddr none;
-  if (!connd__is_open(flow)) return;
+  int fd = connd__hold(flow);
+  if (fd < 0) return;
   // The reset leaves by the link of the connection or not at all: on another link, its source
   // address would be wrong.
-  if (flow->link == 0 || connd__set(flow->fd, SOL_SOCKET, 62, (int)flow->link) != 0)
-    connd__set(flow->fd, SOL_SOCKET, SO_DONTROUTE, 1);  // 62: SO_BINDTOIFINDEX
+  if (flow->link == 0 || connd__set(fd, SOL_SOCKET, 62, (int)flow->link) != 0)
+    connd__set(fd, SOL_SOCKET, SO_DONTROUTE, 1);  // 62: SO_BINDTOIFINDEX
   memset(&none, 0, sizeof none);
   none.sa_family = AF_UNSPEC;
   // Kernel TLS does not support it (EOPNOTSUPP), nor do kernels of 2023 while a thread waits
   // (EBUSY). shutdown(2) suffices then.
-  (void)!connect(flow->fd, &none, sizeof none);
-  shutdown(flow->fd, SHUT_RDWR);
+  (void)!connect(fd, &none, sizeof none);
+  shutdown(fd, SHUT_RDWR);
+  close(fd);
 }
 
 // Frees a flow. connd hears of it if it may still guard the flow.

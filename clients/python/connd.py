@@ -20,8 +20,10 @@ The protocol is described in connectivity.proto. Numbers such as E4 are rules of
 """
 
 import asyncio
+import contextlib
 import ctypes
 import errno
+import fcntl
 import logging
 import os
 import runpy
@@ -325,6 +327,20 @@ class _Flow:
     def is_open(self):
         return _option(self.fd, socket.SOL_SOCKET, _SO_COOKIE) == self.cookie
 
+    @contextlib.contextmanager
+    def held(self):
+        """Yields a descriptor of our own for the socket, or None if the program has closed its own.
+        The program may close it at any time, and its number may then be another socket's."""
+        try:
+            fd = fcntl.fcntl(self.fd, fcntl.F_DUPFD_CLOEXEC, 0)
+        except OSError:
+            yield None
+            return
+        try:
+            yield fd if _option(fd, socket.SOL_SOCKET, _SO_COOKIE) == self.cookie else None
+        finally:
+            os.close(fd)
+
     def addition(self, generation):
         since = generation if self.is_answered else None
         flow = _field(1, self.id) + self._fields + _field(6, since) + _field(7, self.known_path)
@@ -342,16 +358,17 @@ class _Flow:
         """Ends the connection, like a reset by the peer. Without disconnecting, a reader would take
         a cut response for a complete one. Without shutdown(2), a program that polls only for input
         would spin."""
-        if not self.is_open:
-            return
-        # The reset leaves by the link of the connection or not at all: on another link, its source
-        # address would be wrong.
-        if not self.link or not _set(self.fd, socket.SOL_SOCKET, _SO_BINDTOIFINDEX, self.link):
-            _set(self.fd, socket.SOL_SOCKET, socket.SO_DONTROUTE, 1)
-        # Kernel TLS does not support it (EOPNOTSUPP), nor do kernels of 2023 while a thread waits
-        # (EBUSY). shutdown(2) suffices then.
-        _libc.connect(self.fd, bytes(16), 16)  # AF_UNSPEC
-        _libc.shutdown(self.fd, socket.SHUT_RDWR)
+        with self.held() as fd:
+            if fd is None:
+                return
+            # The reset leaves by the link of the connection or not at all: on another link, its
+            # source address would be wrong.
+            if not self.link or not _set(fd, socket.SOL_SOCKET, _SO_BINDTOIFINDEX, self.link):
+                _set(fd, socket.SOL_SOCKET, socket.SO_DONTROUTE, 1)
+            # Kernel TLS does not support it (EOPNOTSUPP), nor do kernels of 2023 while a thread
+            # waits (EBUSY). shutdown(2) suffices then.
+            _libc.connect(fd, bytes(16), 16)  # AF_UNSPEC
+            _libc.shutdown(fd, socket.SHUT_RDWR)
 
 
 class _Probe:
@@ -361,7 +378,12 @@ class _Probe:
 
     def __init__(self, flow):
         self.flow, self.step = flow, 0
-        fd = flow.fd
+        self.is_possible = False
+        with flow.held() as fd:
+            if fd is not None:
+                self.begin(fd)
+
+    def begin(self, fd):
         self.was_on = _option(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         self.idle_time = _option(fd, _TCP, socket.TCP_KEEPIDLE)
         has_timeout = _option(fd, _TCP, socket.TCP_USER_TIMEOUT) != 0
@@ -394,15 +416,18 @@ class _Probe:
         if self.step == len(self.steps):
             self.end()
             return False
-        if self.left > 0 and self.flow.is_open:
+        if self.left > 0:
             self.left -= 1
-            _set(self.flow.fd, _TCP, socket.TCP_KEEPIDLE, 1)
+            with self.flow.held() as fd:
+                if fd is not None:
+                    _set(fd, _TCP, socket.TCP_KEEPIDLE, 1)
         return True
 
     def end(self):
         """Restores the options. Keepalive is off meanwhile, so that no probe is due immediately."""
-        fd = self.flow.fd
-        if self.flow.is_open:
+        with self.flow.held() as fd:
+            if fd is None:
+                return
             _set(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
             _set(fd, _TCP, socket.TCP_KEEPIDLE, self.idle_time)
             if self.was_on:
@@ -461,6 +486,9 @@ class Event(NamedTuple):
     reason: Optional[str] = None
     #: Whether the path carries traffic, or None if connd did not report a path.
     is_satisfied: Optional[bool] = None
+    #: The kernel's number of the socket (`SO_COOKIE`). It is never used again, but once the program
+    #: has closed the connection, another may have its descriptor.
+    cookie: int = 0
 
 
 class _Agent:
@@ -684,7 +712,8 @@ class _Agent:
             self.remove(flow, is_guarded=False)
         if kind == "destroy" and flow.ends:
             flow.end()
-        event = Event(flow.fd, kind, _REASONS.get(reason), None if status is None else status == _SATISFIED)
+        event = Event(flow.fd, kind, _REASONS.get(reason), None if status is None else status == _SATISFIED,
+                      flow.cookie)
         _log.debug("%s", event)
         if flow.on_event:
             events.append((flow.on_event, event))
@@ -692,7 +721,7 @@ class _Agent:
             _log.warning("connd wrongly rejects new connections to %s port %d (%s)."
                          " They are not guarded for %d minutes.", *flow.destination, event.reason, rest / 60)
             if flow.on_event:
-                events.append((flow.on_event, Event(flow.fd, "suspended", event.reason)))
+                events.append((flow.on_event, event._replace(kind="suspended", is_satisfied=None)))
 
     def connected(self, fd):
         """A socket that was connecting is connected, or has failed."""

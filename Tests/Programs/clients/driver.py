@@ -21,8 +21,9 @@ import sys
 
 import connd
 
+SO_COOKIE = 57
 selector = selectors.DefaultSelector()
-sockets, numbers = {}, {}
+sockets, numbers = {}, {}  # by number; numbers by SO_COOKIE
 
 
 def say(*words):
@@ -31,12 +32,12 @@ def say(*words):
 
 
 def report(event):
-    say(event.kind, numbers.get(event.fd), *([event.reason] if event.reason else []))
+    say(event.kind, numbers.get(event.cookie), *([event.reason] if event.reason else []))
 
 
 def connect(number, address, port, is_guarded=True):
     sock = socket.socket()
-    numbers[sock.fileno()] = number
+    numbers[int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), sys.byteorder)] = number
     try:
         # Without Python's class, the connection is not guarded.
         (sock.connect if is_guarded else super(socket.socket, sock).connect)((address, int(port)))
