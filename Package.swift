@@ -188,7 +188,8 @@ let clients: [Target] = [
     dependencies: all(
       [
         "CLinux", "Connectivity", "ConnectivityJSON", "ConnectivityProtocol",
-        "ConnectivityMonitor", "ConnectivityProtobuf", "LinuxSupport", "UnixTransport", arguments,
+        "ConnectivityMonitor", "ConnectivityProtobuf", "LinuxSupport", "Netlink", "UnixTransport",
+        arguments,
       ], core),
     swiftSettings: swiftSettings),
   .executableTarget(

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,6 +50,12 @@ char **clinux_environment(void) { return environ; }
 int clinux_memory_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
 int clinux_process_descriptor(pid_t process) { return (int)syscall(SYS_pidfd_open, process, 0); }
+
+int clinux_descriptor_of(int process, int descriptor) {
+  return (int)syscall(SYS_pidfd_getfd, process, descriptor, 0);
+}
+
+void clinux_adopt_orphans(void) { (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
 int clinux_peer_process_descriptor(int socket) {
   enum { so_peerpidfd = 77 };  // include/uapi/asm-generic/socket.h

@@ -31,7 +31,7 @@ struct Connctl: RunnableCommand {
       CommandGroup(
         name: "Script",
         subcommands: [
-          IsCommand.self, WaitCommand.self, RunCommand.self, KeepCommand.self,
+          IsCommand.self, WaitCommand.self, RunCommand.self, KeepCommand.self, ReapCommand.self,
           MetricsCommand.self, CompletionCommand.self, NamesCommand.self,
         ]),
       CommandGroup(

@@ -49,6 +49,18 @@ extension Connector {
   }
 }
 
+extension ConndServices {
+  /// Returns the path of the calling user's new connections to a host.
+  ///
+  /// - Parameter link: The link that they are bound to, or `nil` for none.
+  func path(to address: IPAddress, via link: String? = nil) async throws -> KernelPath {
+    var request = Connectivity_V1_GetPathRequest()
+    request.destination = address.description
+    if let link { request.via = link }
+    return try KernelPath(try await self.call(Connectivity.GetPath.self, request).path)
+  }
+}
+
 /// Calls that return all pages of a list.
 extension ConndServices {
   func links() async throws -> [Connectivity_V1_Link] {

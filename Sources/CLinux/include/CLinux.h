@@ -102,6 +102,13 @@ int clinux_memory_file(const char *name);
 /// ended.
 int clinux_process_descriptor(pid_t process);
 
+/// Calls pidfd_getfd(2), since Linux 5.6: duplicates a descriptor of another process. The duplicate
+/// is close-on-exec. Returns -1 and sets errno if it fails.
+int clinux_descriptor_of(int process, int descriptor);
+
+/// Makes this process the parent of all its orphaned descendants (PR_SET_CHILD_SUBREAPER).
+void clinux_adopt_orphans(void);
+
 /// SO_PEERPIDFD, since Linux 6.5: a pidfd, close-on-exec, of the process that opened the other end
 /// of a connected Unix socket. Returns -1 and sets errno if it fails: to ENOPROTOOPT if the kernel
 /// does not have the option.

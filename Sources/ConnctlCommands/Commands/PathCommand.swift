@@ -2,8 +2,6 @@ import ArgumentParser
 import Connectivity
 import ConnectivityJSON
 import ConnectivityMonitor
-import ConnectivityProtocol
-import GRPCCore
 
 struct PathCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
@@ -36,7 +34,7 @@ struct PathCommand: ConnctlCommand {
           try await self.path(to: host.address, by: link, through: connector)
         } else {
           try await connector.withServices(at: self.socket) {
-            try await Self.path(to: host.address, via: via, $0)
+            try await $0.path(to: host.address, via: via)
           }
         }
       paths.append((host.address.description + (host.link.map { "%\($0)" } ?? ""), path))
@@ -66,17 +64,5 @@ struct PathCommand: ConnctlCommand {
       }
     }
     throw CancellationError()
-  }
-
-  /// Queries the path for the calling user.
-  private static func path(
-    to address: IPAddress, via link: String?,
-    _ connd: ConndServices
-  ) async throws -> KernelPath {
-    var request = Connectivity_V1_GetPathRequest()
-    request.destination = address.description
-    if let link { request.via = link }
-    return try KernelPath(
-      try await connd.call(ConndServices.Connectivity.GetPath.self, request).path)
   }
 }

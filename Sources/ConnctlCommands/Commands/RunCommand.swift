@@ -1,4 +1,5 @@
 import ArgumentParser
+import CLinux
 import Connectivity
 import ConnectivityMonitor
 import Glibc
@@ -6,18 +7,29 @@ import Synchronization
 
 struct RunCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
-    "run", "Run a command once conditions hold.",
-    usage: "connctl run --when <condition>[,...] [--stop] [--] <command> ...",
+    "run", "Run a command once conditions hold, or end its dead connections.",
+    usage: """
+      connctl run --when <condition>[,...] [--stop] [--guard] [--] <command> ...
+             connctl run --guard [--patience <time>] [--] <command> ...
+      """,
     discussion: """
       \(Condition.help)
 
       connctl exits with the command's status. With --stop, the command and its children are \
       suspended (SIGSTOP) while the conditions do not hold, and continue (SIGCONT) when they do. \
       Open connections may time out while suspended.
+
+      With --guard, dead TCP connections of the command and its children end, so that it gets an \
+      error and can try again, instead of waiting for up to 15 minutes. Needs no privileges. A \
+      connection that connd declares lost is held for two seconds. If its peer is still silent \
+      then, it ends as soon as there is another path to its peer, or when --patience is over. A \
+      better path alone ends nothing. Each end is one line on standard error. Accepted connections \
+      and those of Multipath TCP go on.
       """,
     examples: [
       "connctl run --when online,not-metered -- ./backup",
       "connctl run --when wifi --stop -- rsync -a ~/photos nas:",
+      "connctl run --guard -- wget https://example.com/image.iso",
     ],
     exit: "the command's; 127 if it does not exist, 126 if it cannot be executed.")
 
@@ -29,10 +41,15 @@ struct RunCommand: ConnctlCommand {
       "Comma-separated conditions, as for “connctl is”. All of them must hold.",
       valueName: "conditions"),
     completion: .conditions)
-  var when: String
+  var when: String?
 
   @Flag(help: "Suspend the command while the conditions do not hold.")
   var stop = false
+
+  @Flag(help: "End dead connections of the command and its children.")
+  var `guard` = false
+
+  @OptionGroup var patience: PatienceOption
 
   @Argument(
     parsing: .captureForPassthrough,
@@ -45,7 +62,11 @@ struct RunCommand: ConnctlCommand {
   }
 
   func validate() throws {
-    _ = try Condition.readingAll(self.when)
+    if let when { _ = try Condition.readingAll(when) }
+    guard self.when != nil || self.guard else {
+      throw ValidationError("--when or --guard is required")
+    }
+    guard self.when != nil || !self.stop else { throw ValidationError("--stop needs --when") }
     guard !self.command.isEmpty else { throw ValidationError("a command is required") }
   }
 
@@ -54,10 +75,54 @@ struct RunCommand: ConnctlCommand {
 
   func run(through connector: Connector) async throws {
     if self.stop { throw try await self.supervised(through: connector) }
+    if self.when != nil {
+      do {
+        try await self.follow(through: connector) { if $0 { throw Holds() } }
+      } catch is Holds {}
+    }
+    guard self.guard else { return try self.become() }
+    throw await self.outcome(of: try self.start(), through: connector)
+  }
+
+  /// Starts the command as a child of connctl.
+  private func start() throws -> ChildProcess {
+    // Orphans of the command belong to it, too.
+    if self.guard { clinux_adopt_orphans() }
+    let child = try ChildProcess(self.command)
+    child.takeTerminal()
+    Forwarding.begin(to: child)
+    return child
+  }
+
+  /// Returns the command's exit status when it has ended. Until then, its dead connections end if
+  /// they are guarded.
+  private func outcome(of child: ChildProcess, through connector: Connector) async -> ExitCode {
+    guard self.guard else { return await child.end() }
+    return await withTaskGroup { group in
+      group.addTask { await self.endDeadConnections(through: connector) }
+      let status = await child.end(reapingOrphans: true)
+      group.cancelAll()
+      let rest = ProcessTree.descendants(of: Int(getpid())).count
+      if rest > 0 {
+        self.console.remark(
+          "the command has ended; connections of its \(rest) remaining processes do not end any more")
+      }
+      return status
+    }
+  }
+
+  private func endDeadConnections(through connector: Connector) async {
+    let console = self.console
+    let report: @Sendable (String) -> Void = { console.remark($0) }
     do {
-      try await self.follow(through: connector) { if $0 { throw Holds() } }
-    } catch is Holds {
-      try self.become()
+      try await ReaperSession(
+        self.patience.settings, ProcessEnder(report: report), socket: self.socket,
+        through: connector, report: report
+      ).run()
+    } catch is CancellationError {
+    } catch {
+      // The command runs on without connd.
+      if !Task.isCancelled { console.remark("\(error); no connection is ended") }
     }
   }
 
@@ -65,7 +130,7 @@ struct RunCommand: ConnctlCommand {
   private func follow(
     through connector: Connector, _ tell: @escaping @Sendable (Bool) throws -> Void
   ) async throws {
-    let conditions = try Condition.readingAll(self.when)
+    let conditions = try Condition.readingAll(self.when ?? "")
     let reported = Mutex<Bool?>(nil)
     let follower = StatusFollower(
       socket: self.socket, through: connector, kinds: [.transition, .path])
@@ -118,9 +183,7 @@ struct RunCommand: ConnctlCommand {
           if let child = running.withLock({ $0 }) {
             child.signal(holds ? SIGCONT : SIGSTOP)
           } else if holds {
-            let child = try ChildProcess(self.command)
-            child.takeTerminal()
-            Forwarding.begin(to: child)
+            let child = try self.start()
             running.withLock { $0 = child }
             start.yield(child)
             start.finish()
@@ -129,7 +192,7 @@ struct RunCommand: ConnctlCommand {
         return ExitStatus.holds
       }
       group.addTask {
-        for await child in started { return await child.end() }
+        for await child in started { return await self.outcome(of: child, through: connector) }
         throw CancellationError()
       }
       return try await group.next() ?? ExitStatus.doesNotHold

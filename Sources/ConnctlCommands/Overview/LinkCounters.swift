@@ -30,12 +30,8 @@ enum ProcessName {
   /// Returns the name as in ps(1) (proc_pid_comm(5)), or `nil` if the process does not exist or is
   /// hidden from this user.
   static func read(_ process: some BinaryInteger, in proc: String = "/proc") -> String? {
-    let file = open("\(proc)/\(process)/comm", O_RDONLY | O_CLOEXEC)
-    guard file >= 0 else { return nil }
-    defer { close(file) }
-    var bytes = [UInt8](repeating: 0, count: 64)
-    let count = Glibc.read(file, &bytes, bytes.count)
-    guard count > 0 else { return nil }
-    return String(decoding: bytes.prefix(count).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    ProcFiles.text(at: "\(proc)/\(process)/comm", upTo: 64).map { text in
+      String(text.prefix { $0 != "\n" })
+    }
   }
 }

@@ -91,13 +91,16 @@ struct ChildProcess: Sendable {
   }
 
   /// Returns when the command has ended, with its exit status as in a shell. Must be called only
-  /// once.
-  func end() async -> ExitCode {
+  /// once. Meanwhile it reaps orphans that connctl has adopted (`PR_SET_CHILD_SUBREAPER`).
+  func end(reapingOrphans reapsOrphans: Bool = false) async -> ExitCode {
     let id = self.id
     return await withCheckedContinuation { continuation in
       let wait: @Sendable () -> Void = {
         var status: CInt = 0
-        while waitpid(id, &status, 0) < 0, errno == EINTR {}
+        while true {
+          let ended = waitpid(reapsOrphans ? -1 : id, &status, 0)
+          if ended == id || ended < 0 && errno != EINTR { break }
+        }
         let signal = status & 0x7F
         continuation.resume(
           returning: ExitCode(signal == 0 ? status >> 8 & 0xFF : 128 + signal))

@@ -1,6 +1,4 @@
-import CLinux
 import Connectivity
-import Glibc
 
 /// A process that has a socket open.
 struct SocketOwner: Hashable, Sendable {
@@ -17,9 +15,9 @@ enum SocketOwners {
   static func read(_ sockets: Set<UInt64>, in proc: String = "/proc") -> [UInt64: SocketOwner] {
     guard !sockets.isEmpty else { return [:] }
     var owners: [UInt64: SocketOwner] = [:]
-    for process in self.entries(of: proc).compactMap({ Int($0) }).sorted() {
-      for descriptor in self.entries(of: "\(proc)/\(process)/fd") {
-        guard let socket = self.socket(at: "\(proc)/\(process)/fd/\(descriptor)"),
+    for process in (ProcFiles.entries(of: proc) ?? []).compactMap({ Int($0) }).sorted() {
+      for descriptor in ProcFiles.entries(of: "\(proc)/\(process)/fd") ?? [] {
+        guard let socket = ProcFiles.socket(at: "\(proc)/\(process)/fd/\(descriptor)"),
           sockets.contains(socket), owners[socket] == nil
         else { continue }
         owners[socket] = SocketOwner(
@@ -27,28 +25,5 @@ enum SocketOwners {
       }
     }
     return owners
-  }
-
-  private static func entries(of directory: String) -> [String] {
-    guard let stream = opendir(directory) else { return [] }
-    defer { closedir(stream) }
-    var names: [String] = []
-    while let entry = readdir(stream) {
-      let name = String(cString: clinux_entry_name(entry))
-      if name.first?.isNumber == true { names.append(name) }
-    }
-    return names
-  }
-
-  /// Returns the number in `socket:[4711]`, or `nil` for a file of another kind.
-  private static func socket(at path: String) -> UInt64? {
-    var bytes = [UInt8](repeating: 0, count: 64)
-    let count = bytes.withUnsafeMutableBytes { bytes in
-      bytes.baseAddress.map { readlink(path, $0, bytes.count) } ?? -1
-    }
-    guard count > 0 else { return nil }
-    let target = String(decoding: bytes.prefix(count), as: UTF8.self)
-    guard target.hasPrefix("socket:["), target.hasSuffix("]") else { return nil }
-    return UInt64(target.dropFirst("socket:[".count).dropLast())
   }
 }

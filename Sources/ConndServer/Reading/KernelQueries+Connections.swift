@@ -86,7 +86,7 @@ extension KernelQueries {
     let began = min(history.lastChange ?? now, now)
     var lookup = FlowMachine.Lookup(
       reading, isCertain: try reader.isGone(reading, madeOn: made ?? flowPath.judged),
-      isTunnelled: flowPath.isTunnelled, change: now, readAt: began, policy: policy)
+      isTunnelled: flowPath.isTunnelled, change: began, readAt: began, policy: policy)
     var actions = machine.evaluate(
       .registration(lookup, since: isAway ? left : nil), isProof: { self.view.isLookupProof() },
       report: { socket }, at: now, began: began)

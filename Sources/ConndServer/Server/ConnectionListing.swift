@@ -22,6 +22,8 @@ struct ConnectionListing: Sendable {
   struct Entry: Sendable {
     var key: String
     var connection: OpenConnection
+    /// Whether this machine accepts connections on the connection's own port.
+    var isAccepted = false
   }
 
   /// Returns the next connections, or `nil` after the last ones.
@@ -31,6 +33,12 @@ struct ConnectionListing: Sendable {
   var begin: @Sendable () throws(NetlinkError) -> Dump = { () throws(NetlinkError) in
     let dump = try SocketDump(on: try KernelSockets().open(.socketDiagnosis))
     return { () throws(NetlinkError) in try dump.next() }
+  }
+
+  /// Reads the ports on which this machine accepts connections.
+  var listening: @Sendable () throws(NetlinkError) -> ListeningPorts = {
+    () throws(NetlinkError) in
+    try ListeningPorts(on: KernelSockets().open(.socketDiagnosis))
   }
 
   /// Returns a user's first connections that belong on the page or after it, sorted by key. Root
@@ -46,11 +54,16 @@ struct ConnectionListing: Sendable {
     keep: (_ bytes: Int) throws -> Void
   ) async throws -> [Entry] {
     try keep(Self.costOfDump)
+    let listening = try self.listening()
     let next = try self.begin()
     var kept: [Entry] = []
     while let part = try next() {
       let own = part.filter { user == 0 || user == ownUser || $0.destination.uid == user }
-        .map { Entry(key: $0.key, connection: $0) }.sorted { $0.key < $1.key }
+        .map {
+          Entry(
+            key: $0.key, connection: $0,
+            isAccepted: listening.contains($0.destination.transport?.localPort ?? 0))
+        }.sorted { $0.key < $1.key }
       kept += page.rest(of: own, key: \.key)
       // Sorts only once a quarter more than `count` is kept, so that few parts need a sort.
       if kept.count > count + count / 4 { kept.keepFirst(count) }
@@ -104,14 +117,20 @@ extension OpenConnection {
 }
 
 extension Connectivity_V1_Connection {
-  init(_ connection: OpenConnection, _ report: ConnectionReport) {
+  init(_ entry: ConnectionListing.Entry, _ report: ConnectionReport) {
     self.init()
+    let connection = entry.connection
     self.local = connection.destination.source?.description ?? ""
     self.localPort = UInt32(connection.destination.transport?.localPort ?? 0)
     self.remote = connection.destination.address.description
     self.remotePort = UInt32(connection.destination.transport?.remotePort ?? 0)
     self.user = connection.destination.uid
     self.socketInode = connection.inode
+    self.socketCookie = connection.cookie
+    self.tcpState = Connectivity_V1_TcpState(connection.state)
+    self.subflow = connection.isSubflow
+    self.accepted = entry.isAccepted
+    if let group = connection.controlGroup { self.controlGroup = group }
     self.path = Connectivity_V1_Path(report.path)
     if let link = report.link {
       (self.interface, self.interfaceState) = (
@@ -124,6 +143,19 @@ extension Connectivity_V1_Connection {
     }
     if let socket = report.socket {
       self.socket = Connectivity_V1_SocketTestimony(SocketTestimony(socket))
+    }
+  }
+}
+
+extension Connectivity_V1_TcpState {
+  fileprivate init(_ state: TCPState) {
+    switch state {
+    case .established: self = .established
+    case .synSent: self = .synSent
+    case .finWait1: self = .finWait1
+    case .finWait2: self = .finWait2
+    case .closeWait: self = .closeWait
+    case .listen: self = .unspecified
     }
   }
 }

@@ -56,7 +56,7 @@ extension DiagnosticsService {
       }.orUnavailable()
       for (entry, report) in zip(part, reports) {
         let response = Connectivity_V1_ListConnectionsResponse.with {
-          $0.connections = [Connectivity_V1_Connection(entry.connection, report)]
+          $0.connections = [Connectivity_V1_Connection(entry, report)]
         }
         guard encoded.append(response, key: entry.key) else {
           return encoded.ended { token in

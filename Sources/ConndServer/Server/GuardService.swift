@@ -100,7 +100,11 @@ extension FlowTable.Registration {
     _ flow: Connectivity_V1_Flow, of caller: UInt32, in mailbox: UInt64
   ) throws(FlowRefusal) {
     let remote = try address(flow.remote, "add.remote")
-    var destination = Destination(remote, uid: caller, mark: flow.mark)
+    guard !flow.hasUser || flow.user == caller || caller == 0 else {
+      throw .invalid("add.user: only root may name another user")
+    }
+    var destination = Destination(
+      remote, uid: flow.hasUser ? flow.user : caller, mark: flow.mark)
     var local: IPAddress?
     if flow.hasLocal {
       let address = try address(flow.local, "add.local")

@@ -18,6 +18,8 @@ extension FlowGuard {
     package var forbidsConstrained: Bool
     /// How the owner can ask the peer (E4).
     package var question = PeerQuestion.none
+    /// The user of the connection, or `nil` for this process's user. Only root may set it.
+    package var user: UInt32?
 
     package init(
       remote: IPAddress, local: IPAddress? = nil, transport: Transport? = nil, mark: UInt32 = 0,
@@ -46,5 +48,6 @@ extension Connectivity_V1_Flow {
     self.forbidsConstrained = flow.forbidsConstrained
     if let transport = flow.transport { self.setTransport(transport) }
     self.question = Connectivity_V1_FlowQuestion(flow.question)
+    if let user = flow.user { self.user = user }
   }
 }

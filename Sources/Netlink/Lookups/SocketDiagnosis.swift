@@ -29,29 +29,54 @@ package final class SocketDiagnosis {
       for: connections, request: Request.init(socketOf:), read: SocketReport.init(message:))
     return answers.map { if case .success(let report)? = $0 { report } else { nil } }
   }
+
+  /// Ends a connection: the kernel resets it, and the program that has it open gets ECONNABORTED.
+  /// Needs CAP_NET_ADMIN.
+  ///
+  /// - Parameters:
+  ///   - connection: It must name a socket.
+  ///   - cookie: The kernel's number of the socket. Another socket is not ended.
+  /// - Throws: ``NetlinkError`` with ENOENT if the socket no longer exists, EPERM without the
+  ///   capability, EOPNOTSUPP if the kernel was built without CONFIG_INET_DIAG_DESTROY.
+  package func destroy(_ connection: Destination, cookie: UInt64) throws(NetlinkError) {
+    try self.requester.command(Request(destroying: connection, cookie))
+  }
 }
 
 extension Request {
   /// Asks for the one socket of a connection. The kernel compares the link only if the socket is
   /// bound to a link (`inet_bound_dev_eq`).
   fileprivate init(socketOf connection: Destination) {
-    var header = inet_diag_req_v2()
-    header.sdiag_family = connection.address.family.netlinkNumber
-    header.sdiag_protocol = UInt8(IPPROTO_TCP)
-    header.idiag_ext = UInt8(1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_SKMEMINFO - 1))
-    header.idiag_states = .max
-    header.id.idiag_sport = (connection.transport?.localPort ?? 0).bigEndian
-    header.id.idiag_dport = (connection.transport?.remotePort ?? 0).bigEndian
-    withUnsafeMutableBytes(of: &header.id.idiag_src) { bytes in
+    // INET_DIAG_NOCOOKIE: the addresses and ports identify the socket.
+    let header = inet_diag_req_v2(socketOf: connection, cookie: .max)
+    self.init(Int(SOCK_DIAG_BY_FAMILY), "SOCK_DIAG_BY_FAMILY", header: header)
+  }
+
+  fileprivate init(destroying connection: Destination, _ cookie: UInt64) {
+    let header = inet_diag_req_v2(socketOf: connection, cookie: cookie)
+    self.init(Int(SOCK_DESTROY), "SOCK_DESTROY", header: header)
+  }
+}
+
+extension inet_diag_req_v2 {
+  fileprivate init(socketOf connection: Destination, cookie: UInt64) {
+    self.init()
+    self.sdiag_family = connection.address.family.netlinkNumber
+    self.sdiag_protocol = UInt8(IPPROTO_TCP)
+    self.idiag_ext = UInt8(1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_SKMEMINFO - 1))
+    self.idiag_states = .max
+    self.id.idiag_sport = (connection.transport?.localPort ?? 0).bigEndian
+    self.id.idiag_dport = (connection.transport?.remotePort ?? 0).bigEndian
+    withUnsafeMutableBytes(of: &self.id.idiag_src) { bytes in
       if let source = connection.source { bytes.copyBytes(from: source.bytes) }
     }
-    withUnsafeMutableBytes(of: &header.id.idiag_dst) { bytes in
+    withUnsafeMutableBytes(of: &self.id.idiag_dst) { bytes in
       bytes.copyBytes(from: connection.address.bytes)
     }
-    header.id.idiag_if = connection.outLink ?? 0
-    // INET_DIAG_NOCOOKIE: the addresses and ports identify the socket.
-    header.id.idiag_cookie = (.max, .max)
-    self.init(Int(SOCK_DIAG_BY_FAMILY), "SOCK_DIAG_BY_FAMILY", header: header)
+    self.id.idiag_if = connection.outLink ?? 0
+    self.id.idiag_cookie = (
+      UInt32(truncatingIfNeeded: cookie), UInt32(truncatingIfNeeded: cookie >> 32)
+    )
   }
 }
 

@@ -83,7 +83,8 @@ final class GuardedFlow {
 
   /// Checks that connd destroys the flow for one of these reasons, after reporting only `before`
   /// (`nil`: anything weaker), and that TCP agrees. An active flow is first advised for the same
-  /// reason, while its socket is queried (E1). A better path first drains (I3).
+  /// reason, while its socket is queried (E1), and on a busy machine it may seem silent meanwhile
+  /// (E2). A better path first drains (I3).
   func expectDestroyed(
     _ reasons: String..., after before: [String]? = [], cause: String? = nil,
     sourceLocation: SourceLocation = #_sourceLocation
@@ -99,9 +100,9 @@ final class GuardedFlow {
         reasons.contains(invalidation.reason), "\(invalidation)", sourceLocation: sourceLocation)
       if let before {
         let isDrained = invalidation.reason == "betterPath"
-        let examined = "\(isDrained ? "drain" : "advise") \(invalidation.reason)"
-        #expect(
-          told == before || told == before + [examined], sourceLocation: sourceLocation)
+        let examined = ["\(isDrained ? "drain" : "advise") \(invalidation.reason)", "advise silent"]
+        let others = told.filter { before.contains($0) || !examined.contains($0) }
+        #expect(others == before, "\(told)", sourceLocation: sourceLocation)
       }
       if let cause {
         #expect(invalidation.cause.change == cause, sourceLocation: sourceLocation)

@@ -2330,6 +2330,16 @@ public struct Connectivity_V1_Flow: Message {
   /// acknowledged.
   public var question: Connectivity_V1_FlowQuestion = Connectivity_V1_FlowQuestion()
 
+  /// The user of the connection, for rules with `uidrange`. Not set: the calling user. Only root may
+  /// name another user.
+  public var user: UInt32 {
+    get { self._user ?? 0 }
+    set { self._user = newValue }
+  }
+  public var hasUser: Bool { self._user != nil }
+  public mutating func clearUser() { self._user = nil }
+  private var _user: UInt32?
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -2347,6 +2357,7 @@ public struct Connectivity_V1_Flow: Message {
     case 11: if let value = field.uint32 { self.remotePort = value }
     case 12: if let value = field.uint32 { self.protocol = value }
     case 13: if let value = field.value(as: Connectivity_V1_FlowQuestion.self) { self.question = value }
+    case 14: if let value = field.uint32 { self.user = value }
     default: break
     }
   }
@@ -2365,6 +2376,7 @@ public struct Connectivity_V1_Flow: Message {
     if let value = self._remotePort { writer.write(present: UInt64(value), as: 11) }
     if let value = self._protocol { writer.write(present: UInt64(value), as: 12) }
     writer.write(self.question, as: 13)
+    if let value = self._user { writer.write(present: UInt64(value), as: 14) }
   }
 }
 

@@ -370,6 +370,48 @@ public enum Connectivity_V1_LinkState: ProtobufEnum {
   }
 }
 
+/// The state of a TCP socket (RFC 9293, 3.3.2). More values may be added.
+public enum Connectivity_V1_TcpState: ProtobufEnum {
+  case unspecified
+  case established
+  /// The connection is being made.
+  case synSent
+  /// This machine has ended it.
+  case finWait1
+  case finWait2
+  /// The peer has ended it.
+  case closeWait
+  case UNRECOGNIZED(Int)
+
+  public static let allCases: [Self] = [.unspecified, .established, .synSent, .finWait1, .finWait2, .closeWait]
+
+  public init() { self = .unspecified }
+
+  public init(rawValue: Int) {
+    switch rawValue {
+    case 0: self = .unspecified
+    case 1: self = .established
+    case 2: self = .synSent
+    case 3: self = .finWait1
+    case 4: self = .finWait2
+    case 5: self = .closeWait
+    default: self = .UNRECOGNIZED(rawValue)
+    }
+  }
+
+  public var rawValue: Int {
+    switch self {
+    case .unspecified: 0
+    case .established: 1
+    case .synSent: 2
+    case .finWait1: 3
+    case .finWait2: 4
+    case .closeWait: 5
+    case .UNRECOGNIZED(let number): number
+    }
+  }
+}
+
 public struct Connectivity_V1_ExplainRequest: Message {
   /// An IPv4 or IPv6 address as text; see WatchPathRequest.destination. Not set: the default
   /// destination.
@@ -1556,7 +1598,7 @@ public struct Connectivity_V1_ListConnectionsResponse: Message {
   }
 }
 
-/// An established TCP connection, and what Guard would report about it.
+/// A TCP connection that is established or being made, and what Guard would report about it.
 public struct Connectivity_V1_Connection: Message {
   /// Its own address and port.
   public var local: String = ""
@@ -1628,6 +1670,29 @@ public struct Connectivity_V1_Connection: Message {
   public mutating func clearSocket() { self._socket.clear() }
   private var _socket = Nested<Connectivity_V1_SocketTestimony>()
 
+  /// The kernel's number of its socket (SO_COOKIE), which is never used again.
+  public var socketCookie: UInt64 = 0
+
+  public var tcpState: Connectivity_V1_TcpState = Connectivity_V1_TcpState()
+
+  /// Whether it is a subflow of Multipath TCP, or was one before the connection fell back to TCP.
+  /// Kernels before 6.15 do not tell connd.
+  public var subflow: Bool = false
+
+  /// The id of the control group in which its socket was made, which is the inode number of the
+  /// group's directory (cgroups(7), version 2). Not set if the kernel does not report it.
+  public var controlGroup: UInt64 {
+    get { self._controlGroup ?? 0 }
+    set { self._controlGroup = newValue }
+  }
+  public var hasControlGroup: Bool { self._controlGroup != nil }
+  public mutating func clearControlGroup() { self._controlGroup = nil }
+  private var _controlGroup: UInt64?
+
+  /// Whether this machine accepts connections on `local_port`, so that the connection probably was
+  /// accepted.
+  public var accepted: Bool = false
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1644,6 +1709,11 @@ public struct Connectivity_V1_Connection: Message {
     case 10: if let value = field.value(as: Connectivity_V1_InvalidationReason.self) { self.reason = value }
     case 11: if let value = field.value(as: Connectivity_V1_InvalidationSeverity.self) { self.severity = value }
     case 12: if let bytes = field.message { try self.socket.merge(bytes) }
+    case 13: if let value = field.uint64 { self.socketCookie = value }
+    case 14: if let value = field.value(as: Connectivity_V1_TcpState.self) { self.tcpState = value }
+    case 15: if let value = field.bool { self.subflow = value }
+    case 16: if let value = field.uint64 { self.controlGroup = value }
+    case 17: if let value = field.bool { self.accepted = value }
     default: break
     }
   }
@@ -1661,6 +1731,11 @@ public struct Connectivity_V1_Connection: Message {
     if let value = self._reason { writer.write(present: value, as: 10) }
     if let value = self._severity { writer.write(present: value, as: 11) }
     self._socket.write(to: &writer, as: 12)
+    writer.write(self.socketCookie, as: 13)
+    writer.write(self.tcpState, as: 14)
+    writer.write(self.subflow, as: 15)
+    if let value = self._controlGroup { writer.write(present: value, as: 16) }
+    writer.write(self.accepted, as: 17)
   }
 }
 

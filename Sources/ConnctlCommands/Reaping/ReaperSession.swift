@@ -1,0 +1,141 @@
+import Connectivity
+import ConnectivityMonitor
+import ConnectivityProtocol
+import Glibc
+import Synchronization
+
+/// Follows connd, and has lost connections ended.
+///
+/// It lists connections after each change that connd reports, and while some are held. connd guards
+/// what was listed. Without news nothing runs. Without connd no connection is ended.
+///
+/// Implements rules R1, R2 and R6.
+final class ReaperSession: Sendable {
+  private let socket: String
+  private let connector: Connector
+  private let ender: any ConnectionEnder
+  private let report: @Sendable (String) -> Void
+  private let reaper: Mutex<Reaper>
+  private let flows: FlowGuard
+  /// Each element is a reason to list the connections.
+  private let turns = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+  private let jobs = AsyncStream.makeStream(of: Job.self)
+
+  private enum Job: Sendable {
+    case ask([ReapableConnection])
+    case listAt(Reaper.Instant)
+  }
+
+  /// - Parameter report: Receives each line for the user.
+  init(
+    _ settings: Reaper.Settings, _ ender: any ConnectionEnder, socket: String,
+    through connector: Connector, report: @escaping @Sendable (String) -> Void
+  ) {
+    (self.socket, self.connector, self.ender, self.report) = (socket, connector, ender, report)
+    self.reaper = Mutex(Reaper(settings))
+    self.flows = FlowGuard(socket: socket, through: connector)
+  }
+
+  /// Runs until the task is cancelled.
+  ///
+  /// - Throws: ``ConndError`` if connd refuses this user, `ForeignNamespace`, `CancellationError`.
+  func run() async throws {
+    try await withThrowingDiscardingTaskGroup { group in
+      group.addTask { try await self.follow() }
+      group.addTask { try await self.listen() }
+      group.addTask {
+        for await _ in self.turns.stream { try await self.list() }
+      }
+      for await job in self.jobs.stream {
+        switch job {
+        case .ask(let connections): group.addTask { await self.ender.ask(connections) }
+        case .listAt(let time):
+          group.addTask {
+            if (try? await Task.sleep(until: time, clock: .suspending)) != nil {
+              self.turns.continuation.yield()
+            }
+          }
+        }
+      }
+      group.cancelAll()
+    }
+  }
+
+  /// Lists the connections after each change of the network.
+  private func follow() async throws {
+    let follower = StatusFollower(socket: self.socket, through: self.connector)
+    let wasThere = Atomic(false)
+    try await follower.run { event in
+      switch event {
+      case .disconnected(let error):
+        switch error {
+        case .refused, .invalid: throw error
+        case .notThere, .turnedAway, .failed: break
+        }
+        self.reaper.withLock { $0.lost() }
+        self.report(
+          ConndMessage.absent(
+            error, wasThere: wasThere.load(ordering: .relaxed), left: "no connection is ended"))
+      case .resumed:
+        self.report(ConndMessage.back())
+        self.turns.continuation.yield()
+      case .snapshot, .gap, .change:
+        wasThere.store(true, ordering: .relaxed)
+        self.turns.continuation.yield()
+      }
+    }
+  }
+
+  private func listen() async throws {
+    while let event = await self.flows.next() {
+      let now = SuspendingClock.now
+      switch event {
+      case .flow(let id, _, let event):
+        self.perform { $0.received(event, id: id, at: now) }
+      case .question(let id): self.perform { $0.asked(id: id) }
+      case .absent(.elsewhere(let foreign)): throw foreign
+      case .absent(.disconnected), .resumed: break
+      }
+    }
+  }
+
+  private func list() async throws {
+    let now = SuspendingClock.now
+    let peers = self.reaper.withLock { $0.peers(at: now) }
+    do {
+      let (connections, ways) = try await self.connector.withServices(at: self.socket) { connd in
+        let connections = try await connd.connections()
+        var ways: [IPAddress: KernelPath] = [:]
+        for peer in peers { ways[peer] = try await connd.path(to: peer) }
+        return (connections, ways)
+      }
+      let selected = self.ender.select(connections.compactMap { ReapableConnection($0) })
+      self.perform { $0.listed(selected, ways: ways, at: now) }
+    } catch is ConndError {
+      // `follow` reports that connd is gone, and lists again when it is back.
+      self.reaper.withLock { $0.lost() }
+    }
+  }
+
+  private func perform(_ body: (inout Reaper) -> [Reaper.Action]) {
+    let (actions, deadline) = self.reaper.withLock { reaper in
+      let before = reaper.deadline
+      let actions = body(&reaper)
+      return (actions, reaper.deadline == before ? nil : reaper.deadline)
+    }
+    var (asked, lost): ([ReapableConnection], [(ReapableConnection, Reaper.Loss)]) = ([], [])
+    for action in actions {
+      switch action {
+      case .guardFlow(var flow, let id):
+        flow.question = self.ender.question
+        self.flows.add(flow, id: id)
+      case .release(let id): self.flows.remove(id)
+      case .ask(let connection): asked.append(connection)
+      case .end(let connection, let loss): lost.append((connection, loss))
+      }
+    }
+    self.ender.end(lost)
+    if !asked.isEmpty { self.jobs.continuation.yield(.ask(asked)) }
+    if let deadline { self.jobs.continuation.yield(.listAt(deadline)) }
+  }
+}
