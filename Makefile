@@ -123,9 +123,9 @@ install-built:
 	        install -D -m 644 -t /usr/share/polkit-1/rules.d packaging/polkit/*.rules
 	    fi
 	    install $(STRIP) "$(BUILT)/connd-multipath" "$$root/bin"
-	    for name in connd multipath; do
-	        config="$(DESTDIR)$(SYSCONFDIR)/connd/$$name.yaml"
-	        [ -e "$$config" ] || install -D -m 644 "config/$$name.yaml" "$$config"
+	    for name in connd.yaml multipath.yaml reap.conf; do
+	        config="$(DESTDIR)$(SYSCONFDIR)/connd/$$name"
+	        [ -e "$$config" ] || install -D -m 644 "config/$$name" "$$config"
 	    done
 	fi
 	# Completion scripts are read by a shell and not run, so they need no #! line.

@@ -105,7 +105,8 @@ struct RunCommand: ConnctlCommand {
       let rest = ProcessTree.descendants(of: Int(getpid())).count
       if rest > 0 {
         self.console.remark(
-          "the command has ended; connections of its \(rest) remaining processes do not end any more")
+          "the command has ended; connections of its \(rest) remaining processes do not end any more"
+        )
       }
       return status
     }

@@ -23,9 +23,31 @@ extension JSON {
         LinkState(known: connection.interfaceState)?.rawValue),
       "path": .path(try KernelPath(connection.path)),
       "user": .number(connection.user),
+      "tcpState": .string(TCPStateWord(connection.tcpState)?.rawValue),
+      // As text, because JSON's numbers are exact only up to 2^53.
+      "socketCookie": .string("\(connection.socketCookie)"),
+      "isSubflow": .bool(connection.subflow),
+      "isAccepted": .bool(connection.accepted),
+      "controlGroup": .string(connection.hasControlGroup ? "\(connection.controlGroup)" : nil),
       "process": .number(listed.owner.map { UInt32(clamping: $0.process) }),
       "program": .string(listed.owner?.name),
       "socket": connection.hasSocket ? .socket(SocketTestimony(connection.socket)) : .null,
     ]
+  }
+}
+
+/// The states of a connection in JSON.
+private enum TCPStateWord: String {
+  case established, synSent, finWait1, finWait2, closeWait
+
+  init?(_ state: Connectivity_V1_TcpState) {
+    switch state {
+    case .established: self = .established
+    case .synSent: self = .synSent
+    case .finWait1: self = .finWait1
+    case .finWait2: self = .finWait2
+    case .closeWait: self = .closeWait
+    case .unspecified, .UNRECOGNIZED: return nil
+    }
   }
 }

@@ -54,7 +54,8 @@ final class HeldSocket: SocketOptions {
     }
     var none = sockaddr()
     none.sa_family = sa_family_t(AF_UNSPEC)
-    let isDisconnected = connect(self.descriptor, &none, socklen_t(MemoryLayout<sockaddr>.size)) == 0
+    let isDisconnected =
+      connect(self.descriptor, &none, socklen_t(MemoryLayout<sockaddr>.size)) == 0
     shutdown(self.descriptor, CInt(SHUT_RDWR))
     return isDisconnected ? .disconnected : .shutDown
   }

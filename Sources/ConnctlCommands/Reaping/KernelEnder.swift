@@ -49,7 +49,9 @@ final class KernelEnder: ConnectionEnder {
           ? !ports.contains(Self.ssh) : self.rules.ports.contains(connection.remotePort)
       else { return false }
       return self.rules.units.isEmpty
-        || connection.controlGroup.map { groups.units(of: $0).contains(where: self.rules.units.contains) }
+        || connection.controlGroup.map {
+          groups.units(of: $0).contains(where: self.rules.units.contains)
+        }
           ?? false
     }
   }

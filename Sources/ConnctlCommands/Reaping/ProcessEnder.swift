@@ -43,7 +43,9 @@ final class ProcessEnder: ConnectionEnder {
 
   func ask(_ connections: [ReapableConnection]) async {
     var probes: [(ReapableConnection, KeepaliveProbe)] = connections.compactMap { connection in
-      guard let probe = self.hold(connection).flatMap({ KeepaliveProbe(on: $0) }) else { return nil }
+      guard let probe = self.hold(connection).flatMap({ KeepaliveProbe(on: $0) }) else {
+        return nil
+      }
       return (connection, probe)
     }
     var elapsed = Duration.zero

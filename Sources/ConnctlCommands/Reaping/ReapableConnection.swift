@@ -27,13 +27,12 @@ struct ReapableConnection: Hashable, Sendable {
 }
 
 extension ReapableConnection {
-  /// Reads an entry of connd's list, or returns `nil` for a connection that is never ended: this
-  /// machine has ended it, or both of its ends have the same address (R5).
+  /// Reads an entry of connd's list, or returns `nil` for a connection that is never ended, because
+  /// both of its ends have the same address (R5).
   ///
   /// - Parameter isOfRoot: Whether root has asked for the list.
   init?(_ connection: Connectivity_V1_Connection, isOfRoot: Bool = geteuid() == 0) {
-    guard connection.tcpState == .established || connection.tcpState == .synSent,
-      connection.socketCookie != 0, connection.local != connection.remote,
+    guard connection.socketCookie != 0, connection.local != connection.remote,
       let local = IPAddress(connection.local), let remote = IPAddress(connection.remote),
       !local.isLoopback, !remote.isLoopback
     else { return nil }

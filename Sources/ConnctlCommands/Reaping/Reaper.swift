@@ -73,7 +73,11 @@ struct Reaper: Sendable {
 
   private var held: [(connection: ReapableConnection, since: Instant, loss: Loss)] {
     self.entries.values.compactMap { entry in
-      if case .held(let since, let loss) = entry.state { (entry.connection, since, loss) } else { nil }
+      if case .held(let since, let loss) = entry.state {
+        (entry.connection, since, loss)
+      } else {
+        nil
+      }
     }
   }
 
@@ -179,7 +183,11 @@ struct Reaper: Sendable {
   private mutating func schedule(again: Bool, at now: Instant) {
     let dues = self.held.map { held in
       let first = held.since.advanced(by: self.settings.hold)
-      return first > now ? first : now.advanced(by: self.settings.hold)
+      if first > now { return first }
+      let (next, last) = (
+        now.advanced(by: self.settings.hold), held.since.advanced(by: self.settings.patience)
+      )
+      return last > now ? min(next, last) : next
     }
     let after = again ? [now.advanced(by: self.settings.hold)] : []
     self.next = (dues + after).min()

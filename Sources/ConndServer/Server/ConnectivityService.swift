@@ -3,6 +3,7 @@ import ConnectivityProtobuf
 import ConnectivityProtocol
 import ConnectivityRules
 import GRPCCore
+import LinuxSupport
 import UnixTransport
 
 /// Implements `connectivity.v1.Connectivity` with the store and the monitor, except `Watch`, which

@@ -2,7 +2,7 @@ import Connectivity
 import ConnectivityRules
 import ConnectivityProtocol
 import GRPCCore
-import Glibc
+import LinuxSupport
 import UnixTransport
 
 /// The `Guard` call: receives a client's requests and sends the events of its flows.
@@ -158,13 +158,6 @@ private func address(_ text: String, _ field: String) throws(FlowRefusal) -> IPA
   } catch {
     throw .invalid(error.message)
   }
-}
-
-/// Returns the index of the link with that name in connd's namespace, or `nil` if it does not
-/// exist.
-func linkIndex(_ name: String) -> UInt32? {
-  let index = if_nametoindex(name)
-  return index == 0 ? nil : index
 }
 
 extension Connectivity_V1_GuardResponse {

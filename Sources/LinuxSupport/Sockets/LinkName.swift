@@ -15,6 +15,12 @@ package func linkName(_ index: UInt32) -> String? {
   return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
 }
 
+/// Returns the index of the link with a name, or `nil` if it does not exist.
+package func linkIndex(_ name: String) -> UInt32? {
+  let index = if_nametoindex(name)
+  return index == 0 ? nil : index
+}
+
 /// Returns the name of the link that has an address, or `nil` unless exactly one link has it.
 package func linkName(of address: IPAddress) -> String? {
   var list: UnsafeMutablePointer<ifaddrs>?

@@ -54,7 +54,7 @@ extension Request {
 
   fileprivate init(destroying connection: Destination, _ cookie: UInt64) {
     let header = inet_diag_req_v2(socketOf: connection, cookie: cookie)
-    self.init(Int(SOCK_DESTROY), "SOCK_DESTROY", header: header)
+    self.init(Int(SOCK_DESTROY), "SOCK_DESTROY", isCommand: true, header: header)
   }
 }
 

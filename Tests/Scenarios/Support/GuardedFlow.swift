@@ -100,7 +100,9 @@ final class GuardedFlow {
         reasons.contains(invalidation.reason), "\(invalidation)", sourceLocation: sourceLocation)
       if let before {
         let isDrained = invalidation.reason == "betterPath"
-        let examined = ["\(isDrained ? "drain" : "advise") \(invalidation.reason)", "advise silent"]
+        let examined = [
+          "\(isDrained ? "drain" : "advise") \(invalidation.reason)", "advise silent",
+        ]
         let others = told.filter { before.contains($0) || !examined.contains($0) }
         #expect(others == before, "\(told)", sourceLocation: sourceLocation)
       }

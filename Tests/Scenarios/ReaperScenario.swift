@@ -1,0 +1,222 @@
+import Glibc
+import TestKit
+import TestTraits
+import Testing
+
+/// `connctl run --guard` and `connctl reap`, with programs that know nothing of connd.
+@Suite("Programs that nobody changes", .needsNamespaces, .blocking)
+struct ReaperScenario {
+  /// A host with a preferred cable and Wi-Fi, connd, and a server outside.
+  private func laboratory(
+    _ links: [String] = ["eth0", "wlan0"], configuration: String = ""
+  ) throws -> (Laboratory, server: RunningCommand) {
+    let lab = try Uplinks.laboratory(links, configuration: configuration)
+    try lab.start()
+    return (lab, try lab.startEcho())
+  }
+
+  private static func program(_ words: [String]) -> [String] {
+    [
+      "python3", "-B", Checkout.path("Tests/Programs/python/unguarded.py"), Uplinks.server,
+      "\(GuardedProgram.port)",
+    ] + words
+  }
+
+  /// A program under `connctl run --guard`.
+  private func run(
+    _ lab: Laboratory, _ words: String..., options: [String] = [],
+    in namespace: NetworkNamespace? = nil
+  ) throws -> RunningCommand {
+    try (namespace ?? lab.namespace).spawn(
+      [Programs.connctl, "--socket", lab.socket, "run", "--guard"] + options + ["--"]
+        + Self.program(words))
+  }
+
+  private func expect(
+    _ line: String, _ program: RunningCommand, within deadline: Duration = .seconds(30)
+  ) throws {
+    do {
+      try program.line(within: deadline) { $0.hasPrefix(line) }
+    } catch {
+      throw CommandError("\(error); \(program.standardError)")
+    }
+  }
+
+  private func loseCable(_ lab: Laboratory) throws {
+    try lab.unplug("eth0")
+    try lab.namespace.ip("route del default dev eth0")
+  }
+
+  @Test(
+    "R2 R4 the cable is pulled and Wi-Fi takes over → a program's connection ends with an error",
+    arguments: [
+      [], ["idle"], ["idle", "poll"], ["orphan"],
+    ])
+  func pulled(_ words: [String]) throws {
+    let (lab, server) = try self.laboratory()
+    let program = try lab.namespace.spawn(
+      [Programs.connctl, "--socket", lab.socket, "run", "--guard", "--"] + Self.program(words))
+    try self.expect("open", program)
+    try self.loseCable(lab)
+    try self.expect("ended Connection reset by peer", program)
+    if words.contains("orphan") {
+      #expect(try program.terminate() == 128 + Int(SIGTERM))
+    } else {
+      #expect(try program.wait() == 3)
+    }
+    #expect(
+      program.standardError.contains("lost on eth0; the other path is by wlan0; disconnected"))
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("R2 the cable is back within its hold → nothing ends")
+  func flap() throws {
+    let (lab, server) = try self.laboratory()
+    let program = try self.run(lab)
+    try self.expect("open", program)
+    try lab.unplug("eth0")
+    while try lab.event().status.ipv4.status == "satisfied" {}
+    try lab.outside.ip("link set eth0 up")
+    while try lab.event().status.ipv4.status != "satisfied" {}
+    // The hold is over when another connection, which is lost now, has ended.
+    let other = try self.run(lab, "idle")
+    try self.expect("open", other)
+    try self.expect("echoed", program)
+    try self.loseCable(lab)
+    try self.expect("ended", other)
+    try self.expect("ended", program)
+    #expect(program.standardError.split(separator: "\n").count == 1)
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("R1 a better path appears → nothing ends")
+  func better() throws {
+    let (lab, server) = try self.laboratory(configuration: "invalidations: {betterPath: destroy}\n")
+    for link in ["all", "wlan0"] { try lab.outside.set("net/ipv4/conf/\(link)/rp_filter", "0") }
+    let program = try self.run(lab)
+    try self.expect("open", program)
+    let flow = try GuardedFlow(lab, to: Uplinks.server)
+    try lab.namespace.ip("route add default via 10.1.0.1 dev wlan0 metric 50")
+    try flow.expectDestroyed("betterPath", after: nil)
+    try self.expect("echoed", program)
+    #expect(program.standardError == "")
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("R2 there is no other path → a connection ends when the patience is over")
+  func patience() throws {
+    let (lab, server) = try self.laboratory(["eth0"])
+    let program = try self.run(lab, "idle", options: ["--patience", "3s"])
+    try self.expect("open", program)
+    try lab.unplug("eth0")
+    try self.expect("ended Connection reset by peer", program)
+    #expect(program.standardError.contains("no other path"))
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("R2 a program connects while its link is lost → the attempt ends, too")
+  func connecting() throws {
+    let (lab, server) = try self.laboratory()
+    // The server gets nothing, so that the attempt is still going on when the cable is pulled.
+    try lab.outside.nft(
+      "table ip t { chain in { type filter hook prerouting priority raw; iifname eth0 drop; } }")
+    let program = try self.run(lab, "connect")
+    try self.expect("connecting", program)
+    try waitUntil("connd lists the attempt") {
+      try lab.connctl("connections", "--json").output.contains("\"synSent\"")
+    }
+    try self.loseCable(lab)
+    try self.expect("ended", program)
+    #expect(program.standardError.contains("the other path is by wlan0"))
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("R5 accepted connections, and those of Multipath TCP, go on")
+  func exempt() throws {
+    let (lab, server) = try self.laboratory()
+    let listener = try lab.namespace.spawn([
+      Programs.connctl, "--socket", lab.socket, "run", "--guard", "--", "python3", "-B",
+      Checkout.path("Tests/Programs/clients/echo.py"), "7001",
+    ])
+    try self.expect("ready", listener)
+    let visitor = try lab.outside.spawn([
+      "python3", "-B", Checkout.path("Tests/Programs/python/unguarded.py"), "10.0.0.2", "7001",
+      "idle",
+    ])
+    try self.expect("open", visitor)
+    let multipath = try self.run(lab, "multipath", "idle")
+    try self.expect("open", multipath)
+    let other = try self.run(lab, "idle")
+    try self.expect("open", other)
+    try self.loseCable(lab)
+    try self.expect("ended", other)
+    #expect(listener.standardError == "" && multipath.standardError == "")
+    withExtendedLifetime((server, visitor)) {}
+  }
+
+  @Test("C7 connd is absent, or in another network namespace → the command runs unguarded")
+  func unguarded() throws {
+    let (lab, server) = try self.laboratory()
+    let elsewhere = try lab.outside.spawn(
+      [
+        Programs.connctl, "--socket", lab.socket, "run", "--guard", "--", "sh", "-c",
+        "sleep 1; exit 7",
+      ])
+    #expect(try elsewhere.wait() == 7)
+    let absent = try Command.outcome(of: [
+      Programs.connctl, "--socket", "\(lab.socket).none", "run", "--guard", "--", "sh", "-c",
+      "exit 7",
+    ])
+    #expect(absent.status == 7)
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("D4 Guard has destroyed an active connection → the list says so in the same moment")
+  func agreement() throws {
+    let (lab, server) = try self.laboratory()
+    let program = try lab.namespace.spawn(Self.program([]))
+    try self.expect("echoed", program)
+    func state() throws -> (port: String, state: String) {
+      let line = try lab.connctl("connections", ":\(GuardedProgram.port)", "--json").output
+      func field(_ name: String) -> String {
+        line.split(separator: "\"\(name)\": ").dropFirst().first.map {
+          String($0.prefix { $0 != "," }.filter { $0 != "\"" })
+        } ?? ""
+      }
+      return (field("localPort"), field("state"))
+    }
+    let before = try state()
+    #expect(before.state == "alive")
+    let guarded = try lab.namespace.spawn([
+      Programs.connctl, "--socket", lab.socket, "guard",
+      "\(Uplinks.server):\(GuardedProgram.port)", "--local", "10.0.0.2:\(before.port)",
+    ])
+    _ = try guarded.nextLine()
+    try lab.unplug("eth0")
+    // The command ends when connd has destroyed the flow.
+    #expect(try guarded.wait() == 0)
+    #expect(try state().state == "dead")
+    withExtendedLifetime(server) {}
+  }
+
+  @Test("R4 R5 R6 the kernel ends the connections that the service's rules name, and no others")
+  func reaped() throws {
+    let (lab, server) = try self.laboratory()
+    let programs = try (0..<2).map { _ in try lab.namespace.spawn(Self.program(["idle"])) }
+    for program in programs { try self.expect("open", program) }
+    func reap(_ options: String...) throws -> RunningCommand {
+      try lab.namespace.spawn([Programs.connctl, "--socket", lab.socket, "reap"] + options)
+    }
+    let trial = try reap("--dry-run", "--port", "\(GuardedProgram.port)")
+    let other = try reap("--port", "443")
+    let service = try reap("--user", "root")
+    try self.loseCable(lab)
+    for program in programs { try self.expect("ended Software caused connection abort", program) }
+    try waitUntil("the trial has reported") { trial.standardError.contains("would end") }
+    for command in [trial, other, service] { _ = try command.terminate() }
+    #expect(other.standardError == "")
+    let lines = service.standardError.split(separator: "\n")
+    #expect(lines.count == 2 && lines.allSatisfy { $0.contains("destroyed") }, "\(lines)")
+    withExtendedLifetime(server) {}
+  }
+}
