@@ -22,6 +22,8 @@ struct Console: Sendable {
   var errorIsASCII = false
   /// Whether standard output is a terminal on which pictures can be updated.
   var isLive = false
+  /// The descriptor of standard input.
+  var input = STDIN_FILENO
   /// Shows a text in a pager if it has more lines than the screen. Returns whether it did.
   var page: @Sendable (_ text: String, _ lines: Int) async -> Bool = { _, _ in false }
   /// Returns a user's name, or `nil` if the user is unknown.

@@ -3,7 +3,8 @@ import TestKit
 import TestTraits
 import Testing
 
-/// The clients in `clients/`, which end a program's dead connections without gRPC.
+/// The clients in `clients/`, which end a program's dead connections without gRPC, and a program
+/// that does so itself by `connctl guard --stdin`.
 @Suite("Clients", .needsNamespaces, .blocking)
 struct ClientsScenario {
   /// A host with a preferred cable and Wi-Fi, connd, and a server outside.
@@ -27,8 +28,10 @@ struct ClientsScenario {
   func pulled(_ client: PlainClient) throws {
     let (lab, server) = try self.laboratory()
     let program = try GuardedProgram(client, lab)
-    try program.send("status")
-    #expect(try program.next("status") == "status wired eth0")
+    if client.hasStatus {
+      try program.send("status")
+      #expect(try program.next("status") == "status wired eth0")
+    }
     try program.connect(1)
     try program.expectEcho(1)
     let start = ContinuousClock.now
@@ -108,8 +111,10 @@ struct ClientsScenario {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"])
     let server = try lab.startEcho()
     let program = try GuardedProgram(client, lab)
-    try program.send("status")
-    try program.next("absent")
+    if client.hasStatus {
+      try program.send("status")
+      try program.next("absent")
+    }
     try program.send("connect 1 \(Uplinks.server) \(GuardedProgram.port)")
     try program.next("open 1")
     try program.expectEcho(1)
@@ -140,7 +145,7 @@ struct ClientsScenario {
 
   @Test(
     "I11 connd refutes three new connections in a row → the next ones are left alone",
-    arguments: PlainClient.allCases)
+    arguments: PlainClient.inProcess)
   func refuted(_ client: PlainClient) throws {
     let lab = try Uplinks.laboratory(["eth0"])
     let server = try lab.startEcho()
@@ -163,7 +168,9 @@ struct ClientsScenario {
     try program.expectReset(6)
     try program.expectEcho(5)
     refuter.signal(SIGKILL)
-    #expect(try refuter.remainingOutput().split(separator: "\n").count == 4)
+    // An attempt to connect, which Go guards as well, has no address yet.
+    let flows = try refuter.remainingOutput().split(separator: "\n")
+    #expect(flows.count { $0.contains(#""local": "#) } == 4)
     withExtendedLifetime(server) {}
   }
 
@@ -248,7 +255,7 @@ struct ClientsScenario {
 
   @Test(
     "E4 connd asks about an idle connection → the program asks the peer, and sets the options back",
-    arguments: PlainClient.allCases)
+    arguments: PlainClient.inProcess)
   func asked(_ client: PlainClient) throws {
     let (lab, server) = try self.laboratory(["eth0"])
     let program = try GuardedProgram(client, lab)

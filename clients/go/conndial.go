@@ -30,6 +30,7 @@ import (
 	"context"
 	"log"
 	"net"
+	"net/netip"
 	"runtime"
 	"time"
 )
@@ -49,6 +50,11 @@ type Dialer struct {
 	// also if the connection continues. It must not block.
 	OnInvalidation func(*Invalidation)
 
+	// OnPath, if not nil, is called with each path that connd reports for a connection: when connd
+	// begins to guard it, when its path changes, and when it has recovered from doubt. It must not
+	// block.
+	OnPath func(*Path)
+
 	// Logf writes messages about connections that are not guarded because connd is wrong, refused
 	// them, or is not usable. If it is nil, log.Printf is used. The absence of connd is not logged.
 	Logf func(format string, arguments ...any)
@@ -57,6 +63,13 @@ type Dialer struct {
 	// used, or else /run/connd/connd.sock, or $XDG_RUNTIME_DIR/connd.sock if the former does not
 	// exist and the user is not root.
 	Socket string
+}
+
+// A Path is connd's report that it guards a connection.
+type Path struct {
+	// IsSatisfied is whether packets to the peer have a route and a link that carries traffic.
+	IsSatisfied   bool
+	Local, Remote netip.AddrPort
 }
 
 var defaultDialer Dialer

@@ -230,8 +230,15 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 	l.start()
+	var paths atomic.Int32
+	l.dialer.OnPath = func(p *Path) {
+		if p.IsSatisfied && p.Remote.String() == echoServer {
+			paths.Add(1)
+		}
+	}
 	patient := l.dialGuarded()
 	l.expectEcho(patient)
+	waitUntil(t, "the path is reported", func() bool { return paths.Load() == 1 })
 	l.dialer = &Dialer{Socket: l.socket, Logf: l.log.printf, EndOn: Advise}
 	anxious := l.dialGuarded()
 	l.expectEcho(anxious)
@@ -243,6 +250,7 @@ func TestAdvice(t *testing.T) {
 	}
 	l.outside("ip link set radio up")
 	waitUntil(t, "there was advice", func() bool { return advices.Load() > 0 })
+	waitUntil(t, "the recovery is reported", func() bool { return paths.Load() > 1 })
 	l.expectEcho(patient)
 }
 

@@ -180,6 +180,10 @@ func (h *hub) received(message []byte) error {
 		f.attempt.abort()
 	case f.attempt == nil && r.invalidation != nil:
 		f.report(r.invalidation, link, ends)
+	case f.attempt == nil && r.path != nil && f.dialer.OnPath != nil:
+		f.dialer.OnPath(&Path{
+			IsSatisfied: r.path.status == statusSatisfied, Local: f.socket.local, Remote: f.socket.remote,
+		})
 	}
 	if r.asks && f.attempt == nil && !ends {
 		f.socket.ask(&f.isAsking)

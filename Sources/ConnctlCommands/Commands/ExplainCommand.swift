@@ -38,8 +38,8 @@ struct ExplainCommand: ConnctlCommand {
   @Option(
     help: ArgumentHelp(
       "The connection's own address, optionally with a port.", valueName: "address"),
-    transform: LocalEndpoint.init)
-  var local: LocalEndpoint?
+    transform: AddressEndpoint.init)
+  var local: AddressEndpoint?
 
   @Option(
     help: ArgumentHelp("Explain why traffic does not use this link.", valueName: "name"),

@@ -3,12 +3,11 @@ import Connectivity
 import ConnectivityJSON
 import ConnectivityMonitor
 import ConnectivityProtocol
-import LinuxSupport
 
 struct GuardCommand: ConnctlCommand {
   static let configuration = CommandConfiguration.describing(
     "guard", "Guard a connection: show its path, changes and invalidations.",
-    usage: "connctl guard [<options>] <remote>",
+    usage: "connctl guard [<options>] (<remote> | --stdin)",
     discussion: """
       Shows the path to the remote host, and then each change and each invalidation. Ends when the \
       flow is destroyed. Uses the first address of a host name, in the family of --local if that is \
@@ -22,12 +21,18 @@ struct GuardCommand: ConnctlCommand {
 
       Continues across restarts of connd. Messages about the connection to connd go to standard \
       error.
+
+      With --stdin, guards many TCP connections. Each line of standard input is \
+      “+<id> <remote> <local> [<name>]”, or “-<id>” to stop guarding one. The ends are addresses \
+      with ports, and the same id replaces a connection. Prints JSON lines with “id” and “name”, \
+      and ends with the input. The caller ends its connections itself.
       """,
     examples: [
       "connctl guard example.com:443", "connctl guard 203.0.113.9:22 --local 192.0.2.7:42912",
       "connctl guard db.example >/dev/null && systemctl restart replica",
+      "coproc connctl guard --stdin",
     ],
-    exit: "0 when the flow was destroyed.")
+    exit: "0 when the flow was destroyed, or with --stdin at the end of the input.")
 
   @OptionGroup var options: Options
   @ParentCommand var parent: Connctl
@@ -35,14 +40,17 @@ struct GuardCommand: ConnctlCommand {
   @Argument(
     help: "The remote end: a host name or an address, optionally with a port: [2001:db8::1]:443.",
     transform: Endpoint.init)
-  var remote: Endpoint
+  var remote: Endpoint?
+
+  @Flag(help: "Guard the connections that standard input names, and print JSON.")
+  var stdin = false
 
   @Option(
     help: ArgumentHelp(
       "The connection's own address, optionally with a port. Default: the kernel's choice.",
       valueName: "address"),
-    transform: LocalEndpoint.init)
-  var local: LocalEndpoint?
+    transform: AddressEndpoint.init)
+  var local: AddressEndpoint?
 
   @Option(
     name: .customLong("protocol"),
@@ -70,30 +78,60 @@ struct GuardCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
+    guard let remote = self.remote else {
+      guard self.stdin else { throw ValidationError("a remote end or --stdin is required") }
+      guard self.local == nil else {
+        throw ValidationError("--local has no effect with --stdin")
+      }
+      return
+    }
+    guard !self.stdin else { throw ValidationError("use either a remote end or --stdin") }
     // An address can be checked without the resolver. For a name, the family selects among its
     // addresses.
-    if let remote = IPAddress(self.remote.host)?.unmapped,
-      Self.choose([remote], local: self.local?.address) == nil
+    if let address = IPAddress(remote.host)?.unmapped,
+      Self.choose([address], local: self.local?.address) == nil
     {
-      throw self.otherFamily
+      throw self.otherFamily(remote)
     }
   }
 
-  private var otherFamily: ValidationError {
-    ValidationError("“\(self.remote.host)” has no address of the family of --local")
+  private func otherFamily(_ remote: Endpoint) -> ValidationError {
+    ValidationError("“\(remote.host)” has no address of the family of --local")
   }
 
   func run(through connector: Connector) async throws {
     self.console.endWithReader()
-    let host = try self.remoteHost()
-    let remote = host.address
     let flows = FlowGuard(socket: self.socket, through: connector)
+    if let remote = self.remote {
+      try await self.follow(remote, flows, connector)
+    } else {
+      try await CoprocessGuard(flows, on: self.console) { connection in
+        self.flow(
+          connection.remote.address, link: connection.remote.link ?? connection.local.link,
+          local: connection.local.address, ports: (connection.local.port, connection.remote.port))
+      }.run()
+    }
+  }
+
+  /// Returns the flow of a connection, with the options of the command.
+  private func flow(
+    _ remote: IPAddress, link: String?, local: IPAddress?, ports: (local: UInt16, remote: UInt16)
+  ) -> FlowGuard.Flow {
+    FlowGuard.Flow(
+      remote: remote, local: local, transport: self.transport(ports), mark: self.mark,
+      interface: self.interface ?? link, forbidsExpensive: self.forbidExpensive,
+      forbidsConstrained: self.forbidConstrained)
+  }
+
+  private func follow(
+    _ end: Endpoint, _ flows: FlowGuard, _ connector: Connector
+  ) async throws {
+    let host = try self.host(of: end)
+    let remote = host.address
     flows.add(
-      FlowGuard.Flow(
-        remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,
-        interface: self.interface ?? host.link ?? self.local?.link,
-        forbidsExpensive: self.forbidExpensive,
-        forbidsConstrained: self.forbidConstrained),
+      self.flow(
+        remote, link: host.link ?? self.local?.link, local: self.local?.address,
+        ports: (self.local?.port ?? 0, end.port)),
       id: 1)
 
     var isFirst = true
@@ -120,7 +158,7 @@ struct GuardCommand: ConnctlCommand {
         if case .invalidation(let invalidation) = event, invalidation.severity == .destroy {
           return
         }
-        if isFirst, let text = await self.proofRemark(remote, connector) {
+        if isFirst, let text = await self.proofRemark(remote, end.port, connector) {
           self.console.remark(text)
         }
       }
@@ -130,10 +168,12 @@ struct GuardCommand: ConnctlCommand {
 
   /// Returns a remark on whether the kernel's lookup is proof (E0), or `nil` if the arguments do
   /// not name a TCP connection of this user.
-  private func proofRemark(_ remote: IPAddress, _ connector: Connector) async -> String? {
-    guard let local = self.local, local.port != 0, self.remote.port != 0 else { return nil }
+  private func proofRemark(
+    _ remote: IPAddress, _ port: UInt16, _ connector: Connector
+  ) async -> String? {
+    guard let local = self.local, local.port != 0, port != 0 else { return nil }
     var request = Connectivity_V1_ExplainRequest()
-    (request.destination, request.remotePort) = (remote.description, UInt32(self.remote.port))
+    (request.destination, request.remotePort) = (remote.description, UInt32(port))
     (request.local, request.localPort) = (local.address.description, UInt32(local.port))
     request.mark = self.mark
     // The answer is optional: the flow is guarded without it, too.
@@ -147,20 +187,19 @@ struct GuardCommand: ConnctlCommand {
       : "the kernel’s lookup is not proof: \(why). connd asks before it gives the connection up"
   }
 
-  /// The protocol and ports, or `nil` if neither is given.
-  private var transport: Transport? {
-    let ports = (local: self.local?.port ?? 0, remote: self.remote.port)
+  /// Returns the protocol and ports, or `nil` if neither is given.
+  private func transport(_ ports: (local: UInt16, remote: UInt16)) -> Transport? {
     guard ports != (0, 0) || self.transportProtocol != nil else { return nil }
     return Transport(
       (self.transportProtocol ?? .tcp).number, localPort: ports.local, remotePort: ports.remote)
   }
 
-  private func remoteHost() throws -> Resolver.Host {
-    let name = self.remote.host
+  private func host(of end: Endpoint) throws -> Resolver.Host {
+    let name = end.host
     let all = try Resolver.hosts(of: name)
     guard let address = Self.choose(all.map(\.address), local: self.local?.address),
       let host = all.first(where: { $0.address == address })
-    else { throw self.otherFamily }
+    else { throw self.otherFamily(end) }
     if all.count > 1 {
       self.console.remark("guarding \(address), one of \(all.count) addresses of \(name)")
     }
@@ -171,35 +210,6 @@ struct GuardCommand: ConnctlCommand {
   /// of its family count.
   static func choose(_ addresses: [IPAddress], local: IPAddress?) -> IPAddress? {
     addresses.first { local == nil || $0.family == local?.family }
-  }
-}
-
-/// The local end of a connection.
-struct LocalEndpoint {
-  var address: IPAddress
-  /// 0 if no port is given.
-  var port: UInt16
-  /// The zone after `%`: a link's name or index.
-  var link: String?
-
-  init(_ text: String) throws {
-    let endpoint = try Endpoint(text)
-    let parts = endpoint.host.split(
-      separator: "%", maxSplits: 1, omittingEmptySubsequences: false)
-    guard let address = IPAddress(String(parts[0]))?.unmapped,
-      parts.count == 1 || address.isLinkLocal && !parts[1].isEmpty
-    else { throw ValidationError("“\(endpoint.host)” is not an address") }
-    self.address = address
-    self.link = try parts.count == 2 ? Self.link(String(parts[1])) : nil
-    self.port = endpoint.port
-  }
-
-  private static func link(_ zone: String) throws -> String {
-    guard let index = UInt32(zone) else { return zone }
-    guard let name = linkName(index) else {
-      throw ValidationError("there is no link with index \(index)")
-    }
-    return name
   }
 }
 

@@ -3,7 +3,8 @@ import TestKit
 import TestTraits
 import Testing
 
-/// The files of `clients/`, each with a driver in `Tests/Programs/clients`.
+/// The clients of `clients/`, and `connctl guard --stdin`, each with a driver in
+/// `Tests/Programs/clients`.
 enum PlainClient: String, CaseIterable {
   case c
   /// `connd.install()`
@@ -11,11 +12,20 @@ enum PlainClient: String, CaseIterable {
   /// `python -m connd`
   case pythonCommand
   case node
+  case go
+  /// A program in Perl that `connctl guard --stdin` tells to end its connections.
+  case stdin
 
   /// Those with a descriptor for each connection that a program can see, and fork(2).
-  static let withDescriptors: [Self] = [.c, .python, .pythonCommand]
+  static let withDescriptors: [Self] = [.c, .python, .pythonCommand, .stdin]
+  /// Those in the program's process. They can ask its peers, and know which connections are new.
+  static let inProcess = Self.allCases.filter { $0 != .stdin }
+
+  /// Whether its driver knows the state of the network.
+  var hasStatus: Bool { self != .go }
 
   private static let driver = Result { try Programs.made(by: "Tests/Programs/clients/build") }
+  private static let goDriver = Result { try Programs.made(by: "Tests/Programs/clients/build-go") }
 
   fileprivate func command() throws -> [String] {
     let file = Checkout.path("Tests/Programs/clients/driver.")
@@ -26,11 +36,14 @@ enum PlainClient: String, CaseIterable {
     case .node:
       try TestSize.needsAll("Node.js")
       return ["node", "--import", Checkout.path("clients/node/guard.mjs"), "\(file)mjs"]
+    case .go: return [try Self.goDriver.get()]
+    case .stdin: return ["perl", "\(file)pl"]
     }
   }
 }
 
-/// A driver. It has the commands and lines that `driver.py` describes.
+/// A driver, or another program that reads and prints lines. A driver has the commands and lines
+/// that `driver.py` describes.
 ///
 /// Used by one thread.
 final class GuardedProgram {
@@ -42,19 +55,26 @@ final class GuardedProgram {
   private(set) var lines: [String] = []
 
   /// - Parameter namespace: where it runs, if not in the laboratory's.
-  init(_ client: PlainClient, _ lab: Laboratory, in namespace: NetworkNamespace? = nil) throws {
+  convenience init(
+    _ client: PlainClient, _ lab: Laboratory, in namespace: NetworkNamespace? = nil
+  ) throws {
+    try self.init(client.command(), lab, in: namespace)
+    try self.next("ready")
+  }
+
+  init(_ words: [String], _ lab: Laboratory, in namespace: NetworkNamespace? = nil) throws {
     let pipe = "\(lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
     guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
     // Open at both ends, so that neither side waits for the other.
     self.input = Glibc.open(pipe, O_RDWR | O_CLOEXEC)
     self.command = try (namespace ?? lab.namespace).spawn(
-      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe] + client.command(),
+      ["sh", "-c", "exec \"$@\" <\"$0\"", pipe] + words,
       environment: [
         "CONND_SOCKET": lab.socket, "PYTHONPATH": Checkout.path("clients/python"),
+        "CONNCTL": Programs.connctl,
         // It does not know threads that are in a system call at the end.
         "ASAN_OPTIONS": "detect_leaks=0",
       ])
-    try self.next("ready")
   }
 
   deinit { close(self.input) }

@@ -61,7 +61,8 @@ struct UsageTests {
       ["guard", "192.0.2.80:0"], ["guard", "192.0.2.80:65536"], ["guard", "[::1"],
       ["guard", "192.0.2.80", "--local", "192.0.2.7:x"],
       ["guard", "192.0.2.80", "--protocol", "sctp"],
-      ["guard", "[::1]:443", "--local", "192.0.2.7:40000"],
+      ["guard", "[::1]:443", "--local", "192.0.2.7:40000"], ["guard", "192.0.2.80", "--stdin"],
+      ["guard", "--stdin", "--local", "192.0.2.7"],
     ])
   func usage(arguments: [String]) async {
     let screen = Screen()
@@ -95,6 +96,7 @@ struct UsageTests {
         "expected 500ms, 5s, 2m, 1h or 1d; a number alone is in seconds"
       ),
       (["guard", "192.0.2.80", "--mark", "-1"], "must not be negative"),
+      (["guard"], "a remote end or --stdin is required"),
       (["is", "foo"], "Put not- before one to negate it."),
       (["guard", "192.0.2.80", "--local", "::1"], "no address of the family of --local"),
       (["guard", "192.0.2.80:70000"], "“70000” is not a port: write 1 to 65535"),
@@ -125,7 +127,7 @@ struct UsageTests {
     #expect(
       screen.errors == """
         Error: “127.1” has no address of the family of --local
-        Usage: connctl guard [<options>] <remote>
+        Usage: connctl guard [<options>] (<remote> | --stdin)
           See 'connctl guard --help' for more information.
 
         """)
