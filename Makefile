@@ -247,9 +247,9 @@ check-run: ## check the output of make run, and that Ctrl-C ends it
 	@dev/check-run
 
 .PHONY: check-clients
-check-clients: deps deps-test ## check that the clients for C, Python and Node end dead connections only (test-all does, too)
+check-clients: deps deps-test ## check that the clients for C, Python, Node and Go, and connctl guard --stdin, end dead connections only (test-all does, too)
 	@Tests/Programs/python/setup >/dev/null
-	dev/test --filter '\.ClientsScenario'
+	dev/test --filter '\.(Clients|Coprocess)Scenario'
 
 .PHONY: check-demo
 check-demo: deps ## check the last line of make demo, and that it leaves nothing behind
