@@ -12,6 +12,7 @@ import Testing
 /// A script that writes to `connctl guard --stdin` and reads its lines.
 private final class Script: Sendable {
   let screen = Screen()
+  /// The reading end stays open, because the command's thread may outlive the command.
   private let ends: (reading: CInt, writing: CInt)
   private let lines: AsyncStream<String>
   private let console: Console
@@ -31,8 +32,6 @@ private final class Script: Sendable {
     }
     self.console = console
   }
-
-  deinit { close(self.ends.reading) }
 
   func write(_ text: String) {
     let bytes = Array(text.utf8)
