@@ -59,6 +59,8 @@ served_packages := $(if $(wildcard /run/systemd/system),,ocserv prometheus)
 tunnel_packages := nftables openconnect openssl openvpn wireguard-go wireguard-tools
 test_packages := dbus-daemon fish git iproute2 less libpq5 nodejs postgresql-15 python3-dbus python3-gi python3-protobuf python3-venv systemd tmux iputils-ping zsh $(go_packages) $(example_packages) \
     $(tunnel_packages) $(served_packages)
+reach_packages := curl default-jdk-headless gcc git golang-go iproute2 libc6-dev liburing-dev nodejs openssh-client openssl postgresql-15 python3 python3-aiohttp \
+    python3-httpx python3-requests redis-tools rsync util-linux wget $(if $(wildcard /run/systemd/system),,openssh-server redis-server)
 bench_packages := gcc libc6-dev procps valgrind
 # The compared network managers are not installed: the benchmark unpacks their packages.
 peers_packages := dbus-daemon iproute2 libsystemd-dev pkg-config systemd
@@ -351,6 +353,12 @@ truth: deps deps-test ## compare connd with real traffic in random networks (STE
 	$(sudo) env STEPS="$(STEPS)" WORLDS="$(WORLDS)" SEED="$(SEED)" SCRIPT="$(SCRIPT)" SHORTEN="$(SHORTEN)" \
 	    Tests/Oracles/truth/run "$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
 
+.PHONY: reach
+reach: deps deps-reach ## pull a cable under unchanged programs that connctl guards (REACH=quick, or names of cases; CONND= GUARD=)
+	@[ -n "$(CONND)" ] || dev/build connd connctl
+	connd="$(or $(CONND),$$(dev/swift build --show-bin-path)/connd)"
+	$(sudo) Tests/Oracles/reach/run "$$connd" --guard "$(or $(GUARD),$$(dirname "$$connd")/connctl run --guard --)" $(REACH)
+
 .PHONY: adversary
 adversary: release deps-test deps-bench ## attack connd in all ways at once, as many users, with its unit's limits (ROUNDS=200 TIMES=1; TIMES=each: one attack after the other)
 	@$(sudo) Tests/Oracles/storms/adversary "$$($(release) --show-bin-path)" "$(or $(ROUNDS),200)" "$(or $(TIMES),1)"
@@ -455,7 +463,7 @@ clean: ## remove everything that was built
 
 ##@ System packages (the targets above call these)
 
-.PHONY: deps deps-gio deps-check-gio deps-test deps-go deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
+.PHONY: deps deps-gio deps-check-gio deps-test deps-go deps-reach deps-bench deps-peers deps-protobuf deps-units deps-deb deps-vm
 deps: ## install the packages for building
 	@dev/install-packages $(build_packages)
 deps-gio: ## install the packages for building the module for desktop programs
@@ -466,6 +474,8 @@ deps-test: ## install the packages for testing
 	@dev/install-packages $(test_packages)
 deps-go: ## install the packages for testing the Go package
 	@dev/install-packages $(go_test_packages)
+deps-reach: ## install the programs that make reach runs
+	@dev/install-packages $(reach_packages)
 deps-bench: ## install the packages for benchmarks
 	@dev/install-packages $(bench_packages)
 deps-peers: ## install the packages for the comparison with other programs, but not these
