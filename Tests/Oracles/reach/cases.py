@@ -19,7 +19,7 @@ LARGE = 60 * BODY
 REMOTE = f"case $SSH_CONNECTION in 192.0.2.*) touch {BEGUN}; sleep 1000;; esac"
 SQL = "select pg_sleep(case when inet_client_addr() <<= '192.0.2.0/24' then 1000 else 0 end), 'done'"
 
-# What a case expects:
+# Expectations.
 ERROR = "error"  # The program ends with an error.
 RETRIES = "retries"  # It tries again by itself, and its answer is complete.
 COMPLETES = "completes"  # No connection is ended, and its answer is complete.

@@ -24,7 +24,7 @@ from program import Program
 PATIENCE = 10  # connctl's own --patience
 LIMIT = 60  # A program that has not ended by then hangs. Without a guard it does so for minutes.
 MAX_SHARE = 0.05
-FLAP = 1
+FLAP, MAX_FLAP = 1, 1.5
 
 
 class Bench:
@@ -126,9 +126,16 @@ def alone():
 
 
 def flap():
+    begun = time.monotonic()
     bed.pull("eth0")
     time.sleep(FLAP)
     bed.ip("link set eth0 up", world=True)
+    if time.monotonic() - begun > MAX_FLAP:
+        # This machine is too busy to say anything about a short flap.
+        flap.was_late = True
+
+
+flap.was_late = False
 
 
 def away():
@@ -223,6 +230,9 @@ def main():
             continue
         try:
             result = bench.run(case)
+            while flap.was_late:
+                flap.was_late = False
+                result = bench.run(case)
         except (bed.Failure, subprocess.SubprocessError) as error:
             faults.append(f"{case.name}: {error}")
             continue

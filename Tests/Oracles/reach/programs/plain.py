@@ -30,7 +30,7 @@ connection.sendall(f"GET {parts.path} HTTP/1.0\r\n\r\n".encode())
 poll, received = select.epoll(), b""
 poll.register(connection, select.EPOLLIN)
 while True:
-    # Other events than input are none of this program's business, so it may spin.
+    # It does not look at other events. If they come without input, it spins.
     if not any(events & select.EPOLLIN for _, events in poll.poll()):
         continue
     part = connection.recv(65536)
