@@ -14,9 +14,9 @@ import time
 DEADLINE = 30  # seconds: limits a hang, nothing is measured
 RUN = "/run/reach"
 SOCKET = "/run/connd/connd.sock"
-PEER = "203.0.113.9"
+PEER, PEER6 = "203.0.113.9", "2001:db8:9::9"
 USER, CONND_USER = 65534, 65533
-LINKS = {"eth0": ("192.0.2", 100), "wlan0": ("198.51.100", 600)}
+LINKS = {"eth0": ("192.0.2.", "2001:db8:1::", 100), "wlan0": ("198.51.100.", "2001:db8:2::", 600)}
 CONFIGURATION = """links:
   - {match: eth0, medium: wired}
   - {match: wlan0, medium: wifi}
@@ -49,26 +49,32 @@ def ip(*lines, world=False):
 
 
 def address(link):
-    return f"{LINKS[link][0]}.2"
+    return f"{LINKS[link][0]}2"
 
 
-def default(link):
-    network, metric = LINKS[link]
-    return f"default via {network}.1 dev {link} metric {metric}"
+def addresses(link, end):
+    return [f"{LINKS[link][0]}{end}/24", f"{LINKS[link][1]}{end}/64"]
+
+
+def defaults(link):
+    *networks, metric = LINKS[link]
+    return [f"default via {network}1 dev {link} metric {metric}" for network in networks]
 
 
 def make():
-    # Addresses can be used immediately.
-    for name in ["all", "default"]:
-        with open(f"/proc/sys/net/ipv6/conf/{name}/accept_dad", "w") as file:
-            file.write("0")
     subprocess.run(["ip", "netns", "add", "world"], check=True)
-    ip("link set lo up", f"address add {PEER}/32 dev lo", world=True)
-    for link, (network, _) in LINKS.items():
-        ip(f"link add {link} type veth peer name {link} netns world", f"link set {link} up",
-           f"address add {network}.2/24 dev {link}")
-        ip(f"link set {link} up", f"address add {network}.1/24 dev {link}", world=True)
-        ip(f"route add {default(link)}")
+    for namespace in [contextlib.nullcontext(), world()]:
+        with namespace:
+            for name in ["all", "default"]:
+                # Addresses can be used immediately, and the world keeps its own.
+                for key, value in [("accept_dad", 0), ("keep_addr_on_down", 1)]:
+                    with open(f"/proc/sys/net/ipv6/conf/{name}/{key}", "w") as file:
+                        file.write(str(value))
+    ip("link set lo up", f"address add {PEER}/32 dev lo", f"address add {PEER6}/128 dev lo", world=True)
+    for link in LINKS:
+        ip(f"link add {link} type veth peer name {link} netns world")
+        ip(*(f"address add {address} dev {link}" for address in addresses(link, 1)), world=True)
+        plug(link)
 
 
 def pull(link):
@@ -77,14 +83,16 @@ def pull(link):
 
 
 def leave(link):
-    """Removes the route and the address, as a network manager does."""
-    ip(f"route del {default(link)}", f"address del {address(link)}/24 dev {link}")
+    """Removes the routes and the addresses, as a network manager does."""
+    ip(*(f"route del {route}" for route in defaults(link)),
+       *(f"address del {address} dev {link}" for address in addresses(link, 2)))
 
 
 def plug(link):
     """Undoes both."""
     ip(f"link set {link} up", world=True)
-    ip(f"address replace {address(link)}/24 dev {link}", f"route replace {default(link)}")
+    ip(f"link set {link} up", *(f"address replace {address} dev {link}" for address in addresses(link, 2)),
+       *(f"route replace {route}" for route in defaults(link)))
 
 
 def in_world(command):

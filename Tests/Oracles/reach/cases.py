@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import subprocess
 
-from bed import PEER, RUN, USER
+from bed import PEER, PEER6, RUN
 from servers import BODY
 
 PYTHON = ["/usr/bin/python3"]
@@ -109,6 +109,7 @@ def downloads():
         Case("curl, HTTP/2", curl(f"https://{PEER}:8443/", "--http2"), needs=("curl", "node"), server=("http2", 8443),
              begun=8443),
         Case("curl, SSE", curl(f"{HTTP}/events", "-N")),
+        Case("curl, IPv6", curl(f"http://[{PEER6}]/length", "-g"), is_quick=True),
         Case("curl, no other way", curl(f"{HTTP}/length"), trouble="alone"),
         Case("wget, Content-Length", wget(f"{HTTP}/length"), RETRIES, is_quick=True),
         Case("wget, HTTP/1.0", wget(f"{HTTP}/close"), RETRIES),
@@ -165,6 +166,8 @@ def libraries():
         java("url", long, "Content-Length"), java("url", tls, "TLS"), java("url", tls_ends, "TLS, HTTP/1.0"),
         ring("plain"), ring("direct", expects=WAITS),
         Case("waits only for input", script("plain", "input", f"{HTTP}/close", OUT), is_quick=True),
+        # connd lists connections that the program has not begun to end.
+        Case("half-closed", script("plain", "half", f"{HTTP}/close", OUT), WAITS),
     ]
 
 

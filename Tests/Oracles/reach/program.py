@@ -54,10 +54,11 @@ class Program:
 
     def read_errors(self, process):
         for line in process.stderr:
-            text = line.decode(errors="replace").rstrip()
-            self.lines.append(text)
-            if text.startswith("connctl: ended "):
-                self.ends.append((time.monotonic(), text))
+            # A program may be in the middle of a line.
+            text, mark, own = line.decode(errors="replace").rstrip().partition("connctl: ended ")
+            self.lines += filter(None, [text, mark + own])
+            if mark:
+                self.ends.append((time.monotonic(), own))
 
     def wait(self, limit):
         """Waits until it ends, or for these seconds. Measures its processor time after the first end."""
@@ -72,6 +73,8 @@ class Program:
             try:
                 self.status = self.process.wait(0.1)
                 self.ended = time.monotonic()
+                # Its output ends with it, unless it leaves children.
+                self.threads[0].join(MIN_WINDOW)
                 break
             except subprocess.TimeoutExpired:
                 pass

@@ -118,11 +118,11 @@ def pull(gap=0.3):
 
 
 def alone():
-    bed.ip(f"route del {bed.default('wlan0')}")
+    bed.leave("wlan0")
     pull()
     # The next attempt needs a way.
     time.sleep(PATIENCE + 2)
-    bed.ip(f"route add {bed.default('wlan0')}")
+    bed.plug("wlan0")
 
 
 def flap():

@@ -13,14 +13,14 @@ import subprocess
 import threading
 
 import bed
-from bed import PEER, RUN, check, eventually, in_world
+from bed import PEER, PEER6, RUN, check, eventually, in_world
 
 BODY = b"".join(b"%07d\n" % number for number in range(12_500))
 PIECE, PAUSE = 2_000, 0.1
 # The client has received a part when so many octets were sent.
 BEGUN = 5 * PIECE
 MULTIPATH = 262
-SLOW = ("192.0.2.", "127.")
+SLOW = (*bed.LINKS["eth0"][:2], "127.")
 
 
 def body_of(path, head):
@@ -57,12 +57,13 @@ class Servers:
         self.context.load_cert_chain(f"{RUN}/server.pem")
         with bed.world():
             self.serve(PEER, 80)
+            self.serve(PEER6, 80)
             self.serve(PEER, 443, self.context)
             self.serve(PEER, 8080, protocol=MULTIPATH)
         self.serve("127.0.0.1", 80)
 
     def serve(self, address, port, context=None, protocol=0):
-        listener = socket.socket(proto=protocol)
+        listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, proto=protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen()

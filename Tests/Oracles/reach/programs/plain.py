@@ -1,6 +1,7 @@
 """plain.py HOW URL FILE: downloads with a socket.
 
-HOW is `input` (waits only for input, with epoll), or `multipath` (Multipath TCP).
+HOW is `input` (waits only for input, with epoll), `half` (the same, after it has closed its own
+direction), or `multipath` (Multipath TCP).
 With `serve PORT FILE`, serves one client instead, as slowly as the world's servers.
 """
 
@@ -27,6 +28,8 @@ parts = urllib.parse.urlsplit(url)
 connection = socket.socket(proto=262 if how == "multipath" else 0)
 connection.connect((parts.hostname, parts.port or 80))
 connection.sendall(f"GET {parts.path} HTTP/1.0\r\n\r\n".encode())
+if how == "half":
+    connection.shutdown(socket.SHUT_WR)
 poll, received = select.epoll(), b""
 poll.register(connection, select.EPOLLIN)
 while True:
