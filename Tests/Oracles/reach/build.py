@@ -3,11 +3,9 @@
 import os
 import subprocess
 
-import bed
 from bed import RUN
 
 PROGRAMS = "Tests/Oracles/reach/programs"
-CACHE = "/tmp"
 
 
 def prepare(case):
@@ -29,8 +27,9 @@ def once(function):
 @once
 def java():
     subprocess.run(["javac", "-d", f"{RUN}/java", f"{PROGRAMS}/Download.java"], check=True)
-    subprocess.run(["keytool", "-importcert", "-noprompt", "-storetype", "PKCS12", "-storepass", "changeit", "-alias", "reach",
-                    "-file", f"{RUN}/certificate.pem", "-keystore", f"{RUN}/trust.p12"], check=True, capture_output=True)
+    subprocess.run(["keytool", "-importcert", "-noprompt", "-storetype", "PKCS12", "-storepass", "changeit",
+                    "-alias", "reach", "-file", f"{RUN}/certificate.pem", "-keystore", f"{RUN}/trust.p12"],
+                   check=True, capture_output=True)
 
 
 @once
@@ -41,7 +40,8 @@ def go():
 
 @once
 def ring():
-    subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", f"{RUN}/ring", f"{PROGRAMS}/ring.c", "-luring"], check=True)
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["gcc", *flags, "-o", f"{RUN}/ring", f"{PROGRAMS}/ring.c", "-luring"], check=True)
 
 
 @once

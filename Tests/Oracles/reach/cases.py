@@ -74,8 +74,8 @@ def python(library, url, name, **more):
 
 def java(client, url, name, **more):
     return Case(f"Java {'HttpClient' if client == 'client' else 'URL'}, {name}", [
-        "java", f"-Djavax.net.ssl.trustStore={RUN}/trust.p12", "-Djavax.net.ssl.trustStorePassword=changeit", "-cp", f"{RUN}/java", "Download",
-        client, url, OUT], needs=("java", "javac"), **more)
+        "java", f"-Djavax.net.ssl.trustStore={RUN}/trust.p12", "-Djavax.net.ssl.trustStorePassword=changeit",
+        "-cp", f"{RUN}/java", "Download", client, url, OUT], needs=("java", "javac"), **more)
 
 
 def go(url, name, **more):
@@ -129,7 +129,8 @@ def sessions():
         Case("scp", [*scp, "-l", "800", f"{PEER}:{RUN}/files/large", OUT], needs=("scp", "sshd"), server=sshd, begun=22,
              again=[*scp, f"{PEER}:{RUN}/files/large", OUT], answer=LARGE),
         Case("rsync over ssh", ["rsync", "-e", SSH, "--bwlimit=20", f"{PEER}:{RUN}/files/body", OUT],
-             needs=("rsync", "sshd"), server=sshd, begun=22, again=["rsync", "-e", SSH, f"{PEER}:{RUN}/files/body", OUT]),
+             needs=("rsync", "sshd"), server=sshd, begun=22,
+             again=["rsync", "-e", SSH, f"{PEER}:{RUN}/files/body", OUT]),
         Case("rsync, its own protocol", ["rsync", "--bwlimit=20", f"rsync://{PEER}/files/body", OUT], server=rsync,
              begun=873, again=["rsync", f"rsync://{PEER}/files/body", OUT]),
         Case("git clone, HTTP", [*clone, f"{HTTP}/git", OUT], answer=None),
@@ -159,7 +160,8 @@ def libraries():
         *(python(library, url, name) for library in ["requests", "httpx", "aiohttp"] for url, name in [
             (waits, "waits"), (long, "Content-Length"), (tls_parts, "TLS, chunked")]),
         python("httpx", tls, "TLS"), python("aiohttp", tls, "TLS"), python("urllib", tls, "TLS"),
-        python("requests", ends, "HTTP/1.0"), python("httpx", ends, "HTTP/1.0"), python("aiohttp", ends, "HTTP/1.0", **cut),
+        python("requests", ends, "HTTP/1.0"), python("httpx", ends, "HTTP/1.0"),
+        python("aiohttp", ends, "HTTP/1.0", **cut),
         *(python(library, tls_ends, "TLS, HTTP/1.0", **cut) for library in ["requests", "httpx", "aiohttp", "urllib"]),
         go(waits, "waits"), go(long, "Content-Length"), go(tls, "TLS"), go(tls_ends, "TLS, HTTP/1.0"),
         java("client", long, "Content-Length"), java("client", tls, "TLS"), java("client", tls_ends, "TLS, HTTP/1.0"),

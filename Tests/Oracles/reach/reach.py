@@ -1,9 +1,9 @@
-"""reach.py CONND [--guard COMMAND] [--all] [quick | CASE...]: pulls the cable under unchanged programs that run under
-a guard, and prints a Markdown table of what they do.
+"""reach.py CONND [OPTION...] [quick | CASE...]: pulls the cable under unchanged programs that run under a guard, and
+prints a Markdown table of what they do.
 
-CASE is the beginning of a case's name. COMMAND is what a program is run with, and prints a line that begins with
-"connctl: ended" for each connection that it ends. Exits with 1 if a program does not do what `cases.py` expects, and
-with --all also if one is not installed.
+CASE is the beginning of a case's name. A guard prints a line with "connctl: ended" for each connection that it ends.
+By default it is `connctl run --guard`. `--beside "connctl reap --port 22 --port 80"` tries a service of root instead.
+Exits with 1 if a program does not do what `cases.py` expects, and with --all also if one is not installed.
 """
 
 import argparse
@@ -213,7 +213,7 @@ def chosen(names):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("connd")
-    parser.add_argument("--guard", default=".build/debug/connctl run --guard --")
+    parser.add_argument("--guard", default=".build/debug/connctl run --guard --", help="what a program is run with")
     parser.add_argument("--beside", default="", help="a command of root that guards all programs, instead")
     parser.add_argument("--python", default="/usr/bin/python3", help="for other versions of the libraries")
     parser.add_argument("--all", action="store_true", help="fail if a program is not installed")
@@ -243,7 +243,8 @@ def main():
     print(f"\n{len(costs)} cases, {len(faults)} faults, {len(skipped)} skipped")
     if costs:
         costs.sort()
-        print(f"The guard used {1000 * costs[len(costs) // 2]:.0f} ms of a processor in the median, {1000 * costs[-1]:.0f} ms at most")
+        median, most = (1000 * cost for cost in [costs[len(costs) // 2], costs[-1]])
+        print(f"The guard used {median:.0f} ms of a processor in the median, {most:.0f} ms at most")
     for line in skipped:
         print("skipped:", line)
     for fault in faults:
