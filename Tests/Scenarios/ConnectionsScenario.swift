@@ -88,9 +88,7 @@ struct ConnectionsScenario {
     try lab.start()
     let (cable, wifi) = try self.twoConnections(lab)
     try lab.namespace.ip("address del 10.0.0.2/24 dev eth0")
-    // Its peer was heard just now: the socket is believed for a second (E1).
-    #expect(try self.words(lab, of: cable) == "inGrace sourceAddressLost")
-    try waitUntil("the socket is silent") {
+    try waitUntil("the socket has been silent for two round trips") {
       try self.words(lab, of: cable) == "dead sourceAddressLost"
     }
     #expect(try self.words(lab, of: wifi) == "alive")

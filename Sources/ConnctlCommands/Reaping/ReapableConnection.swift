@@ -20,6 +20,9 @@ struct ReapableConnection: Hashable, Sendable {
   var isAccepted = false
   /// The link with its own address, or `nil` if the machine does not have the address.
   var link: PathLink?
+  /// The path that it was made on, if that is lost according to the list, and another one is now
+  /// taken.
+  var madeOn: KernelPath?
   /// How long the peer has been silent, or `nil` if the connection has just ended.
   var silence: Duration?
   /// Why it is not viable according to the list.
@@ -58,6 +61,9 @@ extension ReapableConnection {
       self.silence = .zero - SocketTestimony(connection.socket).lastHeard
     }
     self.reason = connection.hasReason ? Invalidation.Reason(connection.reason) : nil
+    if self.reason?.isLoss == true, let link, connection.path.chain.first?.index != link.index {
+      self.madeOn = KernelPath(status: .satisfied, chain: [link], source: local)
+    }
   }
 
   var localPort: UInt16 { self.flow.transport?.localPort ?? 0 }

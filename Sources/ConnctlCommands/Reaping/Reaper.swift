@@ -23,7 +23,7 @@ struct Reaper: Sendable {
 
   enum Action: Hashable, Sendable {
     /// Have connd guard the connection.
-    case guardFlow(FlowGuard.Flow, id: UInt64)
+    case guardFlow(FlowGuard.Flow, id: UInt64, madeOn: KernelPath?)
     case release(id: UInt64)
     /// Ask the peer by a keepalive probe (R3).
     case ask(ReapableConnection)
@@ -33,7 +33,7 @@ struct Reaper: Sendable {
   /// Why a connection is ended.
   struct Loss: Hashable, Sendable {
     var reason: Invalidation.Reason
-    /// The link of the connection's last path.
+    /// The link that the connection was made on.
     var link: PathLink?
     /// The path of a new connection to the same peer, or `nil` if there is none.
     var way: KernelPath?
@@ -50,7 +50,7 @@ struct Reaper: Sendable {
   private struct Entry: Sendable {
     var connection: ReapableConnection
     var state: State
-    /// The link of the last path that connd reported.
+    /// The link of its own address, or else of the first path that connd reported.
     var link: PathLink?
   }
 
@@ -133,7 +133,7 @@ struct Reaper: Sendable {
   /// Takes connd's report about a flow.
   mutating func received(_ event: FlowEvent, id: UInt64, at now: Instant) -> [Action] {
     guard let cookie = self.cookies[id], var entry = self.entries[cookie] else { return [] }
-    if let link = event.ownPath?.chain.first { entry.link = link }
+    entry.link = entry.link ?? event.ownPath?.chain.first
     self.entries[cookie] = entry
     guard event.isLast else { return [] }
     self.cookies[id] = nil
@@ -172,7 +172,7 @@ struct Reaper: Sendable {
     self.entries[connection.cookie] = Entry(
       connection: connection, state: .guarded(id: self.lastID), link: link)
     self.cookies[self.lastID] = connection.cookie
-    return .guardFlow(connection.flow, id: self.lastID)
+    return .guardFlow(connection.flow, id: self.lastID, madeOn: connection.madeOn)
   }
 
   private mutating func release(_ id: UInt64) -> Action {

@@ -126,9 +126,9 @@ final class ReaperSession: Sendable {
     var (asked, lost): ([ReapableConnection], [(ReapableConnection, Reaper.Loss)]) = ([], [])
     for action in actions {
       switch action {
-      case .guardFlow(var flow, let id):
+      case .guardFlow(var flow, let id, let path):
         flow.question = self.ender.question
-        self.flows.add(flow, id: id)
+        self.flows.add(flow, id: id, madeOn: path)
       case .release(let id): self.flows.remove(id)
       case .ask(let connection): asked.append(connection)
       case .end(let connection, let loss): lost.append((connection, loss))

@@ -1,3 +1,5 @@
+package import Connectivity
+
 /// Guards many flows by one stream to connd, which is reopened after restarts of connd.
 ///
 /// 1. Each flow gets an answer: its path, an invalidation or a refusal. If it is destroyed or
@@ -41,10 +43,12 @@ package final class FlowGuard: Sendable {
 
   /// Guards a flow. Has no effect if the id is already in use.
   ///
-  /// - Parameter id: The caller's identifier, until the flow is destroyed, refused or removed. Do
-  ///   not reuse the id of a removed flow, because an event of the old flow may still arrive.
-  package func add(_ flow: Flow, id: UInt64) {
-    self.keeper.change { $0.add(flow, id: id) }
+  /// - Parameters:
+  ///   - id: The caller's identifier, until the flow is destroyed, refused or removed. Do not reuse
+  ///     the id of a removed flow, because an event of the old flow may still arrive.
+  ///   - path: The path that the connection was made on, if it is known to be another one now.
+  package func add(_ flow: Flow, id: UInt64, madeOn path: KernelPath? = nil) {
+    self.keeper.change { $0.add(flow, id: id, madeOn: path) }
   }
 
   /// Stops guarding a flow. An event that was already sent may still arrive.

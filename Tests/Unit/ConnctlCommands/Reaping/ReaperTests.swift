@@ -58,7 +58,7 @@ struct ReaperTests {
     let connection = try self.connection()
     #expect(
       reaper.listed([connection], ways: [:], at: self.at(0))
-        == [.guardFlow(connection.flow, id: 1)])
+        == [.guardFlow(connection.flow, id: 1, madeOn: nil)])
     #expect(
       reaper.received(.path(self.path(Self.eth0, "192.0.2.7")), id: 1, at: self.at(0)).isEmpty)
     return reaper
@@ -76,7 +76,7 @@ struct ReaperTests {
     guard !isLoss else { return }
     // It is guarded again.
     let again = reaper.listed([try self.connection()], ways: self.ways, at: self.at(2))
-    #expect(again == [.guardFlow(try self.connection().flow, id: 2)])
+    #expect(again == [.guardFlow(try self.connection().flow, id: 2, madeOn: nil)])
   }
 
   @Test("R1 connd only advises → nothing is done")
@@ -161,7 +161,7 @@ struct ReaperTests {
     let connection = try self.connection(heard: (row.heard, listed: 3), row.listed)
     let actions = reaper.listed([connection], ways: self.ways, at: self.at(3))
     if row.isForgiven {
-      #expect(actions == [.guardFlow(connection.flow, id: 2)])
+      #expect(actions == [.guardFlow(connection.flow, id: 2, madeOn: nil)])
     } else {
       guard case .end(connection, _)? = actions.first else {
         Issue.record("\(actions)")
@@ -179,13 +179,13 @@ struct ReaperTests {
     let connection = try self.connection(heard: (0.9, listed: 20), .interfaceLost)
     #expect(
       reaper.listed([connection], ways: self.ways, at: self.at(20))
-        == [.guardFlow(connection.flow, id: 2)])
+        == [.guardFlow(connection.flow, id: 2, madeOn: nil)])
   }
 
   @Test("R6 a connection has ended → it is released; connd refuses one → it is left alone")
   func endings() throws {
     var reaper = try self.reaper()
-    #expect(reaper.listed([], ways: [:], at: self.at(1)) == [.release(id: 1)])
+    #expect(reaper.listed([], ways: [:], at: self.at(1)) == [.release(id: 1, madeOn: nil)])
     // An event that was under way is late.
     #expect(reaper.received(self.loss(.interfaceLost), id: 1, at: self.at(1)).isEmpty)
     let other = try self.connection(2)
