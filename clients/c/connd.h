@@ -39,6 +39,9 @@ enum {
   CONND_NEW = 1,
   // Only report. The program itself ends the connection.
   CONND_REPORT_ONLY = 2,
+  // Leave TCP's timeouts as they are. Otherwise TCP retransmits at least every two seconds while
+  // connd reports a satisfied path, so that an outage ends soon after the path is back (C11).
+  CONND_KEEP_TIMEOUTS = 4,
 };
 
 enum connd_kind {
@@ -488,6 +491,9 @@ enum {
   CONND__MAX_REST = 60 * 60 * 1000,
   CONND__MIN_PAUSE = 1000,
   CONND__MAX_PAUSE = 60 * 1000,
+  CONND__RTO_MAX_MS = 44,        // TCP_RTO_MAX_MS, since Linux 6.15
+  CONND__MAX_WAIT = 2000,        // for a retransmission, in milliseconds
+  CONND__USER_TIMEOUT = 924600,  // how long the kernel retransmits by default, in milliseconds
 };
 
 struct connd__address {
@@ -497,7 +503,7 @@ struct connd__address {
 
 // A keepalive probe (E4).
 struct connd__probe {
-  int was_on, idle_time, left;
+  int was_on, idle_time, left, raises_timeout;
   unsigned step;  // how often it has been repeated
   int64_t start;  // 0 if there is none
 };
@@ -516,6 +522,7 @@ struct connd__flow {
   uint8_t *known_path;  // the last path, as connd sent it
   size_t known_path_count;
   struct connd__probe probe;
+  int former_wait;  // TCP_RTO_MAX_MS before, or 0 if the options of C11 are not set
 };
 
 // Counts wrong rejections of one destination (I11).
@@ -604,6 +611,40 @@ static void connd__confirmed(const struct connd__flow *flow) {
     *breaker = connd__state.breakers[--connd__state.breaker_count];
 }
 
+// Sets the options by which an outage ends soon after the path is back, unless the program has a
+// timeout or keepalive of its own (C11). Alone, the second option would end the connection after
+// 28 s.
+static void connd__shorten_outages(struct connd__flow *flow) {
+  int fd = flow->former_wait == 0 && !(flow->flags & CONND_KEEP_TIMEOUTS) ? connd__hold(flow) : -1;
+  if (fd < 0) return;
+  int former = connd__option(fd, IPPROTO_TCP, CONND__RTO_MAX_MS, 0);
+  if (former > CONND__MAX_WAIT && connd__option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) == 0 &&
+      connd__option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 1) == 0 &&
+      connd__set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, CONND__USER_TIMEOUT) == 0) {
+    if (connd__set(fd, IPPROTO_TCP, CONND__RTO_MAX_MS, CONND__MAX_WAIT) == 0) {
+      flow->former_wait = former;
+    } else {
+      connd__set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+    }
+  }
+  close(fd);
+}
+
+// Restores these options, unless the program has changed them.
+static void connd__restore_timeouts(struct connd__flow *flow) {
+  int fd = flow->former_wait != 0 ? connd__hold(flow) : -1;
+  if (fd >= 0) {
+    if (connd__option(fd, IPPROTO_TCP, CONND__RTO_MAX_MS, 0) == CONND__MAX_WAIT)
+      connd__set(fd, IPPROTO_TCP, CONND__RTO_MAX_MS, flow->former_wait);
+    int timeout = connd__option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+    // A probe has raised it.
+    if (timeout == CONND__USER_TIMEOUT || timeout == INT32_MAX)
+      connd__set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+    close(fd);
+  }
+  flow->former_wait = 0;
+}
+
 // Restores the options of the socket.
 static void connd__end_probe(struct connd__flow *flow) {
   if (flow->probe.start == 0) return;
@@ -614,6 +655,9 @@ static void connd__end_probe(struct connd__flow *flow) {
   // Keepalive is off meanwhile, so that no probe is due immediately.
   connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
   connd__set(fd, IPPROTO_TCP, TCP_KEEPIDLE, flow->probe.idle_time);
+  if (flow->probe.raises_timeout &&
+      connd__option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0) == INT32_MAX)
+    connd__set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, CONND__USER_TIMEOUT);
   if (flow->probe.was_on) connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, flow->probe.was_on);
   close(fd);
 }
@@ -627,16 +671,23 @@ static void connd__begin_probe(struct connd__flow *flow) {
   socklen_t size = sizeof information;
   getsockopt(fd, IPPROTO_TCP, TCP_INFO, information, &size);
   int was_on = connd__option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
-  int has_timeout = connd__option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0) != 0;
+  int timeout = connd__option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
+  // The timeout of C11 must not end the connection because of the probe. With a timeout, the number
+  // of probes does not count.
+  int raises_timeout = timeout == CONND__USER_TIMEOUT && !was_on;
+  int has_timeout = timeout != 0 && !raises_timeout;
   // With an interval of one second, a second probe follows before the options are restored.
   int left = connd__option(fd, IPPROTO_TCP, TCP_KEEPCNT, 0) - 1 - information[3] -
              (connd__option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1) > 1 ? 1 : 2);
+  if (raises_timeout) left = INT32_MAX;
   if (idle_time >= 1 && idle_time <= 32767 && left >= 0 &&
       !(has_timeout && (was_on || information[3] != 0))) {
     // connd may ask twice more before it gives the connection up (E2).
-    struct connd__probe probe = {was_on, idle_time, has_timeout ? 0 : left - 2, 0, connd__now()};
+    struct connd__probe probe = {
+        was_on, idle_time, has_timeout ? 0 : left - 2, raises_timeout, 0, connd__now()};
     flow->probe = probe;
     connd__state.probes++;
+    if (raises_timeout) connd__set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, INT32_MAX);
     // The order matters: only the second option restarts the timer with the elapsed idle time.
     if (connd__set(fd, SOL_SOCKET, SO_KEEPALIVE, 1) != 0 ||
         connd__set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1) != 0)
@@ -691,6 +742,7 @@ static void connd__end(const struct connd__flow *flow) {
 // Frees a flow. connd hears of it if it may still guard the flow.
 static void connd__remove(struct connd__flow *flow, int tells_connd) {
   connd__end_probe(flow);
+  connd__restore_timeouts(flow);
   connd__state.flows[flow->fd] = NULL;
   connd__state.count--;
   if (tells_connd && flow->is_sent && connd__state.call.fd >= 0) {
@@ -829,6 +881,11 @@ static void connd__received(void *context, const uint8_t *message, size_t count)
     return;
   }
   if (path.bytes) event.status = (int)connd__get(path.bytes, path.count, 1).value;
+  if (event.kind == CONND_PATH && event.status == 1) {
+    connd__shorten_outages(flow);
+  } else if ((path.bytes && event.status != 1) || (event.reason >= 1 && event.reason <= 3)) {
+    connd__restore_timeouts(flow);  // the path, address, link or network is lost
+  }
   if (is_asked && event.severity != CONND_DESTROY) connd__begin_probe(flow);
   connd__report(flow, &event);
 }
@@ -837,8 +894,11 @@ static void connd__received(void *context, const uint8_t *message, size_t count)
 static void connd__lost(void) {
   connd__close(&connd__state.call);
   connd__state.removed_count = connd__state.unsent = 0;
-  for (size_t fd = 0; fd < connd__state.room; fd++)
-    if (connd__state.flows[fd]) connd__state.flows[fd]->is_sent = 0;
+  for (size_t fd = 0; fd < connd__state.room; fd++) {
+    if (!connd__state.flows[fd]) continue;
+    connd__state.flows[fd]->is_sent = 0;
+    connd__restore_timeouts(connd__state.flows[fd]);
+  }
   if (connd__state.is_elsewhere) connd__state.pause = CONND__MAX_PAUSE;
   if (connd__state.pause == 0) connd__state.pause = CONND__MIN_PAUSE;
   connd__state.retry = connd__now() + connd__state.pause;
@@ -898,7 +958,7 @@ static void connd__in_child(void) {
   for (size_t fd = 0; fd < connd__state.room; fd++) {
     if (!connd__state.flows[fd]) continue;
     // The parent restores the options of the socket.
-    connd__state.flows[fd]->probe.start = 0;
+    connd__state.flows[fd]->probe.start = connd__state.flows[fd]->former_wait = 0;
     connd__remove(connd__state.flows[fd], 0);
   }
   connd__close(&connd__state.call);

@@ -167,6 +167,9 @@ func (h *hub) received(message []byte) error {
 	} else {
 		h.generation = r.generation
 		text, ends = h.take(f, r)
+		if f.attempt == nil && !f.dialer.KeepTimeouts {
+			f.socket.note(r)
+		}
 	}
 	text = h.newText(text)
 	link := f.link

@@ -1,6 +1,7 @@
 package conndial
 
 import (
+	"math"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -20,6 +21,9 @@ type probe struct {
 	wasOn, idle int
 	// left is how many more probes may be sent without an answer.
 	left int
+	// raisesTimeout is whether the timeout is that of rule C11, which must not end the connection
+	// because of the probe.
+	raisesTimeout bool
 }
 
 // beginProbe sends a probe. It returns nil if the socket has no such options, or if the kernel
@@ -40,7 +44,9 @@ func beginProbe(fd int) *probe {
 	}
 	count := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT)
 	interval := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL)
-	hasTimeout := option(syscall.IPPROTO_TCP, tcpUserTimeout) != 0
+	timeout := option(syscall.IPPROTO_TCP, tcpUserTimeout)
+	p.raisesTimeout = timeout == userTimeout && p.wasOn == 0
+	hasTimeout := timeout != 0 && !p.raisesTimeout
 	// The fourth octet of tcp_info is the number of probes without an answer.
 	info, err := syscall.GetsockoptInet4Addr(fd, syscall.IPPROTO_TCP, syscall.TCP_INFO)
 	if failure != nil || err != nil || p.idle < 1 || p.idle > maxKeepaliveIdle {
@@ -53,6 +59,10 @@ func beginProbe(fd int) *probe {
 	left := count - 2 - unanswered
 	if interval <= 1 {
 		left-- // A second probe follows before the options are restored.
+	}
+	if p.raisesTimeout {
+		left = math.MaxInt32 // With a timeout, the number of probes does not count.
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, tcpUserTimeout, math.MaxInt32)
 	}
 	if left < 0 {
 		return nil
@@ -83,6 +93,10 @@ func (p *probe) repeat(fd int) {
 func (p *probe) end(fd int) {
 	_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 0)
 	_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, p.idle)
+	if timeout, err := syscall.GetsockoptInt(fd, syscall.IPPROTO_TCP, tcpUserTimeout); p.raisesTimeout &&
+		err == nil && timeout == math.MaxInt32 {
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, tcpUserTimeout, userTimeout)
+	}
 	if p.wasOn != 0 {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, p.wasOn)
 	}

@@ -95,8 +95,16 @@ func (h *hub) send(s *stream, ended <-chan struct{}) error {
 	}
 }
 
-// lost logs why the stream ended, unless connd is not running or has stopped.
+// lost restores the timeouts of the connections, because connd does not report their paths any more.
+// It logs why the stream ended, unless connd is not running or has stopped.
 func (h *hub) lost(err error) {
+	h.mutex.Lock()
+	for _, f := range h.flows {
+		if f.attempt == nil {
+			f.socket.restore()
+		}
+	}
+	h.mutex.Unlock()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errEnded) {
 		return
 	}

@@ -16,6 +16,8 @@ type socket struct {
 	link string
 	// namespace is the inode of the network namespace, or 0 if it is unknown.
 	namespace uint64
+	// formerWait is TCP_RTO_MAX_MS before, or 0 if the options that shorten outages are not set.
+	formerWait int
 }
 
 // systemSocket is the socket of the system's connd.

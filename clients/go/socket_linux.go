@@ -18,6 +18,7 @@ const (
 	ipv6Freebind    = 78
 	ipv6Transparent = 75
 	tcpUserTimeout  = 18
+	tcpRTOMaxMS     = 44 // since Linux 6.15
 
 	maxKeepaliveIdle  = 32767
 	protocolMultipath = 262 // IPPROTO_MPTCP

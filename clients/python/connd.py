@@ -251,6 +251,7 @@ class _Call:
 
 # Options that the socket module of some Python lacks.
 _SO_MARK, _SO_PROTOCOL, _SO_COOKIE, _SO_BINDTOIFINDEX = 36, 38, 57, 62
+_TCP_RTO_MAX_MS = 44  # since Linux 6.15
 # IP_FREEBIND, IP_TRANSPARENT, IPV6_FREEBIND and IPV6_TRANSPARENT: the socket may have an address of
 # another machine.
 _FOREIGN = [(0, 15), (0, 19), (41, 78), (41, 75)]
@@ -297,8 +298,9 @@ class _Flow:
     """A guarded connection. `cookie` distinguishes its socket from a later one with the same
     descriptor."""
 
-    def __init__(self, fd, is_new, ends, on_event):
+    def __init__(self, fd, is_new, ends, on_event, shortens_outages):
         self.fd, self.is_new, self.ends, self.on_event = fd, is_new, ends, on_event
+        self.outages = _OutageOptions(shortens_outages)
         remote, local = _address(_read(_libc.getpeername, fd)), _address(_read(_libc.getsockname, fd))
         self.cookie = _option(fd, socket.SOL_SOCKET, _SO_COOKIE)
         if (not remote or not local or not self.cookie
@@ -371,6 +373,41 @@ class _Flow:
             _libc.shutdown(fd, socket.SHUT_RDWR)
 
 
+class _OutageOptions:
+    """The options by which an outage ends soon after the path is back (C11). Alone, the second would
+    end the connection after 28 s."""
+
+    user_timeout, max_wait = 924600, 2000  # how long the kernel retransmits by default, and the wait; in ms
+    raised_timeout = 0x7fffffff  # during a probe
+
+    def __init__(self, is_enabled):
+        self.is_enabled = is_enabled
+        self.former_wait = 0  # TCP_RTO_MAX_MS before, or 0 if the options are not set
+
+    def set(self, flow):
+        """Sets them, unless the program has a timeout or keepalive of its own."""
+        with flow.held() if self.is_enabled and not self.former_wait else contextlib.nullcontext() as fd:
+            former = _option(fd, _TCP, _TCP_RTO_MAX_MS) if fd is not None else 0
+            if (former > self.max_wait and not _option(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                    and not _option(fd, _TCP, socket.TCP_USER_TIMEOUT, 1)
+                    and _set(fd, _TCP, socket.TCP_USER_TIMEOUT, self.user_timeout)):
+                if _set(fd, _TCP, _TCP_RTO_MAX_MS, self.max_wait):
+                    self.former_wait = former
+                else:
+                    _set(fd, _TCP, socket.TCP_USER_TIMEOUT, 0)
+
+    def restore(self, flow):
+        """Restores what was before, unless the program has changed it."""
+        former, self.former_wait = self.former_wait, 0
+        with flow.held() if former else contextlib.nullcontext() as fd:
+            if fd is None:
+                return
+            if _option(fd, _TCP, _TCP_RTO_MAX_MS) == self.max_wait:
+                _set(fd, _TCP, _TCP_RTO_MAX_MS, former)
+            if _option(fd, _TCP, socket.TCP_USER_TIMEOUT) in (self.user_timeout, self.raised_timeout):
+                _set(fd, _TCP, socket.TCP_USER_TIMEOUT, 0)
+
+
 class _Probe:
     """Asks the peer of a connection by a keepalive probe (E4)."""
 
@@ -386,7 +423,11 @@ class _Probe:
     def begin(self, fd):
         self.was_on = _option(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         self.idle_time = _option(fd, _TCP, socket.TCP_KEEPIDLE)
-        has_timeout = _option(fd, _TCP, socket.TCP_USER_TIMEOUT) != 0
+        timeout = _option(fd, _TCP, socket.TCP_USER_TIMEOUT)
+        # The timeout of C11 must not end the connection because of the probe. With a timeout, the
+        # number of probes does not count.
+        self.raises_timeout = timeout == _OutageOptions.user_timeout and not self.was_on
+        has_timeout = timeout != 0 and not self.raises_timeout
         try:
             unanswered = _read(_libc.getsockopt, fd, _TCP, socket.TCP_INFO, size=4)[3]
         except OSError:
@@ -394,6 +435,8 @@ class _Probe:
         # With an interval of one second, a second probe follows before the options are restored.
         interval = _option(fd, _TCP, socket.TCP_KEEPINTVL, 1)
         left = _option(fd, _TCP, socket.TCP_KEEPCNT) - 1 - unanswered - (1 if interval > 1 else 2)
+        if self.raises_timeout:
+            left = sys.maxsize
         # The probe must not end the connection.
         self.is_possible = (1 <= self.idle_time <= 32767 and left >= 0
                             and not (has_timeout and (self.was_on or unanswered)))
@@ -402,6 +445,8 @@ class _Probe:
         if not self.is_possible:
             return
         self.start = time.monotonic()
+        if self.raises_timeout:
+            _set(fd, _TCP, socket.TCP_USER_TIMEOUT, _OutageOptions.raised_timeout)
         # The order matters: only the second option restarts the timer with the elapsed idle time.
         _set(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         _set(fd, _TCP, socket.TCP_KEEPIDLE, 1)
@@ -430,6 +475,9 @@ class _Probe:
                 return
             _set(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
             _set(fd, _TCP, socket.TCP_KEEPIDLE, self.idle_time)
+            if (self.raises_timeout
+                    and _option(fd, _TCP, socket.TCP_USER_TIMEOUT) == _OutageOptions.raised_timeout):
+                _set(fd, _TCP, socket.TCP_USER_TIMEOUT, _OutageOptions.user_timeout)
             if self.was_on:
                 _set(fd, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -468,6 +516,7 @@ class _Breakers:
 
 _REASONS = {1: "sourceAddressLost", 2: "interfaceLost", 3: "networkChanged", 4: "categoryChanged",
             5: "betterPath", 6: "policy", 7: "resumed", 8: "silent"}
+_LOSSES = range(1, 4)  # of the address, link or network
 _SURVIVABLE = range(4, 9)  # reasons that may end a connection that works
 _POLICY = 6
 _SEVERITIES = {1: "destroy", 2: "drain"}
@@ -567,6 +616,7 @@ class _Agent:
 
     def remove(self, flow, is_guarded=True):
         self.end_probe(flow)
+        flow.outages.restore(flow)
         if self.flows.get(flow.fd) is flow:
             del self.flows[flow.fd]
         self.unsent.pop(flow.id, None)
@@ -654,6 +704,7 @@ class _Agent:
         self.unsent = {flow.id: flow for flow in self.flows.values()}
         for flow in self.flows.values():
             flow.is_sent = False
+            flow.outages.restore(flow)
         self.retry = time.monotonic() + self.pause
         self.pause = min(self.pause * 2, self.max_pause)
 
@@ -689,6 +740,10 @@ class _Agent:
             kind = "refused"
         else:
             return
+        if kind == "path" and status == _SATISFIED:
+            flow.outages.set(flow)
+        elif (path is not None and status != _SATISFIED) or invalidation.get(1) in _LOSSES:
+            flow.outages.restore(flow)
         if 8 in message and kind != "destroy" and not flow.probe:
             probe = _Probe(flow)
             if probe.is_possible:
@@ -772,14 +827,16 @@ class Guard:
         self.release()
 
 
-def guard(connection, *, is_new=True, ends=True, on_event=None):
+def guard(connection, *, is_new=True, ends=True, on_event=None, shortens_outages=True):
     """Guards a connected TCP socket, or an object with one: an asyncio.StreamWriter, a transport, a
     descriptor. Returns a `Guard`.
 
     `is_new` says that the connection was made a moment ago, so that it works. If connd rejects
     three such connections to one destination in a row, new ones to it are not guarded for a while
     (I11). With `ends=False` the guard only reports. `on_event` receives each `Event` in connd's
-    thread; with asyncio, use `loop.call_soon_threadsafe`.
+    thread; with asyncio, use `loop.call_soon_threadsafe`. With `shortens_outages`, TCP retransmits
+    at least every two seconds while connd reports a satisfied path, so that an outage ends soon
+    after the path is back (C11, Linux 6.15).
 
     Raises ValueError for a socket that cannot be guarded: not TCP, or Multipath TCP. A loopback
     connection needs no guard, which is not an error.
@@ -787,29 +844,29 @@ def guard(connection, *, is_new=True, ends=True, on_event=None):
     if hasattr(connection, "get_extra_info"):
         connection = connection.get_extra_info("socket")
     fd = connection if isinstance(connection, int) else connection.fileno()
-    flow = _Flow(fd, is_new, ends, on_event)
+    flow = _Flow(fd, is_new, ends, on_event, shortens_outages)
     if flow.needs_guard:
         _agent.guard(flow)
     return Guard(fd, flow.cookie)
 
 
-_on_event = None
+_on_event, _shortens_outages = None, True
 
 
 def _guard_new(fd):
     try:
-        guard(fd, on_event=_on_event)
+        guard(fd, on_event=_on_event, shortens_outages=_shortens_outages)
     except (OSError, ValueError) as error:
         _log.debug("descriptor %d is not guarded: %s", fd, error)
 
 
-def install(on_event=None):
+def install(on_event=None, *, shortens_outages=True):
     """Guards each TCP connection that the program makes from now on with Python's sockets.
 
     Connections of libraries in C, such as libpq and libcurl, need `guard` with their descriptor.
     """
-    global _on_event
-    _on_event = on_event
+    global _on_event, _shortens_outages
+    _on_event, _shortens_outages = on_event, shortens_outages
     if getattr(socket.socket.connect, "_is_connd", False):
         return
     real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex

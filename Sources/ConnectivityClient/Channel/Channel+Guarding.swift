@@ -74,6 +74,7 @@ extension Channel {
 
   private func handle(_ report: ConnectionGuard.Report, of connection: Connection) {
     let (event, phase) = (report.event, report.phase)
+    connection.note(event)
     report.warn(self.logger, connection.metadata)
     self.publish(event, of: connection)
     if let invalidation = self.settings.config.access.invalidation(by: event) {
@@ -98,6 +99,7 @@ extension Channel {
   }
 
   private func handle(_ absence: ConndAbsence, of connection: Connection, _ hub: GuardHub) {
+    connection.note(nil)
     switch absence {
     case .disconnected(let why):
       self.logger?.info(

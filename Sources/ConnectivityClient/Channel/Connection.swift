@@ -52,7 +52,7 @@ final class Connection: Sendable {
     onEvent: @escaping @Sendable (Event) -> Void
   ) throws {
     let core = ConnectionCore(
-      watchesStalls: settings.mayTakeOtherWay(to: target.address.ip), settings.config.recovery,
+      watchesStalls: settings.mayTakeOtherWay(to: target.address.ip), settings.config,
       heardElsewhere: heardElsewhere, onEvent)
     var settings = settings
     if let link { settings.config.interface = link }
@@ -171,6 +171,14 @@ final class Connection: Sendable {
     let (inquirer, isBusy) = self.core.state.withLock { ($0.inquirer, $0.calls > 0) }
     guard let inquirer else { return }
     self.eventLoop.execute { inquirer.value.ask(isBusy: isBusy) }
+  }
+
+  /// Sets or restores the options that shorten outages (C11). May be called on any thread.
+  ///
+  /// - Parameter event: An event of the connection's flow, or `nil` if connd is absent.
+  func note(_ event: FlowEvent?) {
+    guard let inquirer = self.core.state.withLock({ $0.inquirer }) else { return }
+    self.eventLoop.execute { inquirer.value.note(event) }
   }
 
   /// Whether calls have the connection, even if they have not started yet.

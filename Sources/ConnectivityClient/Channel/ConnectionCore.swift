@@ -40,16 +40,17 @@ final class ConnectionCore: Sendable {
   let state = Mutex(State())
   private let watchesStalls: Bool
   private let recovery: NetworkAwareTransport.Config.Recovery
+  private let shortensOutages: Bool
   private let heardElsewhere: @Sendable () -> ContinuousClock.Instant?
   private let onEvent: @Sendable (Connection.Event) -> Void
 
   init(
-    watchesStalls: Bool, _ recovery: NetworkAwareTransport.Config.Recovery,
+    watchesStalls: Bool, _ config: NetworkAwareTransport.Config,
     heardElsewhere: @escaping @Sendable () -> ContinuousClock.Instant?,
     _ onEvent: @escaping @Sendable (Connection.Event) -> Void
   ) {
     self.watchesStalls = watchesStalls
-    self.recovery = recovery
+    (self.recovery, self.shortensOutages) = (config.recovery, config.shortensOutages)
     self.heardElsewhere = heardElsewhere
     self.onEvent = onEvent
   }
@@ -73,7 +74,9 @@ final class ConnectionCore: Sendable {
         onError: { error in self.state.withLock { $0.failure = error } },
         onInactive: { self.state.withLock { $0.isBroken = $0.calls > 0 && !$0.isRetired } })
       if self.watchesStalls { self.watchStalls(of: channel, ping) }
-      let inquirer = NIOLoopBound(PeerInquirer(channel, ping: ping), eventLoop: channel.eventLoop)
+      let inquirer = NIOLoopBound(
+        PeerInquirer(channel, shortensOutages: self.shortensOutages, ping: ping),
+        eventLoop: channel.eventLoop)
       self.state.withLock { $0.inquirer = inquirer }
     }
   }

@@ -32,6 +32,10 @@ extension NetworkAwareTransport {
     /// Whether calls end on a connection that has stalled while another network reaches its server
     /// (W8). The default is ``Recovery/always``.
     public var recovery: Recovery
+    /// Whether TCP retransmits at least every two seconds while connd reports a satisfied path, so
+    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15. The default is
+    /// `true`.
+    public var shortensOutages: Bool
     /// Whether the channel's connections may use several networks at once (M1).
     public var multipath: MultipathService
     /// How the channel handles an invalidation.
@@ -97,7 +101,7 @@ extension NetworkAwareTransport {
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
         access: .unrestricted, mark: 0, interface: nil,
-        assist: .inexpensive, recovery: .always, multipath: .none, onInvalidation: .destroy,
+        assist: .inexpensive, recovery: .always, shortensOutages: true, multipath: .none, onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,
         channelDebuggingCallbacks: .defaults,

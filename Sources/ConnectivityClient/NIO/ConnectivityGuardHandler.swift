@@ -49,6 +49,8 @@ public import NIOCore
 ///    for a transparent proxy.
 /// 8. If connd asks whether the peer is alive, the handler briefly enables keepalive, and the
 ///    kernel sends one probe (E4).
+/// 9. After an outage beyond this machine, the connection continues within about two seconds
+///    (``Config/shortensOutages``).
 ///
 /// Belongs to one channel. Removing the handler ends the guard.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -65,6 +67,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     public var multipath: MultipathService = .none
     /// The reaction to an invalidation of the connection.
     public var onInvalidation: InvalidationHandling = .destroy
+    /// Whether TCP retransmits at least every two seconds while connd reports a satisfied path, so
+    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15.
+    public var shortensOutages = true
     /// connd's socket.
     public var socket: ConndSocket = .default
     /// Logs why the connection is no longer viable, refused or not guarded. `nil` logs nothing.
@@ -207,7 +212,8 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     guard let flow = self.flow(to: address, context) else { return nil }
     let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
     let eventLoop = context.eventLoop
-    self.inquirer = PeerInquirer(context.channel)
+    self.inquirer = PeerInquirer(
+      context.channel, shortensOutages: self.config.shortensOutages)
     let begun = ConnectionGuard.begin(
       flow, hub: GuardHub.shared(socket: self.config.socket.path),
       breaker: DestinationBreaker(flow, socket: self.config.socket.path),
@@ -215,7 +221,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     ) { absence in
       eventLoop.execute {
         let (handler, context) = bound.value
-        if handler.flow != nil { handler.unguarded("\(absence)", context) }
+        guard handler.flow != nil else { return }
+        handler.inquirer?.note(nil)
+        handler.unguarded("\(absence)", context)
       }
     } onEvent: { report in
       eventLoop.execute {
@@ -272,6 +280,7 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
 
   private func handle(_ report: ConnectionGuard.Report, _ context: ChannelHandlerContext) {
     let event = report.event
+    self.inquirer?.note(event)
     if let path = event.ownPath, context.remoteAddress?.ip?.isLoopback == false {
       self.link = self.link ?? path.chain.first?.index
     }

@@ -1,13 +1,16 @@
+internal import Connectivity
 internal import ConnectivityMonitor
 internal import NIOCore
 
-/// Checks whether the peer of a channel's connection is alive. Used only on the channel's thread.
+/// Checks whether the peer of a channel's connection is alive, and sets the options that shorten
+/// outages. Used only on the channel's thread.
 ///
-/// Implements rule E4.
+/// Implements rules C11 and E4.
 final class PeerInquirer {
   private let socket: ChannelSocket
   private let ping: (() -> Void)?
   private var lastPing: NIODeadline?
+  private var outages: OutageOptions
   private var probe: (sent: KeepaliveProbe, timers: [Scheduled<Void>])?
 
   /// gRPC servers close connections that send more than one PING in five minutes, if the server has
@@ -15,9 +18,20 @@ final class PeerInquirer {
   private static let pingInterval = TimeAmount.minutes(5)
 
   /// - Parameter ping: Sends an HTTP/2 PING, or `nil` if the connection does not use HTTP/2.
-  init(_ channel: any NIOCore.Channel, ping: (() -> Void)? = nil) {
+  init(_ channel: any NIOCore.Channel, shortensOutages: Bool, ping: (() -> Void)? = nil) {
     self.socket = ChannelSocket(channel: channel)
+    self.outages = OutageOptions(isEnabled: shortensOutages)
     self.ping = ping
+  }
+
+  /// Handles an event of the connection's flow, or the absence of connd as `nil`.
+  func note(_ event: FlowEvent?) {
+    guard self.socket.channel.isActive else { return }
+    if let event {
+      self.outages.note(event, on: self.socket)
+    } else {
+      self.outages.restore(on: self.socket)
+    }
   }
 
   /// Sends a keepalive probe. An idle socket sends it immediately.
@@ -36,14 +50,19 @@ final class PeerInquirer {
     let repeats = KeepaliveProbe.repeats.map { pause in
       loop.scheduleTask(in: TimeAmount(pause)) { bound.value.repeat() }
     }
-    let end = loop.scheduleTask(in: TimeAmount(KeepaliveProbe.time)) { bound.value.end() }
+    let end = loop.scheduleTask(in: TimeAmount(KeepaliveProbe.time)) { bound.value.endProbe() }
     self.probe = (probe, repeats + [end])
   }
 
   private func `repeat`() { self.probe?.sent.repeat(on: self.socket) }
 
-  /// Ends the probe and restores the socket's options.
+  /// Ends the probe, and restores all options of the socket.
   func end() {
+    self.endProbe()
+    self.outages.restore(on: self.socket)
+  }
+
+  private func endProbe() {
     for timer in self.probe?.timers ?? [] { timer.cancel() }
     self.probe?.sent.end(on: self.socket)
     self.probe = nil

@@ -19,6 +19,9 @@ package struct KeepaliveProbe: Sendable {
   private let idleTime: CInt
   /// How many more probes may be sent without an answer.
   private var left: CInt
+  /// Whether the timeout is that of ``OutageOptions``, which must not end the connection because of
+  /// the probe.
+  private let raisesTimeout: Bool
 
   /// How long the options stay changed: until the socket has been idle for a second, and slightly
   /// longer because the kernel rounds timers up.
@@ -29,7 +32,9 @@ package struct KeepaliveProbe: Sendable {
 
   /// Sends a probe. Returns `nil` if the socket has no keepalive options, or if the probe might end
   /// the connection. The kernel ends the connection after `TCP_KEEPCNT` unanswered probes in a row,
-  /// or with `TCP_USER_TIMEOUT` after one (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c).
+  /// or with `TCP_USER_TIMEOUT` after one if the peer was not heard for that time
+  /// (`tcp_keepalive_timer` in net/ipv4/tcp_timer.c). The timeout of ``OutageOptions`` is raised
+  /// during the probe. The number of probes does not count then.
   package init?(on socket: some SocketOptions) {
     func option(_ name: CInt) -> CInt? { socket.option(Option.tcpLevel, name, CInt(0)) }
     guard let wasOn = socket.option(SOL_SOCKET, Option.keepalive, CInt(0)),
@@ -37,14 +42,17 @@ package struct KeepaliveProbe: Sendable {
       let count = option(Option.keepaliveCount), let interval = option(Option.keepaliveInterval)
     else { return nil }
     let unanswered = socket.unansweredProbes
-    let hasTimeout = (option(Option.userTimeout) ?? 0) != 0
+    let timeout = option(Option.userTimeout) ?? 0
+    self.raisesTimeout = timeout == OutageOptions.userTimeout && wasOn == 0
+    let hasTimeout = timeout != 0 && !self.raisesTimeout
     if hasTimeout, wasOn != 0 || unanswered != 0 { return nil }
     // With an interval of one second, a second probe follows before the options are restored.
-    let left = count - 1 - unanswered - (interval > 1 ? 1 : 2)
+    let left = self.raisesTimeout ? .max : count - 1 - unanswered - (interval > 1 ? 1 : 2)
     guard left >= 0 else { return nil }
     (self.wasOn, self.idleTime) = (wasOn, idleTime)
     // connd may ask twice more before it gives the connection up (E2).
     self.left = hasTimeout ? 0 : max(0, left - 2)
+    if self.raisesTimeout { _ = socket.set(Option.tcpLevel, Option.userTimeout, .max) }
     // The order matters: only the second option restarts the timer with the elapsed idle time.
     guard socket.set(SOL_SOCKET, Option.keepalive, 1),
       socket.set(Option.tcpLevel, Option.keepaliveIdle, 1)
@@ -69,6 +77,9 @@ package struct KeepaliveProbe: Sendable {
   package func end(on socket: some SocketOptions) {
     _ = socket.set(SOL_SOCKET, Option.keepalive, 0)
     _ = socket.set(Option.tcpLevel, Option.keepaliveIdle, self.idleTime)
+    if self.raisesTimeout, socket.option(Option.tcpLevel, Option.userTimeout, CInt(0)) == .max {
+      _ = socket.set(Option.tcpLevel, Option.userTimeout, OutageOptions.userTimeout)
+    }
     if self.wasOn != 0 { _ = socket.set(SOL_SOCKET, Option.keepalive, self.wasOn) }
   }
 }

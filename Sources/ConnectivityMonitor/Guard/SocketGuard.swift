@@ -30,6 +30,9 @@ private import Synchronization
 /// 8. If connd asks whether the peer responds, the guard enables keepalive for a moment, and the
 ///    kernel sends a probe (E4).
 ///
+/// 9. After an outage beyond this machine, the connection continues within about two seconds
+///    (``Config/shortensOutages``).
+///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 ///
 /// Implements rule C10.
@@ -43,6 +46,9 @@ public final class SocketGuard: Sendable {
     public var shutsDown = false
     /// Whether the connection was made a moment ago, so that it is known to work.
     public var isNew = false
+    /// Whether TCP retransmits at least every two seconds while connd reports a satisfied path, so
+    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15.
+    public var shortensOutages = true
     /// connd's socket.
     public var socket: ConndSocket = .default
     /// Logs why the connection is no longer viable, or is not guarded. `nil` logs nothing.
@@ -140,12 +146,14 @@ private final class Core: Sendable {
     var link: UInt32?
     /// The current probe, until the socket's options are restored.
     var probe: KeepaliveProbe?
+    var outages: OutageOptions
     var isOver = false
   }
-  private let state = Mutex(State())
+  private let state: Mutex<State>
 
   init(_ config: SocketGuard.Config, _ socket: ConnectedSocket) {
     (self.config, self.socket) = (config, socket)
+    self.state = Mutex(State(outages: OutageOptions(isEnabled: config.shortensOutages)))
     (self.stream, self.events) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(64))
   }
 
@@ -174,6 +182,7 @@ private final class Core: Sendable {
       flow, by: isClosing ? nil : subflows, listSubflows: { [weak self] in self?.subflows ?? [] },
       hub: GuardHub.shared(socket: config.socket.path), breaker: breaker
     ) { absence in
+      self.withOutageOptions { $0.restore(on: $1) }
       self.unguarded("\(absence)")
     } onEvent: { report in
       self.handle(report)
@@ -228,9 +237,17 @@ private final class Core: Sendable {
     state.probe = nil
   }
 
+  /// Changes the options that shorten outages (C11), unless the guard has ended.
+  private func withOutageOptions(_ body: (inout OutageOptions, ConnectedSocket) -> Void) {
+    self.state.withLock { state in
+      if !state.isOver, self.socket.isOpen { body(&state.outages, self.socket) }
+    }
+  }
+
   func end() {
     let flow = self.state.withLock { state in
       self.endProbe(&state)
+      if self.socket.isOpen { state.outages.restore(on: self.socket) }
       defer { (state.flow, state.isOver) = (nil, true) }
       return state.flow
     }
@@ -253,6 +270,7 @@ private final class Core: Sendable {
 
   private func handle(_ report: ConnectionGuard.Report) {
     if case .refused(let refusal) = report.event { return self.finish(refusal.message) }
+    self.withOutageOptions { $0.note(report.event, on: $1) }
     if let path = report.event.ownPath {
       self.state.withLock { $0.link = $0.link ?? path.chain.first?.index }
       self.events.yield(.path(path))
