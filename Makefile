@@ -340,6 +340,10 @@ timings: deps deps-test ## run the scenarios that have goals for durations, one 
 limps: deps deps-test ## run seventeen troubles, those without a limp for minutes, and see that only a bad Wi-Fi limps (SECONDS=280 for each)
 	@CONND_LIMPS=$(or $(SECONDS),280) TEST_LIMIT=2h dev/test --filter LimpScenario
 
+.PHONY: outages
+outages: deps deps-test ## measure how soon connections continue after outages, with and without the options for that (SECONDS="30 120")
+	@CONND_OUTAGES="$(or $(SECONDS),30 120)" TEST_LIMIT=1h dev/test --filter OutageScenario
+
 .PHONY: soak
 soak: deps deps-test ## change a network at random, and look for lost events and leaks (SECONDS=3600 SEED= CONND=)
 	@[ -n "$(CONND)" ] || dev/build connd

@@ -101,7 +101,8 @@ extension NetworkAwareTransport {
       var config = Config(
         http2: .defaults, backoff: .defaults, connection: connection, compression: .defaults,
         access: .unrestricted, mark: 0, interface: nil,
-        assist: .inexpensive, recovery: .always, shortensOutages: true, multipath: .none, onInvalidation: .destroy,
+        assist: .inexpensive, recovery: .always, shortensOutages: true, multipath: .none,
+        onInvalidation: .destroy,
         calls: CallSettings(), backgroundActivityLogger: nil,
         onConnectivityStateChange: nil, connectivityStateExecutor: nil,
         channelDebuggingCallbacks: .defaults,

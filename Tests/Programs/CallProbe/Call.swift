@@ -45,6 +45,9 @@ struct Call: AsyncParsableCommand {
   @Flag(help: "Connections use Multipath TCP if they can.")
   var multipath = false
 
+  @Flag(help: "TCP's timeouts stay as they are.")
+  var keepTimeouts = false
+
   @Option(help: "The mark of connections.")
   var mark: UInt32 = 0
 
@@ -107,6 +110,7 @@ struct Call: AsyncParsableCommand {
       config.multipath = self.multipath ? .handover : .none
       config.assist =
         ["never": .never, "allowed": .allowed][self.assist, default: .inexpensive]
+      config.shortensOutages = !self.keepTimeouts
       config.recovery =
         ["never": .never, "exceptStreams": .exceptStreams][self.recovery, default: .always]
       if let seconds = self.keepalive {

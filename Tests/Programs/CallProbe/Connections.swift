@@ -30,6 +30,7 @@ struct Connections: AsyncParsableCommand {
   @Flag(help: "They are connections of Multipath TCP.") var mptcp = false
   @Flag(help: "The handler makes them connections of Multipath TCP if it can.") var multipath =
     false
+  @Flag(help: "TCP's timeouts stay as they are.") var keepTimeouts = false
   @Option(help: "The IPv4 address that they come from, whoever's that is (IP_TRANSPARENT).")
   var source: String?
 
@@ -70,11 +71,13 @@ struct Connections: AsyncParsableCommand {
     switch self.by {
     case .socket:
       return try await NIOSingletons.posixBlockingThreadPool.runIfActive { [options] in
-        try SocketConnection(id, to: host, options, connd: self.socket)
+        try SocketConnection(
+          id, to: host, options, connd: self.socket, shortensOutages: !self.keepTimeouts)
       }
     case .handler:
       return try await NIOConnection(
-        id, to: host, options, connd: self.socket, self.multipath ? .handover : .none)
+        id, to: host, options, connd: self.socket, self.multipath ? .handover : .none,
+        shortensOutages: !self.keepTimeouts)
     }
   }
 
@@ -124,9 +127,10 @@ private struct NIOConnection: PlainConnection {
 
   init(
     _ id: String, to host: Host, _ options: SocketSettings, connd: String,
-    _ multipath: MultipathService
+    _ multipath: MultipathService, shortensOutages: Bool
   ) async throws {
     var configuration = ConnectivityGuardHandler.Config.defaults
+    configuration.shortensOutages = shortensOutages
     configuration.multipath = multipath
     configuration.socket = ConndSocket(path: connd)
     var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -198,7 +202,9 @@ private final class SocketConnection: PlainConnection {
   private let descriptor: CInt
   private let watch: SocketGuard
 
-  init(_ id: String, to host: Host, _ options: SocketSettings, connd: String) throws {
+  init(
+    _ id: String, to host: Host, _ options: SocketSettings, connd: String, shortensOutages: Bool
+  ) throws {
     let descriptor = try Self.connected(to: host, options)
     report("open", ["id": id])
     (self.id, self.descriptor) = (id, descriptor)
@@ -207,6 +213,7 @@ private final class SocketConnection: PlainConnection {
       config: .defaults {
         $0.socket = ConndSocket(path: connd)
         ($0.isNew, $0.shutsDown) = (true, true)
+        $0.shortensOutages = shortensOutages
       })
     let events = self.watch.events
     Task {

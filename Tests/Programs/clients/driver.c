@@ -38,11 +38,12 @@ static int dial(const char *address, int port) {
 
 static void add(int number, const char *address, int port, int is_guarded) {
   int fd = dial(address, port);
+  int flags = CONND_NEW | (getenv("KEEP_TIMEOUTS") ? CONND_KEEP_TIMEOUTS : 0);
   if (fd < 0) return;
   sockets[number] = fd;
   numbers[fd] = number;
   printf("open %d %d\n", number, fd);
-  if (is_guarded && connd_guard_fd(fd, CONND_NEW, report, (void *)(intptr_t)number) != 0)
+  if (is_guarded && connd_guard_fd(fd, flags, report, (void *)(intptr_t)number) != 0)
     printf("unguarded %d\n", number);
 }
 

@@ -11,7 +11,7 @@
     status                           # "status CATEGORY LINK", or "absent"
 
 Prints "path N", "destroy N REASON" and so on when connd reports, and "ended N ERROR" when a
-connection has ended.
+connection has ended. With KEEP_TIMEOUTS in the environment, TCP's timeouts stay as they are.
 """
 
 import os
@@ -100,7 +100,7 @@ def run(command, *arguments):
 
 
 def main():
-    connd.install(report)
+    connd.install(report, shortens_outages="KEEP_TIMEOUTS" not in os.environ)
     selector.register(0, selectors.EVENT_READ, None)
     say("ready")
     data = b""

@@ -56,13 +56,17 @@ final class GuardedProgram {
 
   /// - Parameter namespace: where it runs, if not in the laboratory's.
   convenience init(
-    _ client: PlainClient, _ lab: Laboratory, in namespace: NetworkNamespace? = nil
+    _ client: PlainClient, _ lab: Laboratory, in namespace: NetworkNamespace? = nil,
+    environment: [String: String] = [:]
   ) throws {
-    try self.init(client.command(), lab, in: namespace)
+    try self.init(client.command(), lab, in: namespace, environment: environment)
     try self.next("ready")
   }
 
-  init(_ words: [String], _ lab: Laboratory, in namespace: NetworkNamespace? = nil) throws {
+  init(
+    _ words: [String], _ lab: Laboratory, in namespace: NetworkNamespace? = nil,
+    environment: [String: String] = [:]
+  ) throws {
     let pipe = "\(lab.directory.path)/input-\(UInt64.random(in: 0 ..< .max))"
     guard mkfifo(pipe, 0o600) == 0 else { throw CommandError("\(pipe): errno \(errno)") }
     // Open at both ends, so that neither side waits for the other.
@@ -74,7 +78,7 @@ final class GuardedProgram {
         "CONNCTL": Programs.connctl,
         // It does not know threads that are in a system call at the end.
         "ASAN_OPTIONS": "detect_leaks=0",
-      ])
+      ].merging(environment) { $1 })
   }
 
   deinit { close(self.input) }
