@@ -220,6 +220,40 @@ func TestAsked(t *testing.T) {
 	l.expectEcho(connection)
 }
 
+// Outages are shortened while the path is satisfied, unless the connection has keepalive (C11).
+func TestTimeouts(t *testing.T) {
+	l := newLab(t)
+	l.start()
+	dial := func(keepAlive time.Duration, keepTimeouts bool) func() [2]int {
+		l.dialer = &Dialer{
+			Net: &net.Dialer{KeepAlive: keepAlive}, KeepTimeouts: keepTimeouts,
+			Socket: l.socket, Logf: l.log.printf,
+		}
+		connection := l.dialGuarded()
+		f := connection.(*guardedConn).flow
+		return func() (values [2]int) {
+			_ = f.socket.control(func(fd int) {
+				values[0], _ = syscall.GetsockoptInt(fd, syscall.IPPROTO_TCP, tcpUserTimeout)
+				values[1], _ = syscall.GetsockoptInt(fd, syscall.IPPROTO_TCP, tcpRTOMaxMS)
+			})
+			return values
+		}
+	}
+	defaults := dial(-1, true)()
+	if defaults[1] == 0 {
+		t.Skip("the kernel is older than Linux 6.15")
+	}
+	if values := dial(0, false)(); values != defaults {
+		t.Fatalf("a connection with keepalive has the timeouts %v", values)
+	}
+	shortened := dial(-1, false)
+	if values := shortened(); values != [2]int{userTimeout, maxWait} {
+		t.Fatalf("the timeouts are %v", values)
+	}
+	l.stop()
+	waitUntil(t, "the timeouts are as before", func() bool { return shortened() == defaults })
+}
+
 func TestAdvice(t *testing.T) {
 	l := newLab(t)
 	l.machine("ip route del default dev eth0")

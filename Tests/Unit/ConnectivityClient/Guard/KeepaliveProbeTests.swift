@@ -95,6 +95,28 @@ struct KeepaliveProbeTests {
     #expect(socket.keepalive == [0, 7200])
   }
 
+  @Test("E4 C11 a timeout of our own is set → probes are repeated, whatever their limit is")
+  func withTimeout() throws {
+    let listener = try SilentListener()
+    let connection = try LoopbackSocket(port: listener.port)
+    let socket = Socket(descriptor: connection.descriptor)
+    // With one probe allowed, the kernel would end a connection without a timeout.
+    #expect(socket.set(6, TCP_USER_TIMEOUT, 924_600) && socket.set(6, TCP_KEEPCNT, 1))
+    #expect(socket.dropInput())
+    var probe = try #require(KeepaliveProbe(on: socket))
+    for count in [UInt8(1), 2, 3] {
+      let maxWait = Patience(.seconds(20))
+      while socket.unanswered < count, !maxWait.isOver { poll(nil, 0, 10) }
+      #expect(socket.unanswered == count)
+      probe.repeat(on: socket)
+    }
+    probe.end(on: socket)
+    #expect(socket.keepalive == [0, 7200])
+    #expect(socket.option(6, TCP_USER_TIMEOUT, CInt(0)) == 924_600)
+    // The next question is asked, too.
+    try #require(KeepaliveProbe(on: socket)).end(on: socket)
+  }
+
   @Test("E4 not a TCP socket → no probe")
   func datagram() {
     let descriptor = socket(AF_UNIX, CInt(SOCK_DGRAM.rawValue), 0)
