@@ -39,9 +39,10 @@ enum {
   CONND_NEW = 1,
   // Only report. The program itself ends the connection.
   CONND_REPORT_ONLY = 2,
-  // Leave TCP's timeouts as they are. Otherwise TCP retransmits at least every two seconds while
-  // connd reports a satisfied path, so that an outage ends soon after the path is back (C11).
-  CONND_KEEP_TIMEOUTS = 4,
+  // TCP retransmits at least every two seconds while connd reports a satisfied path, so that an
+  // outage ends soon after the path is back (C11). Only for a peer that reads what it gets: if it
+  // stops reading for 15 minutes, the kernel ends the connection.
+  CONND_SHORTEN_OUTAGES = 4,
 };
 
 enum connd_kind {
@@ -615,7 +616,7 @@ static void connd__confirmed(const struct connd__flow *flow) {
 // timeout or keepalive of its own (C11). Alone, the second option would end the connection after
 // 28 s.
 static void connd__shorten_outages(struct connd__flow *flow) {
-  int fd = flow->former_wait == 0 && !(flow->flags & CONND_KEEP_TIMEOUTS) ? connd__hold(flow) : -1;
+  int fd = flow->former_wait == 0 && (flow->flags & CONND_SHORTEN_OUTAGES) ? connd__hold(flow) : -1;
   if (fd < 0) return;
   int former = connd__option(fd, IPPROTO_TCP, CONND__RTO_MAX_MS, 0);
   if (former > CONND__MAX_WAIT && connd__option(fd, SOL_SOCKET, SO_KEEPALIVE, 1) == 0 &&

@@ -59,11 +59,12 @@ type Dialer struct {
 	// them, or is not usable. If it is nil, log.Printf is used. The absence of connd is not logged.
 	Logf func(format string, arguments ...any)
 
-	// KeepTimeouts leaves TCP's timeouts as they are. Otherwise TCP retransmits at least every two
-	// seconds while connd reports a satisfied path, so that an outage ends soon after the path is
-	// back. That needs Linux 6.15, and a Net with a negative KeepAlive: TCP_USER_TIMEOUT, which is
-	// set for it, would replace the number of keepalive probes.
-	KeepTimeouts bool
+	// ShortensOutages has TCP retransmit at least every two seconds while connd reports a satisfied
+	// path, so that an outage ends soon after the path is back. It needs Linux 6.15, and a Net with
+	// a negative KeepAlive: TCP_USER_TIMEOUT, which is set for it, would replace the number of
+	// keepalive probes. It is only for a peer that reads what it gets: if it stops reading for 15
+	// minutes, the kernel ends the connection.
+	ShortensOutages bool
 
 	// Socket is the path of connd's socket. If it is empty, CONND_SOCKET of the environment is
 	// used, or else /run/connd/connd.sock, or $XDG_RUNTIME_DIR/connd.sock if the former does not

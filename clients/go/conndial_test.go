@@ -224,9 +224,9 @@ func TestAsked(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	l := newLab(t)
 	l.start()
-	dial := func(keepAlive time.Duration, keepTimeouts bool) func() [2]int {
+	dial := func(keepAlive time.Duration, shortens bool) func() [2]int {
 		l.dialer = &Dialer{
-			Net: &net.Dialer{KeepAlive: keepAlive}, KeepTimeouts: keepTimeouts,
+			Net: &net.Dialer{KeepAlive: keepAlive}, ShortensOutages: shortens,
 			Socket: l.socket, Logf: l.log.printf,
 		}
 		connection := l.dialGuarded()
@@ -239,14 +239,14 @@ func TestTimeouts(t *testing.T) {
 			return values
 		}
 	}
-	defaults := dial(-1, true)()
+	defaults := dial(-1, false)()
 	if defaults[1] == 0 {
 		t.Skip("the kernel is older than Linux 6.15")
 	}
-	if values := dial(0, false)(); values != defaults {
+	if values := dial(0, true)(); values != defaults {
 		t.Fatalf("a connection with keepalive has the timeouts %v", values)
 	}
-	shortened := dial(-1, false)
+	shortened := dial(-1, true)
 	if values := shortened(); values != [2]int{userTimeout, maxWait} {
 		t.Fatalf("the timeouts are %v", values)
 	}

@@ -167,7 +167,7 @@ func (h *hub) received(message []byte) error {
 	} else {
 		h.generation = r.generation
 		text, ends = h.take(f, r)
-		if f.attempt == nil && !f.dialer.KeepTimeouts {
+		if f.attempt == nil && f.dialer.ShortensOutages {
 			f.socket.note(r)
 		}
 	}

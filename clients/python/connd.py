@@ -827,7 +827,7 @@ class Guard:
         self.release()
 
 
-def guard(connection, *, is_new=True, ends=True, on_event=None, shortens_outages=True):
+def guard(connection, *, is_new=True, ends=True, on_event=None, shortens_outages=False):
     """Guards a connected TCP socket, or an object with one: an asyncio.StreamWriter, a transport, a
     descriptor. Returns a `Guard`.
 
@@ -836,7 +836,8 @@ def guard(connection, *, is_new=True, ends=True, on_event=None, shortens_outages
     (I11). With `ends=False` the guard only reports. `on_event` receives each `Event` in connd's
     thread; with asyncio, use `loop.call_soon_threadsafe`. With `shortens_outages`, TCP retransmits
     at least every two seconds while connd reports a satisfied path, so that an outage ends soon
-    after the path is back (C11, Linux 6.15).
+    after the path is back (C11, Linux 6.15). It is only for a peer that reads what it gets: if it
+    stops reading for 15 minutes, the kernel ends the connection.
 
     Raises ValueError for a socket that cannot be guarded: not TCP, or Multipath TCP. A loopback
     connection needs no guard, which is not an error.
@@ -850,7 +851,7 @@ def guard(connection, *, is_new=True, ends=True, on_event=None, shortens_outages
     return Guard(fd, flow.cookie)
 
 
-_on_event, _shortens_outages = None, True
+_on_event, _shortens_outages = None, False
 
 
 def _guard_new(fd):
@@ -860,7 +861,7 @@ def _guard_new(fd):
         _log.debug("descriptor %d is not guarded: %s", fd, error)
 
 
-def install(on_event=None, *, shortens_outages=True):
+def install(on_event=None, *, shortens_outages=False):
     """Guards each TCP connection that the program makes from now on with Python's sockets.
 
     Connections of libraries in C, such as libpq and libcurl, need `guard` with their descriptor.

@@ -49,8 +49,8 @@ public import NIOCore
 ///    for a transparent proxy.
 /// 8. If connd asks whether the peer is alive, the handler briefly enables keepalive, and the
 ///    kernel sends one probe (E4).
-/// 9. After an outage beyond this machine, the connection continues within about two seconds
-///    (``Config/shortensOutages``).
+/// 9. With ``Config/shortensOutages``, the connection continues within about two seconds after an
+///    outage beyond this machine.
 ///
 /// Belongs to one channel. Removing the handler ends the guard.
 public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChannelHandler {
@@ -68,8 +68,9 @@ public final class ConnectivityGuardHandler: ChannelDuplexHandler, RemovableChan
     /// The reaction to an invalidation of the connection.
     public var onInvalidation: InvalidationHandling = .destroy
     /// Whether TCP retransmits at least every two seconds while connd reports a satisfied path, so
-    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15.
-    public var shortensOutages = true
+    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15. Only for a peer
+    /// that reads what it gets: if it stops reading for 15 minutes, the kernel ends the connection.
+    public var shortensOutages = false
     /// connd's socket.
     public var socket: ConndSocket = .default
     /// Logs why the connection is no longer viable, refused or not guarded. `nil` logs nothing.

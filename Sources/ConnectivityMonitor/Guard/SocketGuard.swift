@@ -30,8 +30,8 @@ private import Synchronization
 /// 8. If connd asks whether the peer responds, the guard enables keepalive for a moment, and the
 ///    kernel sends a probe (E4).
 ///
-/// 9. After an outage beyond this machine, the connection continues within about two seconds
-///    (``Config/shortensOutages``).
+/// 9. With ``Config/shortensOutages``, the connection continues within about two seconds after an
+///    outage beyond this machine.
 ///
 /// All guards of a process share one stream to connd. Safe to use from any thread.
 ///
@@ -47,8 +47,9 @@ public final class SocketGuard: Sendable {
     /// Whether the connection was made a moment ago, so that it is known to work.
     public var isNew = false
     /// Whether TCP retransmits at least every two seconds while connd reports a satisfied path, so
-    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15.
-    public var shortensOutages = true
+    /// that an outage ends soon after the path is back (C11). Needs Linux 6.15. Only for a peer
+    /// that reads what it gets: if it stops reading for 15 minutes, the kernel ends the connection.
+    public var shortensOutages = false
     /// connd's socket.
     public var socket: ConndSocket = .default
     /// Logs why the connection is no longer viable, or is not guarded. `nil` logs nothing.

@@ -38,7 +38,7 @@ static int dial(const char *address, int port) {
 
 static void add(int number, const char *address, int port, int is_guarded) {
   int fd = dial(address, port);
-  int flags = CONND_NEW | (getenv("KEEP_TIMEOUTS") ? CONND_KEEP_TIMEOUTS : 0);
+  int flags = CONND_NEW | (getenv("KEEP_TIMEOUTS") ? 0 : CONND_SHORTEN_OUTAGES);
   if (fd < 0) return;
   sockets[number] = fd;
   numbers[fd] = number;
