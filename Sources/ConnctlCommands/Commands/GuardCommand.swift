@@ -88,13 +88,13 @@ struct GuardCommand: ConnctlCommand {
     let host = try self.remoteHost()
     let remote = host.address
     let flows = FlowGuard(socket: self.socket, through: connector)
-    flows.add(
-      FlowGuard.Flow(
-        remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,
-        interface: self.interface ?? host.link ?? self.local?.link,
-        forbidsExpensive: self.forbidExpensive,
-        forbidsConstrained: self.forbidConstrained),
-      id: 1)
+    var flow = FlowGuard.Flow(
+      remote: remote, local: self.local?.address, transport: self.transport, mark: self.mark,
+      interface: self.interface ?? host.link ?? self.local?.link,
+      forbidsExpensive: self.forbidExpensive, forbidsConstrained: self.forbidConstrained)
+    // Another program made the connection, at an unknown time.
+    flow.isNew = false
+    flows.add(flow, id: 1)
 
     var isFirst = true
     // If no address is given, connd uses the source address of the first path that works.

@@ -25,8 +25,11 @@ struct Condition: Hashable, Sendable {
 
   /// Returns one line on why the condition does not hold.
   func missing(in status: ConnectivityStatus) -> String {
-    let unknown = self.subject == .validated ? ", not checked" : ", cost unknown"
-    return status.summary + (self.subject.isMet(by: status) == nil ? unknown : "")
+    guard self.subject.isMet(by: status) == nil else {
+      return status.summary + (self.subject == .validated ? status.path.validation.text : "")
+    }
+    guard self.subject == .validated else { return status.summary + ", cost unknown" }
+    return status.summary + ", not checked" + status.path.validation.text
   }
 
   /// The text `online, none, …`.

@@ -85,12 +85,14 @@ extension ConnectivityStatus {
 }
 
 extension Validation {
-  /// The text `, captive portal`. Empty if traffic reaches the internet, or nothing is known.
+  /// The text `, captive portal`, or `, has a portal` if it is unknown whether the user has logged
+  /// in. Empty if traffic reaches the internet, or nothing is known.
   var text: String {
     switch self.state {
     case .portal: ", captive portal"
     case .limited: ", no internet"
-    case .full, .unknown: ""
+    case .full: ""
+    case .unknown: self.portal == nil ? "" : ", has a portal"
     @unknown default: ""
     }
   }
@@ -102,7 +104,7 @@ extension Validation {
       case .portal: "captive portal"
       case .limited: "not reached"
       case .full: "reached"
-      case .unknown: nil
+      case .unknown: self.portal == nil ? nil : "not checked, but the network has a portal"
       @unknown default: nil
       }
     let source: String? =

@@ -218,7 +218,7 @@ struct ProgramTests {
     let stats = try await connctl("stats")
     #expect(stats.status == 0)
     let lines = stats.screen.outputLines
-    #expect(lines.first == "now")
+    #expect(lines.first == "connd 0.0.9 now")
     #expect(lines.dropFirst().first == "  subscribers                   2")
     #expect(
       Array(lines.suffix(5)) == [
@@ -229,7 +229,7 @@ struct ProgramTests {
     let json = try await connctl("stats", "--json")
     #expect(
       json.screen.outputLines == [
-        #"{"since": "2026-11-21T01:25:00.123456Z", "kernelLosses": 0, "overruns": 12, "#
+        #"{"version": "0.0.9", "since": "2026-11-21T01:25:00.123456Z", "kernelLosses": 0, "overruns": 12, "#
           + #""subscribers": 2, "flowInvalidations": {}, "invalidations": {}, "limitsHit": {}, "#
           + #""published": {"path": 3, "transition": 104}, "refutations": {"betterPath": 5}}"#
       ])

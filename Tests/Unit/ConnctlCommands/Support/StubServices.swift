@@ -110,6 +110,7 @@ struct StubDiagnostics: RegistrableRPCService {
     ]
     var response = Connectivity_V1_GetStatisticsResponse()
     response.startTime = .init(Transition.sample.snapshot.since)
+    response.version = "0.0.9"
     response.statistics = figures.map { figure in
       var statistic = Connectivity_V1_Statistic()
       (statistic.name, statistic.kind) = (figure.name, figure.kind)
