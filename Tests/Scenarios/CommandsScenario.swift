@@ -15,7 +15,7 @@ struct CommandsScenario {
   }
 
   private func spawn(_ lab: Laboratory, _ arguments: String...) throws -> RunningCommand {
-    try RunningCommand([Programs.connctl, "--socket", lab.socket] + arguments)
+    try lab.namespace.spawn([Programs.connctl, "--socket", lab.socket] + arguments)
   }
 
   /// Waits for a line on a command's standard error.
@@ -132,7 +132,7 @@ struct CommandsScenario {
     let lab = try self.online()
     func status(_ arguments: String...) throws -> Int {
       try Command.outcome(
-        of: [Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments
+        of: lab.namespace.wrapped([Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments)
       ).status
     }
     #expect(try status("online,not-expensive", "--", "sh", "-c", "exit 7") == 7)
@@ -196,7 +196,7 @@ struct CommandsScenario {
     let programs = try TemporaryDirectory()
     let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\n", to: "systemctl")
     #expect(chmod(systemctl, 0o755) == 0)
-    let keep = try RunningCommand([
+    let keep = try lab.namespace.spawn([
       "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
       lab.socket, "keep", "--grace", "2s", "online=connd-online.target",
       "online,not-expensive,not-constrained=connd-unmetered.target",
@@ -216,11 +216,11 @@ struct CommandsScenario {
     try self.waitForError("the units are left as they are", of: keep)
     try lab.startConnd()
     try self.waitForError("connd is back", of: keep)
-    #expect(try lab.connctl("expensive", "eth0").status == 0)
+    #expect(try lab.connctl("expensive", "eth0", "on").status == 0)
     try expect("stop -- connd-unmetered.target")
     #expect(try lab.connctl("expensive", "eth0", "auto").status == 0)
     try expect("start -- connd-unmetered.target")
-    #expect(try lab.connctl("constrain", "eth0").status == 0)
+    #expect(try lab.connctl("constrain", "eth0", "on").status == 0)
     try expect("stop -- connd-unmetered.target")
     try lab.outside.ip("link set eth0 down")
     try expect("stop -- connd-online.target")
@@ -236,7 +236,7 @@ struct CommandsScenario {
     let programs = try TemporaryDirectory()
     let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\nexit 5\n", to: "systemctl")
     #expect(chmod(systemctl, 0o755) == 0)
-    let keep = try RunningCommand([
+    let keep = try lab.namespace.spawn([
       "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
       lab.socket, "keep", "--user", "online=sync.service",
     ])

@@ -9,7 +9,7 @@ struct ExplainScenario {
     first: String, others: [String]
   ) {
     let outcome = try Command.outcome(
-      of: [Programs.connctl, "--socket", lab.socket, "explain"] + arguments)
+      of: lab.namespace.wrapped([Programs.connctl, "--socket", lab.socket, "explain"] + arguments))
     #expect(outcome.status == 0, "\(outcome.standardError)")
     let lines = outcome.output.split(separator: "\n").map(String.init)
     let start = lines.firstIndex { $0.hasPrefix("  not by") } ?? lines.endIndex
@@ -41,13 +41,13 @@ struct ExplainScenario {
       ])
     for arguments in [["wlan0"], ["--link", "wlan0"], ["17.0.0.1", "--link", "wlan0"]] {
       let one = try Command.outcome(
-        of: [Programs.connctl, "--socket", lab.socket, "explain"] + arguments)
+        of: lab.namespace.wrapped([Programs.connctl, "--socket", lab.socket, "explain"] + arguments))
       #expect(one.output.contains("\n  not by    wlan0: metric 200, loses: 100 is lower\n"))
       #expect(!one.output.contains("eth1:"))
     }
     #expect(try self.explain(lab, "eth0").others == ["eth0: it is used"])
     let unknown = try Command.outcome(
-      of: [Programs.connctl, "--socket", lab.socket, "explain", "--link", "nope0"])
+      of: lab.namespace.wrapped([Programs.connctl, "--socket", lab.socket, "explain", "--link", "nope0"]))
     #expect(unknown.status == 64 && unknown.standardError.contains("there is no link “nope0”"))
   }
 

@@ -70,6 +70,11 @@ struct GuardCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
+    if let remote = IPAddress(self.remote.host), remote.needsLink, self.interface == nil,
+      self.local == nil
+    {
+      throw ValidationError("\(remote) is link-local: add its link, as in \(remote)%eth0")
+    }
     // An address can be checked without the resolver. For a name, the family selects among its
     // addresses.
     if let remote = IPAddress(self.remote.host)?.unmapped,

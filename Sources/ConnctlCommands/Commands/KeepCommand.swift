@@ -74,6 +74,9 @@ struct KeepCommand: ConnctlCommand {
       socket: self.socket, through: connector, kinds: [.transition, .path])
     let wasThere = Atomic(false)
     try await follower.run { event in
+      if case .snapshot = event, !wasThere.load(ordering: .relaxed) {
+        try await connector.checkNamespace(at: self.socket)
+      }
       switch event {
       case .snapshot(let snapshot), .gap(let snapshot): tell(snapshot.status)
       case .change(let change): if let snapshot = change.snapshot { tell(snapshot.status) }

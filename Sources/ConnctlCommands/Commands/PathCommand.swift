@@ -76,7 +76,8 @@ struct PathCommand: ConnctlCommand {
     var request = Connectivity_V1_GetPathRequest()
     request.destination = address.description
     if let link { request.via = link }
-    return try KernelPath(
-      try await connd.call(ConndServices.Connectivity.GetPath.self, request).path)
+    let response = try await connd.call(ConndServices.Connectivity.GetPath.self, request)
+    if let foreign = ForeignNamespace(of: response.networkNamespace) { throw foreign }
+    return try KernelPath(response.path)
   }
 }

@@ -86,6 +86,7 @@ struct RunCommand: ConnctlCommand {
         self.console.remark(ConndMessage.back())
         return
       }
+      if reported.withLock({ $0 }) == nil { try await connector.checkNamespace(at: self.socket) }
       let failing = conditions.first { !$0.holds(for: snapshot.status) }
       let isNew = reported.withLock { reported in
         defer { reported = failing == nil }
@@ -93,7 +94,9 @@ struct RunCommand: ConnctlCommand {
       }
       guard isNew else { return }
       if let failing {
-        self.console.hint("waiting for “\(failing)” (\(failing.missing(in: snapshot.status)))")
+        let obstacle = failing.obstacle(in: snapshot.status)
+        let text = "waiting for “\(failing)” (\(obstacle.text))"
+        if obstacle.needsDecision { self.console.remark(text) } else { self.console.hint(text) }
       }
       try tell(failing == nil)
     }

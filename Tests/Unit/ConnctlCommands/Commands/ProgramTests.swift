@@ -164,6 +164,37 @@ struct ProgramTests {
     #expect(beside.screen.output.contains("\n192.0.2.9\n"))
   }
 
+  @Test(
+    "a name of a link that does not exist, or nothing where a host is expected → a clear error at once",
+    arguments: [
+      (["explain", "eth7"], "no link is called “eth7” (links: wlan0, docker0); for a host of that name, add a dot: eth7."),
+      (["path", "fe80::1%nope0"], "there is no link “nope0”"),
+      (["explain", "http://"], "a host name or an address is missing"),
+      (["path", ":443"], "a host name or an address is missing"),
+    ])
+  func wrongNames(arguments: [String], words: String) async throws {
+    let result = try await connctl(arguments)
+    #expect(result.status == 1 && result.screen.output == "")
+    #expect(result.screen.errors == "connctl: \(words)\n")
+  }
+
+  @Test("guard needs the link of a link-local address, and says how to write it")
+  func linkLocal() async throws {
+    let result = try await connctl("guard", "fe80::1")
+    #expect(result.status == 64)
+    #expect(result.screen.errors.contains("fe80::1 is link-local: add its link, as in fe80::1%eth0"))
+  }
+
+  @Test("names that the kernel and systemd give to links")
+  func typicalNames() {
+    for name in ["eth7", "wlan0", "enp0s3", "wlp3s0", "wg0", "br0", "usb1", "enx020000000001"] {
+      #expect(name.isTypicalLinkName, "\(name)")
+    }
+    for name in ["nas", "web1", "localhost", "eth", "db-2", "ethan", "", "7"] {
+      #expect(!name.isTypicalLinkName, "\(name)")
+    }
+  }
+
   @Test("explain, links and history")
   func others() async throws {
     let explain = try await connctl("explain", "192.0.2.9", "--json")
@@ -211,6 +242,17 @@ struct ProgramTests {
       #expect(paged.withLock { $0.contains("wifi → none") } == isPaged, "\(arguments)")
       #expect((screen.output == "") == isPaged, "\(arguments)")
     }
+  }
+
+  @Test("a connd that does not know the command → both versions, and what to do: 69")
+  func olderConnd() async throws {
+    let result = try await connctl("connections", stub: StubConnd(isOld: true))
+    #expect(result.status == 69 && result.screen.output == "")
+    #expect(
+      result.screen.errors
+        == "connctl: the running connd is 0.0.9 and does not know this command of connctl \(Version.string): restart connd (systemctl restart connd.service)\n"
+    )
+    #expect("\(OlderConnd())".hasPrefix("the running connd is of an unknown version and "))
   }
 
   @Test("stats: present values, then counters")

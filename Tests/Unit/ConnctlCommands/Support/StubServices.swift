@@ -133,6 +133,7 @@ struct StubDiagnostics: RegistrableRPCService {
   func listConnections(
     request: Connectivity_V1_ListConnectionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListConnectionsResponse {
+    if self.isOld { throw RPCError(code: .unimplemented, message: "Method not found!") }
     var response = Connectivity_V1_ListConnectionsResponse()
     (response.connections, response.nextPageToken) = try page(
       [.alive, .sample], request.pageToken)

@@ -1,3 +1,4 @@
+import Connectivity
 import ConnectivityProtocol
 import TestKit
 import Testing
