@@ -196,7 +196,7 @@ struct BarsScenario {
     try terminal.run("clear; \(Programs.connctl) history --since 1h; echo status $?")
     try terminal.wait("less shows the first screen") {
       $0.first?.contains("connd started") == true
-        && $0.contains { $0.contains("carrier lost on eth0 · connections on eth0 lost") }
+        && $0.contains { $0.contains("carrier lost on eth0 · to end: connections on eth0") }
     }
     try terminal.press("q")
     try terminal.wait("the shell is back") { $0.contains("status 0") }

@@ -132,7 +132,8 @@ struct CommandsScenario {
     let lab = try self.online()
     func status(_ arguments: String...) throws -> Int {
       try Command.outcome(
-        of: lab.namespace.wrapped([Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments)
+        of: lab.namespace.wrapped(
+          [Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments)
       ).status
     }
     #expect(try status("online,not-expensive", "--", "sh", "-c", "exit 7") == 7)
@@ -248,5 +249,21 @@ struct CommandsScenario {
     #expect(try keep.nextLine() == "--user --no-block start -- sync.service")
     keep.signal(SIGTERM)
     #expect(try keep.wait() == 128 + Int(SIGTERM))
+  }
+
+  @Test(
+    "keep without systemd → one error, exit status 1",
+    .enabled(if: access("/run/systemd/system", F_OK) != 0, "systemd runs here"))
+  func withoutSystemd() throws {
+    let lab = try self.online()
+    let programs = try TemporaryDirectory()
+    let systemctl = try programs.write("#!/bin/sh\nexit 1\n", to: "systemctl")
+    #expect(chmod(systemctl, 0o755) == 0)
+    let keep = try lab.namespace.spawn([
+      "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
+      lab.socket, "keep", "online=none.service",
+    ])
+    #expect(try keep.wait() == 1)
+    #expect(keep.standardError == "connctl: systemd does not run here, and keep needs it\n")
   }
 }

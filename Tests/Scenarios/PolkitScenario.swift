@@ -149,7 +149,9 @@ struct PolkitScenario {
   func hangs() throws {
     try self.bus.startService()
     try self.bus.answer("mute")
-    let waiting = try (0..<2).map { _ in try RunningCommand(self.asNobody(["constrain", "eth0", "on"])) }
+    let waiting = try (0..<2).map { _ in
+      try RunningCommand(self.asNobody(["constrain", "eth0", "on"]))
+    }
     _ = try (self.bus.question(), self.bus.question())
     // In the meantime connd answers, obeys root, and receives the kernel's messages.
     #expect(try self.lab.connctl("constrain", "eth0", "on").status == 0)

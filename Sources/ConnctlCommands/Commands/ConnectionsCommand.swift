@@ -11,7 +11,7 @@ struct ConnectionsCommand: ConnctlCommand {
     usage: "connctl connections [<options>] [<host:port>...]",
     discussion: """
       Shows for each connection its link, its process, and its state: alive, in grace (its path is \
-      gone and may come back), in doubt, “will not survive” (traffic has moved to another path) or \
+      gone and may come back), in doubt, to replace (traffic has moved to another path) or \
       dead, with the reason. The worst come first. The state is what “connctl guard” would say.
 
       Lists your own connections, or those of all users for root. Omits those of loopback addresses. \

@@ -53,7 +53,8 @@ extension CostCommand {
   /// Returns a link that exists.
   ///
   /// - Throws: `ValidationError` that names a similar link or value.
-  static func link(named name: String, _ connd: ConndServices) async throws -> Connectivity_V1_Link {
+  static func link(named name: String, _ connd: ConndServices) async throws -> Connectivity_V1_Link
+  {
     let links = try await connd.links()
     guard let link = links.first(where: { $0.isNamed(name) }) else {
       throw CostOptions.notALink(name, links: links.map(\.name))

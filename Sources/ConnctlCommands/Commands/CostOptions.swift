@@ -9,8 +9,7 @@ struct CostOptions: ParsableArguments {
   ) -> CommandConfiguration {
     .describing(
       name, abstract,
-      usage:
-        "connctl \(name) [<options>] [<link> | --link <name> | --network <name>] [on|off|auto]",
+      usage: "connctl \(name) [<options>] [<link> | --network <name>] [on|off|auto]",
       discussion: self.discussion,
       examples: [
         "connctl \(name)", "connctl \(name) on", "connctl \(name) wwan0 on --for 2h",

@@ -107,7 +107,8 @@ struct ExplainCommand: ConnctlCommand {
     if remote.host.isTypicalLinkName {
       throw ResolutionError(
         description:
-          "no link is called “\(remote.host)” (links: \(names)); for a host of that name, add a dot: \(remote.host).")
+          "no link is called “\(remote.host)” (links: \(names)); for a host of that name, add a dot: \(remote.host)."
+      )
     }
     do {
       try self.nameHost(remote, in: &request)

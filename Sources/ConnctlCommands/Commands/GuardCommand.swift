@@ -70,11 +70,6 @@ struct GuardCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.interface != "" else { throw ValidationError("--interface needs a name") }
-    if let remote = IPAddress(self.remote.host), remote.needsLink, self.interface == nil,
-      self.local == nil
-    {
-      throw ValidationError("\(remote) is link-local: add its link, as in \(remote)%eth0")
-    }
     // An address can be checked without the resolver. For a name, the family selects among its
     // addresses.
     if let remote = IPAddress(self.remote.host)?.unmapped,
@@ -115,6 +110,9 @@ struct GuardCommand: ConnctlCommand {
       case .absent(.elsewhere(let foreign)):
         throw foreign
       case .flow(_, _, .refused(let refusal)):
+        if remote.needsLink, self.interface == nil, host.link == nil {
+          throw ValidationError("\(remote) is link-local: add its link, as in \(remote)%eth0")
+        }
         throw ConndError.invalid(refusal.message)
       case .flow(_, let generation, let event):
         if let path = event.ownPath, path.status == .satisfied { local = local ?? path.source }

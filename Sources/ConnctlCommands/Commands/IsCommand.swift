@@ -30,7 +30,9 @@ struct IsCommand: ConnctlCommand {
     let requirement = await self.traffic.requirement(condition)
       .resolved(for: snapshot.status) { await connector.link(named: $0, at: self.socket) }
     // Otherwise a misspelt link would give the same answer as a link without traffic.
-    if requirement.isLinkMissing { self.console.remark(requirement.obstacle(in: snapshot.status).text) }
+    if requirement.isLinkMissing {
+      self.console.remark(requirement.obstacle(in: snapshot.status).text)
+    }
     try self.console.tell(requirement, of: snapshot, json: self.json)
   }
 }

@@ -46,6 +46,13 @@ struct RunCommand: ConnctlCommand {
 
   func validate() throws {
     _ = try Condition.readingAll(self.when)
+    if let first = self.words.first, first.hasPrefix("-"), first != "--" {
+      let meant = ["--stop", "--socket", "--when"].map { String($0.dropFirst(2)) }
+      let hint = String(first.drop { $0 == "-" }).nearest(of: meant).map { "--\($0)" }
+      throw ValidationError(
+        "unknown option '\(first)'\(hint.map { ". Did you mean '\($0)'?" } ?? ".") Before a command of that name, write --"
+      )
+    }
     guard !self.command.isEmpty else { throw ValidationError("a command is required") }
   }
 

@@ -22,6 +22,9 @@ struct StatusCommand: ConnctlCommand {
     if self.format.format != nil, self.json {
       throw ValidationError("use either --format or --json")
     }
+    if let field = self.format.format?.fieldOfChange {
+      throw ValidationError("{\(field.rawValue)} is a field of changes, for connctl watch")
+    }
   }
 
   func run(through connector: Connector) async throws {

@@ -47,7 +47,8 @@ struct Condition: Hashable, Sendable {
     }
     let choice = self.negated ? "off" : "on"
     return Obstacle(
-      text: "\(status.summary), cost unknown: decide it with “connctl metered \(interface) \(choice)”",
+      text:
+        "\(status.summary), cost unknown: decide it with “connctl metered \(interface) \(choice)”",
       needsDecision: true)
   }
 

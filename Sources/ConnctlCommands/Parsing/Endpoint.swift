@@ -52,7 +52,8 @@ struct Endpoint: Hashable {
 extension Endpoint {
   /// Whether the text may be the name of a link: a host without port, dot or colon.
   var mayBeLink: Bool {
-    self.port == 0 && IPAddress(self.host) == nil && !self.host.contains { ".:".contains($0) }
+    self.port == 0 && !self.host.isEmpty && IPAddress(self.host) == nil
+      && !self.host.contains { ".:".contains($0) }
   }
 }
 

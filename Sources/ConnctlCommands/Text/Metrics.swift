@@ -46,7 +46,9 @@ struct Metrics {
       AddressFamily.allCases.map {
         ([("family", $0.rawValue)], status[$0].status == .satisfied ? "1" : "0")
       })
-    self.gauge("path_info", "The default path of the address family, while it is satisfied.", AddressFamily.allCases.compactMap { Self.pathInfo(status[$0], $0) })
+    self.gauge(
+      "path_info", "The default path of the address family, while it is satisfied.",
+      AddressFamily.allCases.compactMap { Self.pathInfo(status[$0], $0) })
     self.gauge(
       "metered", "Whether the path costs money. Absent while that is unknown.",
       status.path.costsMoney.map { [([], $0 ? "1" : "0")] } ?? [])

@@ -28,6 +28,14 @@ struct Template: Hashable, Sendable {
     self.parts.contains { if case .field(let field, _) = $0 { field.isOfEvent } else { false } }
   }
 
+  /// The first field that only a change has, or `nil` without one.
+  var fieldOfChange: Field? {
+    self.parts.lazy.compactMap { part -> Field? in
+      guard case .field(let field, _) = part else { return nil }
+      return [.time, .from, .cause, .reason, .severity, .scope].contains(field) ? field : nil
+    }.first
+  }
+
   /// - Throws: `ValidationError` that names the problem.
   static func reading(_ text: String) throws -> Template { try Template(text) }
 

@@ -121,12 +121,36 @@ extension Validation {
 }
 
 extension ChangeCause {
-  /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
-  var text: String { self.text { Text.tied($0, $1) } }
+  /// The text `carrier lost on wlan0 (RTM_NEWLINK)`, or `metered set on wlan0, by root`.
+  var text: String {
+    guard self.trigger == .user else { return self.text { Text.tied($0, $1) } }
+    var cause = self
+    cause.change = Self.overrideWords[self.change] ?? self.change
+    cause.message = nil
+    return cause.text { Text.tied($0, $1) } + self.byUser
+  }
+
+  /// The text `, by root`, or empty if no user caused the change.
+  var byUser: String { self.message.map { ", by \(UserName.inText($0))" } ?? "" }
+
+  /// The words for users' overrides.
+  private static let overrideWords = [
+    "constrainedSet": "constrained set", "expensiveSet": "metered set", "assistSet": "assist set",
+    "choiceForgotten": "override removed", "choiceEnded": "override ended",
+  ]
 }
 
 extension Invalidation.Severity {
-  var headline: Text { Text(self.rawValue, self.ink) }
+  /// The consequence for connections, in `watch`, `history`, `top`, `guard` and `connections`.
+  var words: String {
+    switch self {
+    case .destroy: "to end"
+    case .drain: "to replace"
+    case .advise: "in doubt"
+    }
+  }
+
+  var headline: Text { Text(self.words, self.ink) }
 
   var ink: TextStyle {
     switch self {

@@ -84,9 +84,10 @@ struct KernelQueries {
         .filter { $0.table == route.table }
     }
     if case .noRoute(let reason) = facts.answer {
-      explanation.discard = try self.view.unlessRefused { () throws(KernelUnavailable) in
-        try self.discard(of: destination, for: reason)
-      } ?? nil
+      explanation.discard =
+        try self.view.unlessRefused { () throws(KernelUnavailable) in
+          try self.discard(of: destination, for: reason)
+        } ?? nil
     }
     explanation.unused = try self.unused(
       links, to: destination, all, explanation.route, isDiscarded: explanation.discard != nil,

@@ -37,7 +37,8 @@ struct CostTests {
     #expect(try await self.said("metered", "--network", "Free Wi-Fi", "off") == wish)
     wish.expensive = .on
     wish.duration.seconds = 7200
-    #expect(try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi", "on") == wish)
+    #expect(
+      try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi", "on") == wish)
     wish.whenLeft = true
     #expect(
       try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "left", "on") == wish)
@@ -110,7 +111,7 @@ struct CostTests {
   func shown() async throws {
     let connd = StubConnd()
     for (arguments, line) in [
-      (["metered"], "vlan10 is probably metered: NetworkManager says so"),
+      (["metered"], "vlan10 is metered"),
       (["metered", "wlan0"], "wlan0 is metered"),
       (["constrain", "wlan0"], "data is not saved on wlan0"),
     ] {
@@ -118,6 +119,17 @@ struct CostTests {
       #expect(result.status == 0 && result.screen.outputLines == [line], "\(result.screen.errors)")
     }
     #expect(connd.said.withLock { $0.isEmpty })
+    for (state, words) in [
+      (CostEvidence.State.yes, "is metered"), (.no, "is not metered"),
+      (.guessYes, "is probably metered"), (.guessNo, "is probably not metered"),
+    ] {
+      #expect(
+        CostEvidence(state, .networkManager).sentence(about: "wlan0")
+          == "wlan0 \(words): NetworkManager says so")
+    }
+    #expect(
+      CostEvidence(.unknown, .none).sentence(about: "eth0")
+        == "eth0 may be metered: nothing says so")
     let network = try await connctl("metered", "--network", "Home")
     #expect(network.status == 64 && network.screen.errors.contains("add on, off or auto"))
   }
@@ -155,7 +167,8 @@ struct CostTests {
     arguments: [
       ["constrain", "off", "wlan0"], ["constrain", "wlan0", "maybe"],
       ["constrain", "wlan0", "on", "off"],
-      ["constrain", "--network", "x", "wlan0", "on"], ["metered", "wlan0", "on", "--until", "left"],
+      ["constrain", "--network", "x", "wlan0", "on"],
+      ["metered", "wlan0", "on", "--until", "left"],
       ["metered", "wlan0", "on", "--for", "1h", "--until", "boot"],
       ["metered", "wlan0", "on", "--for", "0s"], ["constrain", "wlan0", "on", "--until", "noon"],
       ["metered", "wlan0", "--for", "1h"], ["metered", "--link", "a", "--network", "b", "on"],

@@ -17,7 +17,8 @@ struct NamespaceTests {
     }
   }
 
-  private static let names = "connctl: connd watches the network namespace 1, and this process is in "
+  private static let names =
+    "connctl: connd watches the network namespace 1, and this process is in "
 
   @Test(
     "C7 conditions and destinations: 69, with what to do",
@@ -28,9 +29,15 @@ struct NamespaceTests {
       ["keep", "online=none.service"], ["path", "192.0.2.9"], ["explain", "192.0.2.9"],
     ])
   func refused(arguments: [String]) async throws {
-    let result = try await connctl(arguments, stub: Self.connd())
-    #expect(result.status == 69 && result.screen.output == "")
-    let errors = result.screen.errors
+    let screen = Screen()
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      try await Self.connd().serving(socket) {
+        #expect(await runConnctl(["--socket", socket] + arguments, on: screen.console) == 69)
+      }
+    }
+    #expect(screen.output == "")
+    let errors = screen.errors
     #expect(errors.hasPrefix(Self.names) && errors.split(separator: "\n").count == 1, "\(errors)")
     #expect(errors.hasSuffix(": run this command in connd's namespace, or a connd in this one\n"))
   }
@@ -39,7 +46,7 @@ struct NamespaceTests {
     "C7 the other commands answer, and say in one line that it is about connd's namespace",
     arguments: [
       ["status"], [], ["status", "--format", "{category}"], ["explain"], ["explain", "wlan0"],
-      ["connections"], ["watch"], ["dns"],
+      ["connections"], ["watch"],
     ])
   func remark(arguments: [String]) async throws {
     let screen = Screen(lines: 1)

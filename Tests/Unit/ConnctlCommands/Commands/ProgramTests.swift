@@ -167,7 +167,10 @@ struct ProgramTests {
   @Test(
     "a name of a link that does not exist, or nothing where a host is expected → a clear error at once",
     arguments: [
-      (["explain", "eth7"], "no link is called “eth7” (links: wlan0, docker0); for a host of that name, add a dot: eth7."),
+      (
+        ["explain", "eth7"],
+        "no link is called “eth7” (links: wlan0, docker0); for a host of that name, add a dot: eth7."
+      ),
       (["path", "fe80::1%nope0"], "there is no link “nope0”"),
       (["explain", "http://"], "a host name or an address is missing"),
       (["path", ":443"], "a host name or an address is missing"),
@@ -180,9 +183,16 @@ struct ProgramTests {
 
   @Test("guard needs the link of a link-local address, and says how to write it")
   func linkLocal() async throws {
-    let result = try await connctl("guard", "fe80::1")
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await _ in requests {
+        try await writer.write(
+          .flow(generation: 17, .refused(.invalid("add.interface: set it"))))
+      }
+    })
+    let result = try await connctl("guard", "fe80::1", stub: stub)
     #expect(result.status == 64)
-    #expect(result.screen.errors.contains("fe80::1 is link-local: add its link, as in fe80::1%eth0"))
+    #expect(
+      result.screen.errors.contains("fe80::1 is link-local: add its link, as in fe80::1%eth0"))
   }
 
   @Test("names that the kernel and systemd give to links")

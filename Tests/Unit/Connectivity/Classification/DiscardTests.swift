@@ -14,7 +14,9 @@ struct DiscardTests {
       suppressPrefixLength: length)
   }
 
-  private static let usual = [rule(0, table: 255), rule(32766, table: 254), rule(32767, table: 253)]
+  private static let usual = [
+    rule(0, table: 255), rule(32766, table: 254), rule(32767, table: 253),
+  ]
 
   private static func route(
     _ length: Int, table: UInt32 = 254, metric: UInt32 = 0
@@ -26,7 +28,8 @@ struct DiscardTests {
   private func find(
     _ reason: KernelPath.Reason, _ rules: [Rule], _ routes: [MatchedRoute] = [], mark: UInt32 = 0
   ) -> Discard? {
-    Discard(of: reason, mark: mark, (Self.usual + rules).sorted { $0.priority < $1.priority }, routes)
+    Discard(
+      of: reason, mark: mark, (Self.usual + rules).sorted { $0.priority < $1.priority }, routes)
   }
 
   @Test("the first rule with the action of the answer, unless its mark excludes the traffic")
