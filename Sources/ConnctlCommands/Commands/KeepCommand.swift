@@ -126,7 +126,7 @@ struct KeepCommand: ConnctlCommand {
 
   /// Runs systemctl, which does not wait for the unit to start or stop.
   ///
-  /// - Throws: ``OutputError`` if systemd does not run this machine, so that no attempt can succeed.
+  /// - Throws: ``OutputError`` if systemd does not run this machine, so that all attempts fail.
   private func perform(_ action: UnitSupervisor.Action) async throws -> Bool {
     let verb = if case .start = action { "start" } else { "stop" }
     let command =

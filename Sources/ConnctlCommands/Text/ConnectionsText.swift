@@ -27,11 +27,11 @@ enum ConnectionVerdict: String, CaseIterable, Hashable {
     }
   }
 
-  /// The words for people, those of an invalidation's severity if one is the reason.
-  var words: String {
+  /// The text for people, that of an invalidation's severity if one is the reason.
+  var text: String {
     switch self {
-    case .willNotSurvive: Invalidation.Severity.drain.words
-    case .inDoubt: Invalidation.Severity.advise.words
+    case .willNotSurvive: Invalidation.Severity.drain.text
+    case .inDoubt: Invalidation.Severity.advise.text
     case .dead, .inGrace, .unknown, .alive: self.rawValue.separatedWords
     }
   }
@@ -72,7 +72,7 @@ struct ListedConnection: Equatable {
 
   /// The text `dead: eth0 has no carrier`.
   var text: String {
-    let (verdict, why) = (self.verdict.words, self.why)
+    let (verdict, why) = (self.verdict.text, self.why)
     let note = self.unanswered.map { ", \($0)" } ?? ""
     switch self.verdict {
     case .alive, .unknown: return self.verdict.rawValue + note

@@ -74,7 +74,8 @@ extension Connectivity_V1_Explanation {
 // MARK: - What discards the traffic
 
 extension Connectivity_V1_Explanation {
-  /// The text `rule 50 (from all) prohibits the traffic`, or `nil` if nothing is known to discard it.
+  /// The text `rule 50 (from all) prohibits the traffic`, or `nil` if no rule or route is known to
+  /// discard it.
   var discardText: String? {
     guard self.hasDiscard else { return nil }
     if let route = self.discardingRoute { return "the route “\(route)” discards the traffic" }
@@ -82,7 +83,7 @@ extension Connectivity_V1_Explanation {
     return "rule \(rule.priority) (\(rule.selector)) \(self.discardVerb) the traffic"
   }
 
-  /// The text `unreachable default, metric 50, in table 254 (main)`, or `nil` if a rule discards the
+  /// The text `unreachable default metric 50 in table 254 (main)`, or `nil` if a rule discards the
   /// traffic.
   private var discardingRoute: String? {
     guard self.hasDiscard, self.discard.hasRoutePrefix else { return nil }

@@ -90,7 +90,7 @@ extension [Invalidation] {
 
   /// The texts `to end: connections on wlan0 (ipv4)` and `in doubt: connections by a gateway`.
   fileprivate var consequences: [String] {
-    self.map { "\($0.severity.words): \($0.scope.text)" }.unique
+    self.map { "\($0.severity.text): \($0.scope.text)" }.unique
   }
 }
 

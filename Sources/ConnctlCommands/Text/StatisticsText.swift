@@ -19,7 +19,7 @@ extension Style {
 
   private func rows(_ statistics: [Connectivity_V1_Statistic]) -> [String] {
     var table = Table([.init(minimum: 28), .init(isRight: true)], indent: 2)
-    // Of a figure with kinds, only those that occurred, or else one line.
+    // Shows only the kinds that occurred, or one line for all of them.
     let occurred = Set(statistics.filter { $0.value > 0 }.map(\.name))
     var absent: Set<String> = []
     for var statistic in statistics {

@@ -142,7 +142,7 @@ extension ChangeCause {
 
 extension Invalidation.Severity {
   /// The consequence for connections, in `watch`, `history`, `top`, `guard` and `connections`.
-  var words: String {
+  var text: String {
     switch self {
     case .destroy: "to end"
     case .drain: "to replace"
@@ -150,7 +150,7 @@ extension Invalidation.Severity {
     }
   }
 
-  var headline: Text { Text(self.words, self.ink) }
+  var headline: Text { Text(self.text, self.ink) }
 
   var ink: TextStyle {
     switch self {

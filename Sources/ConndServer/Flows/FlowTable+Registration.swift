@@ -160,7 +160,7 @@ extension FlowTable {
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
     // A connection is not new if its client made it before losing contact with connd.
-    let isNew = 
+    let isNew =
       registration.sinceGeneration == nil && !registration.hasWaited && !registration.isExisting
     let madeAt =
       isNew && flow.namesSocket && !self.inDoubt.isEmpty

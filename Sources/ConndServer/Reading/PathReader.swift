@@ -249,8 +249,8 @@ struct PathReader {
 }
 
 extension RouteAnswer {
-  /// Whether no table has a route. For IPv4 traffic that is bound to a link, the kernel then assumes
-  /// that the destination is a neighbour, which is plausible only for a link-local address.
+  /// Whether no table has a route. For IPv4 traffic bound to a link, the kernel then assumes that
+  /// the destination is a neighbour, which is plausible only for a link-local address.
   fileprivate func isAssumed(for destination: Destination) -> Bool {
     guard case .route(let route) = self else { return false }
     return route.kind == .unicast && route.table == 0 && destination.outLink != nil

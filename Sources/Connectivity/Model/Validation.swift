@@ -28,8 +28,8 @@ public struct Validation: Hashable, Sendable {
   /// The source of the state, or of the portal if the state is unknown. `nil` without both.
   public var source: Source?
   /// The URI of the captive portal's API (RFC 8908), or `nil` without one. If the state is unknown,
-  /// the user may have logged in already. The network chose this text: do not open it without asking
-  /// the user.
+  /// the user may have logged in already. The network chose this text: do not open it without
+  /// asking the user.
   public var portal: String?
 
   public init(_ state: State, _ source: Source? = nil, portal: String? = nil) {

@@ -13,8 +13,8 @@ package struct Discard: Hashable, Sendable {
   }
 
   /// Finds what discards traffic, like the kernel: by the rules in their order, and in a table by
-  /// the longest prefix and the lowest metric. Rules that select by more than the mark are used only
-  /// if no other rule explains the answer.
+  /// the longest prefix and the lowest metric. Rules that select by more than the mark are used
+  /// only if no other rule explains the answer.
   ///
   /// - Parameters:
   ///   - reason: The kernel's answer.

@@ -63,8 +63,8 @@ package struct ValidationReports: Hashable, Sendable {
     return all.first { $0.state != .unknown } ?? all.first { $0 != .unknown } ?? .unknown
   }
 
-  /// An advertised portal is no state, because a network keeps advertising its portal after the user
-  /// has logged in.
+  /// An advertised portal does not tell the state, because a network keeps advertising it after the
+  /// user has logged in.
   private func validation(of link: PathLink, _ family: AddressFamily) -> Validation {
     let (source, portal) = self.portal(on: link)
     switch self.checks[link.name]?[family] {

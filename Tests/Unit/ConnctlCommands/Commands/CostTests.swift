@@ -120,7 +120,7 @@ struct CostTests {
     }
     #expect(connd.said.withLock { $0.isEmpty })
     for (state, words) in [
-      (CostEvidence.State.yes, "is metered"), (.no, "is not metered"),
+      (Metering.yes, "is metered"), (.no, "is not metered"),
       (.guessYes, "is probably metered"), (.guessNo, "is probably not metered"),
     ] {
       #expect(

@@ -38,7 +38,7 @@ struct GuardTests {
         var flow = Connectivity_V1_Flow()
         flow.id = 1
         flow.remote = "192.0.2.80"
-        // Its death is no error of connd's.
+        // If the connection is dead, that is not an error of connd's.
         flow.existing = true
         #expect(request.add == flow)
         for (generation, event) in events {

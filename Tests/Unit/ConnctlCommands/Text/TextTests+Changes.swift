@@ -82,9 +82,9 @@ extension TextTests {
 
   @Test("an invalidation has the same words in watch, history and connections")
   func consequences() {
-    #expect(Invalidation.Severity.allCases.map(\.words) == ["to end", "to replace", "in doubt"])
-    #expect(ConnectionVerdict.willNotSurvive.words == "to replace")
-    #expect(ConnectionVerdict.inDoubt.words == "in doubt")
+    #expect(Invalidation.Severity.allCases.map(\.text) == ["to end", "to replace", "in doubt"])
+    #expect(ConnectionVerdict.willNotSurvive.text == "to replace")
+    #expect(ConnectionVerdict.inDoubt.text == "in doubt")
   }
 
   @Test("a guessed link is marked in every view")

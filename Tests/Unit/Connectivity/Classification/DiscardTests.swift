@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-@Suite("What discards traffic")
+@Suite("Discarded traffic")
 struct DiscardTests {
   private static func rule(
     _ priority: UInt32, _ action: Rule.Action = .lookup, table: UInt32? = nil,

@@ -1766,8 +1766,8 @@ public struct Connectivity_V1_Validation: Message {
   public var source: Connectivity_V1_ValidationSource = Connectivity_V1_ValidationSource()
 
   /// The URI of the captive portal's API (RFC 8908). The network chose this text: do not open it
-  /// without asking the user. With the state UNKNOWN, the network has a portal, and the user may have
-  /// logged in already.
+  /// without asking the user. With the state UNKNOWN, the network has a portal, and the user may
+  /// have logged in already.
   public var portalUri: String {
     get { self._portalUri ?? "" }
     set { self._portalUri = newValue }
