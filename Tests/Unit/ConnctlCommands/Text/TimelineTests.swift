@@ -60,7 +60,7 @@ struct TimelineTests {
   func many() {
     let many =
       [Self.transition(.wired, .none, 0)] + (0..<12).map { _ in Self.invalidation(.destroy, 1) }
-    let line = self.lines(many).first { $0.hasPrefix("to end") }
+    let line = self.lines(many).first { $0.hasPrefix("end ") }
     #expect(line?.contains("+") == true)
   }
 
