@@ -185,7 +185,7 @@ struct CostsScenario {
         of: Programs.asNobody([Programs.connctl, "--socket", lab.socket] + arguments))
     }
     for arguments in [
-      ["constrain", "wlan0"], ["expensive", "wlan0", "off"], ["forget", "wlan0"],
+      ["constrain", "wlan0", "on"], ["expensive", "wlan0", "off"], ["forget", "wlan0"],
     ] {
       let outcome = try asNobody(arguments)
       #expect(outcome.status == 77)
