@@ -161,7 +161,7 @@ extension CostEvidence {
     case .driver: "the link's driver is for phones"
     case .dhcp: "the DHCP server says so"
     case .lastKnown: "as before the tunnel's uplink was lost"
-    case .none: "nothing says so"
+    case .none: self.state == .unknown ? "nothing says so" : "nothing says otherwise"
     }
   }
 }
