@@ -20,6 +20,18 @@ struct ConndServices: Sendable {
   }
 }
 
+/// The error if the running connd does not know a call.
+struct OlderConnd: Error, CustomStringConvertible {
+  /// connd's version, empty or `nil` if it is unknown.
+  var version: String?
+
+  var description: String {
+    let running = self.version.flatMap { $0.isEmpty ? nil : $0 } ?? "of an unknown version"
+    return
+      "the running connd is \(running) and does not know this command of connctl \(Version.string): restart connd (systemctl restart connd.service)"
+  }
+}
+
 extension Connector {
   /// Runs the body with connd's services, on a new connection.
   ///
@@ -39,9 +51,19 @@ extension Connector {
           client.beginGracefulShutdown()
           group.cancelAll()
         }
-        return try await body(ConndServices(client: client))
+        let connd = ConndServices(client: client)
+        do {
+          return try await body(connd)
+        } catch let error as RPCError where error.code == .unimplemented {
+          throw OlderConnd(
+            version: (try? await connd.call(ConndServices.Diagnostics.GetStatistics.self))?.version)
+        }
       }
     } catch let error as ConversionError {
+      throw error
+    } catch let error as OlderConnd {
+      throw error
+    } catch let error as ForeignNamespace {
       throw error
     } catch {
       throw ConndError.reading(error)
@@ -53,11 +75,14 @@ extension ConndServices {
   /// Returns the path of the calling user's new connections to a host.
   ///
   /// - Parameter link: The link that they are bound to, or `nil` for none.
+  /// - Throws: `ForeignNamespace` if connd is in another network namespace; errors of the call.
   func path(to address: IPAddress, via link: String? = nil) async throws -> KernelPath {
     var request = Connectivity_V1_GetPathRequest()
     request.destination = address.description
     if let link { request.via = link }
-    return try KernelPath(try await self.call(Connectivity.GetPath.self, request).path)
+    let response = try await self.call(Connectivity.GetPath.self, request)
+    if let foreign = ForeignNamespace(of: response.networkNamespace) { throw foreign }
+    return try KernelPath(response.path)
   }
 }
 

@@ -88,7 +88,10 @@ public enum Program {
       console.remark("\(failure)")
       return failure.exitStatus
     case let foreign as ForeignNamespace:
-      console.remark("\(foreign): run this command in connd's namespace")
+      console.remark(foreign.refusal)
+      return ExitStatus.notThere
+    case let older as OlderConnd:
+      console.remark("\(older)")
       return ExitStatus.notThere
     case let error as ConversionError:
       console.remark("connd's response is invalid: \(error)")

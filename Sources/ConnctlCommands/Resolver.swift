@@ -19,7 +19,16 @@ enum Resolver {
   ///
   /// Blocks.
   static func hosts(of host: String) throws(ResolutionError) -> [Host] {
+    guard !host.isEmpty else {
+      throw ResolutionError(description: "a host name or an address is missing")
+    }
     if let address = IPAddress(host) { return [Host(address: address.unmapped)] }
+    let parts = host.split(separator: "%", maxSplits: 1).map(String.init)
+    if parts.count == 2, IPAddress(parts[0]) != nil, UInt32(parts[1]) == nil,
+      if_nametoindex(parts[1]) == 0
+    {
+      throw ResolutionError(description: "there is no link “\(parts[1])”")
+    }
     guard !self.isMoreThanHost(host) else {
       throw ResolutionError(
         description:

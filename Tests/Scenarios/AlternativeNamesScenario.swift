@@ -37,14 +37,14 @@ struct AlternativeNamesScenario {
     for name in ["uplink", Self.long] {
       #expect(try lab.connctl("is", "online", "--via", name).status == 0)
       #expect(try lab.connctl("wait", "online", "--via", name, "--timeout", "5s").status == 0)
-      #expect(try lab.connctl("constrain", name).status == 0)
+      #expect(try lab.connctl("constrain", name, "on").status == 0)
       #expect(try lab.event().status.constrained)
       #expect(try lab.connctl("is", "constrained", "--via", "eth0").status == 0)
       // Any of its names will do.
       #expect(try lab.connctl("constrain", "eth0", "auto").status == 0)
       #expect(try !lab.event().status.constrained)
     }
-    #expect(try lab.connctl("constrain", "eth0").status == 0)
+    #expect(try lab.connctl("constrain", "eth0", "on").status == 0)
     #expect(try lab.event().status.constrained)
     #expect(try lab.connctl("forget", "uplink").status == 0)
     #expect(try !lab.event().status.constrained)

@@ -46,10 +46,10 @@ struct BarsScenario {
   @Test("starship's module appears while the machine is online")
   func starship() throws {
     let lab = try self.online()
-    let command =
+    let command = lab.namespace.wrapped(
       try self.environment(lab) + Python.path("Tests/Programs/python/bars.py") + [
         Checkout.path(Self.page), "starship",
-      ]
+      ])
     #expect(try Command.run(command) == "wired eth0\n")
     try lab.outside.ip("link set eth0 down")
     try waitUntil("connd knows") { try lab.connctl("is", "none").status == 0 }
@@ -166,7 +166,7 @@ struct BarsScenario {
     if shell != "bash" { try TestSize.needsAll("zsh and fish") }
     let lab = try self.online()
     try lab.namespace.ip("link add $(id>link) type veth peer name peer0")
-    for place in ["$(id>override)", "--network=$(id>network)"] {
+    for place in ["--link=$(id>override)", "--network=$(id>network)"] {
       #expect(try lab.connctl("metered", place, "on").status == 0)
     }
     let directory = try TemporaryDirectory()
@@ -196,7 +196,7 @@ struct BarsScenario {
     try terminal.run("clear; \(Programs.connctl) history --since 1h; echo status $?")
     try terminal.wait("less shows the first screen") {
       $0.first?.contains("connd started") == true
-        && $0.contains { $0.contains("carrier lost on eth0 · connections on eth0 lost") }
+        && $0.contains { $0.contains("carrier lost on eth0 · to end: connections on eth0") }
     }
     try terminal.press("q")
     try terminal.wait("the shell is back") { $0.contains("status 0") }

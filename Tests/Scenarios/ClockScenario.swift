@@ -49,7 +49,7 @@ struct ClockScenario {
     try self.lab.namespace.ip("route add default via 192.0.2.1")
     try self.lab.directory.write("0", to: "step")
     try self.lab.start(prefix: self.prefix)
-    _ = try self.connctl("constrain", "eth0", "--for", "1h")
+    _ = try self.connctl("constrain", "eth0", "--for", "1h", "on")
     #expect(try self.lab.event().status.constrained)
 
     let step = sign * Self.twoYears

@@ -177,7 +177,7 @@ struct CommandLineScenario {
     let lab = try Laboratory()
     try lab.addLink("eth0", "192.0.2.2")
     // It also waits for connd.
-    let waiting = try RunningCommand(
+    let waiting = try lab.namespace.spawn(
       [Programs.connctl, "--socket", lab.socket, "wait", "--timeout", "60s", "online"])
     // This line comes before or after READY, depending on connctl's next attempt.
     try lab.startConnd { $0 == "STATUS=none, 1 subscriber" }

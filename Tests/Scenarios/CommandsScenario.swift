@@ -15,7 +15,7 @@ struct CommandsScenario {
   }
 
   private func spawn(_ lab: Laboratory, _ arguments: String...) throws -> RunningCommand {
-    try RunningCommand([Programs.connctl, "--socket", lab.socket] + arguments)
+    try lab.namespace.spawn([Programs.connctl, "--socket", lab.socket] + arguments)
   }
 
   /// Waits for a line on a command's standard error.
@@ -132,7 +132,8 @@ struct CommandsScenario {
     let lab = try self.online()
     func status(_ arguments: String...) throws -> Int {
       try Command.outcome(
-        of: [Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments
+        of: lab.namespace.wrapped(
+          [Programs.connctl, "--socket", lab.socket, "run", "--when"] + arguments)
       ).status
     }
     #expect(try status("online,not-expensive", "--", "sh", "-c", "exit 7") == 7)
@@ -196,7 +197,7 @@ struct CommandsScenario {
     let programs = try TemporaryDirectory()
     let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\n", to: "systemctl")
     #expect(chmod(systemctl, 0o755) == 0)
-    let keep = try RunningCommand([
+    let keep = try lab.namespace.spawn([
       "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
       lab.socket, "keep", "--grace", "2s", "online=connd-online.target",
       "online,not-expensive,not-constrained=connd-unmetered.target",
@@ -216,11 +217,11 @@ struct CommandsScenario {
     try self.waitForError("the units are left as they are", of: keep)
     try lab.startConnd()
     try self.waitForError("connd is back", of: keep)
-    #expect(try lab.connctl("expensive", "eth0").status == 0)
+    #expect(try lab.connctl("expensive", "eth0", "on").status == 0)
     try expect("stop -- connd-unmetered.target")
     #expect(try lab.connctl("expensive", "eth0", "auto").status == 0)
     try expect("start -- connd-unmetered.target")
-    #expect(try lab.connctl("constrain", "eth0").status == 0)
+    #expect(try lab.connctl("constrain", "eth0", "on").status == 0)
     try expect("stop -- connd-unmetered.target")
     try lab.outside.ip("link set eth0 down")
     try expect("stop -- connd-online.target")
@@ -236,7 +237,7 @@ struct CommandsScenario {
     let programs = try TemporaryDirectory()
     let systemctl = try programs.write("#!/bin/sh\necho \"$*\"\nexit 5\n", to: "systemctl")
     #expect(chmod(systemctl, 0o755) == 0)
-    let keep = try RunningCommand([
+    let keep = try lab.namespace.spawn([
       "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
       lab.socket, "keep", "--user", "online=sync.service",
     ])
@@ -248,5 +249,21 @@ struct CommandsScenario {
     #expect(try keep.nextLine() == "--user --no-block start -- sync.service")
     keep.signal(SIGTERM)
     #expect(try keep.wait() == 128 + Int(SIGTERM))
+  }
+
+  @Test(
+    "keep without systemd → one error, exit status 1",
+    .enabled(if: access("/run/systemd/system", F_OK) != 0, "systemd runs here"))
+  func withoutSystemd() throws {
+    let lab = try self.online()
+    let programs = try TemporaryDirectory()
+    let systemctl = try programs.write("#!/bin/sh\nexit 1\n", to: "systemctl")
+    #expect(chmod(systemctl, 0o755) == 0)
+    let keep = try lab.namespace.spawn([
+      "sh", "-c", #"PATH="$0:$PATH"; exec "$@""#, programs.path, Programs.connctl, "--socket",
+      lab.socket, "keep", "online=none.service",
+    ])
+    #expect(try keep.wait() == 1)
+    #expect(keep.standardError == "connctl: systemd does not run here, and keep needs it\n")
   }
 }

@@ -24,7 +24,7 @@ struct ConnectionsScenario {
   private func list(_ lab: Laboratory, _ arguments: String...) throws -> [Listed] {
     let command =
       [Programs.connctl, "--socket", lab.socket, "connections", "--json"] + arguments
-    let outcome = try Command.outcome(of: command)
+    let outcome = try Command.outcome(of: lab.namespace.wrapped(command))
     #expect(outcome.standardError == "" || outcome.standardError.hasPrefix("connctl: no "))
     return try outcome.output.split(separator: "\n").map { try decode(String($0)) }
   }
@@ -208,7 +208,8 @@ struct ConnectionsScenario {
     let connection = try TCPConnection(from: lab.namespace, to: lab.outside, at: Uplinks.server)
     #expect(try self.list(lab).map(\.localEndpoint) == [connection.localEndpoint])
     let nobody = try Command.outcome(
-      of: Programs.asNobody([Programs.connctl, "--socket", lab.socket, "connections"]))
+      of: lab.namespace.wrapped(
+        Programs.asNobody([Programs.connctl, "--socket", lab.socket, "connections"])))
     #expect(nobody.output == "" && nobody.standardError == "connctl: no connection\n")
   }
 }

@@ -41,7 +41,7 @@ struct CostsScenario {
     let lab = try self.laboratory()
     let flow = try GuardedFlow(lab, Uplinks.server, arguments: ["--forbid-constrained"])
     #expect(try self.networks(lab).first?.name == "10.0.0.1")
-    #expect(try lab.connctl("constrain", "--network", "10.0.0.1").status == 0)
+    #expect(try lab.connctl("constrain", "--network", "10.0.0.1", "on").status == 0)
     let event = try lab.event()
     #expect(event.event == "path" && event.status.constrained)
     #expect(event.cause?.change == "constrainedSet" && event.cause?.message == "uid \(getuid())")
@@ -76,7 +76,7 @@ struct CostsScenario {
   @Test("an override for a link, by name and for a time; the configuration takes precedence")
   func link() throws {
     let lab = try self.laboratory()
-    #expect(try lab.connctl("expensive", "wlan0", "--for", "1s").status == 0)
+    #expect(try lab.connctl("expensive", "wlan0", "--for", "1s", "on").status == 0)
     #expect(try lab.event().status.expensive)
     let end = try lab.event()
     #expect(!end.status.expensive && end.cause?.change == "choiceEnded")
@@ -87,7 +87,7 @@ struct CostsScenario {
     try lab.configure("links: [{match: wwan0, medium: cellular, expensive: false}]")
     lab.connd?.signal(SIGHUP)
     #expect(try !lab.event().status.expensive)
-    let overruled = try lab.connctl("expensive", "wwan0")
+    let overruled = try lab.connctl("expensive", "wwan0", "on")
     #expect(overruled.status == 0 && overruled.standardError.contains("“wwan0”"), "\(overruled)")
     #expect(try !lab.status().expensive)
   }
@@ -95,7 +95,7 @@ struct CostsScenario {
   @Test("I8 a network that is named away from it keeps its name, and is one row")
   func named() throws {
     let lab = try self.laboratory()
-    let said = try lab.connctl("metered", "--network", "Home")
+    let said = try lab.connctl("metered", "--network", "Home", "on")
     #expect(said.status == 0 && said.standardError.contains("the machine is not on “Home” now"))
     #expect(
       said.output
@@ -121,11 +121,11 @@ struct CostsScenario {
     let networks = try lab.connctl("networks")
     #expect(networks.status == 0 && networks.output == "")
     #expect(networks.standardError.contains("no network is known"))
-    let constrained = try lab.connctl("constrain")
+    let constrained = try lab.connctl("constrain", "on")
     #expect(constrained.status == 1)
     #expect(
       constrained.standardError.contains(
-        "(ping -c 1 10.0.0.1), or name the link: “connctl constrain wlan0”"),
+        "(ping -c 1 10.0.0.1), or name the link: “connctl constrain wlan0 on”"),
       "\(constrained)")
   }
 
@@ -141,7 +141,7 @@ struct CostsScenario {
   @Test("without a name the current network is meant; its override does not apply on another")
   func here() throws {
     let lab = try self.laboratory()
-    let marked = try lab.connctl("constrain")
+    let marked = try lab.connctl("constrain", "on")
     #expect(
       marked.status == 0
         && marked.output.hasPrefix(
@@ -159,16 +159,16 @@ struct CostsScenario {
   @Test("an override that cannot be saved lasts until connd exits, and its user is warned")
   func notKept() throws {
     let lab = try self.laboratory()
-    #expect(try lab.connctl("constrain", "wlan0").standardError.isEmpty)
+    #expect(try lab.connctl("constrain", "wlan0", "on").standardError.isEmpty)
     // Root can write anywhere, but not create a file in place of a directory.
     let obstacle = "\(lab.directory.path)/connd.networks.new"
     #expect(mkdir(obstacle, 0o700) == 0)
-    let said = try lab.connctl("expensive", "wlan0")
+    let said = try lab.connctl("expensive", "wlan0", "on")
     #expect(said.status == 0 && said.standardError.contains("until connd exits"), "\(said)")
     #expect(try lab.status().expensive)
     rmdir(obstacle)
     // The next save succeeds.
-    #expect(try lab.connctl("expensive", "wlan0").standardError.isEmpty)
+    #expect(try lab.connctl("expensive", "wlan0", "on").standardError.isEmpty)
     try lab.connd?.terminate()
     try lab.startConnd()
     #expect(try lab.status().expensive && lab.status().constrained)
@@ -185,7 +185,7 @@ struct CostsScenario {
         of: Programs.asNobody([Programs.connctl, "--socket", lab.socket] + arguments))
     }
     for arguments in [
-      ["constrain", "wlan0"], ["expensive", "wlan0", "off"], ["forget", "wlan0"],
+      ["constrain", "wlan0", "on"], ["expensive", "wlan0", "off"], ["forget", "wlan0"],
     ] {
       let outcome = try asNobody(arguments)
       #expect(outcome.status == 77)

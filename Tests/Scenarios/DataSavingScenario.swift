@@ -74,7 +74,7 @@ struct DataSavingScenario {
     let free = try fetch(over: "eth0")
     #expect(free.picture == Self.large && free.link > Self.large, "\(free)")
 
-    #expect(try bench.lab.connctl("constrain", "eth0").status == 0)
+    #expect(try bench.lab.connctl("constrain", "eth0", "on").status == 0)
     _ = try bench.lab.events { $0.status.constrained }
     let constrained = try fetch(over: "eth0")
     #expect(
@@ -152,12 +152,12 @@ struct DataSavingScenario {
     try waitUntil("half of it has come") { try bench.received("eth0") > 250_000 }
     let connections = { try bench.lab.namespace.run("ss", "-Htn", "dport", "=", ":\(Self.port)") }
     #expect(try connections().contains("ESTAB"))
-    #expect(try bench.lab.connctl("expensive", "eth0").status == 0)
+    #expect(try bench.lab.connctl("expensive", "eth0", "on").status == 0)
     let wait = try bench.next("waits", of: client)
     #expect(wait.message?.contains("expensive") == true, "\(wait)")
     #expect(try !connections().contains("ESTAB"))
     let before = try bench.received("eth0")
-    #expect(try bench.lab.connctl("constrain", "eth0").status == 0)
+    #expect(try bench.lab.connctl("constrain", "eth0", "on").status == 0)
     let other = try bench.next("waits", of: client)
     #expect(other.message?.contains("constrained") == true, "\(other)")
     // At most ARP.
@@ -175,7 +175,7 @@ struct DataSavingScenario {
   @Test("C8 a program that knows nothing of connd is stopped while data is to be saved")
   func anyProgram() throws {
     let bench = try Bench()
-    let run = try RunningCommand(
+    let run = try bench.lab.namespace.spawn(
       [Programs.connctl, "--socket", bench.lab.socket, "run", "--when"]
         + ["not-expensive,not-constrained", "--stop", "--", "sh", "-c", "echo $$; exec sleep 1000"])
     let program = try #require(try run.nextLine())
@@ -184,7 +184,7 @@ struct DataSavingScenario {
       return fields.dropFirst(2).first?.first
     }
     for command in ["constrain", "expensive"] {
-      #expect(try bench.lab.connctl(command, "eth0").status == 0)
+      #expect(try bench.lab.connctl(command, "eth0", "on").status == 0)
       try waitUntil("it stands still") { try state() == "T" }
       #expect(try bench.lab.connctl(command, "eth0", "auto").status == 0)
       try waitUntil("it goes on") { try state() == "S" }

@@ -9,7 +9,7 @@ struct ExplainScenario {
     first: String, others: [String]
   ) {
     let outcome = try Command.outcome(
-      of: [Programs.connctl, "--socket", lab.socket, "explain"] + arguments)
+      of: lab.namespace.wrapped([Programs.connctl, "--socket", lab.socket, "explain"] + arguments))
     #expect(outcome.status == 0, "\(outcome.standardError)")
     let lines = outcome.output.split(separator: "\n").map(String.init)
     let start = lines.firstIndex { $0.hasPrefix("  not by") } ?? lines.endIndex
@@ -41,13 +41,16 @@ struct ExplainScenario {
       ])
     for arguments in [["wlan0"], ["--link", "wlan0"], ["17.0.0.1", "--link", "wlan0"]] {
       let one = try Command.outcome(
-        of: [Programs.connctl, "--socket", lab.socket, "explain"] + arguments)
+        of: lab.namespace.wrapped(
+          [Programs.connctl, "--socket", lab.socket, "explain"] + arguments))
       #expect(one.output.contains("\n  not by    wlan0: metric 200, loses: 100 is lower\n"))
       #expect(!one.output.contains("eth1:"))
     }
     #expect(try self.explain(lab, "eth0").others == ["eth0: it is used"])
     let unknown = try Command.outcome(
-      of: [Programs.connctl, "--socket", lab.socket, "explain", "--link", "nope0"])
+      of: lab.namespace.wrapped([
+        Programs.connctl, "--socket", lab.socket, "explain", "--link", "nope0",
+      ]))
     #expect(unknown.status == 64 && unknown.standardError.contains("there is no link “nope0”"))
   }
 
@@ -102,19 +105,6 @@ struct ExplainScenario {
         == "Traffic leaves by eth0 (wired) because the kernel prefers it among two equal defaults.")
   }
 
-  @Test("K2 a kill switch discards the traffic → no link is used, and the explanation says why")
-  func discarded() throws {
-    let lab = try Uplinks.laboratory(["eth0"])
-    try lab.start()
-    try lab.namespace.ip("rule add priority 90 prohibit")
-    let explained = try self.explain(lab)
-    #expect(explained.first == "No traffic leaves: a prohibit route.")
-    #expect(explained.others == ["eth0: up, but the traffic is discarded"])
-    try lab.namespace.ip("rule del priority 90")
-    try lab.namespace.ip("route add prohibit default metric 1")
-    #expect(try self.explain(lab).others == ["eth0: up, but the traffic is discarded"])
-  }
-
   @Test("D6 an explanation costs the same, whatever the number of routes")
   func manyRoutes() throws {
     let lab = try Uplinks.laboratory(["eth0", "wlan0"])
@@ -134,5 +124,48 @@ struct ExplainScenario {
       })
     #expect(try time() < few * 3 + .milliseconds(30))
     #expect(try self.explain(lab).others == ["wlan0: metric 200, loses: 100 is lower"])
+  }
+
+  @Test(
+    "K2 a kill switch discards the traffic → the first line names the rule or route",
+    arguments: [
+      ("rule add pref 50 prohibit", "rule 50 (from all) prohibits the traffic"),
+      (
+        "rule add pref 60 not fwmark 0x1 unreachable",
+        "rule 60 (not from all fwmark 0x1) rejects the traffic"
+      ),
+      (
+        "route add blackhole default metric 50",
+        "the route “blackhole default metric 50 in table 254 (main)” discards the traffic"
+      ),
+      (
+        "route add unreachable default metric 50 table 99",
+        "the route “unreachable default metric 50 in table 99” discards the traffic"
+      ),
+    ])
+  func killSwitch(command: String, why: String) throws {
+    let lab = try Uplinks.laboratory(["eth0"])
+    if command.contains("table 99") { try lab.namespace.ip("rule add pref 70 lookup 99") }
+    try lab.start()
+    try lab.namespace.ip(command)
+    _ = try lab.events { $0.to == "none" }
+    let explained = try self.explain(lab)
+    #expect(explained.first == "No traffic leaves: \(why).")
+    #expect(explained.others == ["eth0: up, but \(why)"])
+  }
+
+  @Test("K2 traffic bound to a link without a route → path, is and explain agree")
+  func assumedNeighbour() throws {
+    let lab = try Uplinks.laboratory(["eth0", "eth1"], routes: ["eth0"])
+    try lab.start()
+    // The kernel itself would take 203.0.113.9 for a neighbour.
+    #expect(try self.link(lab, to: "203.0.113.9", "oif eth1") == "eth1")
+    let path = try lab.connctl("path", "--via", "eth1", "203.0.113.9")
+    #expect(path.status == 1 && path.output.contains("unsatisfied: no route"), "\(path)")
+    #expect(try lab.connctl("path", "--via", "eth0", "203.0.113.9").status == 0)
+    #expect(try lab.connctl("is", "online", "--via", "eth1").status == 1)
+    #expect(
+      try self.explain(lab, "eth1").first
+        == "eth1 is not used: it has no default route. Traffic leaves by eth0 (wired).")
   }
 }

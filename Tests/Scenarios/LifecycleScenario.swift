@@ -295,7 +295,7 @@ struct LifecycleScenario {
     let lab = try self.online()
     let connd = try lab.startConnd()
     // It writes the line before it is ready.
-    #expect(connd.standardError.contains("listening on \(lab.socket)"))
+    #expect(connd.standardError.contains("listens on \(lab.socket)"))
   }
 
   @Test(

@@ -49,10 +49,15 @@ struct NamespacesScenario {
         #expect(lines.first?.contains(inode) == true, "\(lines)")
       }
     }
-    // Requests that do not concern connections are answered as usual.
-    let status = try Command.outcome(
-      of: container.wrapped([Programs.connctl, "--socket", lab.socket, "status"]))
-    #expect(status.status == 0)
+    // Conditions and destinations are refused, too. The state is shown as connd's.
+    func run(_ arguments: String...) throws -> Command.Outcome {
+      try Command.outcome(
+        of: container.wrapped([Programs.connctl, "--socket", lab.socket] + arguments))
+    }
+    #expect(try run("is", "online").status == 69)
+    #expect(try run("path", Self.server).status == 69)
+    let status = try run("status")
+    #expect(status.status == 0 && status.standardError.contains("this is about connd's"))
     #expect(connection.carries(within: .seconds(10)))
     // In connd's namespace it guards.
     let flow = try GuardedFlow(lab, to: Self.server)

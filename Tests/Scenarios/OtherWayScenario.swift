@@ -184,7 +184,7 @@ struct OtherWayScenario {
     try client.next("open", of: "1")
     try client.next("path", of: "1") { $0.message == "eth1" }
     try client.expectEcho(1)
-    let outcome = try bench.lab.connctl("metered", "eth1")
+    let outcome = try bench.lab.connctl("metered", "eth1", "on")
     #expect(outcome.status == 0, "\(outcome)")
     try client.send("other 2")
     let refusal = try client.next("refused", of: "2")

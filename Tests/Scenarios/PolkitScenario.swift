@@ -54,7 +54,7 @@ struct PolkitScenario {
     // Root is not asked about.
     try self.bus.answer("no")
     for _ in 0..<3 { _ = try self.bus.question() }
-    #expect(try self.lab.connctl("constrain", "eth0").status == 0)
+    #expect(try self.lab.connctl("constrain", "eth0", "on").status == 0)
     #expect(try self.mark("off").status == 77)
     #expect(try self.bus.question().subject.uid == 65534)
   }
@@ -93,7 +93,7 @@ struct PolkitScenario {
   func broken() throws {
     try self.bus.install()
     try self.expectUndecided("org.connd.set-cost")
-    #expect(try self.lab.connctl("constrain", "eth0").status == 0)
+    #expect(try self.lab.connctl("constrain", "eth0", "on").status == 0)
   }
 
   /// A relay to connd over a connection whose opener has exited.
@@ -149,10 +149,12 @@ struct PolkitScenario {
   func hangs() throws {
     try self.bus.startService()
     try self.bus.answer("mute")
-    let waiting = try (0..<2).map { _ in try RunningCommand(self.asNobody(["constrain", "eth0"])) }
+    let waiting = try (0..<2).map { _ in
+      try RunningCommand(self.asNobody(["constrain", "eth0", "on"]))
+    }
     _ = try (self.bus.question(), self.bus.question())
     // In the meantime connd answers, obeys root, and receives the kernel's messages.
-    #expect(try self.lab.connctl("constrain", "eth0").status == 0)
+    #expect(try self.lab.connctl("constrain", "eth0", "on").status == 0)
     try self.lab.outside.ip("link set eth0 down")
     #expect(try self.lab.connctl("wait", "none", "--timeout", "30s").status == 0)
     for command in waiting {

@@ -85,10 +85,10 @@ struct RecordingScenario {
   @Test("a replay includes users' overrides, from before and during the recording")
   func costs() throws {
     let (lab, lines, file) = try self.laboratory()
-    #expect(try lab.connctl("constrain", "eth0").status == 0)
+    #expect(try lab.connctl("constrain", "eth0", "on").status == 0)
     #expect(try lab.event().status.constrained)
     #expect(try lab.connctl("networks").status == 0)
-    #expect(try lab.connctl("expensive", "eth1", "--until", "boot").status == 0)
+    #expect(try lab.connctl("expensive", "eth1", "--until", "boot", "on").status == 0)
     try lab.namespace.ip("route del default dev eth0")
     #expect(try lab.event().status.expensive)
     #expect(try lab.connctl("forget", "eth1").status == 0)

@@ -117,7 +117,7 @@ struct ReportScenario {
     try lab.events { $0.to == "none" }
     try lab.outside.ip("link set acme up")
     try lab.events { $0.to == "wifi" }
-    #expect(try lab.connctl("metered", "acme").status == 0)
+    #expect(try lab.connctl("metered", "acme", "on").status == 0)
     return lab
   }
 

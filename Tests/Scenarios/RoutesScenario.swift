@@ -137,8 +137,9 @@ struct RoutesScenario {
 
     lab.directory.open()
     let nobody = try Command.outcome(
-      of: Programs.asNobody(
-        [Programs.connctl, "--socket", lab.socket, "path", "203.0.113.9", "--json"]))
+      of: lab.namespace.wrapped(
+        Programs.asNobody(
+          [Programs.connctl, "--socket", lab.socket, "path", "203.0.113.9", "--json"])))
     let theirs: PathReport = try decode(nobody.output)
     #expect(theirs.interface == "eth1")
     let ours: PathReport = try decode(try lab.connctl("path", "203.0.113.9", "--json").output)

@@ -62,7 +62,12 @@ struct StatisticsReport: Decodable {
 }
 
 extension Laboratory {
+  /// connd's counters, without reasons that have not occurred.
   func statistics() throws -> StatisticsReport {
-    try decode(try self.connctl("stats", "--json").output)
+    var report: StatisticsReport = try decode(try self.connctl("stats", "--json").output)
+    for kinds in [\StatisticsReport.invalidations, \.flowInvalidations, \.refutations] {
+      report[keyPath: kinds] = report[keyPath: kinds].filter { $0.value > 0 }
+    }
+    return report
   }
 }

@@ -64,7 +64,7 @@ struct TasksScenario {
     try lab.namespace.ip("route replace default via 198.51.100.1")
     try expect("start")
     // The phone's hotspot looks like any other Wi-Fi network, until its user says what it costs.
-    #expect(try lab.connctl("metered").status == 0)
+    #expect(try lab.connctl("metered", "on").status == 0)
     try expect("stop")
     try lab.namespace.ip("route replace default via 192.0.2.1")
     try expect("start")

@@ -67,7 +67,7 @@ struct TunnelsScenario {
     let wireGuard = try WireGuard(lab, to: Uplinks.server)
     try lab.namespace.ip("link set eth0 down")
     #expect(try lab.start().expensive)
-    let run = try RunningCommand([
+    let run = try lab.namespace.spawn([
       Programs.connctl, "--socket", lab.socket, "run", "--when", "online,not-expensive", "--",
       "echo",
       "runs",
@@ -130,7 +130,7 @@ struct TunnelsScenario {
     #expect(status.ipv4.chain.last == "eth0" && !status.constrained)
     let flow = try GuardedFlow(
       lab, client == "WireGuard" ? "10.8.0.1" : "10.9.0.1", arguments: ["--forbid-constrained"])
-    #expect(try lab.connctl("constrain", "--network", "10.0.0.1").status == 0)
+    #expect(try lab.connctl("constrain", "--network", "10.0.0.1", "on").status == 0)
     let marked = try lab.event()
     #expect(marked.event == "path" && marked.status.constrained && !marked.status.expensive)
     #expect(marked.cause?.change == "constrainedSet")

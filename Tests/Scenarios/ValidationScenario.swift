@@ -40,7 +40,9 @@ struct ValidationScenario {
     }
   }
 
-  @Test("V1 a router advertises a portal → reported until the link loses its carrier")
+  @Test(
+    "V1 a router advertises a portal → reported as a fact until the link loses its carrier; nothing is validated"
+  )
   func advertised() throws {
     let lab = try Uplinks.laboratory(["eth0"], ipv6: true)
     try lab.namespace.set("net/ipv6/conf/eth0/accept_ra", "2")
@@ -52,7 +54,13 @@ struct ValidationScenario {
     let told = try lab.events { $0.status.ipv4.validation != nil }.last
     #expect(
       told?.status.ipv4.validation
-        == .init(state: "portal", source: "routerAdvertisement", portal: Self.portal))
+        == .init(state: "unknown", source: "routerAdvertisement", portal: Self.portal))
+    for condition in ["validated", "not-validated"] {
+      #expect(try lab.connctl("is", condition).status == 1)
+    }
+    let status = try lab.connctl("status").output
+    #expect(status.contains(", has a portal (since"), "\(status)")
+    #expect(status.contains("  portal  \(Self.portal)\n"), "\(status)")
     try lab.step("the carrier goes") { try lab.outside.ip("link set eth0 down") }
     #expect(try lab.event().status.ipv4.validation == nil)
   }

@@ -11,7 +11,7 @@ struct ConnectionsCommand: ConnctlCommand {
     usage: "connctl connections [<options>] [<host:port>...]",
     discussion: """
       Shows for each connection its link, its process, and its state: alive, in grace (its path is \
-      gone and may come back), in doubt, “will not survive” (traffic has moved to another path) or \
+      gone and may come back), in doubt, to replace (traffic has moved to another path) or \
       dead, with the reason. The worst come first. The state is what “connctl guard” would say.
 
       Lists your own connections, or those of all users for root. Omits those of loopback addresses. \
@@ -50,7 +50,7 @@ struct ConnectionsCommand: ConnctlCommand {
   func run(through connector: Connector) async throws {
     let filter = try ConnectionFilter(self.ends, onlyDead: self.dead)
     if self.watch { return try await self.follow(filter, through: connector) }
-    let connections = try await self.connections(filter, through: connector)
+    let connections = try await self.connections(filter, isFirst: true, through: connector)
     if self.json {
       for connection in connections.worstFirst {
         try self.console.print(try JSON.connection(connection))
@@ -63,10 +63,14 @@ struct ConnectionsCommand: ConnctlCommand {
     if connections.isEmpty, self.dead || !self.ends.isEmpty { throw ExitStatus.doesNotHold }
   }
 
+  /// - Parameter isFirst: Whether to say that the connections are those of another namespace.
   private func connections(
-    _ filter: ConnectionFilter, through connector: Connector
+    _ filter: ConnectionFilter, isFirst: Bool = false, through connector: Connector
   ) async throws -> [ListedConnection] {
-    let all = try await connector.withServices(at: self.socket) { try await $0.connections() }
+    let (all, foreign) = try await connector.withServices(at: self.socket) { connd in
+      (try await connd.connections(), isFirst ? try await connd.foreignNamespace() : nil)
+    }
+    if let foreign { self.console.remark(foreign.remark) }
     let matching = all.filter(filter.matches)
     let owners = SocketOwners.read(Set(matching.map(\.socketInode)))
     return matching.map { ListedConnection(connection: $0, owner: owners[$0.socketInode]) }
@@ -80,7 +84,8 @@ struct ConnectionsCommand: ConnctlCommand {
   private func follow(_ filter: ConnectionFilter, through connector: Connector) async throws {
     self.console.endWithReader()
     var changes = ConnectionChanges()
-    try self.show(changes.update(to: try await self.connections(filter, through: connector)))
+    try self.show(
+      changes.update(to: try await self.connections(filter, isFirst: true, through: connector)))
     let (turns, take) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask {

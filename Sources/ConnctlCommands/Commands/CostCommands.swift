@@ -19,6 +19,10 @@ struct ConstrainCommand: CostCommand {
     request.constrained = choice
   }
 
+  static func present(_ cost: PresentCost) -> String {
+    "data is \(cost.isConstrained ? "" : "not ")saved on \(cost.link)"
+  }
+
   static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String {
     switch choice {
     case .on: "data is saved on \(place)"
@@ -42,6 +46,11 @@ struct MeteredCommand: CostCommand {
     request.expensive = choice
   }
 
+  static func present(_ cost: PresentCost) -> String {
+    cost.evidence?.sentence(about: cost.link)
+      ?? "\(cost.link) is \(cost.isExpensive ? "metered" : "not known to be metered")"
+  }
+
   static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String {
     switch choice {
     case .on: "\(place) is metered"
@@ -56,6 +65,8 @@ protocol CostCommand: ConnctlCommand {
   var cost: CostOptions { get }
   static func say(
     _ choice: Connectivity_V1_Choice, in request: inout Connectivity_V1_SetCostRequest)
+  /// Returns the present cost, in one line.
+  static func present(_ cost: PresentCost) -> String
   /// Returns the effect of an override, for the user.
   static func effect(of choice: Connectivity_V1_Choice, on place: String) -> String
 }
@@ -73,6 +84,7 @@ extension CostCommand {
   func run(through connector: Connector) async throws {
     var request = Connectivity_V1_SetCostRequest()
     let (target, choice) = try self.cost.parsed()
+    guard let choice else { return try await self.show(target, through: connector) }
     Self.say(choice, in: &request)
     if let time = self.cost.for {
       request.duration = Google_Protobuf_Duration(rounding: time.duration)
@@ -86,7 +98,9 @@ extension CostCommand {
       var request = request
       var place: CostPlace?
       switch target {
-      case .link(let name): request.link = name
+      case .link(let name, let mayBeMissing):
+        if !mayBeMissing { _ = try await Self.link(named: name, connd) }
+        request.link = name
       case .network(let name): request.network = name
       case .here:
         let (identity, here) = try await self.here(connd)
@@ -146,22 +160,23 @@ extension CostCommand {
   private func unidentified(_ status: ConnectivityStatus) -> String {
     let command = "connctl \(Self.configuration.commandName ?? "")"
     guard let interface = status.interface else {
-      return "the machine is on no network: name a link, as in “\(command) wlan0”"
+      return "the machine is on no network: name a link, as in “\(command) wlan0 on”"
     }
     let ping =
       status.path.gateway.map { gateway in
         " (ping -c 1 \(gateway)\(gateway.isLinkLocal ? "%\(interface)" : ""))"
       } ?? ""
     return "connd cannot identify the current network, because its router has not answered yet: "
-      + "send it something\(ping), or name the link: “\(command) \(interface)”"
+      + "send it something\(ping), or name the link: “\(command) \(interface) on”"
   }
 
   private func place(of target: CostOptions.Target, _ connd: ConndServices) async -> CostPlace {
     switch target {
     case .here: return CostPlace(name: "this network")
-    case .link(let name):
-      var place = CostPlace(name: "the link \(name)", arguments: " \(name.shellWord)")
-      if let links = try? await connd.links(),
+    case .link(let name, let mayBeMissing):
+      let option = mayBeMissing ? "--link " : ""
+      var place = CostPlace(name: "the link \(name)", arguments: " \(option)\(name.shellWord)")
+      if mayBeMissing, let links = try? await connd.links(),
         !links.contains(where: { $0.isNamed(name) })
       {
         place.remark = "the link “\(name)” does not exist; the override applies once it does"
@@ -195,7 +210,7 @@ extension String {
   }
 
   /// The text, quoted for a shell if necessary.
-  fileprivate var shellWord: String {
+  var shellWord: String {
     guard !self.isShellWord else { return self }
     let quoted = self.split(separator: "'", omittingEmptySubsequences: false)
     return "'\(quoted.joined(separator: #"'\''"#))'"

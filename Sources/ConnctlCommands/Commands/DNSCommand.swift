@@ -18,7 +18,9 @@ struct DNSCommand: ConnctlCommand {
   @ParentCommand var parent: Connctl
 
   func run(through connector: Connector) async throws {
-    let settings = try await StatusCommand.status(self.socket, through: connector).dns
+    let (status, foreign) = try await StatusCommand.status(self.socket, through: connector)
+    if let foreign { self.console.remark(foreign.remark) }
+    let settings = status.dns
     try self.show(.dns(settings ?? DNSSettings()), self.console.style.dns(settings))
     if settings?.servers.isEmpty ?? true { throw ExitStatus.doesNotHold }
   }

@@ -60,15 +60,16 @@ struct ExplainCommand: ConnctlCommand {
   func run(through connector: Connector) async throws {
     var request = Connectivity_V1_ExplainRequest()
     if let link = self.link { request.interface = link }
-    if let remote = self.remote {
-      if self.link == nil, self.local == nil, try await self.isLink(remote, connector) {
-        request.interface = remote.host
-      } else {
-        try self.name(remote, in: &request)
-      }
-    }
-    let explanation = try await connector.withServices(at: self.socket) { [request] connd in
+    if let remote = self.remote { try await self.name(remote, in: &request, connector) }
+    let (explanation, present) = try await connector.withServices(at: self.socket) {
+      [request] connd in
       var request = request
+      let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
+      if let foreign = ForeignNamespace(of: status.networkNamespace) {
+        if request.hasDestination { throw foreign }
+        self.console.remark(foreign.remark)
+      }
+      let present = try ConnectivitySnapshot(status).status
       if self.mark != 0 {
         // A mark needs a destination. If the request has none, use the destination that connd
         // explains by default.
@@ -79,26 +80,44 @@ struct ExplainCommand: ConnctlCommand {
         }
         request.mark = self.mark
       }
-      return try await connd.call(ConndServices.Diagnostics.Explain.self, request)
+      return (try await connd.call(ConndServices.Diagnostics.Explain.self, request), present)
     }
     try self.show(
       try .explanation(explanation),
       try self.console.style.explanation(
         explanation, host: request.hasDestination ? self.remote?.host : nil,
-        link: request.hasInterface ? request.interface : nil))
+        link: request.hasInterface ? request.interface : nil,
+        // The status is about traffic without a mark.
+        status: self.mark == 0 ? present : nil))
   }
 
-  /// Whether the argument is the name of a link, and not an address.
-  private func isLink(_ remote: Endpoint, _ connector: Connector) async throws -> Bool {
-    guard remote.port == 0, IPAddress(remote.host) == nil,
-      !remote.host.contains("."), !remote.host.contains(":")
-    else { return false }
-    return try await connector.withServices(at: self.socket) { try await $0.links() }.contains {
-      $0.isNamed(remote.host)
+  /// Adds the argument to the request: a link if one has that name, or else a host.
+  private func name(
+    _ remote: Endpoint, in request: inout Connectivity_V1_ExplainRequest, _ connector: Connector
+  ) async throws {
+    guard self.link == nil, self.local == nil, remote.mayBeLink else {
+      return try self.nameHost(remote, in: &request)
+    }
+    let links = try await connector.withServices(at: self.socket) { try await $0.links() }
+    if links.contains(where: { $0.isNamed(remote.host) }) {
+      request.interface = remote.host
+      return
+    }
+    let names = links.map(\.name).prefix(8).joined(separator: ", ")
+    if remote.host.isTypicalLinkName {
+      throw ResolutionError(
+        description:
+          "no link is called “\(remote.host)” (links: \(names)); for a host of that name, add a dot: \(remote.host)."
+      )
+    }
+    do {
+      try self.nameHost(remote, in: &request)
+    } catch let error as ResolutionError {
+      throw ResolutionError(description: "\(error), and no link has that name (links: \(names))")
     }
   }
 
-  private func name(
+  private func nameHost(
     _ remote: Endpoint, in request: inout Connectivity_V1_ExplainRequest
   ) throws {
     guard let first = try Resolver.hosts(of: remote.host).first else { return }

@@ -117,10 +117,13 @@ struct GuardCommand: ConnctlCommand {
   private func flow(
     _ remote: IPAddress, link: String?, local: IPAddress?, ports: (local: UInt16, remote: UInt16)
   ) -> FlowGuard.Flow {
-    FlowGuard.Flow(
+    var flow = FlowGuard.Flow(
       remote: remote, local: local, transport: self.transport(ports), mark: self.mark,
       interface: self.interface ?? link, forbidsExpensive: self.forbidExpensive,
       forbidsConstrained: self.forbidConstrained)
+    // Another program made the connection, at an unknown time.
+    flow.isNew = false
+    return flow
   }
 
   private func follow(
@@ -148,6 +151,9 @@ struct GuardCommand: ConnctlCommand {
       case .absent(.elsewhere(let foreign)):
         throw foreign
       case .flow(_, _, .refused(let refusal)):
+        if remote.needsLink, self.interface == nil, host.link == nil {
+          throw ValidationError("\(remote) is link-local: add its link, as in \(remote)%eth0")
+        }
         throw ConndError.invalid(refusal.message)
       case .flow(_, let generation, let event):
         if let path = event.ownPath, path.status == .satisfied { local = local ?? path.source }

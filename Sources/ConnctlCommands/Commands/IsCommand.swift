@@ -25,11 +25,14 @@ struct IsCommand: ConnctlCommand {
 
   func run(through connector: Connector) async throws {
     let condition = try Condition.reading(self.condition)
-    let snapshot = try await StatusCommand.status(self.socket, through: connector)
+    let (snapshot, foreign) = try await StatusCommand.status(self.socket, through: connector)
+    if let foreign { throw foreign }
     let requirement = await self.traffic.requirement(condition)
       .resolved(for: snapshot.status) { await connector.link(named: $0, at: self.socket) }
     // Otherwise a misspelt link would give the same answer as a link without traffic.
-    if requirement.isLinkMissing { self.console.remark(requirement.missing(in: snapshot.status)) }
+    if requirement.isLinkMissing {
+      self.console.remark(requirement.obstacle(in: snapshot.status).text)
+    }
     try self.console.tell(requirement, of: snapshot, json: self.json)
   }
 }

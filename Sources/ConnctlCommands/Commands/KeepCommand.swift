@@ -1,6 +1,7 @@
 import ArgumentParser
 import Connectivity
 import ConnectivityMonitor
+import Glibc
 import Synchronization
 
 struct KeepCommand: ConnctlCommand {
@@ -61,7 +62,7 @@ struct KeepCommand: ConnctlCommand {
       of: Input.self, bufferingPolicy: .bufferingNewest(8))
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await self.follow(through: connector) { input.yield(.status($0)) } }
-      group.addTask { await self.keep(rules, inputs) { input.yield(.time) } }
+      group.addTask { try await self.keep(rules, inputs) { input.yield(.time) } }
       defer { group.cancelAll() }
       try await group.next()
     }
@@ -74,6 +75,9 @@ struct KeepCommand: ConnctlCommand {
       socket: self.socket, through: connector, kinds: [.transition, .path])
     let wasThere = Atomic(false)
     try await follower.run { event in
+      if case .snapshot = event, !wasThere.load(ordering: .relaxed) {
+        try await connector.checkNamespace(at: self.socket)
+      }
       switch event {
       case .snapshot(let snapshot), .gap(let snapshot): tell(snapshot.status)
       case .change(let change): if let snapshot = change.snapshot { tell(snapshot.status) }
@@ -96,8 +100,8 @@ struct KeepCommand: ConnctlCommand {
   private func keep(
     _ rules: [UnitSupervisor.Rule], _ inputs: AsyncStream<Input>,
     wake: @escaping @Sendable () -> Void
-  ) async {
-    await withDiscardingTaskGroup { group in
+  ) async throws {
+    try await withThrowingDiscardingTaskGroup { group in
       var units = UnitSupervisor(rules, grace: self.grace.duration)
       var alarm: SuspendingClock.Instant?
       for await input in inputs {
@@ -108,7 +112,7 @@ struct KeepCommand: ConnctlCommand {
           case .time: units.elapse(at: now)
           }
         for action in actions {
-          units.note(action, isDone: await self.perform(action), at: SuspendingClock.now)
+          units.note(action, isDone: try await self.perform(action), at: SuspendingClock.now)
         }
         guard let due = units.due, due != alarm else { continue }
         alarm = due
@@ -121,19 +125,24 @@ struct KeepCommand: ConnctlCommand {
   }
 
   /// Runs systemctl, which does not wait for the unit to start or stop.
-  private func perform(_ action: UnitSupervisor.Action) async -> Bool {
+  ///
+  /// - Throws: ``OutputError`` if systemd does not run this machine, so that all attempts fail.
+  private func perform(_ action: UnitSupervisor.Action) async throws -> Bool {
     let verb = if case .start = action { "start" } else { "stop" }
     let command =
       ["systemctl"] + (self.user ? ["--user"] : []) + ["--no-block", verb, "--", action.unit]
     do {
       let status = try await ChildProcess(command).end()
+      if status.rawValue == 1, access("/run/systemd/system", F_OK) != 0 {
+        throw OutputError(description: "systemd does not run here, and keep needs it")
+      }
       self.console.remark(
         status.isSuccess
           ? "\(action.unit): \(verb) requested"
           : "\(action.unit): \(verb) failed: systemctl exited with \(status.rawValue)")
       return status.isSuccess
-    } catch {
-      self.console.remark("\(error)")
+    } catch let failure as CommandFailure {
+      self.console.remark("\(failure)")
       return false
     }
   }

@@ -77,6 +77,6 @@ struct MetricsCommand: ConnctlCommand {
     }
     return Metrics(
       try ConnectivitySnapshot(status), statistics.statistics,
-      since: try WallTime(statistics.startTime), as: format)
+      since: try WallTime(statistics.startTime), version: statistics.version, as: format)
   }
 }

@@ -21,7 +21,7 @@ struct PathCommand: ConnctlCommand {
   @Argument(help: "A host name, an address or a URL.", transform: Endpoint.init)
   var host: Endpoint
 
-  @Option(help: "The link that the traffic is bound to.")
+  @Option(help: "The link that the traffic is bound to.", completion: .linkNames)
   var via: String?
 
   func run(through connector: Connector) async throws {

@@ -31,6 +31,7 @@ struct RecordCommand: ConnctlCommand {
 
   func validate() throws {
     guard self.file != "" else { throw ValidationError("the file name is empty") }
+    try NewFile.checkName(self.file)
   }
 
   func run(through connector: Connector) async throws {

@@ -45,6 +45,7 @@ struct ReportCommand: ConnctlCommand {
     guard self.file != "", self.recording != "" else {
       throw ValidationError("the file name is empty")
     }
+    try NewFile.checkName(self.file)
     guard self.recording == nil || self.limit == nil else {
       throw ValidationError("--for cannot be used with --recording")
     }

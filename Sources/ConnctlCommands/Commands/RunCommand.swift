@@ -67,6 +67,13 @@ struct RunCommand: ConnctlCommand {
       throw ValidationError("--when or --guard is required")
     }
     guard self.when != nil || !self.stop else { throw ValidationError("--stop needs --when") }
+    if let first = self.words.first, first.hasPrefix("-"), first != "--" {
+      let meant = ["--stop", "--socket", "--when", "--guard", "--patience"].map { String($0.dropFirst(2)) }
+      let hint = String(first.drop { $0 == "-" }).nearest(of: meant).map { "--\($0)" }
+      throw ValidationError(
+        "unknown option '\(first)'\(hint.map { ". Did you mean '\($0)'?" } ?? ".") Before a command of that name, write --"
+      )
+    }
     guard !self.command.isEmpty else { throw ValidationError("a command is required") }
   }
 
@@ -152,6 +159,7 @@ struct RunCommand: ConnctlCommand {
         self.console.remark(ConndMessage.back())
         return
       }
+      if reported.withLock({ $0 }) == nil { try await connector.checkNamespace(at: self.socket) }
       let failing = conditions.first { !$0.holds(for: snapshot.status) }
       let isNew = reported.withLock { reported in
         defer { reported = failing == nil }
@@ -159,7 +167,9 @@ struct RunCommand: ConnctlCommand {
       }
       guard isNew else { return }
       if let failing {
-        self.console.hint("waiting for “\(failing)” (\(failing.missing(in: snapshot.status)))")
+        let obstacle = failing.obstacle(in: snapshot.status)
+        let text = "waiting for “\(failing)” (\(obstacle.text))"
+        if obstacle.needsDecision { self.console.remark(text) } else { self.console.hint(text) }
       }
       try tell(failing == nil)
     }

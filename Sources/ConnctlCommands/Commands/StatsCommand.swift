@@ -17,8 +17,9 @@ struct StatsCommand: ConnctlCommand {
     }
     let started = try WallTime(statistics.startTime)
     try self.show(
-      .statistics(statistics.statistics, since: started),
+      .statistics(statistics.statistics, version: statistics.version, since: started),
       self.console.style.statistics(
-        statistics.statistics, since: started, now: self.console.now()))
+        statistics.statistics, version: statistics.version, since: started,
+        now: self.console.now()))
   }
 }

@@ -38,6 +38,10 @@ struct WaitCommand: ConnctlCommand {
       requirement: self.traffic.requirement(try Condition.reading(self.condition)),
       events: StatusFollower(socket: self.socket, through: connector),
       isPatient: self.timeout != nil, say: self.console.hint,
+      warn: self.timeout == nil ? self.console.remark : self.console.hint,
+      checkNamespace: { [socket = self.socket] in
+        try await connector.checkNamespace(at: socket)
+      },
       search: { [socket = self.socket] in await connector.link(named: $0, at: socket) })
     guard let snapshot = try await wait.run(timeout: self.timeout?.duration) else {
       throw ConndError.failed("\(self.socket) accepts connections but does not respond")
@@ -45,7 +49,7 @@ struct WaitCommand: ConnctlCommand {
     let requirement = await wait.requirement.resolved(for: snapshot.status, wait.search)
     if !requirement.holds(for: snapshot.status), let timeout {
       self.console.remark(
-        "“\(requirement)” does not hold after \(timeout.text) (\(requirement.missing(in: snapshot.status)))"
+        "“\(requirement)” does not hold after \(timeout.text) (\(requirement.obstacle(in: snapshot.status).text))"
       )
     }
     try self.console.tell(requirement, of: snapshot, json: self.json)
@@ -60,6 +64,10 @@ struct Wait: Sendable {
   let isPatient: Bool
   /// Informs an interactive user what the command is waiting for.
   let say: @Sendable (String) -> Void
+  /// Says why the condition cannot become true by itself.
+  var warn: @Sendable (String) -> Void = { _ in }
+  /// Throws if connd's answers are about another network namespace.
+  var checkNamespace: @Sendable () async throws -> Void = {}
   /// Finds the link with a name or alternative name. A link may get a new name at any time.
   var search: @Sendable (_ link: String) async -> LinkSearch = { _ in .unknown }
 
@@ -121,10 +129,13 @@ struct Wait: Sendable {
   }
 
   private func check(_ snapshot: ConnectivitySnapshot, _ last: Last) async throws {
+    if !last.isKnown { try await self.checkNamespace() }
     let requirement = await self.requirement.resolved(for: snapshot.status, self.search)
     let holds = requirement.holds(for: snapshot.status)
     if !holds, !last.isKnown {
-      self.say("waiting for “\(requirement)” (\(requirement.missing(in: snapshot.status)))")
+      let obstacle = requirement.obstacle(in: snapshot.status)
+      let text = "waiting for “\(requirement)” (\(obstacle.text))"
+      if obstacle.needsDecision { self.warn(text) } else { self.say(text) }
     }
     last.set(.success(snapshot))
     if holds { throw Holds() }

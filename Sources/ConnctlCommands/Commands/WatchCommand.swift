@@ -52,7 +52,13 @@ struct WatchCommand: ConnctlCommand {
     try await StatusFollower(socket: self.socket, through: connector, since: self.since).run {
       [self] event in
       if case .disconnected(let error) = event, shown.withLock({ $0.isFirst }) { throw error }
-      shown.withLock { $0.isFirst = false }
+      let isFirst = shown.withLock { shown in
+        defer { shown.isFirst = false }
+        return shown.isFirst
+      }
+      if isFirst, let foreign = await connector.foreignNamespace(at: self.socket) {
+        self.console.remark(foreign.remark)
+      }
       switch event {
       case .disconnected(let error):
         self.console.remark(ConndMessage.absent(error))

@@ -63,8 +63,10 @@ extension JSON {
   }
 
   /// Returns the object of `connctl explain --json`.
+  ///
+  /// `discard` is present only if a rule or route discards the traffic.
   static func explanation(_ explanation: Connectivity_V1_Explanation) throws -> JSON {
-    [
+    let object: JSON = [
       "destination": .string(explanation.destination),
       "path": .path(try KernelPath(explanation.path)),
       "rules": .array(
@@ -94,6 +96,19 @@ extension JSON {
       "lookupIsProof": explanation.hasSocket ? .bool(explanation.diversions.isEmpty) : .null,
       "socket": explanation.hasSocket ? .socket(SocketTestimony(explanation.socket)) : .null,
       "unused": .array(explanation.unusedLinks.map { .unused($0) }),
+    ]
+    return object.appending(
+      explanation.hasDiscard ? ["discard": .discard(explanation.discard)] : [:])
+  }
+
+  /// Returns the rule or route that discards traffic.
+  private static func discard(_ discard: Connectivity_V1_Discard) -> JSON {
+    [
+      "rulePriority": .number(discard.rule.priority),
+      "ruleSelector": .string(discard.rule.selector),
+      "routePrefix": .string(discard.hasRoutePrefix ? discard.routePrefix : nil),
+      "routePriority": .number(discard.hasRoutePriority ? discard.routePriority : nil),
+      "routeTable": .number(discard.hasRouteTable ? discard.routeTable : nil),
     ]
   }
 

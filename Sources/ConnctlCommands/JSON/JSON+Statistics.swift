@@ -4,8 +4,13 @@ import ConnectivityProtocol
 
 extension JSON {
   /// Returns the object of `connctl stats --json`.
-  static func statistics(_ statistics: [Connectivity_V1_Statistic], since: WallTime) -> JSON {
-    var pairs = [Pair(key: "since", value: .string(since.description))]
+  static func statistics(
+    _ statistics: [Connectivity_V1_Statistic], version: String, since: WallTime
+  ) -> JSON {
+    var pairs = [
+      Pair(key: "version", value: version.isEmpty ? .null : .string(version)),
+      Pair(key: "since", value: .string(since.description)),
+    ]
     // Scripts find these keys even before the first occurrence of a kind.
     var kinds: [String: [Pair]] = [
       "published": [], "invalidations": [], "flowInvalidations": [], "limitsHit": [],

@@ -146,7 +146,7 @@ extension Overview {
     let reason = Invalidation.Reason(last.reported.reason).text
     let time = drawing.style.localTime(last.time).time.prefix(8)
     return Text(
-      "\(parts.joined(separator: ", ")) (\(severity.rawValue): \(reason), \(time))", severity.ink)
+      "\(parts.joined(separator: ", ")) (\(severity.text): \(reason), \(time))", severity.ink)
   }
 }
 

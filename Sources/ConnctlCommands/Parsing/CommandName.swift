@@ -29,6 +29,7 @@ extension Connctl {
   ///
   /// - Throws: `ValidationError` if the command does not exist.
   static func checkCommandName(in arguments: [String]) throws {
+    try self.checkVersionOption(arguments.first)
     guard var word = self.firstWord(of: arguments[...]) else { return }
     if word.name == "help" {
       guard let subject = self.firstWord(of: word.rest) else { return }
@@ -40,6 +41,14 @@ extension Connctl {
     let nearest = self.hints[word.name] ?? condition ?? word.name.nearest(of: known)
     throw ValidationError(
       "unknown command '\(word.name)'\(nearest.map { ". Did you mean '\($0)'?" } ?? "")")
+  }
+
+  /// The parser suggests its own option --version for no mistake.
+  private static func checkVersionOption(_ word: String?) throws {
+    guard let word, word == "-v" || word.hasPrefix("--"), word != "--version" else { return }
+    let known = ["version", "help", "json", "socket", "generate-completion-script"]
+    guard word == "-v" || String(word.dropFirst(2)).nearest(of: known) == "version" else { return }
+    throw ValidationError("Unknown option '\(word)'. Did you mean '--version'?")
   }
 
   /// Returns the first word that is not an option of `connctl` itself, or `nil` if no such word

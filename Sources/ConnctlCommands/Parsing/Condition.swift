@@ -23,10 +23,33 @@ struct Condition: Hashable, Sendable {
     self.subject.isMet(by: status).map { $0 != self.negated } ?? false
   }
 
-  /// Returns one line on why the condition does not hold.
-  func missing(in status: ConnectivityStatus) -> String {
-    let unknown = self.subject == .validated ? ", not checked" : ", cost unknown"
-    return status.summary + (self.subject.isMet(by: status) == nil ? unknown : "")
+  /// Why a condition does not hold.
+  struct Obstacle: Hashable {
+    var text: String
+    /// Whether only the user can change it: nothing else decides the condition.
+    var needsDecision = false
+  }
+
+  /// Returns why the condition does not hold, and how to decide one that is unknown.
+  func obstacle(in status: ConnectivityStatus) -> Obstacle {
+    guard self.subject.isMet(by: status) == nil else {
+      let portal = self.subject == .validated ? status.path.validation.text : ""
+      return Obstacle(text: status.summary + portal)
+    }
+    if self.subject == .validated {
+      let text = "\(status.summary), not checked\(status.path.validation.text)"
+      guard status.category.isOnline else { return Obstacle(text: text) }
+      return Obstacle(
+        text: text + ": only NetworkManager's connectivity check decides it", needsDecision: true)
+    }
+    guard status.category.isOnline, let interface = status.interface else {
+      return Obstacle(text: status.summary + ", cost unknown")
+    }
+    let choice = self.negated ? "off" : "on"
+    return Obstacle(
+      text:
+        "\(status.summary), cost unknown: decide it with “connctl metered \(interface) \(choice)”",
+      needsDecision: true)
   }
 
   /// The text `online, none, …`.

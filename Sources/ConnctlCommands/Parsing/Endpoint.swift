@@ -48,3 +48,28 @@ struct Endpoint: Hashable {
     return port
   }
 }
+
+extension Endpoint {
+  /// Whether the text may be the name of a link: a host without port, dot or colon.
+  var mayBeLink: Bool {
+    self.port == 0 && !self.host.isEmpty && IPAddress(self.host) == nil
+      && !self.host.contains { ".:".contains($0) }
+  }
+}
+
+extension String {
+  /// Whether the kernel or systemd gives links such names: `eth7`, `wlp3s0`. A search for a host of
+  /// that name would only cost time.
+  var isTypicalLinkName: Bool {
+    let letters = self.prefix { $0.isASCII && $0.isLetter }
+    guard let next = self[letters.endIndex...].first, next.isASCII, next.isNumber else {
+      return false
+    }
+    let names = [
+      "eth", "wlan", "usb", "wwan", "tun", "tap", "wg", "ppp", "br", "bond", "team", "docker",
+      "virbr", "veth",
+    ]
+    let systemd = ["en", "wl", "ww"].flatMap { kind in ["o", "s", "p", "x"].map { kind + $0 } }
+    return (names + systemd).contains(String(letters))
+  }
+}

@@ -44,15 +44,17 @@ struct Requirement: Hashable, Sendable {
     return ConnectivityStatus(ipv4: path(.ipv4), ipv6: path(.ipv6), preferred: status.family)
   }
 
-  /// Returns one line on why the requirement does not hold.
-  func missing(in status: ConnectivityStatus) -> String {
-    if self.isLinkMissing, let link { return "the link “\(link)” does not exist" }
+  /// Returns why the requirement does not hold.
+  func obstacle(in status: ConnectivityStatus) -> Condition.Obstacle {
+    if self.isLinkMissing, let link {
+      return Condition.Obstacle(text: "the link “\(link)” does not exist")
+    }
     let concerned = self.concerned(status)
     guard self.link != nil, concerned.category == .none,
       let interface = Requirement(condition: self.condition, family: self.family)
         .concerned(status).carryingInterface
-    else { return self.condition.missing(in: concerned) }
-    return "traffic uses \(interface)"
+    else { return self.condition.obstacle(in: concerned) }
+    return Condition.Obstacle(text: "traffic uses \(interface)")
   }
 }
 

@@ -46,6 +46,7 @@ extension ReapableConnection {
         remotePort: UInt16(clamping: connection.remotePort)))
     // Only root gets the connections of other users, and may have connd judge them for their users.
     if isOfRoot { flow.user = connection.user }
+    flow.isNew = false
     self.flow = flow
     self.cookie = connection.socketCookie
     self.inode = connection.socketInode

@@ -1,3 +1,4 @@
+import ArgumentParser
 import CLinux
 import Glibc
 import LinuxSupport
@@ -40,6 +41,13 @@ struct PrivateDirectory: Sendable {
 struct NewFile: Sendable {
   let path: String
 
+  /// - Throws: `ValidationError` if the name stands for standard output.
+  static func checkName(_ path: String) throws {
+    guard !["-", "/dev/stdout"].contains(path) else {
+      throw ValidationError("“\(path)” is not a file: name a file that does not exist yet")
+    }
+  }
+
   /// - Throws: ``OutputError`` if the file exists or cannot be created.
   init(_ path: String) throws {
     // The file is private, because addresses and network names reveal the user's location.
@@ -63,7 +71,11 @@ struct NewFile: Sendable {
       throw OutputError(description: "cannot write \(self.path): \(SystemError())")
     }
     defer { close(descriptor) }
-    try bytes.withUnsafeBytes { try Console.writeAll($0, to: descriptor) }
+    do {
+      try bytes.withUnsafeBytes { try Console.writeAll($0, to: descriptor) }
+    } catch let error as OutputError {
+      throw OutputError(description: "\(self.path): \(error)")
+    }
   }
 
   /// The size in bytes.

@@ -9,7 +9,7 @@ enum StartingState: Hashable {
   /// is root or connd's own user.
   case running(file: String)
   /// The configuration file alone, because connd is not running or watches another network.
-  case configured(why: String)
+  case configured(why: String, isElsewhere: Bool = false)
 
   /// Asks the running connd for its state.
   ///
@@ -26,11 +26,14 @@ enum StartingState: Hashable {
         )
       }
       guard [0, ProcessNamespace.own ?? namespace].contains(namespace) else {
-        return .configured(why: "connd watches another network namespace than connctl")
+        return .configured(
+          why: "connd watches another network namespace than connctl", isElsewhere: true)
       }
       response = answer
     } catch let error as ConndError {
       return .configured(why: "connd cannot be asked (\(error))")
+    } catch let error as OlderConnd {
+      return .configured(why: "\(error)")
     }
     let file = try NewFile("\(directory.path)/connd.state")
     try file.write(response.serializedBytes())
@@ -41,7 +44,7 @@ enum StartingState: Hashable {
   var remark: String? {
     switch self {
     case .running: nil
-    case .configured(let why): "\(why): recording with the configuration file alone"
+    case .configured(let why, _): "\(why): recording with the configuration file alone"
     }
   }
 
@@ -62,10 +65,12 @@ enum StartingState: Hashable {
         "the user's own cost overrides (for root, those of all users).",
       ]
     // `why` is left out, because it may name a private directory.
-    case .configured:
+    case .configured(_, let isElsewhere):
       [
         "The recording began with the configuration file, without history and cost overrides,",
-        "because the running connd could not be asked.",
+        isElsewhere
+          ? "because the running connd watches another network namespace."
+          : "because the running connd could not be asked.",
       ]
     }
   }

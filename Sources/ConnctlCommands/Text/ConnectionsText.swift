@@ -27,6 +27,15 @@ enum ConnectionVerdict: String, CaseIterable, Hashable {
     }
   }
 
+  /// The text for people, that of an invalidation's severity if one is the reason.
+  var text: String {
+    switch self {
+    case .willNotSurvive: Invalidation.Severity.drain.text
+    case .inDoubt: Invalidation.Severity.advise.text
+    case .dead, .inGrace, .unknown, .alive: self.rawValue.separatedWords
+    }
+  }
+
   var ink: TextStyle {
     switch self {
     case .dead: .bad
@@ -63,7 +72,7 @@ struct ListedConnection: Equatable {
 
   /// The text `dead: eth0 has no carrier`.
   var text: String {
-    let (verdict, why) = (self.verdict.rawValue.separatedWords, self.why)
+    let (verdict, why) = (self.verdict.text, self.why)
     let note = self.unanswered.map { ", \($0)" } ?? ""
     switch self.verdict {
     case .alive, .unknown: return self.verdict.rawValue + note

@@ -5,15 +5,27 @@ extension Style {
   /// Returns the text of `connctl explain`: a one-sentence summary, and then the steps from the
   /// rule to the category, one per line.
   ///
-  /// - Parameter link: The link that the user asked about, if any.
+  /// - Parameters:
+  ///   - link: The link that the user asked about, if any.
+  ///   - status: The current status, if known.
   func explanation(
-    _ explanation: Connectivity_V1_Explanation, host: String?, link: String? = nil
+    _ explanation: Connectivity_V1_Explanation, host: String?, link: String? = nil,
+    status: ConnectivityStatus? = nil
   ) throws -> [String] {
     let path = try KernelPath(explanation.path)
     let category = NetworkCategory(explanation.category)
     var steps = Table(indent: 2)
 
     steps.add("rule", then: "or", explanation.rules.map { "\($0.priority): \($0.selector)" })
+    if explanation.hasDiscard {
+      let (rule, isRule) = (explanation.discard.rule, !explanation.discard.hasRoutePrefix)
+      steps.add(
+        "rule",
+        Text("\(rule.priority): \(rule.selector)\(isRule ? " \(explanation.discardType)" : "")"))
+      if !isRule {
+        steps.add("table", Text(RoutingTable.name(explanation.discard.routeTable)))
+      }
+    }
     if let table = path.table { steps.add("table", Text(RoutingTable.name(table))) }
     steps.add("route", Text(explanation.route(path)))
     if let gateway = path.gateway { steps.add("gateway", Text(gateway.description)) }
@@ -54,13 +66,18 @@ extension Style {
       "not by",
       explanation.unusedLinks.map { "\($0.link.name): \(explanation.text($0))" })
     var summary = Table()
-    summary.add(Text(explanation.summary(path, comparedWith: link), path.status.ink))
+    let other = host == nil ? status?[explanation.otherFamily] : nil
+    summary.add(
+      Text(explanation.summary(path, comparedWith: link, other: other), path.status.ink))
     return summary.lines(self)
       + [self.paint(explanation.title(host), .heading)] + steps.lines(self)
   }
 }
 
 extension Connectivity_V1_Explanation {
+  /// The address family that the explanation is not about.
+  fileprivate var otherFamily: AddressFamily { self.destination.contains(":") ? .ipv4 : .ipv6 }
+
   fileprivate func title(_ host: String?) -> String {
     switch host {
     case nil: "the internet, by probing \(self.destination)"
@@ -88,6 +105,9 @@ extension Connectivity_V1_Explanation {
 
   fileprivate func route(_ path: KernelPath) -> String {
     guard self.hasRoutePrefix else {
+      if self.hasDiscard {
+        return self.discard.hasRoutePrefix ? self.discardedRoute : "none: the rule discards"
+      }
       let isListed = path.table ?? 0 == 0
       return path.reason?.text ?? (isListed ? "none" : "too many nexthops to be shown")
     }
@@ -109,25 +129,40 @@ extension Connectivity_V1_Explanation {
 extension CostEvidence {
   /// The text `probably: NetworkManager says so`.
   fileprivate var text: String {
-    let source =
-      switch self.source {
-      case .configuration: "the configuration says so"
-      case .user: "a user says so"
-      case .networkManager: "NetworkManager says so"
-      case .medium: "because of the medium"
-      case .accessPoint: "the access point says so"
-      case .driver: "the link's driver is for phones"
-      case .dhcp: "the DHCP server says so"
-      case .lastKnown: "as before the tunnel's uplink was lost"
-      case .none: "nothing says so"
-      }
     let state =
       switch self.state {
       case .yes, .no, .unknown: self.state.rawValue
       case .guessYes: "probably"
       case .guessNo: "probably not"
       }
-    return "\(state): \(source)"
+    return "\(state): \(self.reason)"
+  }
+
+  /// The text `wlan0 is probably metered: NetworkManager says so`.
+  func sentence(about link: String) -> String {
+    let state =
+      switch self.state {
+      case .yes: "is metered"
+      case .no: "is not metered"
+      case .unknown: "may be metered"
+      case .guessYes: "is probably metered"
+      case .guessNo: "is probably not metered"
+      }
+    return "\(link) \(state): \(self.reason)"
+  }
+
+  private var reason: String {
+    switch self.source {
+    case .configuration: "the configuration says so"
+    case .user: "a user says so"
+    case .networkManager: "NetworkManager says so"
+    case .medium: "because of the medium"
+    case .accessPoint: "the access point says so"
+    case .driver: "the link's driver is for phones"
+    case .dhcp: "the DHCP server says so"
+    case .lastKnown: "as before the tunnel's uplink was lost"
+    case .none: self.state == .unknown ? "nothing says so" : "nothing says otherwise"
+    }
   }
 }
 

@@ -29,17 +29,14 @@ struct FoldedChange: Hashable, Sendable {
       let losses = group.compactMap(\.invalidation).filter { $0.reason != .categoryChanged }
       self.details = ([transition.details(transition.cause.brief)] + losses.consequences).joined(
         separator: " · ")
-    case .path(let change) where change.cause.trigger == .user:
-      self.headline = "cost"
-      let losses = group.compactMap(\.invalidation).consequences
-      self.details = ([change.overrideText] + losses).joined(separator: " · ")
     case .path(let change):
       let losses = group.compactMap(\.invalidation).consequences
-      self.details = ([change.details(change.cause.brief)] + losses).joined(separator: " · ")
+      let text = change.overrideText ?? change.details(change.cause.brief)
+      self.details = ([text] + losses).joined(separator: " · ")
     case .invalidation(let first):
       let all = group.compactMap(\.invalidation).narrow
       let worst = all.map(\.severity).min { $0.rank < $1.rank } ?? first.severity
-      self.headline = Text(worst.shortText, worst.ink)
+      self.headline = worst.headline
       let what = all.map { "\($0.scope.text): \($0.reason.text)" }.unique
       self.details = "\(what.joined(separator: ", ")); \(first.cause.brief)"
     case .dns:
@@ -49,18 +46,25 @@ struct FoldedChange: Hashable, Sendable {
 }
 
 extension PathChange {
-  /// The text `constrained on wlan0, by alice`.
-  fileprivate var overrideText: String {
+  /// The text `constrained on wlan0, by alice`, or `nil` if no override changed.
+  var overrideText: String? {
+    guard self.cause.trigger == .user else { return nil }
     let status = self.snapshot.status
     let what =
       switch self.cause.change {
       case "constrainedSet": status.isConstrained ? "constrained" : "not constrained"
       case "expensiveSet": status.isExpensive ? "metered" : "not metered"
-      case "choiceForgotten": "override removed\(status.costs)"
-      default: self.cause.change.separatedWords
+      default: ""
       }
+    guard !what.isEmpty else {
+      let costs = [
+        status.isExpensive ? "metered" : nil, status.isConstrained ? "constrained" : nil,
+      ].compactMap { $0 }
+      return self.cause.text
+        + (costs.isEmpty ? "" : "; still \(costs.joined(separator: " and "))")
+    }
     let link = (self.cause.interface ?? status.interface).map { " " + Text.tied("on", $0) } ?? ""
-    return what + link + (self.cause.message.map { ", by \(UserName.inText($0))" } ?? "")
+    return what + link + self.cause.byUser
   }
 }
 
@@ -84,9 +88,9 @@ extension [Invalidation] {
     return narrow.isEmpty ? self : narrow
   }
 
-  /// The texts `connections on wlan0 (ipv4) lost` and `connections by a gateway in doubt`.
+  /// The texts `to end: connections on wlan0 (ipv4)` and `in doubt: connections by a gateway`.
   fileprivate var consequences: [String] {
-    self.map { "\($0.scope.text) \($0.severity.shortText)" }.unique
+    self.map { "\($0.severity.text): \($0.scope.text)" }.unique
   }
 }
 
@@ -98,15 +102,6 @@ extension [String] {
 }
 
 extension Invalidation.Severity {
-  /// The consequence for connections.
-  fileprivate var shortText: String {
-    switch self {
-    case .destroy: "lost"
-    case .drain: "to be replaced"
-    case .advise: "in doubt"
-    }
-  }
-
   /// The position in an order with the worst first.
   fileprivate var rank: Int {
     switch self {

@@ -22,13 +22,15 @@ struct LinkTree {
     self.named = Dictionary(links.map { ($0.name, $0) }) { first, _ in first }
   }
 
-  /// All links, each below the links that use it, otherwise in the original order.
+  /// All links, each below the links that use it. Those with a default path come first, otherwise
+  /// the order is the original one.
   var rows: [Row] {
     let carrying = Set(self.links.flatMap { self.below($0).map(\.name) })
     var roots = self.links.filter { !carrying.contains($0.name) }
     // In a cycle, no link is on top.
     if roots.isEmpty { roots = self.links }
-    return roots.flatMap { self.rows(from: $0, branch: "", rest: "", above: []) }
+    let trees = roots.map { self.rows(from: $0, branch: "", rest: "", above: []) }
+    return (trees.filter(\.hasDefault) + trees.filter { !$0.hasDefault }).flatMap { $0 }
   }
 
   private func rows(
@@ -49,5 +51,11 @@ struct LinkTree {
   private func below(_ link: Connectivity_V1_Link) -> [Connectivity_V1_Link] {
     if let ports = self.ports[link.name] { return ports }
     return link.hasLower ? [self.named[link.lower]].compactMap { $0 } : []
+  }
+}
+
+extension [LinkTree.Row] {
+  fileprivate var hasDefault: Bool {
+    self.contains { $0.link.defaultIpv4 || $0.link.defaultIpv6 }
   }
 }

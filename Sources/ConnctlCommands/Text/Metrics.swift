@@ -25,14 +25,14 @@ struct Metrics {
 
   init(
     _ snapshot: ConnectivitySnapshot, _ statistics: [Connectivity_V1_Statistic], since: WallTime,
-    as format: Format = .openMetrics
+    version: String = "", as format: Format = .openMetrics
   ) {
     self.format = format
     let status = snapshot.status
     self.gauge(
       "category", "Whether this is the category of the machine's traffic.",
       NetworkCategory.allCases.map {
-        (("category", $0.rawValue), $0 == status.category ? "1" : "0")
+        ([("category", $0.rawValue)], $0 == status.category ? "1" : "0")
       })
     let flags = status.flags
     self.gauge(
@@ -40,30 +40,39 @@ struct Metrics {
       [
         ("reachable", flags.reachable), ("connectionRequired", flags.connectionRequired),
         ("isWWAN", flags.isWWAN),
-      ].map { (("flag", $0), $1 ? "1" : "0") })
+      ].map { ([("flag", $0)], $1 ? "1" : "0") })
     self.gauge(
       "path_satisfied", "Whether the default path of the address family carries traffic.",
       AddressFamily.allCases.map {
-        (("family", $0.rawValue), status[$0].status == .satisfied ? "1" : "0")
+        ([("family", $0.rawValue)], status[$0].status == .satisfied ? "1" : "0")
       })
     self.gauge(
+      "path_info", "The default path of the address family, while it is satisfied.",
+      AddressFamily.allCases.compactMap { Self.pathInfo(status[$0], $0) })
+    self.gauge(
       "metered", "Whether the path costs money. Absent while that is unknown.",
-      status.path.costsMoney.map { [(nil, $0 ? "1" : "0")] } ?? [])
+      status.path.costsMoney.map { [([], $0 ? "1" : "0")] } ?? [])
     self.gauge(
       "constrained", "Whether the user asked to save data on the path.",
-      [(nil, status.isConstrained ? "1" : "0")])
+      [([], status.isConstrained ? "1" : "0")])
+    self.gauge(
+      "portal", "Whether the path's network has a captive portal, perhaps after the login.",
+      [([], status.category.isOnline && status.path.validation.portal != nil ? "1" : "0")])
+    self.gauge(
+      "build_info", "The version of the running connd.",
+      version.isEmpty ? [] : [([("version", version)], "1")])
     self.gauge(
       "generation", "The generation of the last published change.",
-      [(nil, String(snapshot.generation))])
+      [([], String(snapshot.generation))])
     self.gauge(
       "category_change_time_seconds", "The Unix time of the last transition.",
-      [(nil, snapshot.since.secondsText)], unit: "seconds")
+      [([], snapshot.since.secondsText)], unit: "seconds")
     self.gauge(
-      "start_time_seconds", "The Unix time of connd's start.", [(nil, since.secondsText)],
+      "start_time_seconds", "The Unix time of connd's start.", [([], since.secondsText)],
       unit: "seconds")
     for (name, figures) in Self.grouped(statistics) {
       let samples = figures.map { figure in
-        (figure.kind.isEmpty ? nil : (Self.label(of: name), figure.kind), String(figure.value))
+        (figure.kind.isEmpty ? [] : [(Self.label(of: name), figure.kind)], String(figure.value))
       }
       let help = Self.help[name] ?? "See “stats” in connctl-json(5)."
       if figures.contains(where: \.present) {
@@ -90,7 +99,18 @@ struct Metrics {
     return names.map { ($0, groups[$0] ?? []) }
   }
 
-  private typealias Sample = (label: (name: String, value: String)?, value: String)
+  private typealias Sample = (labels: [(name: String, value: String)], value: String)
+
+  private static func pathInfo(_ path: KernelPath, _ family: AddressFamily) -> Sample? {
+    guard path.status == .satisfied, let interface = path.interface else { return nil }
+    let metered = path.costsMoney.map { $0 ? "yes" : "no" } ?? "unknown"
+    return (
+      [
+        ("family", family.rawValue), ("interface", interface), ("medium", path.medium.rawValue),
+        ("metered", metered), ("validation", path.validation.state.rawValue),
+      ], "1"
+    )
+  }
 
   private mutating func gauge(
     _ name: String, _ help: String, _ samples: [Sample], unit: String? = nil
@@ -110,9 +130,10 @@ struct Metrics {
     if let unit, self.format == .openMetrics {
       self.lines.append("# UNIT connd_\(family) \(unit)")
     }
-    for (label, value) in samples {
-      let labels = label.map { "{\($0.name)=\"\($0.value.escaped)\"}" } ?? ""
-      self.lines.append("connd_\(name)\(suffix)\(labels) \(value)")
+    for (labels, value) in samples {
+      let pairs = labels.map { "\($0.name)=\"\($0.value.escaped)\"" }.joined(separator: ",")
+      self.lines.append(
+        "connd_\(name)\(suffix)\(pairs.isEmpty ? "" : "{\(pairs)}") \(value)")
     }
   }
 

@@ -20,6 +20,9 @@ extension Style {
       if let interface = path.interface { row.append(Text(interface)) }
       families.rows.append(row + [Text(path.details)])
     }
+    if status.category.isOnline, let portal = status.path.validation.portal {
+      families.rows.append([Text("portal"), Text(portal.printable)])
+    }
     if let dns = snapshot.dns { families.rows.append([Text("dns"), Text(dns.text)]) }
     return [header] + families.lines(self)
   }

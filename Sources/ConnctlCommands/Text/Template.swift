@@ -6,7 +6,8 @@ import ConnectivityMonitor
 /// The format of `--format`: text with fields in braces, such as `{category} {interface}`.
 struct Template: Hashable, Sendable {
   enum Field: String, CaseIterable, Sendable {
-    case category, interface, medium, metered, constrained, ipv4, ipv6, source, gateway, dns, since
+    case category, interface, medium, metered, constrained, validation, portal
+    case ipv4, ipv6, source, gateway, dns, since
     case event, generation, time, from, cause, reason, severity, scope
 
     /// Whether the field describes an event rather than the status.
@@ -25,6 +26,14 @@ struct Template: Hashable, Sendable {
   /// Whether to show every event. Otherwise only a changed text is shown.
   var isOfEvents: Bool {
     self.parts.contains { if case .field(let field, _) = $0 { field.isOfEvent } else { false } }
+  }
+
+  /// The first field that only a change has, or `nil` without one.
+  var fieldOfChange: Field? {
+    self.parts.lazy.compactMap { part -> Field? in
+      guard case .field(let field, _) = part else { return nil }
+      return [.time, .from, .cause, .reason, .severity, .scope].contains(field) ? field : nil
+    }.first
   }
 
   /// - Throws: `ValidationError` that names the problem.
@@ -127,6 +136,8 @@ struct Template: Hashable, Sendable {
     case .medium: .word(isOnline ? status.medium.rawValue : nil)
     case .metered: .flag(isOnline && status.isExpensive, "metered")
     case .constrained: .flag(isOnline && status.isConstrained, "constrained")
+    case .validation: .word(isOnline ? status.path.validation.state.rawValue : nil)
+    case .portal: .word(isOnline ? status.path.validation.portal : nil)
     case .ipv4: .word(status.ipv4.status.rawValue)
     case .ipv6: .word(status.ipv6.status.rawValue)
     case .source: .word(isOnline ? status.path.source?.description : nil)

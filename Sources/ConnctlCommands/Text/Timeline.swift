@@ -103,7 +103,7 @@ struct Timeline {
       return transition.bounced || transition.to == .none
     }
     for severity in [Invalidation.Severity.destroy, .drain, .advise] {
-      add(severity.rawValue, severity.ink) { entry in
+      add(severity.text.replacing("to ", with: ""), severity.ink) { entry in
         guard case .invalidation(let invalidation) = entry else { return false }
         return invalidation.severity == severity
       }

@@ -64,7 +64,7 @@ extension ConnectivityChange {
   var headline: Text {
     switch self {
     case .transition(let transition): transition.headline
-    case .path: "path"
+    case .path(let change): change.cause.trigger == .user ? "cost" : "path"
     case .invalidation(let invalidation): invalidation.severity.headline
     case .dns: "dns"
     }
@@ -74,7 +74,7 @@ extension ConnectivityChange {
   var details: String {
     switch self {
     case .transition(let transition): transition.details(transition.cause.text)
-    case .path(let change): change.details(change.cause.text)
+    case .path(let change): change.overrideText ?? change.details(change.cause.text)
     case .invalidation(let invalidation): invalidation.details
     case .dns(let change): "\(change.cause.text): \(change.settings.text)"
     }

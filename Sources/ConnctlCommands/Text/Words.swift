@@ -85,12 +85,14 @@ extension ConnectivityStatus {
 }
 
 extension Validation {
-  /// The text `, captive portal`. Empty if traffic reaches the internet, or nothing is known.
+  /// The text `, captive portal`, or `, has a portal` if it is unknown whether the user has logged
+  /// in. Empty if traffic reaches the internet, or nothing is known.
   var text: String {
     switch self.state {
     case .portal: ", captive portal"
     case .limited: ", no internet"
-    case .full, .unknown: ""
+    case .full: ""
+    case .unknown: self.portal == nil ? "" : ", has a portal"
     @unknown default: ""
     }
   }
@@ -102,7 +104,7 @@ extension Validation {
       case .portal: "captive portal"
       case .limited: "not reached"
       case .full: "reached"
-      case .unknown: nil
+      case .unknown: self.portal == nil ? nil : "not checked, but the network has a portal"
       @unknown default: nil
       }
     let source: String? =
@@ -119,12 +121,36 @@ extension Validation {
 }
 
 extension ChangeCause {
-  /// The text `carrier lost on wlan0 (RTM_NEWLINK)`.
-  var text: String { self.text { Text.tied($0, $1) } }
+  /// The text `carrier lost on wlan0 (RTM_NEWLINK)`, or `metered set on wlan0, by root`.
+  var text: String {
+    guard self.trigger == .user else { return self.text { Text.tied($0, $1) } }
+    var cause = self
+    cause.change = Self.overrideWords[self.change] ?? self.change
+    cause.message = nil
+    return cause.text { Text.tied($0, $1) } + self.byUser
+  }
+
+  /// The text `, by root`, or empty if no user caused the change.
+  var byUser: String { self.message.map { ", by \(UserName.inText($0))" } ?? "" }
+
+  /// The words for users' overrides.
+  private static let overrideWords = [
+    "constrainedSet": "constrained set", "expensiveSet": "metered set", "assistSet": "assist set",
+    "choiceForgotten": "override removed", "choiceEnded": "override ended",
+  ]
 }
 
 extension Invalidation.Severity {
-  var headline: Text { Text(self.rawValue, self.ink) }
+  /// The consequence for connections, in `watch`, `history`, `top`, `guard` and `connections`.
+  var text: String {
+    switch self {
+    case .destroy: "to end"
+    case .drain: "to replace"
+    case .advise: "in doubt"
+    }
+  }
+
+  var headline: Text { Text(self.text, self.ink) }
 
   var ink: TextStyle {
     switch self {

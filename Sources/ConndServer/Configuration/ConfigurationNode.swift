@@ -153,7 +153,11 @@ struct ConfigurationEntry {
     // The command line uses another word than the file.
     let synonym = self.name == "metered" && known.contains("expensive") ? "expensive" : nil
     let nearest = synonym ?? self.name.nearest(of: known)
-    let hint = nearest.map { " (did you mean '\($0)'?)" } ?? ""
+    let isLogLevel = ["log-level", "logLevel", "loglevel"].contains(self.name)
+    let hint =
+      isLogLevel
+      ? " (use the option --log-level of connd)"
+      : nearest.map { " (did you mean '\($0)'?)" } ?? ""
     return self.error("unknown key\(hint); expected one of \(known.joined(separator: ", "))")
   }
 }

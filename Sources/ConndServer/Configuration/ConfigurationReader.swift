@@ -71,7 +71,11 @@ extension Configuration {
         var rules: [LinkPolicy.Rule] = []
         try ConfigurationError.collecting(try entry.value.list()) {
           rule throws(ConfigurationError) in
-          rules.append(try LinkPolicy.Rule(configuration: rule))
+          let read = try LinkPolicy.Rule(configuration: rule)
+          if let problem = read.problem(after: rules) {
+            self.source.warnings.append("\(rule.error(problem))")
+          }
+          rules.append(read)
         }
         self.links = LinkPolicy(rules)
       case "grace":
@@ -123,6 +127,19 @@ extension LinkPolicy.Rule {
     guard !self.match.isEmpty else {
       throw node.error("needs 'match': the name of a link or a pattern")
     }
+  }
+
+  /// Returns why a valid rule does nothing, or `nil`.
+  fileprivate func problem(after earlier: [LinkPolicy.Rule]) -> String? {
+    if earlier.contains(where: { $0.match == self.match }) {
+      return "has no effect: an earlier entry has the same match, and the first one wins"
+    }
+    if self.medium == nil, self.expensive == nil, self.constrained == nil {
+      return "sets nothing, and later entries do not apply to its links"
+    }
+    let open = self.match.lastIndex(of: "[")
+    guard let open, !self.match[open...].contains("]") else { return nil }
+    return "matches only a link with “[” in its name: the bracket is not closed"
   }
 }
 

@@ -50,6 +50,9 @@ extension Limits {
     "messageSize": (\.messageSize, 1024...1_048_576),
   ]
 
+  /// The configuration keys of all limits.
+  static let keys = Self.counts.map(\.key) + Self.sizes.map(\.key)
+
   mutating func read(_ node: ConfigurationNode) throws(ConfigurationError) {
     try node.forEachEntry { entry throws(ConfigurationError) in
       if let count = Self.counts.first(where: { $0.key == entry.name }) {
@@ -57,7 +60,7 @@ extension Limits {
       } else if let size = Self.sizes.first(where: { $0.key == entry.name })?.value {
         self[keyPath: size.key] = try entry.value.size(in: size.range)
       } else {
-        throw entry.unknown(Self.counts.map(\.key) + Self.sizes.map(\.key))
+        throw entry.unknown(Self.keys)
       }
     }
   }

@@ -17,8 +17,13 @@ extension FlowTable {
     /// Whether the flow was registered while the kernel was unavailable, and may have died since.
     var hasWaited = false
 
+    /// Whether the client says that the connection was made some time ago.
+    var isExisting = false
+
     /// Whether the client describes a connection that has just been made.
-    var isNew: Bool { self.flow.local != nil && self.knownPath == nil && !self.hasWaited }
+    var isNew: Bool {
+      self.flow.local != nil && self.knownPath == nil && !self.hasWaited && !self.isExisting
+    }
   }
 
   enum Admission {
@@ -155,7 +160,8 @@ extension FlowTable {
     let late = ChangeCause(
       .registration, "pathMissing", interface: made.interface, learntLate: true)
     // A connection is not new if its client made it before losing contact with connd.
-    let isNew = registration.sinceGeneration == nil && !registration.hasWaited
+    let isNew =
+      registration.sinceGeneration == nil && !registration.hasWaited && !registration.isExisting
     let madeAt =
       isNew && flow.namesSocket && !self.inDoubt.isEmpty
       ? reader.view.socketReports(on: [machine.tracker.question]).first.flatMap { $0 }

@@ -33,6 +33,8 @@ enum KernelQuestion: Hashable {
   case translation
   /// The policy rules of an address family.
   case rules(AddressFamily)
+  /// The routes that contain an address and discard traffic for a reason.
+  case discardingRoutes(IPAddress, KernelPath.Reason)
 }
 
 /// The answer to a ``KernelQuestion``. Each question has one kind of answer.
@@ -59,6 +61,7 @@ enum KernelReply {
   case sockets([SocketReport?])
   /// The rules in order of evaluation.
   case rules([Rule])
+  case discardingRoutes([MatchedRoute])
 }
 
 // MARK: - Typed questions
@@ -161,5 +164,13 @@ extension Kernel {
 
   func rules(_ family: AddressFamily) throws(KernelUnavailable) -> [Rule] {
     try self.ask(.rules(family)) { if case .rules(let rules) = $0 { rules } else { nil } }
+  }
+
+  func discardingRoutes(
+    of address: IPAddress, _ reason: KernelPath.Reason
+  ) throws(KernelUnavailable) -> [MatchedRoute] {
+    try self.ask(.discardingRoutes(address, reason)) {
+      if case .discardingRoutes(let routes) = $0 { routes } else { nil }
+    }
   }
 }

@@ -148,6 +148,8 @@ final class NetlinkKernel: Kernel {
     case .sockets(let connections): return .sockets(self.socketReports(on: connections))
     case .translation: return .flag(self.devices.translatesConnections())
     case .rules(let family): return .rules(try requester.rules(family))
+    case .discardingRoutes(let address, let reason):
+      return .discardingRoutes(try requester.discardingRoutes(of: address, reason))
     }
   }
 

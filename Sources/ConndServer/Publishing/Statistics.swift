@@ -59,6 +59,12 @@ struct Statistics: Sendable {
     let attempts = AttemptOutcome.allCases.map { ($0, counter("attempts", "\($0)")) }
     self.attempts = Dictionary(uniqueKeysWithValues: attempts)
     self.signals = counter("signals")
+    // Prometheus does not notice the first increment of a counter that did not exist before.
+    for reason in Invalidation.Reason.allCases {
+      for name in ["invalidations", "flow_invalidations"] { _ = counter(name, reason.rawValue) }
+      if reason != .policy { _ = counter("refutations", reason.rawValue) }
+    }
+    for limit in Limits.keys + ["descriptors", "floods"] { _ = counter("limits_hit", limit) }
   }
 
   func count(_ events: [KernelEvent]) {

@@ -35,6 +35,8 @@ struct Explanation: Sendable {
   var route: MatchedRoute?
   /// The rules that name the route's table.
   var rules: [Rule] = []
+  /// The rule or route that discards the traffic, or `nil` if none does or none is found.
+  var discard: Discard?
   /// The links that were compared with the path and that the traffic does not use.
   var unused: [UnusedLink] = []
 

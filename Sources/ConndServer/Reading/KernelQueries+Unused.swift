@@ -25,7 +25,7 @@ extension KernelQueries {
   ///   - facts: The facts of the path.
   func unused(
     _ links: [UInt32], to destination: Destination, _ facts: PathFacts, _ used: MatchedRoute?,
-    _ addresses: [Address]
+    isDiscarded: Bool, _ addresses: [Address]
   ) throws(KernelUnavailable) -> [UnusedLink] {
     let family = destination.address.family
     let path = Set(facts.allLinks.map(\.link.index))
@@ -52,7 +52,7 @@ extension KernelQueries {
           link,
           hasAddress: addresses.contains {
             $0.link == index && $0.address.family == family && !$0.address.isLinkLocal
-          }, route: route, isDiscarded: facts.answer.isDiscarded, insteadOf: used),
+          }, route: route, isDiscarded: isDiscarded || facts.answer.isDiscarded, insteadOf: used),
         route: route, gateway: found?.gateway)
       if let route {
         let all = if let rules { rules } else { try self.kernel.rules(family) }
@@ -66,7 +66,7 @@ extension KernelQueries {
 }
 
 extension RouteAnswer {
-  fileprivate var isDiscarded: Bool {
+  var isDiscarded: Bool {
     switch self {
     case .noRoute(.blackhole), .noRoute(.prohibited), .noRoute(.unreachable): true
     case .noRoute, .route, .unanswered: false

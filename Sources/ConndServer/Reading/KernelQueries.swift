@@ -83,9 +83,26 @@ struct KernelQueries {
       explanation.rules = try self.kernel.rules(destination.address.family)
         .filter { $0.table == route.table }
     }
+    if case .noRoute(let reason) = facts.answer {
+      explanation.discard =
+        try self.view.unlessRefused { () throws(KernelUnavailable) in
+          try self.discard(of: destination, for: reason)
+        } ?? nil
+    }
     explanation.unused = try self.unused(
-      links, to: destination, all, explanation.route, addresses)
+      links, to: destination, all, explanation.route, isDiscarded: explanation.discard != nil,
+      addresses)
     return explanation
+  }
+
+  private func discard(
+    of destination: Destination, for reason: KernelPath.Reason
+  ) throws(KernelUnavailable) -> Discard? {
+    let rules = try self.kernel.rules(destination.address.family)
+    let routes =
+      RouteAnswer.noRoute(reason).isDiscarded
+      ? try self.kernel.discardingRoutes(of: destination.address, reason) : []
+    return Discard(of: reason, mark: destination.mark, rules, routes)
   }
 
   /// Returns the networks of the default paths, beginning with the preferred address family.

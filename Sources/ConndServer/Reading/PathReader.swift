@@ -16,6 +16,7 @@ struct PathReader {
     to destination: Destination, _ view: KernelView
   ) throws(KernelUnavailable) -> (path: KernelPath, facts: PathFacts) {
     let facts = try self.facts(about: destination, view)
+    if facts.answer.isAssumed(for: destination) { return (.unsatisfied(.noRoute), facts) }
     return (try self.path(facts, view), facts)
   }
 
@@ -245,4 +246,14 @@ struct PathReader {
 
   /// The maximum number of links in a chain. A deeper or circular stack is not followed to its end.
   static let maxDepth = 16
+}
+
+extension RouteAnswer {
+  /// Whether no table has a route. For IPv4 traffic bound to a link, the kernel then assumes that
+  /// the destination is a neighbour, which is plausible only for a link-local address.
+  fileprivate func isAssumed(for destination: Destination) -> Bool {
+    guard case .route(let route) = self else { return false }
+    return route.kind == .unicast && route.table == 0 && destination.outLink != nil
+      && !destination.address.isLinkLocal
+  }
 }

@@ -37,10 +37,21 @@ extension Connectivity_V1_Explanation {
     self.diversions = explanation.diversions
     if let guessedBy = explanation.guessedBy { self.guessedBy = guessedBy }
     if let socket = explanation.socket { self.socket = Connectivity_V1_SocketTestimony(socket) }
+    if let discard = explanation.discard { self.discard = Connectivity_V1_Discard(discard) }
     guard let route = explanation.route else { return }
     self.routePrefix = route.prefix.description
     self.routePriority = route.priority
     self.rules = explanation.rules.map { Connectivity_V1_Rule($0, table: route.table) }
+  }
+}
+
+extension Connectivity_V1_Discard {
+  fileprivate init(_ discard: Discard) {
+    self.init()
+    self.rule = Connectivity_V1_Rule(discard.rule, table: discard.rule.table ?? 0)
+    guard let route = discard.route else { return }
+    self.routePrefix = route.prefix.description
+    (self.routePriority, self.routeTable) = (route.priority, route.table)
   }
 }
 
@@ -155,6 +166,7 @@ extension Connectivity_V1_GetStatisticsResponse {
   init(_ figures: [Statistics.Figure], since start: WallTime) {
     self.init()
     self.startTime = Google_Protobuf_Timestamp(start)
+    self.version = Version.string
     self.statistics = figures.map { figure in
       .with {
         $0.name = figure.name

@@ -149,6 +149,7 @@ extension FlowTable.Registration {
       }
     }
     if flow.hasSinceGeneration { self.sinceGeneration = flow.sinceGeneration }
+    self.isExisting = flow.existing
   }
 }
 

@@ -4,9 +4,9 @@
 /// reports. The value never ends a connection (V2).
 public struct Validation: Hashable, Sendable {
   @nonexhaustive public enum State: String, Hashable, Sendable, CaseIterable {
-    /// No source has an answer.
+    /// No source has checked. The network may have a ``Validation/portal`` nevertheless.
     case unknown
-    /// The network has a captive portal. A user may have to log in first.
+    /// A check met a captive portal: the user has to log in first.
     case portal
     /// The network works, but does not lead to the internet.
     case limited
@@ -25,10 +25,11 @@ public struct Validation: Hashable, Sendable {
   }
 
   public var state: State
-  /// The source of the state, or `nil` if it is unknown.
+  /// The source of the state, or of the portal if the state is unknown. `nil` without both.
   public var source: Source?
-  /// The URI of the captive portal's API (RFC 8908), or `nil` without one. The network chose this
-  /// text: do not open it without asking the user.
+  /// The URI of the captive portal's API (RFC 8908), or `nil` without one. If the state is unknown,
+  /// the user may have logged in already. The network chose this text: do not open it without
+  /// asking the user.
   public var portal: String?
 
   public init(_ state: State, _ source: Source? = nil, portal: String? = nil) {

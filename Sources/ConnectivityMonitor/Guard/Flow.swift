@@ -18,6 +18,9 @@ extension FlowGuard {
     package var forbidsConstrained: Bool
     /// How the owner can ask the peer (E4).
     package var question = PeerQuestion.none
+    /// Whether the connection was made a moment ago. Only such a connection shows that connd is
+    /// wrong if connd gives it up (I11).
+    package var isNew = true
     /// The user of the connection, or `nil` for this process's user. Only root may set it.
     package var user: UInt32?
 
@@ -48,6 +51,7 @@ extension Connectivity_V1_Flow {
     self.forbidsConstrained = flow.forbidsConstrained
     if let transport = flow.transport { self.setTransport(transport) }
     self.question = Connectivity_V1_FlowQuestion(flow.question)
+    self.existing = !flow.isNew
     if let user = flow.user { self.user = user }
   }
 }

@@ -176,6 +176,7 @@ private final class Core: Sendable {
     flow.question = !isMultipath && socket.number == Transport.tcp ? .keepalive : .none
     // Without an established subflow, the connection is closing, and is guarded as plain TCP.
     let isClosing = subflows?.isEmpty == true
+    flow.isNew = config.isNew
     // Only a new connection can show that connd is wrong.
     let breaker = config.isNew ? DestinationBreaker(flow, socket: config.socket.path) : nil
     if breaker?.allowsGuarding == false { return self.finish(DestinationBreaker.openReason) }

@@ -55,24 +55,22 @@ package struct ValidationReports: Hashable, Sendable {
     }
   }
 
-  /// Returns a path's validation in a family: the first known state, from the topmost link down.
+  /// Returns a path's validation in a family: the first known state, from the topmost link down. If
+  /// no link has a state, returns the first portal.
   package func validation(of chain: [PathLink], _ family: AddressFamily) -> Validation {
     if self.checks.isEmpty, self.portals.isEmpty, self.advertised.isEmpty { return .unknown }
-    for link in chain {
-      let validation = self.validation(of: link, family)
-      if validation.state != .unknown { return validation }
-    }
-    return .unknown
+    let all = chain.map { self.validation(of: $0, family) }
+    return all.first { $0.state != .unknown } ?? all.first { $0 != .unknown } ?? .unknown
   }
 
-  /// Prefers a check to an advertisement, because a network keeps advertising its portal after the
+  /// An advertised portal does not tell the state, because a network keeps advertising it after the
   /// user has logged in.
   private func validation(of link: PathLink, _ family: AddressFamily) -> Validation {
     let (source, portal) = self.portal(on: link)
     switch self.checks[link.name]?[family] {
     case .portal: return Validation(.portal, .networkManager, portal: portal)
     case let state?: return Validation(state, .networkManager)
-    case nil: return portal == nil ? .unknown : Validation(.portal, source, portal: portal)
+    case nil: return portal == nil ? .unknown : Validation(.unknown, source, portal: portal)
     }
   }
 

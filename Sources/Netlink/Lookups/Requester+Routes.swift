@@ -86,6 +86,24 @@ extension Requester {
     }
   }
 
+  /// Returns the routes of all tables that contain an address and discard traffic for a reason. The
+  /// kernel searches its tables, and sends only routes of that type.
+  package func discardingRoutes(
+    of address: IPAddress, _ reason: KernelPath.Reason
+  ) throws(NetlinkError) -> [MatchedRoute] {
+    guard let type = reason.discardingType else { return [] }
+    var header = rtmsg()
+    header.rtm_family = address.family.netlinkNumber
+    header.rtm_type = type
+    let request = Request(Int(RTM_GETROUTE), "RTM_GETROUTE", isDump: true, header: header)
+    return try self.objects(request) { message in
+      guard Int(message.type) == Int(RTM_NEWROUTE), let route = RouteMessage(message: message),
+        route.type == type, route.prefix.contains(address)
+      else { return nil }
+      return MatchedRoute(prefix: route.prefix, table: route.table, priority: route.priority)
+    }
+  }
+
   private typealias Lookup = Result<RouteMessage, NetlinkError>
 
   private func lookup(_ question: RouteQuestion) -> Lookup {
@@ -166,6 +184,16 @@ extension RouteAnswer {
 }
 
 extension KernelPath.Reason {
+  /// The type of the routes that cause this answer (`RTN_*`), or `nil` if none does.
+  fileprivate var discardingType: UInt8? {
+    switch self {
+    case .blackhole: UInt8(RTN_BLACKHOLE)
+    case .unreachable: UInt8(RTN_UNREACHABLE)
+    case .prohibited: UInt8(RTN_PROHIBIT)
+    default: nil
+    }
+  }
+
   /// The reason for a lookup's errno, or `nil` if the errno means that the query was invalid.
   init?(lookup error: NetlinkError, of family: AddressFamily) {
     switch error.code {

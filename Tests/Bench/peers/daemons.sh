@@ -110,7 +110,7 @@ start_connd() {
     in_house "$1" "$bin/connd" --socket "$work/$1.sock" --log-level error
     begin "${housed[@]}"
     daemons[$1]=$begun
-    "$bin/connctl" --socket "$work/$1.sock" wait online --timeout 30s
+    ip netns exec "$1" "$bin/connctl" --socket "$work/$1.sock" wait online --timeout 30s
 }
 
 # These have no daemon: each program that follows the network asks the kernel itself.

@@ -87,8 +87,9 @@ final class Laboratory {
   /// Runs it to its end, outside of the namespace; commands that guard connections run inside.
   func connctl(_ arguments: String...) throws -> Command.Outcome {
     let command = [Programs.connctl, "--socket", self.socket] + arguments
-    return try Command.outcome(
-      of: arguments.first == "guard" ? self.namespace.wrapped(command) : command)
+    // A recording is made in the namespace of the test.
+    let isOutside = ["record", "report"].contains(arguments.first)
+    return try Command.outcome(of: isOutside ? command : self.namespace.wrapped(command))
   }
 
   func status() throws -> StatusReport {

@@ -24,6 +24,7 @@ let allMessages: [any Message.Type] = [
   Connectivity_V1_SetAssistResponse.self, Connectivity_V1_ForgetNetworkRequest.self,
   Connectivity_V1_ForgetNetworkResponse.self, Connectivity_V1_ExplainRequest.self,
   Connectivity_V1_Explanation.self, Connectivity_V1_UnusedLink.self,
+  Connectivity_V1_Discard.self,
   Connectivity_V1_CostEvidence.self, Connectivity_V1_Rule.self, Connectivity_V1_Probe.self,
   Connectivity_V1_ListLinksRequest.self, Connectivity_V1_ListLinksResponse.self,
   Connectivity_V1_Link.self, Connectivity_V1_Modem.self, Connectivity_V1_Wireless.self,

@@ -18,6 +18,7 @@ struct MonitorMessagesTests {
       mark: model.bool() ? 3 : 0, interface: model.maybe { $0.word() },
       forbidsExpensive: model.bool(), forbidsConstrained: model.bool())
     flow.question = model.any(PeerQuestion.self)
+    flow.isNew = model.bool()
     let known = model.maybe { $0.path() }
     var flows = GuardedFlows()
     flows.add(flow, id: seed, madeOn: known)
@@ -33,6 +34,7 @@ struct MonitorMessagesTests {
     #expect(request.forbidsExpensive == flow.forbidsExpensive)
     #expect(request.forbidsConstrained == flow.forbidsConstrained)
     #expect(PeerQuestion(request.question) == flow.question)
+    #expect(request.existing != flow.isNew)
     #expect(
       (request.hasKnownPath ? request.knownPath : nil) == known.map { Connectivity_V1_Path($0) })
     #expect(!request.hasSinceGeneration)

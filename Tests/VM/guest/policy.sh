@@ -66,11 +66,11 @@ systemctl kill --signal=KILL --kill-who=main connd-targets.service
 check "connd-targets is killed → systemd restarts it once" within 60 is 1 property connd-targets.service NRestarts
 check "connd-targets was killed → both targets and apt keep running" states active active active activating
 check "connd-targets was killed → apt-daily.service keeps its PID" is "$apt" property apt-daily.service MainPID
-check "the user overrides up0 as metered → accepted" connctl expensive up0
+check "the user overrides up0 as metered → accepted" connctl expensive up0 on
 check "up0 becomes metered → connd-unmetered.target and apt stop, connd-online.target stays" within 60 states active inactive inactive inactive
 check "the user overrides up0 as not metered → accepted" connctl expensive up0 off
 check "up0 becomes unmetered → apt starts again" within 120 states active active active activating
-check "the user overrides up0 as constrained → accepted" connctl constrain up0
+check "the user overrides up0 as constrained → accepted" connctl constrain up0 on
 check "up0 becomes constrained → connd-unmetered.target and apt stop" within 60 states active inactive inactive inactive
 check "the user removes all overrides of up0 → accepted" connctl forget up0
 check "the overrides of up0 are removed → apt starts again" within 120 states active active active activating
@@ -89,17 +89,17 @@ check "the default route is back → connd reports online" connctl wait online -
 useradd --uid 4321 guest
 useradd --uid 4322 --groups connd member
 as() { setpriv --reuid="$1" --regid="$1" --init-groups "${@:2}"; }
-refused() { as guest connctl constrain up0 2>&1 | grep -F -- "$1"; }
+refused() { as guest connctl constrain up0 on 2>&1 | grep -F -- "$1"; }
 check "connd is on the system bus as user _connd" within 60 bash -c "busctl list --no-pager | grep -w _connd"
 # Otherwise the bus would start it, which may take longer on an emulated machine than connd waits.
 check "starting polkit.service → succeeds" systemctl start polkit.service
-check "a user without a session constrains up0 → denied (exit 77)" exits 77 as guest connctl constrain up0
+check "a user without a session constrains up0 → denied (exit 77)" exits 77 as guest connctl constrain up0 on
 check "polkit denies an override → the error names the action org.connd.set-cost" refused org.connd.set-cost
 check "polkit has denied the override → up0 is not constrained" connctl is not-constrained
-check "a member of the group connd constrains up0 → the installed polkit rule allows it" as member connctl constrain up0
+check "a member of the group connd constrains up0 → the installed polkit rule allows it" as member connctl constrain up0 on
 check "a member's override was accepted → up0 is constrained" connctl is constrained
 check "a member of the group connd removes the override → the installed polkit rule allows it" as member connctl forget up0
-check "root constrains up0 → allowed" connctl constrain up0
+check "root constrains up0 → allowed" connctl constrain up0 on
 # session TERMINAL USER COMMAND...: runs COMMAND in a session of USER on TERMINAL. If TERMINAL is
 # empty, the session has no seat.
 session() {
@@ -110,8 +110,8 @@ systemctl --quiet mask user@.service
 check "logind has the seat seat0" within 30 loginctl seat-status seat0
 check "a user in the active session at the seat removes the constraint → allowed without a password" session tty1 guest connctl constrain up0 off
 check "the seat user's override was accepted → up0 is not constrained" connctl is not-constrained
-check "a user in an inactive session constrains up0 → denied (exit 77)" exits 77 session tty2 guest connctl constrain up0
-check "a user in a session without a seat, as over SSH, constrains up0 → denied (exit 77)" exits 77 session '' guest connctl constrain up0
+check "a user in an inactive session constrains up0 → denied (exit 77)" exits 77 session tty2 guest connctl constrain up0 on
+check "a user in a session without a seat, as over SSH, constrains up0 → denied (exit 77)" exits 77 session '' guest connctl constrain up0 on
 check "both overrides were denied → up0 is not constrained" connctl is not-constrained
 # A client without a session connects, hands its connection to a relay, and exits. A process of the
 # same user, in a session at the seat, then gets its PID.
@@ -131,21 +131,21 @@ polkit.addRule(function (action, subject) {
 });
 R
 check "the administrator's rule allows guest → guest may override up0" within 60 as guest connctl constrain up0 off
-check "the administrator's rule denies others → a member of the group connd is denied (exit 77)" exits 77 as member connctl constrain up0
+check "the administrator's rule denies others → a member of the group connd is denied (exit 77)" exits 77 as member connctl constrain up0 on
 check "the administrator's rule denies others → root may still remove the override" connctl forget up0
 systemctl kill --signal=STOP polkit.service
-check "polkit hangs → a member of the group connd gets no decision (exit 69)" exits 69 as member connctl constrain up0
+check "polkit hangs → a member of the group connd gets no decision (exit 69)" exits 69 as member connctl constrain up0 on
 check "polkit hangs → the error says that polkit cannot decide" refused "polkit cannot decide"
 check "polkit hangs → up0 is not constrained" connctl is not-constrained
-check "polkit hangs → root may constrain up0" connctl constrain up0
+check "polkit hangs → root may constrain up0" connctl constrain up0 on
 systemctl kill --signal=KILL polkit.service
 systemctl --quiet mask --now polkit.service
 check "polkit cannot start → a member of the group connd gets no decision (exit 69)" exits 69 as member connctl forget up0
 rm /usr/share/dbus-1/system-services/org.freedesktop.PolicyKit1.service
 check "polkit's bus service file is deleted → the bus reloads its configuration" busctl call org.freedesktop.DBus / org.freedesktop.DBus ReloadConfig
 check "polkit is not installed → a member of the group connd may remove the override" as member connctl forget up0
-check "polkit is not installed → a user without a session is denied (exit 77)" exits 77 as guest connctl constrain up0
-check "polkit is not installed → a user in the active session may constrain up0" session tty1 guest connctl constrain up0
+check "polkit is not installed → a user without a session is denied (exit 77)" exits 77 as guest connctl constrain up0 on
+check "polkit is not installed → a user in the active session may constrain up0" session tty1 guest connctl constrain up0 on
 check "polkit is not installed → a user in an inactive session is denied (exit 77)" exits 77 session tty2 guest connctl forget up0
 check "connd has logged no warnings" is '' journalctl --quiet --unit=connd --priority=warning --output=cat
 finish connd.service connd-targets.service polkit.service

@@ -188,15 +188,15 @@ check "the group connd exists" getent group connd
 check "restarting connd for the override checks → succeeds" systemctl restart connd.service
 check "connd has restarted → it reports wired" within 60 connctl is wired
 useradd --uid 4323 --groups connd member
-check "a user outside the group connd constrains up0 → denied (exit 77)" exits 77 setpriv --reuid=4321 --regid=4321 --clear-groups connctl constrain up0
+check "a user outside the group connd constrains up0 → denied (exit 77)" exits 77 setpriv --reuid=4321 --regid=4321 --clear-groups connctl constrain up0 on
 check "the override was denied → up0 is not constrained" connctl is not-constrained
-check "a member of the group connd constrains up0 → accepted" setpriv --reuid=member --regid=member --init-groups connctl constrain up0
+check "a member of the group connd constrains up0 → accepted" setpriv --reuid=member --regid=member --init-groups connctl constrain up0 on
 check "a member's override was accepted → up0 is constrained" connctl is constrained
 check "restarting connd while up0 is constrained → succeeds" systemctl restart connd.service
 check "connd has restarted → up0 is still constrained" within 60 connctl is constrained
 # Resets systemd's limit of starts.
 systemctl reset-failed connd.service
-check "root constrains up0 until the next boot → accepted" connctl constrain up0 --until boot
+check "root constrains up0 until the next boot → accepted" connctl constrain up0 on --until boot
 check "restarting connd within the same boot → succeeds" systemctl restart connd.service
 check "connd has restarted within the same boot → the override until boot still applies" within 60 connctl is constrained
 # A reboot, as connd sees it.
@@ -208,7 +208,7 @@ check "restarting connd with the ID of another boot → succeeds" systemctl rest
 check "connd has restarted with the ID of another boot → the override until boot has ended" within 60 connctl is not-constrained
 rm /run/systemd/system/connd.service.d/boot.conf
 systemctl daemon-reload
-check "root constrains up0 without a time limit → accepted" connctl constrain up0
+check "root constrains up0 without a time limit → accepted" connctl constrain up0 on
 check "connd's state directory has mode 700" is '700' stat --format=%a /var/lib/private/connd
 check "root removes the override of up0 → accepted" connctl forget up0
 

@@ -80,7 +80,7 @@ check "reload with identify: hidden → succeeds" configure <<<$'grace: {wifi: 2
 check "identify: hidden → connctl links --json lists neither SSID nor BSSID, but the security" listed '"ssid": null' '"bssid": null' '"security": ["personal"]'
 check "identify: hidden → connctl links shows no SSID" untold <(connctl links) home
 check "reload without identify: hidden → succeeds" configure <<<'grace: {wifi: 2m}'
-check "the user overrides the network home as constrained → accepted" connctl constrain --network home
+check "the user overrides the network home as constrained → accepted" connctl constrain --network home on
 check "I8 the network home was constrained → connd reports constrained immediately" connctl is constrained
 check "the network home was constrained → connctl networks lists it by its SSID" networks '"name": "home"' '"medium": "wifi"' '"constrained": true'
 check "the user wrote the network's name → connd's state file has it" told /var/lib/connd/connd.networks 'name=686f6d65 '

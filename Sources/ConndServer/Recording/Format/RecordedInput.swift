@@ -122,6 +122,7 @@ extension Connd_Recording_V2_Registration {
     if let path = registration.knownPath { self.knownPath = path.stored }
     if let generation = registration.sinceGeneration { self.sinceGeneration = generation }
     self.question = UInt32(flow.question.rawValue)
+    self.existing = registration.isExisting
   }
 
   /// The registration, or `nil` if it is invalid. Applies the same limits as `Guard`.
@@ -145,6 +146,7 @@ extension Connd_Recording_V2_Registration {
     flow.question = question
     return FlowTable.Registration(
       key: self.key.key, flow: flow, knownPath: path,
-      sinceGeneration: self.hasSinceGeneration ? self.sinceGeneration : nil)
+      sinceGeneration: self.hasSinceGeneration ? self.sinceGeneration : nil,
+      isExisting: self.existing)
   }
 }

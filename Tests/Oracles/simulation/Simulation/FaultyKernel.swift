@@ -221,6 +221,7 @@ final class FaultyKernel: ReopenableKernel {
     case .sockets(let connections): .sockets(connections.map(self.report))
     case .translation: .flag(self.tracksConnections)
     case .rules: .rules([])
+    case .discardingRoutes: .discardingRoutes([])
     }
   }
 

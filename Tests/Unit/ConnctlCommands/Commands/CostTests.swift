@@ -22,13 +22,13 @@ struct CostTests {
     return connd.said.withLock { $0.last }
   }
 
-  @Test("a link or a network is named, and the default is on")
+  @Test("a link or a network is named, and on, off or auto changes it")
   func targets() async throws {
     var wish = Connectivity_V1_SetCostRequest()
     wish.link = "wlan0"
     wish.constrained = .on
-    #expect(try await self.said("constrain", "wlan0") == wish)
     #expect(try await self.said("constrain", "wlan0", "on") == wish)
+    #expect(try await self.said("constrain", "--link", "wlan0", "on") == wish)
     wish.constrained = .auto
     #expect(try await self.said("constrain", "wlan0", "auto") == wish)
     wish.clearConstrained()
@@ -37,13 +37,14 @@ struct CostTests {
     #expect(try await self.said("metered", "--network", "Free Wi-Fi", "off") == wish)
     wish.expensive = .on
     wish.duration.seconds = 7200
-    #expect(try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi") == wish)
+    #expect(
+      try await self.said("expensive", "--for", "2h", "--network", "Free Wi-Fi", "on") == wish)
     wish.whenLeft = true
     #expect(
-      try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "left") == wish)
+      try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "left", "on") == wish)
     wish.atBoot = true
     #expect(
-      try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "boot") == wish)
+      try await self.said("expensive", "--network", "Free Wi-Fi", "--until", "boot", "on") == wish)
   }
 
   @Test("without a name, the current network is marked, and named in the output")
@@ -51,7 +52,7 @@ struct CostTests {
     var wish = Connectivity_V1_SetCostRequest()
     wish.network = "00000000000000ff"
     wish.constrained = .on
-    #expect(try await self.said("constrain") == wish)
+    #expect(try await self.said("constrain", "on") == wish)
     wish.constrained = .off
     #expect(try await self.said("constrain", "off") == wish)
     wish.whenLeft = true
@@ -68,7 +69,7 @@ struct CostTests {
   func success() async throws {
     for (arguments, line) in [
       (
-        ["metered", "wlan0", "--for", "2h"],
+        ["metered", "wlan0", "on", "--for", "2h"],
         "the link wlan0 is metered for 2h; undo: connctl metered wlan0 auto"
       ),
       (
@@ -77,7 +78,7 @@ struct CostTests {
       ),
       (["metered", "wlan0", "auto"], "connd decides again whether the link wlan0 is metered"),
       (
-        ["metered", "--network", "Uncle's Phone"],
+        ["metered", "--network", "Uncle's Phone", "on"],
         #"the network “Uncle's Phone” is metered from now on; undo: connctl metered --network 'Uncle'\''s Phone' auto"#
       ),
     ] {
@@ -95,19 +96,67 @@ struct CostTests {
 
   @Test("a link or network that is not there → a warning that the override waits for it")
   func absent() async throws {
-    let network = try await connctl("constrain", "--network", "Home")
+    let network = try await connctl("constrain", "--network", "Home", "on")
     #expect(network.status == 0)
     #expect(network.screen.errors.contains("the machine is not on “Home” now"))
-    let link = try await connctl("constrain", "nope0")
+    let link = try await connctl("constrain", "--link", "nope0", "on")
     #expect(link.status == 0)
     #expect(link.screen.errors.contains("the link “nope0” does not exist"))
-    let auto = try await connctl("constrain", "nope0", "auto")
+    #expect(link.screen.output.hasSuffix("; undo: connctl constrain --link nope0 auto\n"))
+    let auto = try await connctl("constrain", "--link", "nope0", "auto")
     #expect(auto.screen.errors == "")
+  }
+
+  @Test("without on, off or auto nothing changes: what applies now is shown")
+  func shown() async throws {
+    let connd = StubConnd()
+    for (arguments, line) in [
+      (["metered"], "vlan10 is metered"),
+      (["metered", "wlan0"], "wlan0 is metered"),
+      (["constrain", "wlan0"], "data is not saved on wlan0"),
+    ] {
+      let result = try await connctl(arguments, stub: connd)
+      #expect(result.status == 0 && result.screen.outputLines == [line], "\(result.screen.errors)")
+    }
+    #expect(connd.said.withLock { $0.isEmpty })
+    for (state, words) in [
+      (Metering.yes, "is metered"), (.no, "is not metered"),
+      (.guessYes, "is probably metered"), (.guessNo, "is probably not metered"),
+    ] {
+      #expect(
+        CostEvidence(state, .networkManager).sentence(about: "wlan0")
+          == "wlan0 \(words): NetworkManager says so")
+    }
+    #expect(
+      CostEvidence(.unknown, .none).sentence(about: "eth0")
+        == "eth0 may be metered: nothing says so")
+    let network = try await connctl("metered", "--network", "Home")
+    #expect(network.status == 64 && network.screen.errors.contains("add on, off or auto"))
+  }
+
+  @Test(
+    "a word that is no link changes nothing: 64, with a similar word and --link",
+    arguments: [
+      ("status", nil), ("of", "off"), ("wlan1", "wlan0"), ("auto0", "auto"), ("$(id)", nil),
+    ])
+  func unknownLink(word: String, meant: String?) async throws {
+    let connd = StubConnd()
+    for arguments in [[word], [word, "on"]] {
+      let result = try await connctl(["constrain"] + arguments, stub: connd)
+      #expect(result.status == 64 && result.screen.output == "")
+      let hint = meant.map { ". Did you mean '\($0)'?" } ?? "."
+      let place = word == "$(id)" ? "'$(id)'" : word
+      #expect(
+        result.screen.errors.contains(
+          "“\(word)” is not a link, and not on, off or auto\(hint) For a link that does not exist yet: --link \(place)"
+        ), "\(result.screen.errors)")
+    }
+    #expect(connd.said.withLock { $0.isEmpty })
   }
 
   @Test("an override that connd cannot save → a warning that it lasts until connd exits")
   func notKept() async throws {
-    let said = try await connctl("constrain", "sealed0")
+    let said = try await connctl("constrain", "--link", "sealed0", "on")
     #expect(said.status == 0 && said.screen.errors.contains("until connd exits"))
     let forgotten = try await connctl("forget", "Sealed")
     #expect(forgotten.status == 0 && forgotten.screen.errors.contains("the override returns"))
@@ -118,9 +167,11 @@ struct CostTests {
     arguments: [
       ["constrain", "off", "wlan0"], ["constrain", "wlan0", "maybe"],
       ["constrain", "wlan0", "on", "off"],
-      ["constrain", "--network", "x", "wlan0", "on"], ["metered", "wlan0", "--until", "left"],
-      ["metered", "wlan0", "--for", "1h", "--until", "boot"],
-      ["metered", "wlan0", "--for", "0s"], ["constrain", "wlan0", "--until", "noon"],
+      ["constrain", "--network", "x", "wlan0", "on"],
+      ["metered", "wlan0", "on", "--until", "left"],
+      ["metered", "wlan0", "on", "--for", "1h", "--until", "boot"],
+      ["metered", "wlan0", "on", "--for", "0s"], ["constrain", "wlan0", "on", "--until", "noon"],
+      ["metered", "wlan0", "--for", "1h"], ["metered", "--link", "a", "--network", "b", "on"],
       ["forget"], ["metered", "no"], ["constrain", "True"], ["metered", "yes", "on"],
     ])
   func nonsense(arguments: [String]) async throws {
@@ -131,7 +182,7 @@ struct CostTests {
   @Test("an unauthorized user: 77; a configuration entry that takes precedence is named")
   func refused() async throws {
     let connd = StubConnd(error: RPCError(code: .permissionDenied, message: "only root may"))
-    for arguments in [["constrain", "wlan0"], ["forget", "Home"]] {
+    for arguments in [["constrain", "wlan0", "on"], ["forget", "Home"]] {
       let screen = Screen()
       let status = try await withDirectory { directory in
         let socket = "\(directory)/connd.sock"
@@ -142,7 +193,7 @@ struct CostTests {
       #expect(status == 77)
       #expect(screen.errors.contains("only root may"))
     }
-    let overruled = try await connctl("constrain", "eth0")
+    let overruled = try await connctl("constrain", "--link", "eth0", "on")
     #expect(overruled.status == 0)
     #expect(overruled.screen.errors.contains("the configuration's rule for “eth*”"))
     #expect(overruled.screen.output == "")

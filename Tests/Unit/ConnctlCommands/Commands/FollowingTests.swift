@@ -99,6 +99,34 @@ struct FollowingTests {
     #expect(try await connctl("wait", "wifi", "--timeout", "0", stub: stub).status == 0)
   }
 
+  @Test(
+    "wait and run cannot begin before the user decides a cost → one line at once, how to decide",
+    arguments: [
+      ["wait", "not-metered"], ["run", "--when", "wifi,not-metered", "--", "true"],
+      ["run", "--when", "not-metered", "--stop", "--", "true"],
+    ])
+  func undecided(arguments: [String]) async throws {
+    var status = ConnectivityStatus.sample
+    status.ipv4.isCostUnknown = true
+    let snapshot = ConnectivitySnapshot.sample(17, status)
+    try await withDirectory { directory in
+      let socket = "\(directory)/connd.sock"
+      let (said, say) = AsyncStream.makeStream(of: String.self)
+      var console = Screen().console
+      console.complain = { say.yield($0) }
+      try await Self.endless([.snapshot(snapshot), .gap(snapshot)]).serving(socket) { [console] in
+        let program = Task { await runConnctl(["--socket", socket] + arguments, on: console) }
+        let first = await said.first { _ in true }
+        #expect(
+          first
+            == "connctl: waiting for “not-metered” (wifi via wlan0, cost unknown: decide it with “connctl metered wlan0 off”)\n"
+        )
+        program.cancel()
+        _ = await program.value
+      }
+    }
+  }
+
   @Test("wait says what is missing at the timeout, and on a terminal what it waits for")
   func timeoutHint() async throws {
     let stub = Self.endless([.snapshot(.sample)])

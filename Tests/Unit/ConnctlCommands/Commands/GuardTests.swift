@@ -38,6 +38,8 @@ struct GuardTests {
         var flow = Connectivity_V1_Flow()
         flow.id = 1
         flow.remote = "192.0.2.80"
+        // If the connection is dead, that is not an error of connd's.
+        flow.existing = true
         #expect(request.add == flow)
         for (generation, event) in events {
           try await writer.write(.flow(generation: generation, event))
@@ -198,7 +200,7 @@ struct GuardTests {
         #expect(
           screen.errors == """
             connctl: connd watches the network namespace \(own + 1), and this process is in \(own): \
-            run this command in connd's namespace
+            run this command in connd's namespace, or a connd in this one
 
             """)
       }

@@ -164,6 +164,47 @@ struct ProgramTests {
     #expect(beside.screen.output.contains("\n192.0.2.9\n"))
   }
 
+  @Test(
+    "a name of a link that does not exist, or nothing where a host is expected → a clear error at once",
+    arguments: [
+      (
+        ["explain", "eth7"],
+        "no link is called “eth7” (links: wlan0, docker0); for a host of that name, add a dot: eth7."
+      ),
+      (["path", "fe80::1%nope0"], "there is no link “nope0”"),
+      (["explain", "http://"], "a host name or an address is missing"),
+      (["path", ":443"], "a host name or an address is missing"),
+    ])
+  func wrongNames(arguments: [String], words: String) async throws {
+    let result = try await connctl(arguments)
+    #expect(result.status == 1 && result.screen.output == "")
+    #expect(result.screen.errors == "connctl: \(words)\n")
+  }
+
+  @Test("guard needs the link of a link-local address, and says how to write it")
+  func linkLocal() async throws {
+    let stub = StubConnd(onGuard: { requests, writer in
+      for try await _ in requests {
+        try await writer.write(
+          .flow(generation: 17, .refused(.invalid("add.interface: set it"))))
+      }
+    })
+    let result = try await connctl("guard", "fe80::1", stub: stub)
+    #expect(result.status == 64)
+    #expect(
+      result.screen.errors.contains("fe80::1 is link-local: add its link, as in fe80::1%eth0"))
+  }
+
+  @Test("names that the kernel and systemd give to links")
+  func typicalNames() {
+    for name in ["eth7", "wlan0", "enp0s3", "wlp3s0", "wg0", "br0", "usb1", "enx020000000001"] {
+      #expect(name.isTypicalLinkName, "\(name)")
+    }
+    for name in ["nas", "web1", "localhost", "eth", "db-2", "ethan", "", "7"] {
+      #expect(!name.isTypicalLinkName, "\(name)")
+    }
+  }
+
   @Test("explain, links and history")
   func others() async throws {
     let explain = try await connctl("explain", "192.0.2.9", "--json")
@@ -213,12 +254,23 @@ struct ProgramTests {
     }
   }
 
+  @Test("a connd that does not know the command → both versions, and what to do: 69")
+  func olderConnd() async throws {
+    let result = try await connctl("connections", stub: StubConnd(isOld: true))
+    #expect(result.status == 69 && result.screen.output == "")
+    #expect(
+      result.screen.errors
+        == "connctl: the running connd is 0.0.9 and does not know this command of connctl \(Version.string): restart connd (systemctl restart connd.service)\n"
+    )
+    #expect("\(OlderConnd())".hasPrefix("the running connd is of an unknown version and "))
+  }
+
   @Test("stats: present values, then counters")
   func stats() async throws {
     let stats = try await connctl("stats")
     #expect(stats.status == 0)
     let lines = stats.screen.outputLines
-    #expect(lines.first == "now")
+    #expect(lines.first == "connd 0.0.9 now")
     #expect(lines.dropFirst().first == "  subscribers                   2")
     #expect(
       Array(lines.suffix(5)) == [
@@ -229,7 +281,7 @@ struct ProgramTests {
     let json = try await connctl("stats", "--json")
     #expect(
       json.screen.outputLines == [
-        #"{"since": "2026-11-21T01:25:00.123456Z", "kernelLosses": 0, "overruns": 12, "#
+        #"{"version": "0.0.9", "since": "2026-11-21T01:25:00.123456Z", "kernelLosses": 0, "overruns": 12, "#
           + #""subscribers": 2, "flowInvalidations": {}, "invalidations": {}, "limitsHit": {}, "#
           + #""published": {"path": 3, "transition": 104}, "refutations": {"betterPath": 5}}"#
       ])

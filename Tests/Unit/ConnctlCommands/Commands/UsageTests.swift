@@ -79,6 +79,14 @@ struct UsageTests {
       (["list"], "Did you mean 'links'?"), (["monitor"], "Did you mean 'watch'?"),
       (["show"], "Did you mean 'status'?"), (["offline"], "Did you mean 'is none'?"),
       (["version"], "Did you mean '--version'?"),
+      (["--verison"], "Unknown option '--verison'. Did you mean '--version'?"),
+      (["-v"], "Unknown option '-v'. Did you mean '--version'?"),
+      (["status", "--format", "{cause}"], "{cause} is a field of changes, for connctl watch"),
+      (
+        ["run", "--when", "online", "--stpo", "--", "true"],
+        "unknown option '--stpo'. Did you mean '--stop'? Before a command of that name, write --"
+      ),
+      (["report", "-"], "“-” is not a file"), (["record", "/dev/stdout"], "is not a file"),
       (["is", "metred"], "unknown condition 'metred'. Did you mean 'metered'?"),
       (["keep", "foo=bar.service"], "unknown condition 'foo'"),
       (["run", "--when", "online,onlin", "--", "true"], "unknown condition 'onlin'."),

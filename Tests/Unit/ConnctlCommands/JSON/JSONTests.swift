@@ -248,6 +248,17 @@ struct JSONShapeTests {
       ])
   }
 
+  @Test("what discards the traffic is present only if something does")
+  func discard() throws {
+    var explanation = Connectivity_V1_Explanation.sample
+    #expect(try !JSON.explanation(explanation).description.contains("discard"))
+    (explanation.discard.rule.priority, explanation.discard.rule.selector) = (50, "from all")
+    #expect(
+      try JSON.explanation(explanation).description.hasSuffix(
+        #", "discard": {"rulePriority": 50, "ruleSelector": "from all", "routePrefix": null, "#
+          + #""routePriority": null, "routeTable": null}}"#))
+  }
+
   @Test("a link that an explained path does not use")
   func unused() throws {
     var explanation = Connectivity_V1_Explanation.sample

@@ -56,7 +56,14 @@ struct RequirementTests {
       ] {
         #expect(try Self.requirement(words).holds(for: status) == false)
       }
-      #expect(try Self.requirement(words).missing(in: status) == "wifi via wlan0, cost unknown")
+      let choice = words.hasPrefix("not-") ? "off" : "on"
+      let obstacle = try Self.requirement(words).obstacle(in: status)
+      #expect(
+        obstacle.text
+          == "wifi via wlan0, cost unknown: decide it with “connctl metered wlan0 \(choice)”")
+      #expect(obstacle.needsDecision)
+      // The cost may be known once there is a path.
+      #expect(try !Self.requirement(words).obstacle(in: none).needsDecision)
     }
     #expect(try Self.requirement("not-constrained").holds(for: status))
   }
@@ -68,7 +75,23 @@ struct RequirementTests {
       ("wired --via wlan0", "wifi via wlan0"),
     ])
   func missing(arguments: String, words: String) throws {
-    #expect(try Self.requirement(arguments).missing(in: Self.both) == words)
+    #expect(try Self.requirement(arguments).obstacle(in: Self.both) == .init(text: words))
+  }
+
+  @Test("V1 validated is not checked → the source that decides it, and the network's portal")
+  func unchecked() throws {
+    var status = Self.both
+    let only = ": only NetworkManager's connectivity check decides it"
+    let validated = try Self.requirement("validated")
+    let unchecked = Condition.Obstacle(
+      text: "wifi via wlan0, not checked\(only)", needsDecision: true)
+    #expect(validated.obstacle(in: status) == unchecked)
+    let portal = Validation(.unknown, .routerAdvertisement, portal: "https://a/")
+    (status.ipv4.validation, status.ipv6.validation) = (portal, portal)
+    #expect(
+      validated.obstacle(in: status).text == "wifi via wlan0, not checked, has a portal\(only)")
+    (status.ipv4.validation.state, status.ipv6.validation.state) = (.portal, .portal)
+    #expect(validated.obstacle(in: status) == .init(text: "wifi via wlan0, captive portal"))
   }
 
   @Test("the description has the family and the link")

@@ -23,9 +23,12 @@ final class StubConnd: RegistrableRPCService {
   private let error: RPCError?
   /// Whether it is an older connd without the newest calls.
   private let isOld: Bool
+  /// The network namespace that it names; 0 if unknown.
+  private let namespace: UInt64
 
   init(
     _ snapshot: ConnectivitySnapshot = .sample, error: RPCError? = nil, isOld: Bool = false,
+    namespace: UInt64 = 0,
     onWatch: @escaping @Sendable (Connectivity_V1_WatchRequest, Watcher) async throws -> Void = {
       _, _ in
     },
@@ -34,6 +37,7 @@ final class StubConnd: RegistrableRPCService {
     self.snapshot = snapshot
     self.error = error
     self.isOld = isOld
+    self.namespace = namespace
     self.onWatch = onWatch
     self.onGuard = onGuard
   }
@@ -50,7 +54,7 @@ final class StubConnd: RegistrableRPCService {
     request: Connectivity_V1_GetStatusRequest, context: ServerContext
   ) async throws -> Connectivity_V1_Status {
     if let error { throw error }
-    return Connectivity_V1_Status(self.snapshot)
+    return Connectivity_V1_Status(self.snapshot, networkNamespace: self.namespace)
   }
 
   func watch(
@@ -68,6 +72,7 @@ final class StubConnd: RegistrableRPCService {
     let isNear = request.destination.hasPrefix("192.0.2.")
     var response = Connectivity_V1_GetPathResponse()
     response.destination = request.destination
+    response.networkNamespace = self.namespace
     response.path = Connectivity_V1_Path(isNear ? .wlan : .unsatisfied(.noRoute))
     return response
   }

@@ -110,6 +110,7 @@ struct StubDiagnostics: RegistrableRPCService {
     ]
     var response = Connectivity_V1_GetStatisticsResponse()
     response.startTime = .init(Transition.sample.snapshot.since)
+    response.version = "0.0.9"
     response.statistics = figures.map { figure in
       var statistic = Connectivity_V1_Statistic()
       (statistic.name, statistic.kind) = (figure.name, figure.kind)
@@ -132,6 +133,7 @@ struct StubDiagnostics: RegistrableRPCService {
   func listConnections(
     request: Connectivity_V1_ListConnectionsRequest, context: ServerContext
   ) async throws -> Connectivity_V1_ListConnectionsResponse {
+    if self.isOld { throw RPCError(code: .unimplemented, message: "Method not found!") }
     var response = Connectivity_V1_ListConnectionsResponse()
     (response.connections, response.nextPageToken) = try page(
       [.alive, .sample], request.pageToken)

@@ -42,8 +42,8 @@ struct ConnectionsTextTests {
     #expect(words(.networkChanged, .destroy) == "dead: eth0 is on another network")
     #expect(words(.silent, .destroy) == "dead: no answer for 12 s")
     #expect(
-      words(.betterPath, .destroy) == "will not survive: traffic now leaves by wlan0")
-    #expect(words(.interfaceLost, .drain) == "will not survive: eth0 has no carrier")
+      words(.betterPath, .destroy) == "to replace: traffic now leaves by wlan0")
+    #expect(words(.interfaceLost, .drain) == "to replace: eth0 has no carrier")
     #expect(
       words(.interfaceLost, .advise) == "in doubt: eth0 has no carrier, no answer for 12 s")
     #expect(

@@ -1,3 +1,4 @@
+import Connectivity
 import ConnectivityProtocol
 import TestKit
 import Testing
@@ -31,12 +32,21 @@ struct MetricsTests {
       # TYPE connd_path_satisfied gauge
       connd_path_satisfied{family="ipv4"} 1
       connd_path_satisfied{family="ipv6"} 0
+      # HELP connd_path_info The default path of the address family, while it is satisfied.
+      # TYPE connd_path_info gauge
+      connd_path_info{family="ipv4",interface="wlan0",medium="wifi",metered="no",validation="unknown"} 1
       # HELP connd_metered Whether the path costs money. Absent while that is unknown.
       # TYPE connd_metered gauge
       connd_metered 0
       # HELP connd_constrained Whether the user asked to save data on the path.
       # TYPE connd_constrained gauge
       connd_constrained 0
+      # HELP connd_portal Whether the path's network has a captive portal, perhaps after the login.
+      # TYPE connd_portal gauge
+      connd_portal 0
+      # HELP connd_build_info The version of the running connd.
+      # TYPE connd_build_info gauge
+      connd_build_info{version="0.0.9"} 1
       # HELP connd_generation The generation of the last published change.
       # TYPE connd_generation gauge
       connd_generation 17
@@ -79,9 +89,24 @@ struct MetricsTests {
     #expect(!metrics.text.contains("# UNIT") && !metrics.text.contains("# EOF"))
   }
 
+  @Test("V1 the link, cost and validation of the path, and a portal → labels, and a gauge")
+  func path() throws {
+    var status = ConnectivityStatus.sample
+    status.ipv4.chain[0].name = "a\"b"
+    status.ipv4.isCostUnknown = true
+    status.ipv4.validation = Validation(
+      .unknown, .routerAdvertisement, portal: "https://portal.example/")
+    let metrics = Metrics(.sample(17, status), [], since: .sample)
+    let info = #"connd_path_info{family="ipv4",interface="a\"b",medium="wifi",metered="unknown","#
+    #expect(metrics.text.contains(info + #"validation="unknown"} 1"#))
+    #expect(metrics.text.contains("\nconnd_portal 1\n"))
+    let offline = Metrics(.sample(17, .offline), [], since: .sample)
+    #expect(!offline.text.contains("connd_path_info"))
+  }
+
   @Test("alert rules and dashboard use only metrics that connctl has")
   func names() throws {
-    let metrics = Metrics(.sample, [], since: .sample)
+    let metrics = Metrics(.sample, [], since: .sample, version: "1")
     let gauges = metrics.text.matches(of: #/# TYPE (connd_\w+)/#).map { String($0.1) }
     // Whether one is a gauge or a counter shows in MonitoringScenario.
     let known = Set(gauges + Metrics.help.keys.flatMap { ["connd_\($0)", "connd_\($0)_total"] })

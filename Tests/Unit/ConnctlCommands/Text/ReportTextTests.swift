@@ -48,6 +48,12 @@ struct ReportTextTests {
     #expect(!lines.joined().contains("alice"))
   }
 
+  @Test("connd watches another namespace → the report names the reason")
+  func elsewhere() throws {
+    let lines = try Style.report.answers(Self.answers, .configured(why: "", isElsewhere: true))
+    #expect(lines.contains("because the running connd watches another network namespace."))
+  }
+
   @Test("the text stands before the first section of the report")
   func place() {
     let report = Array("connd report 1\nby connd\n\n--- configuration\nx\n".utf8)

@@ -31,6 +31,15 @@ struct TemplateTests {
       try self.text("{metered}, {constrained}", .sample(17, costly)) == "metered, constrained")
   }
 
+  @Test("V1 validation and portal are fields, empty while offline")
+  func validation() throws {
+    var status = ConnectivityStatus.sample
+    #expect(try self.text("{validation} {portal}", .sample(17, status)) == "unknown ")
+    status.ipv4.validation = Validation(.portal, .networkManager, portal: "https://a/")
+    #expect(try self.text("{validation} {portal}", .sample(17, status)) == "portal https://a/")
+    #expect(try self.text("{validation}{portal}", .sample(18, .offline)) == "")
+  }
+
   @Test("while offline, the link that carries nothing is not named")
   func offline() throws {
     #expect(try self.text("{category} {interface}{medium}", .sample(18, .offline)) == "none ")

@@ -15,9 +15,9 @@ extension TextTests {
       ]) + self.style.history([.invalidation(.sample), .invalidation(.sample)])
         + self.style.history([.transition(.started)]),
       """
-      2026-11-21 01:25:00.123  wifi → none       carrier lost on wlan0 · connections
-                                                 on wlan0 (ipv4) lost
-      2026-11-21 01:25:00.123  lost              connections on wlan0 (ipv4):
+      2026-11-21 01:25:00.123  wifi → none       carrier lost on wlan0 · to end:
+                                                 connections on wlan0 (ipv4)
+      2026-11-21 01:25:00.123  to end            connections on wlan0 (ipv4):
                                                  interface lost; carrier lost on wlan0
       2026-11-21 01:25:00.123  connd started     wifi via wlan0
       """)
@@ -48,8 +48,43 @@ extension TextTests {
     #expect(
       FoldedChange([.path(.sample), .invalidation(drain), .invalidation(drain)])?.details
         .replacing("\u{A0}", with: " ")
-        == "ipv4 wlan0 from 192.0.2.7, ipv6 none: address added on wlan0 · connections on eth0 to be replaced"
+        == "ipv4 wlan0 from 192.0.2.7, ipv6 none: address added on wlan0 · to replace: connections on eth0"
     )
+  }
+
+  @Test(
+    "an override has the same words in watch and history, with its user and what still applies",
+    arguments: [
+      ("expensiveSet", true, true, "metered on wlan0, by uid 4294967290"),
+      ("expensiveSet", false, false, "not metered on wlan0, by uid 4294967290"),
+      ("constrainedSet", false, true, "constrained on wlan0, by uid 4294967290"),
+      ("choiceForgotten", false, false, "override removed on wlan0, by uid 4294967290"),
+      (
+        "choiceForgotten", false, true,
+        "override removed on wlan0, by uid 4294967290; still constrained"
+      ),
+      ("choiceEnded", true, false, "override ended on wlan0; still metered"),
+    ])
+  func overrides(
+    change: String, isMetered: Bool, isConstrained: Bool, words: String
+  ) {
+    var status = ConnectivityStatus.sample
+    (status.ipv4.isExpensive, status.ipv4.isConstrained) = (isMetered, isConstrained)
+    let user = change == "choiceEnded" ? nil : "uid 4294967290"
+    let cause = ChangeCause(.user, change, message: user, interface: "wlan0")
+    let set = ConnectivityChange.path(
+      PathChange(cause: cause, time: .sample, snapshot: .sample(20, status)))
+    let style = Style.plain(width: .max)
+    #expect(style.history([set]) == ["2026-11-21 01:25:00.123  cost              \(words)"])
+    #expect(
+      style.event(.change(set), now: .sample) == ["01:25:00.123  cost              \(words)"])
+  }
+
+  @Test("an invalidation has the same words in watch, history and connections")
+  func consequences() {
+    #expect(Invalidation.Severity.allCases.map(\.text) == ["to end", "to replace", "in doubt"])
+    #expect(ConnectionVerdict.willNotSurvive.text == "to replace")
+    #expect(ConnectionVerdict.inDoubt.text == "in doubt")
   }
 
   @Test("a guessed link is marked in every view")

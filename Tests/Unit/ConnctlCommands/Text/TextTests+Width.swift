@@ -65,8 +65,8 @@ extension TextTests {
         ).suffix(1) + style.links([.wlan]).suffix(1),
       """
       01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 none: address added on wlan0 (RTM_NEWADDR)
-      2026-11-21 01:25:00.123  lost              connections on wlan0 (ipv4): interface lost; carrier lost on wlan0
-      01:25:00.123  destroy           interface lost: carrier lost on wlan0 (RTM_NEWLINK); now unsatisfied: no route
+      2026-11-21 01:25:00.123  to end            connections on wlan0 (ipv4): interface lost; carrier lost on wlan0
+      01:25:00.123  to end            interface lost: carrier lost on wlan0 (RTM_NEWLINK); now unsatisfied: no route
         ipv6  satisfied  vlan10  over bond0 over eth0 from 2001:db8:1111:2222:3333:4444:5555:6666 via fe80::1234:5678:9abc:def0
       wlan0  wifi    up     ipv4 ipv6  192.0.2.7/24 2001:db8:1111:2222:3333:4444:5555:6666/64 metered "Free \\xe9?Wi-Fi" -52 dBm
       """)

@@ -99,8 +99,8 @@ struct TextTests {
       01:25:00.123  wifi bounced      via wlan0: read again, learnt late
       01:25:00.123  path              ipv4 wlan0 from 192.0.2.7, ipv6 none: address
                                       added on wlan0 (RTM_NEWADDR)
-      01:25:00.123  destroy           connections on wlan0 (ipv4): interface lost
-      01:25:00.123  advise            all connections: category changed
+      01:25:00.123  to end            connections on wlan0 (ipv4): interface lost
+      01:25:00.123  in doubt          all connections: category changed
       01:25:00.123  gap               changes were missed; now wifi via wlan0
       """)
   }
@@ -120,7 +120,7 @@ struct TextTests {
       01:25:00.123  path              192.0.2.80: unsatisfied: no route
       01:25:00.123  path              192.0.2.80: requires connection: wlan0 has no
                                       carrier
-      01:25:00.123  destroy           interface lost: carrier lost on wlan0
+      01:25:00.123  to end            interface lost: carrier lost on wlan0
                                       (RTM_NEWLINK); now unsatisfied: no route
       """)
   }

@@ -210,6 +210,31 @@ struct ConfigurationTests {
     #expect(try Self.parse("prefer: ipv6").get().source.warnings == [])
   }
 
+  @Test(
+    "an entry of links that does nothing is valid, with a warning",
+    arguments: [
+      ("links: [{match: usb0}]", "sets nothing, and later entries do not apply to its links"),
+      (
+        "links: [{match: usb0, medium: wifi}, {match: usb0, medium: wired}]",
+        "has no effect: an earlier entry has the same match, and the first one wins"
+      ),
+      (
+        "links: [{match: 'wlan[', medium: wifi}]",
+        "matches only a link with “[” in its name: the bracket is not closed"
+      ),
+    ])
+  func idleLinks(text: String, warning: String) throws {
+    let warnings = try Self.parse(text).get().source.warnings
+    #expect(warnings.count == 1 && warnings.first?.hasSuffix(warning) == true, "\(warnings)")
+    let useful = "links: [{match: 'wlan[0-9]', medium: wifi}, {match: usb0, expensive: false}]"
+    #expect(try Self.parse(useful).get().source.warnings == [])
+  }
+
+  @Test("a log level in the file → the option is named")
+  func logLevel() throws {
+    #expect("\(Self.parse("log-level: debug"))".contains("use the option --log-level of connd"))
+  }
+
   @Test("keys that only take effect at the next start are named")
   func nextStart() throws {
     let running = try Self.parse("limits: {messageSize: 8KiB}").get()

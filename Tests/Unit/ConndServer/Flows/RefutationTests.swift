@@ -69,4 +69,14 @@ struct RefutationTests {
     #expect(loop.count("flow_invalidations", "interfaceLost") == 2)
     #expect(loop.count("refutations", "interfaceLost") == 0)
   }
+
+  @Test("I11 a connection that its client calls existing, as connctl guard does → not a refutation")
+  func existing() throws {
+    var loop = try self.loopWithoutRoutes()
+    try loop.kernel.give(self.local, to: 2)
+    #expect(try loop.guardFlow(1, local: self.local, isExisting: true) == [self.doubt])
+    #expect(loop.turn(after: self.grace) == ["1 destroy interfaceLost"])
+    #expect(loop.count("flow_invalidations", "interfaceLost") == 1)
+    #expect(loop.count("refutations", "interfaceLost") == 0)
+  }
 }

@@ -173,6 +173,9 @@ final class ModelKernel: Kernel {
     case .rules(let family):
       try self.note("rules")
       return .rules(self.policy(family))
+    case .discardingRoutes:
+      try self.note("discarding routes")
+      return .discardingRoutes([])
     }
   }
 

@@ -70,14 +70,17 @@ struct TestLoop {
   /// - Returns: the answer to the client, in words.
   mutating func guardFlow(
     _ id: UInt64, local: String? = nil, port: UInt16? = nil, boundTo link: UInt32? = nil,
-    known: KernelPath? = nil, question: PeerQuestion = .none
+    known: KernelPath? = nil, isExisting: Bool = false, question: PeerQuestion = .none
   ) throws -> [String] {
     var remote = Destination(try IPAddress(spelt: "203.0.113.9"), outLink: link)
     remote.transport = port.map { Transport(6, localPort: $0, remotePort: 443) }
     let flow = Flow(
       remote, local: try local.map { try IPAddress(spelt: $0) }, question: question)
     self.loop.guards.enqueue(
-      .add(.init(key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known)))
+      .add(
+        .init(
+          key: .init(mailbox: self.mailbox.number, id: id), flow: flow, knownPath: known,
+          isExisting: isExisting)))
     repeat {
       for work in [.messages, .read] as [Work] { self.loop.perform(work, on: .init()) }
     } while self.loop.mustRead

@@ -24,6 +24,20 @@ struct StatisticsTests {
     #expect(values == counts)
   }
 
+  @Test("each reason and each limit is counted from 0, so that monitoring notices the first event")
+  func zeros() {
+    let counted = Statistics().counted
+    func kinds(_ name: String) -> [String] {
+      counted.filter { $0.name == name && $0.value == 0 }.map(\.kind)
+    }
+    let reasons = Invalidation.Reason.allCases.map(\.rawValue).sorted()
+    #expect(kinds("invalidations") == reasons)
+    #expect(kinds("flow_invalidations") == reasons)
+    // A network that costs money refutes nothing.
+    #expect(kinds("refutations") == reasons.filter { $0 != "policy" })
+    #expect(Set(kinds("limits_hit")).isSuperset(of: ["flows", "connectionsPerUser", "floods"]))
+  }
+
   @Test("I11 a new connection that is declared dead at its registration counts as a refutation")
   func refutations() throws {
     let remote = Destination(try IPAddress(spelt: "203.0.113.9"))
@@ -31,12 +45,14 @@ struct StatisticsTests {
     let cause = ChangeCause(.registration, "diedBefore")
     let dead = FlowEvent.invalidation(.init(.betterPath, .destroy), cause, .unknown)
     func counted(
-      _ flow: Flow, knownPath: KernelPath? = nil, _ answer: FlowEvent
+      _ flow: Flow, knownPath: KernelPath? = nil, isExisting: Bool = false, _ answer: FlowEvent
     ) -> [Statistics.Figure] {
       let statistics = Statistics()
       let key = FlowTable.Key(mailbox: 1, id: 1)
-      statistics.count(answer, to: .init(key: key, flow: flow, knownPath: knownPath))
-      return statistics.counted.filter { $0.name == "refutations" }
+      let registration = FlowTable.Registration(
+        key: key, flow: flow, knownPath: knownPath, isExisting: isExisting)
+      statistics.count(answer, to: registration)
+      return statistics.counted.filter { $0.name == "refutations" && $0.value > 0 }
     }
     let made = Flow(remote, local: local)
     #expect(counted(made, dead) == [.init(name: "refutations", kind: "betterPath", value: 1)])
@@ -44,6 +60,7 @@ struct StatisticsTests {
     // before.
     #expect(counted(Flow(remote), dead).isEmpty)
     #expect(counted(made, knownPath: .unknown, dead).isEmpty)
+    #expect(counted(made, isExisting: true, dead).isEmpty)
     #expect(counted(made, .path(.unknown)).isEmpty)
     let advice = FlowEvent.invalidation(.init(.betterPath, .advise), cause, .unknown)
     #expect(counted(made, advice).isEmpty)

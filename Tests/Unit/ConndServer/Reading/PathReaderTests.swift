@@ -40,6 +40,21 @@ final class PathReaderTests {
     #expect(facts.source?.address == IPAddress("198.51.100.7"))
   }
 
+  @Test(
+    "K2 no table has a route for traffic bound to a link → no route, except to link-local hosts")
+  func assumedNeighbour() throws {
+    self.kernel.bound[3] = .over(3, from: "198.51.100.7", table: 0)
+    func status(_ address: String, by link: UInt32) throws -> KernelPath.Reason? {
+      let destination = Destination(try IPAddress(spelt: address), outLink: link)
+      return try self.reader.path(to: destination, self.view).path.reason
+    }
+    try self.kernel.give("198.51.100.7", to: 3)
+    #expect(try status("203.0.113.9", by: 3) == .noRoute)
+    #expect(try status("169.254.0.9", by: 3) != .noRoute)
+    self.kernel.bound[3] = .over(3, from: "198.51.100.7", table: 254)
+    #expect(try status("203.0.113.9", by: 3) == nil)
+  }
+
   @Test("K3 the source address and all routes are gone → no route")
   func allGone() throws {
     self.kernel.take("192.0.2.7")

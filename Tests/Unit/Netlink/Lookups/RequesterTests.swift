@@ -223,6 +223,33 @@ struct RequesterTests {
   }
 
   @Test(
+    "Routes that discard an address's traffic, of all tables and of one type",
+    arguments: [AddressFamily.ipv4, .ipv6])
+  func discarding(family: AddressFamily) throws {
+    let (namespace, requester) = try self.makeNamespace()
+    let (ip, block, host) =
+      family == .ipv4
+      ? ("-4", "203.0.113.0/24", "203.0.113.9") : ("-6", "2001:db8:99::/48", "2001:db8:99::9")
+    for route in [
+      "unreachable default metric 4242", "unreachable \(block) metric 7 table 1000",
+      "prohibit \(block) metric 8 table 1000", "blackhole \(block) metric 9 table 1001",
+      "unreachable 198.51.100.0/24 table 1000",
+    ] where family == .ipv4 || !route.contains("198.") {
+      try namespace.ip("\(ip) route add \(route)")
+    }
+    let address = try #require(IPAddress(host))
+    func found(_ reason: KernelPath.Reason) throws -> [String] {
+      try requester.discardingRoutes(of: address, reason)
+        .map { "\($0.prefix) \($0.priority) \($0.table)" }.sorted()
+    }
+    let all = family == .ipv4 ? "0.0.0.0/0" : "::/0"
+    #expect(try found(.unreachable) == ["\(block) 7 1000", "\(all) 4242 254"].sorted())
+    #expect(try found(.prohibited) == ["\(block) 8 1000"])
+    #expect(try found(.blackhole) == ["\(block) 9 1001"])
+    #expect(try found(.noRoute).isEmpty)
+  }
+
+  @Test(
     "Rules are formatted as by ip rule",
     .enabled(if: Users.areMany, "only one user exists here"),
     arguments: [AddressFamily.ipv4, .ipv6])

@@ -1283,6 +1283,8 @@ public struct Connd_Recording_V2_Registration: Message {
   /// PeerQuestion.
   public var question: UInt32 = 0
 
+  public var existing: Bool = false
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -1295,6 +1297,7 @@ public struct Connd_Recording_V2_Registration: Message {
     case 6: if let value = field.bytes { self.knownPath = value }
     case 7: if let value = field.uint64 { self.sinceGeneration = value }
     case 8: if let value = field.uint32 { self.question = value }
+    case 9: if let value = field.bool { self.existing = value }
     default: break
     }
   }
@@ -1308,6 +1311,7 @@ public struct Connd_Recording_V2_Registration: Message {
     if let value = self._knownPath { writer.write(present: value, as: 6) }
     if let value = self._sinceGeneration { writer.write(present: value, as: 7) }
     writer.write(UInt64(self.question), as: 8)
+    writer.write(self.existing, as: 9)
   }
 }
 

@@ -317,7 +317,7 @@ public enum Connectivity_V1_Quality: ProtobufEnum {
 public enum Connectivity_V1_ValidationState: ProtobufEnum {
   case unspecified
   case unknown
-  /// The network has a captive portal. A user may have to log in first.
+  /// A check met a captive portal: the user has to log in first.
   case portal
   /// The network works, but does not lead to the internet.
   case limited
@@ -1684,7 +1684,7 @@ public struct Connectivity_V1_Path: Message {
   public var guessedLinks: UInt32 = 0
 
   /// Whether traffic on this path reaches the internet, according to others. connd sends nothing to
-  /// find out. Not set if no source has an answer.
+  /// find out. Not set if no source has an answer, and the network names no portal.
   public var validation: Connectivity_V1_Validation {
     get { self._validation.value }
     set { self._validation.value = newValue }
@@ -1766,7 +1766,8 @@ public struct Connectivity_V1_Validation: Message {
   public var source: Connectivity_V1_ValidationSource = Connectivity_V1_ValidationSource()
 
   /// The URI of the captive portal's API (RFC 8908). The network chose this text: do not open it
-  /// without asking the user.
+  /// without asking the user. With the state UNKNOWN, the network has a portal, and the user may
+  /// have logged in already.
   public var portalUri: String {
     get { self._portalUri ?? "" }
     set { self._portalUri = newValue }
@@ -2330,6 +2331,10 @@ public struct Connectivity_V1_Flow: Message {
   /// acknowledged.
   public var question: Connectivity_V1_FlowQuestion = Connectivity_V1_FlowQuestion()
 
+  /// The connection was made some time ago. It may have died since, so connd is not wrong if it
+  /// answers with `destroy`.
+  public var existing: Bool = false
+
   /// The user of the connection, for rules with `uidrange`. Not set: the calling user. Only root may
   /// name another user.
   public var user: UInt32 {
@@ -2357,7 +2362,8 @@ public struct Connectivity_V1_Flow: Message {
     case 11: if let value = field.uint32 { self.remotePort = value }
     case 12: if let value = field.uint32 { self.protocol = value }
     case 13: if let value = field.value(as: Connectivity_V1_FlowQuestion.self) { self.question = value }
-    case 14: if let value = field.uint32 { self.user = value }
+    case 14: if let value = field.bool { self.existing = value }
+    case 15: if let value = field.uint32 { self.user = value }
     default: break
     }
   }
@@ -2376,7 +2382,8 @@ public struct Connectivity_V1_Flow: Message {
     if let value = self._remotePort { writer.write(present: UInt64(value), as: 11) }
     if let value = self._protocol { writer.write(present: UInt64(value), as: 12) }
     writer.write(self.question, as: 13)
-    if let value = self._user { writer.write(present: UInt64(value), as: 14) }
+    writer.write(self.existing, as: 14)
+    if let value = self._user { writer.write(present: UInt64(value), as: 15) }
   }
 }
 

@@ -589,6 +589,17 @@ public struct Connectivity_V1_Explanation: Message {
   /// If empty beside a socket, the lookup is proof (rule E0).
   public var diversions: [String] = []
 
+  /// The rule or route that discards the traffic (blackhole, prohibit, unreachable). Not set if
+  /// nothing discards it, or if it is not found.
+  public var discard: Connectivity_V1_Discard {
+    get { self._discard.value }
+    set { self._discard.value = newValue }
+    _modify { yield &self._discard.value }
+  }
+  public var hasDiscard: Bool { self._discard.isSet }
+  public mutating func clearDiscard() { self._discard.clear() }
+  private var _discard = Nested<Connectivity_V1_Discard>()
+
   public init() {}
 
   public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
@@ -608,6 +619,7 @@ public struct Connectivity_V1_Explanation: Message {
     case 13: if let bytes = field.message { self.unusedLinks.append(try Connectivity_V1_UnusedLink(serializedBytes: bytes)) }
     case 14: if let value = try field.string { self.qualityReasons.append(value) }
     case 15: if let value = try field.string { self.diversions.append(value) }
+    case 20: if let bytes = field.message { try self.discard.merge(bytes) }
     default: break
     }
   }
@@ -628,6 +640,65 @@ public struct Connectivity_V1_Explanation: Message {
     for value in self.unusedLinks { writer.write(value, as: 13) }
     for value in self.qualityReasons { writer.write(present: value, as: 14) }
     for value in self.diversions { writer.write(present: value, as: 15) }
+    self._discard.write(to: &writer, as: 20)
+  }
+}
+
+/// A rule or a route that discards traffic.
+public struct Connectivity_V1_Discard: Message {
+  /// The rule that discards the traffic itself, or the first one that names the route's table.
+  public var rule: Connectivity_V1_Rule {
+    get { self._rule.value }
+    set { self._rule.value = newValue }
+    _modify { yield &self._rule.value }
+  }
+  public var hasRule: Bool { self._rule.isSet }
+  public mutating func clearRule() { self._rule.clear() }
+  private var _rule = Nested<Connectivity_V1_Rule>()
+
+  /// The route. These fields are not set if the rule itself discards the traffic.
+  public var routePrefix: String {
+    get { self._routePrefix ?? "" }
+    set { self._routePrefix = newValue }
+  }
+  public var hasRoutePrefix: Bool { self._routePrefix != nil }
+  public mutating func clearRoutePrefix() { self._routePrefix = nil }
+  private var _routePrefix: String?
+
+  /// The metric.
+  public var routePriority: UInt32 {
+    get { self._routePriority ?? 0 }
+    set { self._routePriority = newValue }
+  }
+  public var hasRoutePriority: Bool { self._routePriority != nil }
+  public mutating func clearRoutePriority() { self._routePriority = nil }
+  private var _routePriority: UInt32?
+
+  public var routeTable: UInt32 {
+    get { self._routeTable ?? 0 }
+    set { self._routeTable = newValue }
+  }
+  public var hasRouteTable: Bool { self._routeTable != nil }
+  public mutating func clearRouteTable() { self._routeTable = nil }
+  private var _routeTable: UInt32?
+
+  public init() {}
+
+  public mutating func read(_ field: ProtobufField) throws(ProtobufError) {
+    switch field.number {
+    case 1: if let bytes = field.message { try self.rule.merge(bytes) }
+    case 2: if let value = try field.string { self.routePrefix = value }
+    case 3: if let value = field.uint32 { self.routePriority = value }
+    case 4: if let value = field.uint32 { self.routeTable = value }
+    default: break
+    }
+  }
+
+  public func write(to writer: inout ProtobufWriter) {
+    self._rule.write(to: &writer, as: 1)
+    if let value = self._routePrefix { writer.write(present: value, as: 2) }
+    if let value = self._routePriority { writer.write(present: UInt64(value), as: 3) }
+    if let value = self._routeTable { writer.write(present: UInt64(value), as: 4) }
   }
 }
 
@@ -1267,9 +1338,11 @@ public struct Connectivity_V1_GetStatisticsResponse: Message {
   public mutating func clearStartTime() { self._startTime.clear() }
   private var _startTime = Nested<Google_Protobuf_Timestamp>()
 
-  /// Sorted by name, then by kind. Figures that are zero are included. For figures with kinds, only
-  /// the kinds seen so far.
+  /// Sorted by name, then by kind. Figures that are zero are included, with all reasons and limits.
   public var statistics: [Connectivity_V1_Statistic] = []
+
+  /// The version of connd.
+  public var version: String = ""
 
   public init() {}
 
@@ -1277,6 +1350,7 @@ public struct Connectivity_V1_GetStatisticsResponse: Message {
     switch field.number {
     case 1: if let bytes = field.message { try self.startTime.merge(bytes) }
     case 2: if let bytes = field.message { self.statistics.append(try Connectivity_V1_Statistic(serializedBytes: bytes)) }
+    case 3: if let value = try field.string { self.version = value }
     default: break
     }
   }
@@ -1284,6 +1358,7 @@ public struct Connectivity_V1_GetStatisticsResponse: Message {
   public func write(to writer: inout ProtobufWriter) {
     self._startTime.write(to: &writer, as: 1)
     for value in self.statistics { writer.write(value, as: 2) }
+    writer.write(self.version, as: 3)
   }
 }
 
@@ -1305,9 +1380,9 @@ public struct Connectivity_V1_Statistic: Message {
   ///     flow_invalidations  invalidations of single guarded flows, by reason
   ///     flow_paths          new paths reported for single guarded flows
   ///     refutations         registrations of new connections (with their own address, without a
-  ///                         known path) that connd answered with `destroy`, or with advice and then
-  ///                         `destroy` without a path in between; by reason, which is never POLICY.
-  ///                         If they grow, connd is wrong about what works
+  ///                         known path, not `existing`) that connd answered with `destroy`, or
+  ///                         with advice and then `destroy` without a path in between; by reason,
+  ///                         which is never POLICY. If they grow, connd is wrong about what works
   ///     bounces             transitions for a path that went and came back
   ///     spared              flows that a lookup gave up; their sockets proved to be alive
   ///     found               flows with a good lookup; their sockets proved to be dead

@@ -46,7 +46,7 @@ struct PortalTests {
   @Test("V1 the link loses its carrier → the advertised portal is forgotten")
   func forgotten() throws {
     var loop = try TestLoop.started()
-    let advertised = Validation(.portal, .routerAdvertisement, portal: Self.portal)
+    let advertised = Validation(.unknown, .routerAdvertisement, portal: Self.portal)
     let fact = FactUpdate.advertisement(.init(link: 2, portal: Self.portal))
     #expect(self.say(fact, &loop).0 == advertised)
     #expect(self.say(fact, &loop) == (advertised, ["validation validationChanged"]))
