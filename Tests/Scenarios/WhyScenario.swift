@@ -4,7 +4,7 @@ import TestTraits
 import Testing
 
 /// Real troubles with the traffic of two users, and the part that `connctl why` blames.
-@Suite("Whose fault it is", .needsNamespaces, .blocking)
+@Suite("The part that fails", .needsNamespaces, .blocking)
 struct WhyScenario {
   struct Trouble: CustomTestStringConvertible, Sendable {
     var testDescription: String

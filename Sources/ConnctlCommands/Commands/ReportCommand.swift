@@ -93,7 +93,7 @@ struct ReportCommand: ConnctlCommand {
     return start
   }
 
-  /// Returns the running connd's diagnosis after the recording, or `nil` without a recording of now,
+  /// Returns the running connd's diagnosis after the recording, or `nil` for an existing recording,
   /// or if connd cannot be asked.
   private func diagnosis(
     _ start: StartingState?, through connector: Connector
@@ -118,7 +118,8 @@ struct ReportCommand: ConnctlCommand {
     ).end()
     guard status.isSuccess else { throw ExitStatus.doesNotHold }
     let text = try Style.report.answers(
-      Connectivity_V1_ReplayedAnswers(serializedBytes: try NewFile.contents(of: answers)), start, diagnosis)
+      Connectivity_V1_ReplayedAnswers(serializedBytes: try NewFile.contents(of: answers)), start,
+      diagnosis)
     return try NewFile.contents(of: report).inserting(text)
   }
 }

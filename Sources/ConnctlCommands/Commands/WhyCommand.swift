@@ -45,7 +45,7 @@ struct WhyCommand: ConnctlCommand {
       }
     }
     if let remark { self.console.remark(remark) }
-    let (diagnosis, namespace) = try await connector.withServices(at: self.socket) { connd in
+    let (diagnosis, status) = try await connector.withServices(at: self.socket) { connd in
       let diagnosis =
         if let request {
           try await connd.call(ConndServices.Diagnostics.Diagnose.self, request)
@@ -53,9 +53,9 @@ struct WhyCommand: ConnctlCommand {
           Connectivity_V1_Diagnosis.withoutSockets
         }
       let status = try await connd.call(ConndServices.Connectivity.GetStatus.self)
-      return (diagnosis, status.networkNamespace)
+      return (diagnosis, status)
     }
-    let router = self.ask ? try await self.askRouter(diagnosis, namespace, connector) : nil
+    let router = self.ask ? try await self.askRouter(diagnosis, status) : nil
     try self.show(
       try .diagnosis(diagnosis, router), try self.console.style.diagnosis(diagnosis, router))
     guard DiagnosisVerdict(diagnosis.verdict) == .nothingWrong else {
@@ -64,14 +64,16 @@ struct WhyCommand: ConnctlCommand {
   }
 
   private func askRouter(
-    _ diagnosis: Connectivity_V1_Diagnosis, _ namespace: UInt64, _ connector: Connector
+    _ diagnosis: Connectivity_V1_Diagnosis, _ status: Connectivity_V1_Status
   ) async throws -> RouterProbe.Answer? {
+    let namespace = status.networkNamespace
     guard [0, ProcessNamespace.own ?? namespace].contains(namespace) else {
       self.console.remark("--ask: connd watches another network namespace than connctl")
       return nil
     }
-    let path = try KernelPath(diagnosis.path)
-    guard let gateway = path.gateway else {
+    // The path of connections within the network has no router.
+    let paths = [try KernelPath(diagnosis.path), try ConnectivitySnapshot(status).status.path]
+    guard let path = paths.first(where: { $0.gateway != nil }), let gateway = path.gateway else {
       self.console.remark("--ask: the path has no router")
       return nil
     }

@@ -44,8 +44,8 @@ enum SocketOwners {
     return isReadable ? sockets : nil
   }
 
-  /// Returns the numbers of the processes with a program's name (proc_pid_comm(5)), which the kernel
-  /// cuts after 15 bytes.
+  /// Returns the numbers of the processes with a program's name (proc_pid_comm(5)). The kernel cuts
+  /// names after 15 bytes.
   static func processes(named program: String, in proc: String = "/proc") -> [Int] {
     let name = Array(program.utf8.prefix(15))
     return self.entries(of: proc).compactMap { Int($0) }.filter {

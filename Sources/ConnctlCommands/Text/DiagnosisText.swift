@@ -96,7 +96,9 @@ extension DiagnosisVerdict {
     case .onlyUser:
       ["look at “ip rule”, and, as root, at “nft list ruleset” for rules about the user"]
     case .largePacketsLost:
-      ["look at the MTU of the link and of VPNs; “sysctl net.ipv4.tcp_mtu_probing=1” works around it"]
+      [
+        "look at the MTU of the link and of VPNs; “sysctl net.ipv4.tcp_mtu_probing=1” works around it"
+      ]
     }
   }
 }

@@ -9,7 +9,8 @@ extension Style {
       date: parts.first.map(String.init) ?? "", time: String(parts.last?.prefix(12) ?? ""))
   }
 
-  /// Returns the sections of a report for people: status, explanation, links, diagnosis and history.
+  /// Returns the sections of a report for people: status, explanation, links, diagnosis and
+  /// history.
   ///
   /// - Parameters:
   ///   - start: The state in which the recording began, or `nil` if that is unknown.

@@ -48,7 +48,7 @@ struct ComparedSockets {
   /// The number of sockets that are kept.
   var count: Int { self.first.count + self.found.count }
 
-  /// The sockets of both samples, and those that are new in the second one.
+  /// The sockets of both samples, and the new sockets of the second one.
   var findings: [SocketFinding] {
     self.found.map { finding in
       var finding = finding

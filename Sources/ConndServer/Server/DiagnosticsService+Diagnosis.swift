@@ -63,8 +63,9 @@ extension DiagnosticsService {
     return answer
   }
 
-  /// Returns the path of a socket's packets. If its host is on the link, returns the path of another
-  /// socket with the same origin, because the path to a host beyond the router has the router.
+  /// Returns the path of a socket's packets. If its host is on the link, returns the path of
+  /// another socket with the same origin, because the path to a host beyond the router has the
+  /// router.
   private func path(
     of finding: SocketFinding, among findings: [SocketFinding], _ caller: PeerCredentials
   ) async throws -> (Destination, KernelPath) {
@@ -91,7 +92,7 @@ extension DNSSettings {
 }
 
 extension [SocketFinding] {
-  /// One socket of each origin, first those of the subject, and first those that are stuck.
+  /// One socket of each origin, beginning with stuck sockets of the subject.
   fileprivate var representatives: [SocketFinding] {
     var origins: Set<DiagnosisFacts.Origin> = []
     let sorted = self.filter { $0.isSubject && $0.isStuck } + self.filter(\.isSubject) + self

@@ -46,7 +46,9 @@ extension Diagnosis {
       ["\(silent.count.of("connection")) to \(silent.hostCount) without an answer"])
     let heard = survey.heardBeyond.union(survey.heardOnLink)
     let others = heard.subtracting(hosts)
-    if !others.isEmpty { diagnosis.evidence.append("\(others.count.of("other host")) heard meanwhile") }
+    if !others.isEmpty {
+      diagnosis.evidence.append("\(others.count.of("other host")) heard meanwhile")
+    }
     let (families, ports) = (Set(silent.map(\.host.family)), Set(silent.map(\.port)))
     let isSeveral = hosts.count >= SocketCensus.minHosts
     if isSeveral, families.count == 1, let family = families.first,

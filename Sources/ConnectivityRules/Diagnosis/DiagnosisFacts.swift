@@ -54,7 +54,7 @@ extension SocketFinding {
 
 /// The queries to DNS servers, as the UDP sockets show them.
 ///
-/// Only sockets of programs that connect them are seen, such as those of glibc and systemd-resolved.
+/// Only connected sockets are seen, as of glibc and systemd-resolved.
 package struct NameQueries: Hashable, Sendable {
   /// The servers of sockets that received nothing between the first and the last sample.
   package var waiting: Set<IPAddress> = []

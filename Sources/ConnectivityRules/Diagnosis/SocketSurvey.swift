@@ -1,6 +1,6 @@
 import Connectivity
 
-/// What the sockets of all users say together.
+/// The testimony of the sockets of all users together.
 ///
 /// Unlike ``SocketCensus``, which votes about one link by single reports on guarded flows, it
 /// compares hosts by two samples of all sockets. Both count persons instead of users, and neither

@@ -118,7 +118,8 @@ final class WhyBench: @unchecked Sendable {
   /// Filters the packets of the host when they arrive outside.
   func filterOutside(_ rule: String) throws {
     try self.lab.outside.nft(
-      "table inet t {\nchain c { type filter hook prerouting priority -300; iif eth0 \(rule); }\n}\n")
+      "table inet t {\nchain c { type filter hook prerouting priority -300; iif eth0 \(rule); }\n}\n"
+    )
   }
 
   // MARK: - Answers

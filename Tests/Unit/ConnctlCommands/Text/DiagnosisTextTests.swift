@@ -84,7 +84,9 @@ struct DiagnosisTextTests {
     #expect(silent.last == "  the router did not answer, which proves nothing")
   }
 
-  @Test("Q7 a report → the diagnosis has no addresses, names and users", arguments: DiagnosisVerdict.allCases)
+  @Test(
+    "Q7 a report → the diagnosis has no addresses, names and users",
+    arguments: DiagnosisVerdict.allCases)
   func anonymous(verdict: DiagnosisVerdict) throws {
     var diagnosis = Connectivity_V1_Diagnosis.sample(
       verdict, hosts: ["203.0.113.9", "203.0.113.8"])

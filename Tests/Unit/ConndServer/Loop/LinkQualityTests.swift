@@ -205,7 +205,8 @@ struct LinkQualityTests {
     "Q3 a person's own sockets are silent, and another person reports → no evidence for the first")
   mutating func ownWitness() throws {
     let silent = SocketReport(
-      silence: .seconds(2), inFlight: 100, roundTrip: .milliseconds(20), timeouts: 3, hasUnacknowledgedData: true,
+      silence: .seconds(2), inFlight: 100, roundTrip: .milliseconds(20), timeouts: 3,
+      hasUnacknowledgedData: true,
       owner: 1000)
     for (port, host) in [(5000, "93.184.215.14"), (5001, "1.1.1.1")] as [(UInt16, String)] {
       try self.connection(port, to: host, of: 1000, person: 1000, silent)

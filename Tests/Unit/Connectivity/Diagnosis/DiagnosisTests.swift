@@ -40,7 +40,7 @@ struct DiagnosisTests {
     #expect(diagnosis.path.chain.first?.name == "wlan0")
   }
 
-  @Test("Q7 data waits because the path is gone → there is no path")
+  @Test("Q7 data waits because the path is gone → the machine has no path")
   func noPath() {
     let diagnosis = self.judge { sockets in
       sockets.addHeldBack(Self.hosts[0])

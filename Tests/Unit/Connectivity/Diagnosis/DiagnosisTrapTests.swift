@@ -3,7 +3,7 @@ import Testing
 
 @testable import ConnectivityRules
 
-/// Sockets that look like evidence for a verdict, and are none.
+/// Sockets that only look like evidence for a verdict.
 @Suite("Traps of diagnoses")
 struct DiagnosisTrapTests {
   private typealias Sockets = ObservedSockets
@@ -147,7 +147,8 @@ struct DiagnosisTrapTests {
       port: 53, unread: unread)
   }
 
-  @Test("Q7 a query has the same socket in all samples → it waits; a new socket that ended → answered")
+  @Test(
+    "Q7 a query has the same socket in all samples → it waits; a new socket that ended → answered")
   func queries() {
     let server: IPAddress = "203.0.113.53"
     var names = NameQueries()

@@ -80,7 +80,9 @@ struct SampleDumpTests {
     }
   }
 
-  @Test("Q7 real sockets → TCP and UDP samples, each in one dump", .enabled(if: NetworkNamespace.isEnabled))
+  @Test(
+    "Q7 real sockets → TCP and UDP samples, each in one dump",
+    .enabled(if: NetworkNamespace.isEnabled))
   func kernel() throws {
     let namespace = try NetworkNamespace()
     try namespace.ip("addr add 192.0.2.7/32 dev lo")

@@ -375,7 +375,7 @@ public enum Connectivity_V1_DiagnosisVerdict: ProtobufEnum {
   case unspecified
   /// Peers were heard within the last seconds.
   case nothingWrong
-  /// There is no path, or a link of the path passes no traffic (Diagnosis.path).
+  /// The kernel has no path, or a link of the path passes no traffic (Diagnosis.path).
   case noPath
   /// The path works, but this machine does not let the packets out: a local firewall, kill switch or
   /// quota.
@@ -1811,7 +1811,7 @@ public struct Connectivity_V1_Diagnosis: Message {
   public mutating func clearPath() { self._path.clear() }
   private var _path = Nested<Connectivity_V1_Path>()
 
-  /// What connd has seen, in sentences for people, without addresses and names.
+  /// The observations, in sentences for people, without addresses and names.
   public var evidence: [String] = []
 
   /// The number of judged connections in question.
