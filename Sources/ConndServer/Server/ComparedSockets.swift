@@ -21,6 +21,9 @@ struct ComparedSockets {
   private var found: [SocketFinding] = []
   private var listening: Set<UInt16> = []
   private var counts = Counts()
+  /// The number of quiet sockets in question. They are not compared, because a server may have
+  /// many.
+  private(set) var quiet = 0
   /// Whether there were more sockets.
   private(set) var isIncomplete = false
 
@@ -59,7 +62,7 @@ struct ComparedSockets {
 
   mutating func addFirst(_ part: SampleDump.Part) {
     self.listening.formUnion(part.listening)
-    for sample in part.samples where !sample.host.isLoopback {
+    for sample in part.samples where !sample.host.isLoopback && !sample.isQuiet {
       let isSubject = self.subject.contains(sample)
       guard self.counts.add(self.person(of: sample.user), isSubject: isSubject) else {
         self.isIncomplete = true
@@ -75,8 +78,10 @@ struct ComparedSockets {
       let (isSubject, person) = (self.subject.contains(sample), self.person(of: sample.user))
       let before = self.first.removeValue(forKey: sample.cookie)
       if before == nil {
-        // If the first sample was incomplete, the socket may be an old one.
-        guard !self.isIncomplete else { continue }
+        if sample.isQuiet {
+          if isSubject, sample.inode != 0 { self.quiet += 1 }
+          continue
+        }
         guard self.counts.add(person, isSubject: isSubject) else {
           self.isIncomplete = true
           continue

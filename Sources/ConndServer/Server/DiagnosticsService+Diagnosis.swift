@@ -46,6 +46,7 @@ extension DiagnosticsService {
     var facts = DiagnosisFacts(
       defaultPath: self.store.snapshot.status.path,
       failedRetransmissions: result.failedRetransmissions, names: result.names)
+    facts.quietConnections = result.sockets.quiet
     for finding in findings.representatives.prefix(SocketSampler.maxPaths) {
       let (destination, path) = try await self.path(of: finding, among: findings, caller)
       facts.paths[finding.origin] = path

@@ -41,7 +41,7 @@ package struct Diagnosis: Hashable, Sendable {
       self.withoutPath(survey, facts) ?? self.heldBack(survey, facts) ?? self.loss(survey, facts)
       ?? self.names(survey, facts, isFiltered) ?? self.silence(survey, facts)
       ?? self.silentNetwork(survey, facts) ?? self.rest(survey, facts)
-    diagnosis.connections = survey.subject.count
+    diagnosis.connections = survey.subject.count + facts.quietConnections
     diagnosis.heardHosts = survey.heardBeyond.count + survey.heardOnLink.count
     diagnosis.silentHosts = Set(survey.silent.map(\.host)).count
     return diagnosis
@@ -115,8 +115,10 @@ package struct Diagnosis: Hashable, Sendable {
     _ survey: SocketSurvey, _ facts: DiagnosisFacts, _ isFiltered: Bool
   ) -> Diagnosis? {
     let names = facts.names
+    // If no host of the servers' address family is heard, the servers are not the cause.
+    let families = Set(names.waiting.map(\.family))
     guard !isFiltered, !names.waiting.isEmpty, names.answered.isEmpty,
-      survey.silent.isEmpty || !survey.heardBeyond.isEmpty
+      survey.silent.isEmpty || survey.heardBeyond.contains(where: { families.contains($0.family) })
     else { return nil }
     var diagnosis = Diagnosis(
       .namesUnresolved, [], facts,
@@ -167,11 +169,12 @@ package struct Diagnosis: Hashable, Sendable {
       }
       return diagnosis
     }
+    let connections = survey.subject.count + facts.quietConnections
     let evidence =
-      if survey.subject.isEmpty {
+      if connections == 0 {
         "no connection to judge by"
       } else if survey.waiting.isEmpty {
-        "\(survey.subject.count.of("connection")), and all are idle"
+        "\(connections.of("connection")), and all are idle"
       } else {
         "\(survey.waiting.count.of("connection")) without an answer so far: ask again in a second"
       }

@@ -22,6 +22,8 @@ package struct DiagnosisFacts: Hashable, Sendable {
   /// The names of links on which the driver reported lost frames or a low signal.
   package var troubledLinks: Set<String>
   package var names: NameQueries
+  /// The number of the subject's quiet connections, which are not compared.
+  package var quietConnections = 0
 
   package init(
     paths: [Origin: KernelPath] = [:], defaultPath: KernelPath = KernelPath(status: .satisfied),

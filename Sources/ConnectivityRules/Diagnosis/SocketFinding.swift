@@ -39,7 +39,8 @@ package struct SocketFinding: Hashable, Sendable {
   /// no process has open, one without `tcp_info` (as in TIME_WAIT), one within this machine, or one
   /// whose silent peer has closed its window.
   ///
-  /// - Parameter before: The state at the earlier sample, or `nil` if the socket is new.
+  /// - Parameter before: The state at the earlier sample, or `nil` if the socket is new, or was
+  ///   quiet (``SocketSample/isQuiet``).
   package init?(
     _ before: SocketSample.TCPState?, _ after: SocketSample, person: UInt32, isSubject: Bool
   ) {
@@ -60,14 +61,27 @@ package struct SocketFinding: Hashable, Sendable {
   }
 }
 
+extension SocketSample {
+  /// Whether nothing is in flight and the peer was not heard recently. Servers have many such
+  /// sockets, and they say nothing about the way.
+  package var isQuiet: Bool {
+    guard let tcp = self.tcp else { return false }
+    return !tcp.isConnecting && tcp.inFlight == 0 && tcp.unsent == 0
+      && tcp.silence > Diagnosis.recent
+  }
+}
+
 extension SocketFinding.Behaviour {
   /// The minimum number of timeouts in a row after which a connection is silent.
   private static let minTimeouts = 2
+  /// The time between the samples.
+  private static let interval = Duration.seconds(1)
 
   fileprivate init?(_ former: SocketSample.TCPState?, _ after: SocketSample) {
     guard let state = after.tcp else { return nil }
     let isHeard =
-      former.map { $0.received != state.received } ?? (!state.isConnecting && state.received > 0)
+      former.map { $0.received != state.received }
+      ?? (state.received > 0 && state.silence <= Self.interval)
     let isFull = after.queued >= state.segmentSize
     let isProbing = after.timer == SocketSample.probeTimer && state.inFlight == 0
     if isProbing, state.unsent > 0, let window = state.window, window > 0, !state.isConnecting {
@@ -78,7 +92,7 @@ extension SocketFinding.Behaviour {
       }
     }
     if isHeard {
-      self = .heard(isLossy: former.map { $0.resent < state.resent } ?? (state.resent > 0))
+      self = .heard(isLossy: former.map { $0.resent < state.resent } ?? false)
     } else if isProbing, state.window == 0 {
       return nil
     } else if state.isConnecting {

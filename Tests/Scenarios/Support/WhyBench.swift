@@ -33,6 +33,12 @@ final class WhyBench: @unchecked Sendable {
     var family: String?
     var evidence: [String]
     var router: String?
+
+    /// The verdict with what it is about: `onlyDestination, hosts 203.0.113.2`.
+    func answer(hasHosts: Bool) -> String {
+      ([self.verdict] + [self.port.map { "port \($0)" }, self.family].compactMap { $0 }
+        + (hasHosts ? ["hosts"] + self.hosts.sorted() : [])).joined(separator: " ")
+    }
   }
 
   static let user: UInt32 = 65_534
@@ -141,15 +147,10 @@ final class WhyBench: @unchecked Sendable {
   }
 
   /// Asks until an answer is right.
-  func wait(
-    _ note: (Report) -> Void, _ what: @autoclosure () -> String, _ isRight: (Report) -> Bool
-  ) throws {
+  func wait(_ what: @autoclosure () -> String, _ isRight: (Report) -> Bool) throws {
     let patience = Patience(.seconds(30))
-    while true {
-      let report = try self.why()
-      note(report)
-      if isRight(report) { return }
-      guard !patience.isOver else { throw CommandError("not answered: \(what())") }
+    while !isRight(try self.why()) {
+      guard !patience.isOver else { throw CommandError("expected \(what())") }
     }
   }
 }

@@ -47,6 +47,22 @@ struct SocketSamplerTests {
     #expect(!sockets.findings.contains { !$0.isSubject })
   }
 
+  @Test("D4 Q7 a server has many quiet sockets → they are counted, and hide no other")
+  func quiet() throws {
+    var quiet = try (0..<3000).map { try Self.sample($0) }
+    for place in quiet.indices { quiet[place].tcp?.silence = .seconds(60) }
+    let busy = try Self.sample(5000)
+    var heard = busy
+    heard.tcp?.received = 2
+    var sockets = Self.compared(DiagnosisSubject(user: 1000))
+    sockets.addFirst(Self.part(quiet + [busy]))
+    // A quiet socket may be heard between the samples.
+    quiet[7].tcp?.silence = .milliseconds(300)
+    sockets.addSecond(Self.part(quiet + [heard]))
+    #expect(sockets.quiet == 2999 && !sockets.isIncomplete)
+    #expect(sockets.findings.map(\.behaviour) == [.heard(isLossy: false), .heard(isLossy: false)])
+  }
+
   @Test("D4 the cost of a socket covers what is kept of it")
   func cost() {
     // A dictionary may be half empty.

@@ -135,6 +135,7 @@ struct DiagnosisTests {
     let family = self.judge { sockets in
       for host in Self.hosts6 { sockets.addSilent(host) }
       sockets.addHeard(Self.hosts[0])
+      sockets.facts.names = NameQueries(waiting: ["2001:db8:1::53"])
     }
     #expect(family.verdict == .onlyDestination && family.family == .ipv6)
     let port = self.judge { sockets in
