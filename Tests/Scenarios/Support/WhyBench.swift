@@ -4,7 +4,7 @@ import TestTraits
 import Testing
 
 /// A host behind a router, the traffic of two users to four hosts, and a host in its own network.
-final class WhyBench: @unchecked Sendable {
+final class WhyBench {
   enum Family: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case ipv4, ipv6
 

@@ -177,7 +177,8 @@ struct DiagnosisTrapTests {
     }
     #expect(names.waiting.isEmpty)
     // Only a local resolver is configured: its own queries count.
-    for _ in 0..<2 { names.add([self.query(1, "127.0.0.53"), self.query(2)], servers: []) }
-    #expect(names.waiting == ["203.0.113.53"])
+    var resolver = NameQueries()
+    for _ in 0..<2 { resolver.add([self.query(1, "127.0.0.53"), self.query(2)], servers: []) }
+    #expect(resolver.waiting == ["203.0.113.53"])
   }
 }
